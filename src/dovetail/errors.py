@@ -1,0 +1,35 @@
+"""Errors by whose fault they are: the request, the rows, the environment, or a limit of ours."""
+
+from __future__ import annotations
+
+
+class DovetailError(Exception):
+    """Any error that Dovetail raises on purpose; the message says what to do."""
+
+
+class PlanError(DovetailError, ValueError):
+    """The request cannot be planned as written. Raised on the driver, before any job starts."""
+
+
+class DataError(DovetailError):
+    """The rows break a rule of the request; the message carries a sample of them."""
+
+
+class ConfigError(DovetailError):
+    """The environment (Java, disk, session settings, a server) is not as it must be."""
+
+
+class UnsupportedError(DovetailError, NotImplementedError):
+    """A limit of Dovetail; the message names what to use instead."""
+
+
+class BudgetExceeded(DovetailError, MemoryError):  # noqa: N818  (reads as the event it is)
+    """A component asked for memory that its budget does not have, and it cannot spill."""
+
+
+class XQueryError(DovetailError):
+    """A query is wrong or unsupported, with its W3C error code and the place in the text."""
+
+    def __init__(self, code: str, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"[{code}] {message}" + (f" (line {line}, column {column})" if line else ""))
+        self.code, self.line, self.column = code, line, column
