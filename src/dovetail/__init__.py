@@ -1,5 +1,33 @@
 """Joins that Apache Spark does not have, each inside a memory budget that you set."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from dovetail.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from dovetail.spark.session import configure as configure
+    from dovetail.spark.session import session as session
+
+# Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
+# needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
+_PUBLIC = {
+    "configure": "dovetail.spark.session",
+    "session": "dovetail.spark.session",
+}
+
+__all__ = ["__version__", "configure", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'dovetail' has no attribute {name!r}; it has {__all__}")
+    value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,32 @@
+"""One Spark session for all tests that need one: two cores, few partitions, no web page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from dovetail.spark.session import session
+
+    home = tmp_path_factory.mktemp("spark")
+    spark = session(
+        "dovetail tests",
+        conf={
+            "spark.master": "local[2]",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.default.parallelism": 2,
+            "spark.ui.enabled": False,
+            "spark.local.dir": str(home / "local"),
+            "spark.sql.warehouse.dir": str(home / "warehouse"),
+        },
+    )
+    yield spark
+    spark.stop()
