@@ -1,0 +1,1 @@
+"""Experiments: benchmark cases with rivals, and the calibration of unit costs."""

@@ -24,7 +24,7 @@ Formula = Callable[[int, int, int, int], bool]
 LESS, EQUAL, GREATER = 0, 1, 2
 
 # Each formula sees (ss, se, es, ee): how the left start compares with the right start and the right end, then how the
-# left end compares with the right start and the right end. Loose formulas are table 6.2 of the source; strict ones Allen's.
+# left end with the right start and the right end. Loose formulas are table 6.2 of the source, strict ones Allen's own.
 _LOOSE: dict[str, Formula] = {
     "before": lambda ss, se, es, ee: es == LESS,
     "after": lambda ss, se, es, ee: se == GREATER,

@@ -1,0 +1,1 @@
+"""One small module a benchmark; each holds a `CASE`."""
