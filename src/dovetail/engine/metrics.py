@@ -1,0 +1,228 @@
+"""What a run did, in named numbers with units, per side, that add up across tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from statistics import median
+from typing import Any, Literal, cast
+
+from dovetail.engine.clock import Clock, RealClock
+from dovetail.engine.memory import format_bytes
+from dovetail.errors import DataError
+
+Kind = Literal["counter", "peak", "timer"]
+_Key = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One number: `value` over all tasks, `largest` of a single task, and the value of each task where kept."""
+
+    name: str
+    side: str | None
+    kind: Kind
+    unit: str
+    value: int
+    largest: int
+    per_task: tuple[int, ...] | None = None
+
+    @property
+    def skew(self) -> float | None:
+        """Largest task over median task, of the tasks that recorded this; None when the tasks were not kept apart."""
+        if self.per_task is None:
+            return None
+        middle, largest = median(self.per_task), max(self.per_task)
+        return largest / middle if middle else (1.0 if largest == 0 else float("inf"))
+
+    def joined(self, other: Entry) -> Entry:
+        """Both entries as one: peaks by maximum, counters and timers by sum."""
+        _check_same_kind(self, other)
+        return replace(
+            self,
+            value=max(self.value, other.value) if self.kind == "peak" else self.value + other.value,
+            largest=max(self.largest, other.largest),
+            per_task=_both_or_neither(self.per_task, other.per_task),
+        )
+
+
+@dataclass
+class _Task:
+    """The numbers recorded in this very object, which counts as one task however often it records."""
+
+    entries: dict[_Key, Entry] = field(default_factory=dict)
+
+    def record(self, entry: Entry) -> None:
+        """Add to, or raise, what this task recorded before under the same name and side."""
+        before = self.entries.get((entry.name, entry.side))
+        if before is not None:
+            _check_same_kind(before, entry)
+            together = max if entry.kind == "peak" else int.__add__
+            value = together(before.value, entry.value)
+            tasks = None if before.per_task is None and entry.per_task is None else (value,)
+            entry = replace(entry, value=value, largest=value, per_task=tasks)
+        self.entries[entry.name, entry.side] = entry
+
+
+class Metrics:
+    """Counters, peaks and timers of one task, and of every task merged into it.
+
+    Counters and timers of several tasks add up and remember the largest task; peaks keep the maximum. Where a counter
+    was added with `per_task=True` the value of every task is kept, so that skew can be told. Merging is associative
+    and commutative, and survives JSON and pickle. Notes are remarks for whoever reads the numbers, such as that a
+    device was simulated. Not for concurrent use: one object per operator.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or RealClock()
+        self._own = _Task()
+        self._merged: dict[_Key, Entry] = {}
+        self._merged_tasks = 0
+        self._notes: set[str] = set()
+
+    def add(self, name: str, n: int = 1, side: str | None = None, unit: str = "rows", per_task: bool = False) -> None:
+        """Count `n` more of something."""
+        n = int(n)
+        self._own.record(Entry(name, side, "counter", unit, n, n, (n,) if per_task else None))
+
+    def peak(self, name: str, n: int, side: str | None = None, unit: str = "bytes") -> None:
+        """Remember `n` if it is the largest so far."""
+        n = int(n)
+        self._own.record(Entry(name, side, "peak", unit, n, n))
+
+    def add_ns(self, name: str, nanoseconds: int, side: str | None = None, per_task: bool = False) -> None:
+        """Add time that was measured elsewhere."""
+        n = int(nanoseconds)
+        self._own.record(Entry(name, side, "timer", "ns", n, n, (n,) if per_task else None))
+
+    @contextmanager
+    def timer(self, name: str, side: str | None = None, per_task: bool = False) -> Iterator[None]:
+        """Add the time that the block takes, also when it fails."""
+        start = self._clock.now_ns()
+        try:
+            yield
+        finally:
+            self.add_ns(name, self._clock.now_ns() - start, side, per_task)
+
+    def note(self, text: str) -> None:
+        """Attach a remark; the same remark from many tasks appears once."""
+        self._notes.add(text)
+
+    def merge(self, other: Metrics) -> Metrics:
+        """Take in everything of `other`, which stays as it is; returns self."""
+        for entry in other.entries():
+            key = entry.name, entry.side
+            before = self._merged.get(key)
+            self._merged[key] = entry if before is None else before.joined(entry)
+        self._merged_tasks += other.tasks
+        self._notes |= other._notes
+        return self
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks recorded numbers that are in here."""
+        return self._merged_tasks + bool(self._own.entries)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All remarks, in alphabetical order."""
+        return tuple(sorted(self._notes))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every number, by name and then side; a number without a side comes before those with one."""
+        together = dict(self._merged)
+        for key, own in self._own.entries.items():
+            together[key] = together[key].joined(own) if key in together else own
+        return tuple(together[key] for key in sorted(together, key=lambda key: (key[0], key[1] or "")))
+
+    def value(self, name: str, side: str | None = None) -> int:
+        """The number called `name` of one side, or over all sides when `side` is None; 0 if never recorded."""
+        found = [e for e in self.entries() if e.name == name and side in (None, e.side)]
+        if found and found[0].kind == "peak":
+            return max(e.value for e in found)
+        return sum(e.value for e in found)
+
+    def seconds(self, name: str, side: str | None = None) -> float:
+        """A timer in seconds, over all tasks."""
+        return self.value(name, side) / 1e9
+
+    def skew(self, name: str, side: str | None = None) -> float | None:
+        """Largest task over median task of a counter kept per task; None when it was not."""
+        return next((e.skew for e in self.entries() if (e.name, e.side) == (name, side)), None)
+
+    def as_dict(self) -> dict[str, int | float]:
+        """Plain numbers by "name" or "name.side"; with ".max" a timer's largest task, with ".skew" a counter's skew."""
+        out: dict[str, int | float] = {}
+        for entry in self.entries():
+            label = _label(entry)
+            out[label] = entry.value
+            if entry.kind == "timer":
+                out[f"{label}.max"] = entry.largest
+            if entry.skew is not None:
+                out[f"{label}.skew"] = entry.skew
+        return out
+
+    def to_json(self) -> str:
+        """Everything as one line of JSON, in a fixed order."""
+        body = {"tasks": self.tasks, "notes": self.notes, "entries": [asdict(entry) for entry in self.entries()]}
+        return json.dumps(body, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Metrics:
+        """The metrics that `to_json` wrote; merging into or from them gives what the originals would have given."""
+        metrics = cls()
+        try:
+            body = json.loads(text)
+            entries = [_entry_from(item) for item in body["entries"]]
+            metrics._merged_tasks = int(body["tasks"])
+            metrics._notes = set(body["notes"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"these are not metrics as to_json writes them: {text[:80]!r} ({error!r}).") from error
+        metrics._merged = {(entry.name, entry.side): entry for entry in entries}
+        return metrics
+
+    def __str__(self) -> str:
+        rows = [("metric", "side", "value", "largest task", "skew"), *map(_shown, self.entries())]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def _check_same_kind(one: Entry, other: Entry) -> None:
+    if (one.kind, one.unit) != (other.kind, other.unit):
+        raise ValueError(
+            f"metric {_label(one)!r} is a {one.kind} in {one.unit}; it cannot also be a {other.kind} in {other.unit}. "
+            f"Use another name."
+        )
+
+
+def _both_or_neither(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    # Sorted, so that merging in any order gives the same bytes. A task that did not keep the value spoils the skew.
+    return None if one is None or other is None else tuple(sorted(one + other))
+
+
+def _entry_from(item: dict[str, Any]) -> Entry:
+    tasks = item["per_task"]
+    kind = item["kind"]
+    if kind not in ("counter", "peak", "timer"):
+        raise ValueError(f"unknown kind {kind!r}")
+    number = Entry(item["name"], item["side"], cast(Kind, kind), item["unit"], int(item["value"]), int(item["largest"]))
+    return replace(number, per_task=None if tasks is None else tuple(int(t) for t in tasks))
+
+
+def _label(entry: Entry) -> str:
+    return entry.name if entry.side is None else f"{entry.name}.{entry.side}"
+
+
+def _shown(entry: Entry) -> tuple[str, str, str, str, str]:
+    skew = "" if entry.skew is None else f"{entry.skew:.2f}"
+    largest = "" if entry.kind == "peak" else _amount(entry.largest, entry.unit)
+    return entry.name, entry.side or "", _amount(entry.value, entry.unit), largest, skew
+
+
+def _amount(value: int, unit: str) -> str:
+    if unit == "ns":
+        return f"{value / 1e9:.3f} s"
+    return format_bytes(value) if unit == "bytes" else f"{value:,} {unit}"
