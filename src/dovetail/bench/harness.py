@@ -1,0 +1,217 @@
+"""Run cases: rivals take turns round by round, every answer is checked, and nobody is dropped in silence."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import pkgutil
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any
+
+from dovetail.bench import cases as case_package
+from dovetail.bench.case import Case, Outcome, Params, Rival, Run, Scale
+from dovetail.bench.machine import commit, machine, versions
+from dovetail.bench.resident import PeakMemory
+from dovetail.bench.result import CaseResult, PointResult, RivalResult, Sample
+from dovetail.bench.workbench import Workbench
+from dovetail.errors import PlanError
+
+FORMAT = 1
+"""Version of the JSON layout; raised when a reader of older files would be misled."""
+
+Watch = Callable[[Case, Params, str, str], None]
+"""Told before each step: case, point, rival, and what comes ("prepare", "cold", "warm 2/5")."""
+
+
+def load_cases() -> dict[str, Case]:
+    """Every case by name: the CASE of each module in `dovetail.bench.cases`."""
+    found: dict[str, Case] = {}
+    for module in pkgutil.iter_modules(case_package.__path__):
+        case = importlib.import_module(f"{case_package.__name__}.{module.name}").CASE
+        found[case.name] = case
+    return dict(sorted(found.items()))
+
+
+def choose_cases(names: Iterable[str], everything: bool = False) -> list[Case]:
+    """The named cases, or all; PlanError for a name that no case has."""
+    known = load_cases()
+    chosen = list(known) if everything else list(dict.fromkeys(names))
+    for name in chosen:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise PlanError(f"there is no benchmark {name!r}; there are {list(known)}.{hint}")
+    if not chosen:
+        raise PlanError(f"no benchmark was named; name some of {list(known)}, or use --all.")
+    return [known[name] for name in chosen]
+
+
+def unavailable(rival: Rival) -> str | None:
+    """Why the rival cannot run here (a package that it needs is missing); None if it can."""
+    missing = [module for module in rival.requires if importlib.util.find_spec(module) is None]
+    return f"not installed: {', '.join(missing)}" if missing else None
+
+
+@dataclass(slots=True)
+class Report:
+    """The results of a run and where they were measured."""
+
+    scale: Scale
+    started_at: str
+    environment: dict[str, Any]
+    results: list[CaseResult] = field(default_factory=list)
+    finished_at: str | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """One line for every wrong answer or broken rival."""
+        return [line for result in self.results for line in result.failures]
+
+    @property
+    def broken_claims(self) -> list[str]:
+        """Claims that do not hold, and claims that could not be measured: neither may be relied on."""
+        verdicts = (judged for result in self.results for judged in result.judged)
+        return [f"{j.bound.explain()}: {j.verdict}" for j in verdicts if j.verdict in ("does not hold", "not measured")]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "format": FORMAT,
+            "scale": self.scale,
+            "started_at": self.started_at,
+            "finished_at": self.finished_at,
+            **self.environment,
+            "failures": self.failures,
+            "cases": [result.to_json() for result in self.results],
+        }
+
+
+def run(cases: Iterable[Case], scale: Scale, rounds: int | None = None, watch: Watch | None = None) -> Report:
+    """Run the cases one after another on one workbench.
+
+    Within a point the rivals take turns: every rival runs once cold, then `rounds` times warm, and who goes first
+    rotates. A wrong answer or an error ends that rival's part at the point and is a failure of the report.
+    """
+    cases = list(cases)
+    packages = {module.partition(".")[0] for case in cases for rival in case.rivals for module in rival.requires}
+    environment = {"machine": machine(), "versions": versions(packages), "commit": commit()}
+    report = Report(scale, _now(), environment)
+    with Workbench(scale) as bench:
+        for case in cases:
+            bench.seed = case.seed
+            report.results.append(_run_case(case, bench, rounds or case.rounds, watch or _ignore))
+        if bench.spark_started:
+            environment["java"] = _java_of(bench)
+    report.finished_at = _now()
+    return report
+
+
+def _run_case(case: Case, bench: Workbench, rounds: int, watch: Watch) -> CaseResult:
+    result = CaseResult(case, bench.scale)
+    for params in case.points[bench.scale]:
+        result.points.append(_run_point(case, params, bench, rounds, watch))
+        bench.next_point()
+    return result
+
+
+def _run_point(case: Case, params: Params, bench: Workbench, rounds: int, watch: Watch) -> PointResult:
+    point = PointResult(params, case.expected(bench, params), {r.name: RivalResult(r.name) for r in case.rivals})
+    with ExitStack() as stack:
+        runs: dict[str, Run] = {}
+        for rival in case.rivals:
+            watch(case, params, rival.name, "prepare")
+            ready = _prepare(rival, params, bench, stack, point.rivals[rival.name])
+            if ready is not None:
+                runs[rival.name] = ready
+        for number in range(rounds + 1):
+            for rival in _rotated(case.rivals, number):
+                if rival.name in runs and _goes_on(point.rivals[rival.name], case.patience_s):
+                    watch(case, params, rival.name, f"warm {number}/{rounds}" if number else "cold")
+                    _take_turn(rival, runs[rival.name], number, point)
+    return point
+
+
+def _prepare(rival: Rival, params: Params, bench: Workbench, stack: ExitStack, result: RivalResult) -> Run | None:
+    if (reason := unavailable(rival)) is not None:
+        result.status, result.reason = "unavailable", reason
+        return None
+    if (reason := rival.sits_out(params)) is not None:
+        result.status, result.reason = "sat out", reason
+        return None
+    began = time.perf_counter()
+    try:
+        context = rival.prepare(bench, params)
+        ready = context.__enter__()  # not stack.enter_context: an error while closing is this rival's alone
+    except Exception as error:
+        _broke(rival, result, error)
+        return None
+    stack.callback(_close, rival, context, result)
+    result.prepare_s = time.perf_counter() - began
+    return ready
+
+
+def _close(rival: Rival, context: AbstractContextManager[Run], result: RivalResult) -> None:
+    try:
+        context.__exit__(None, None, None)
+    except Exception as error:
+        _broke(rival, result, error)
+
+
+def _goes_on(result: RivalResult, patience_s: float) -> bool:
+    spent = sum(sample.seconds for sample in result.samples)
+    return result.status == "ok" and (len(result.samples) < 2 or spent < patience_s)
+
+
+def _take_turn(rival: Rival, ready: Run, number: int, point: PointResult) -> None:
+    result = point.rivals[rival.name]
+    try:
+        sample = _measure(ready, number)
+    except Exception as error:
+        _broke(rival, result, error)
+        return
+    result.samples.append(sample)
+    if sample.answer != point.expected:
+        result.status, result.reason = "wrong", f"answered {sample.answer:,}, expected {point.expected:,}"
+
+
+def _measure(ready: Run, number: int) -> Sample:
+    gc.collect()  # so that no rival pays for the garbage of the one before
+    with PeakMemory() as memory:
+        began = time.perf_counter()
+        answer = ready()
+        seconds = time.perf_counter() - began
+    outcome = answer if isinstance(answer, Outcome) else Outcome(int(answer))
+    timed = seconds if outcome.seconds is None else outcome.seconds
+    return Sample(number, timed, outcome.answer, memory.peak, memory.growth, dict(outcome.figures))
+
+
+def _broke(rival: Rival, result: RivalResult, error: Exception) -> None:
+    what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    if rival.may_fail is None:
+        result.status, result.reason = "failed", what
+    else:
+        result.status, result.reason = "broke", f"{what} ({rival.may_fail})"
+
+
+def _rotated(rivals: tuple[Rival, ...], number: int) -> tuple[Rival, ...]:
+    cut = number % len(rivals)
+    return rivals[cut:] + rivals[:cut]
+
+
+def _java_of(bench: Workbench) -> str:
+    jvm: Any = bench.spark._jvm
+    return str(jvm.java.lang.System.getProperty("java.version"))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _ignore(case: Case, params: Params, rival: str, step: str) -> None:
+    return None

@@ -1,0 +1,69 @@
+"""What the rivals of one benchmark run share: one Spark session, a scratch directory, data made once."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dovetail.bench.case import Scale
+
+T = TypeVar("T")
+
+
+class Workbench:
+    """Shared resources of a run, made when first asked for and released by `close`.
+
+    `scratch` is a directory of this run alone. `spark` is one session for all rivals and all cases. `once` makes data
+    for the current point once, so that rivals read the same arrays and nobody pays for generating them twice.
+    """
+
+    def __init__(self, scale: Scale, seed: int = 0) -> None:
+        self.scale, self.seed = scale, seed
+        self.scratch = Path(tempfile.mkdtemp(prefix="dovetail-bench-"))
+        self._spark: SparkSession | None = None
+        self._made: dict[Hashable, Any] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that every Spark rival uses; the first to ask for it starts it."""
+        if self._spark is None:
+            from dovetail.spark.session import session
+
+            self._spark = session(app="dovetail-bench")
+        return self._spark
+
+    @property
+    def spark_started(self) -> bool:
+        """Whether any rival has asked for Spark."""
+        return self._spark is not None
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returns, made at the first call with this key and kept until the point is done."""
+        if key not in self._made:
+            self._made[key] = make()
+        return cast(T, self._made[key])
+
+    def next_point(self) -> None:
+        """Forget the data of the point that is done."""
+        self._made.clear()
+
+    def close(self) -> None:
+        """Stop Spark if it runs and remove the scratch directory."""
+        self._made.clear()
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

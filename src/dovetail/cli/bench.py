@@ -1,0 +1,80 @@
+"""`dovetail bench`: list the benchmarks, run them, and check what they claim."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dovetail.errors import ConfigError, PlanError
+
+app = typer.Typer(help="Compare joins and kernels with their rivals.", no_args_is_help=True)
+
+
+class ScaleChoice(StrEnum):
+    """How large the points of a case are."""
+
+    small = "small"
+    full = "full"
+
+
+@app.command("list")
+def list_cases() -> None:
+    """Show every benchmark: what it varies, who takes part, what it claims."""
+    from dovetail.bench.harness import load_cases
+    from dovetail.bench.report import case_list
+
+    Console().print(case_list(load_cases()))
+
+
+@app.command("run")
+def run_cases(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Benchmarks to run; `dovetail bench list` shows them.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,
+    scale: Annotated[ScaleChoice, typer.Option(help="Size of the points.")] = ScaleChoice.small,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Warm runs of each rival; each case has its own number.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 if a claim does not hold or was not measured.")
+    ] = False,
+) -> None:
+    """Run benchmarks; exit 1 if an answer is wrong."""
+    from dovetail.bench.harness import choose_cases, run
+    from dovetail.bench.report import show
+
+    if names and everything:
+        raise PlanError(f"benchmarks {names} were named together with --all; give one or the other.")
+    cases = choose_cases(names or [], everything)
+    if json_file is not None:
+        _check_writable(json_file)
+    console = Console()
+    with Console(stderr=True).status("starting") as status:
+        report = run(
+            cases,
+            scale.value,
+            rounds,
+            lambda case, at, rival, step: status.update(f"{case.name} {dict(at)}: {rival}, {step}"),
+        )
+    show(report, console)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+        console.print(f"figures: {json_file}")
+    if report.failures or (check and report.broken_claims):
+        raise typer.Exit(1)
+
+
+def _check_writable(path: Path) -> None:
+    """Find out before an hour of measuring, not after it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise ConfigError(f"cannot write the figures to {path}: {error}. Choose another file for --json.") from error
