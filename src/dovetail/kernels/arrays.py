@@ -1,6 +1,8 @@
-"""Names for the plain arrays that kernels take and give."""
+"""Names for the plain arrays that kernels take and give, and the one form in which they take them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,46 @@ F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 """Arrow offsets: int32 for string, binary and list, int64 for their large forms."""
-AnyArray = npt.NDArray[np.generic]
+AnyArray = npt.NDArray[Any]
 
 NO_BYTES: U8 = np.empty(0, np.uint8)
-"""What a gather takes for a validity bitmap that is absent: every row is valid."""
+"""What stands for a validity bitmap that is absent: every row is valid."""
+
+
+def frozen(array: npt.ArrayLike, dtype: npt.DTypeLike) -> AnyArray:
+    """The same numbers as a contiguous, aligned, read-only array of `dtype`; a view where possible.
+
+    Numba compiles one version of a kernel for writable and one for read-only arrays. Arrow memory is read-only, so
+    every kernel input is made so, and no worker meets a version that was not compiled. A cast that could lose
+    something (float or uint64 to int64) is a TypeError.
+    """
+    found = np.asarray(array)
+    if found.dtype != dtype:
+        found = found.astype(dtype, casting="safe") if found.size else np.empty(found.shape, dtype)
+    view = np.require(found, requirements=["C", "A"]).view()
+    view.flags.writeable = False
+    return view
+
+
+def int64s(array: npt.ArrayLike) -> I64:
+    """The array as kernel input of int64; see `frozen`."""
+    return frozen(array, np.int64)
+
+
+def raw_bytes(array: npt.ArrayLike) -> U8:
+    """The array's memory as kernel input of single bytes, whatever its type."""
+    return frozen(np.ascontiguousarray(array).reshape(-1).view(np.uint8), np.uint8)
+
+
+def enlarged(array: AnyArray, rows: int) -> AnyArray:
+    """A new array of `rows` rows that starts with the old ones; what follows is uninitialised."""
+    grown = np.empty((rows, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def grown_capacity(capacity: int, needed: int, limit: int = 2**31 - 1) -> int:
+    """The next capacity of a growing array: half as much again, never less than `needed`, never beyond `limit`."""
+    if needed > limit:
+        raise OverflowError(f"{needed} rows asked of a structure that holds at most {limit}; split the input")
+    return capacity if needed <= capacity else min(limit, max(needed, capacity + capacity // 2))

@@ -117,7 +117,7 @@ class _Locator(UserProvidedCacheLocator):
 
 
 class _Files(CompileResultCacheImpl):
-    _locator_classes = [_Locator]  # type: ignore[assignment]  # noqa: RUF012  (numba declares it so)
+    _locator_classes = [_Locator]  # noqa: RUF012  (numba declares it so)
 
 
 class _Cache(FunctionCache):
@@ -201,9 +201,25 @@ def warm() -> int:
         importlib.import_module(module.name)
     for warmup in _WARMUPS:
         warmup()
-    return sum(1 for compiled in _KERNELS if compiled.signatures)
+    return len(_KERNELS) - len(cold_kernels())
 
 
 def cold_kernels() -> list[str]:
-    """Names of the kernels that nothing has compiled or loaded yet; empty after `warm` if every module registered."""
-    return [f"{k.py_func.__module__}.{k.py_func.__qualname__}" for k in _KERNELS if not k.signatures]
+    """Names of the kernels that are neither in memory nor on disk; empty after `warm` if every module registered.
+
+    A kernel that only other kernels call is part of their machine code and need not be in memory itself.
+    """
+    return [f"{k.py_func.__module__}.{k.py_func.__qualname__}" for k in _KERNELS if not (k.signatures or _on_disk(k))]
+
+
+def _on_disk(compiled: Any) -> bool:
+    cache = compiled._cache
+    if not isinstance(cache, _Cache):
+        return False
+    with _locked(Path(cache.cache_path), exclusive=False):
+        return bool(cache._cache_file._load_index())  # type: ignore[no-untyped-call]  # numba's
+
+
+def compiled_signatures() -> dict[str, int]:
+    """For each kernel how many versions, one a combination of argument types, this process holds."""
+    return {f"{k.py_func.__module__}.{k.py_func.__qualname__}": len(k.signatures) for k in _KERNELS}
