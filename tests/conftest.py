@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     from dovetail.spark.session import session
 
     home = tmp_path_factory.mktemp("spark")
@@ -26,6 +26,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.ui.enabled": False,
             "spark.local.dir": str(home / "local"),
             "spark.sql.warehouse.dir": str(home / "warehouse"),
+            # Functions of test modules are pickled by name: workers find them where pytest does.
+            "spark.executorEnv.PYTHONPATH": str(pytestconfig.rootpath),
         },
     )
     yield spark
