@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -12,19 +12,22 @@ from dovetail.bench.case import Case, Params
 from dovetail.bench.harness import Report, unavailable
 from dovetail.bench.result import CaseResult, Judged, PointResult, RivalResult, Spread
 
+UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 STYLES = {"holds": "green", "does not hold": "bold red", "not measured": "yellow", "other scale": "dim"}
 
 
-def case_list(cases: dict[str, Case]) -> Table:
+def case_list(cases: dict[str, Case]) -> RenderableType:
     """The cases that exist: what they ask, what they vary, who takes part and what they claim."""
-    table = Table("name", "question", "varies", "rivals", "claims", title="Benchmarks", show_lines=True)
-    for case in cases.values():
-        rivals = "\n".join(
-            rival.name + (f" ({unavailable(rival)})" if unavailable(rival) else "") for rival in case.rivals
-        )
-        claims = "\n".join(bound.explain() for bound in case.bounds) or "-"
-        table.add_row(case.name, case.question, ", ".join(case.varies), rivals, claims)
-    return table
+    return Group(*(_described(case) for case in cases.values()))
+
+
+def _described(case: Case) -> Text:
+    rivals = ", ".join(
+        rival.name + (f" ({missing})" if (missing := unavailable(rival)) else "") for rival in case.rivals
+    )
+    lines = [case.question, f"varies {', '.join(case.varies)}", f"rivals {rivals}"]
+    lines += [f"claim  {bound.explain()}" for bound in case.bounds]
+    return Text.assemble((case.name, "bold"), *(f"\n    {line}" for line in lines))
 
 
 def show(report: Report, console: Console) -> None:
@@ -36,74 +39,76 @@ def show(report: Report, console: Console) -> None:
 
 
 def case_tables(result: CaseResult) -> RenderableType:
-    """One table of the case's figures and, if it makes claims, one of verdicts."""
+    """What the case asks, one table a point, and the verdicts on its claims."""
     case = result.case
-    title = f"{case.name} ({result.scale}): {case.question}"
-    table = Table(*case.varies, "rival", title=title, caption=f"ratios are against {case.baseline}; median [min - max]")
-    for heading in (case.answer, "cold", "warm", "warm ratio", "memory on top"):
-        table.add_column(heading, justify="right")
-    for point in result.points:
-        for row in _rows(point, case):
-            table.add_row(*row)
-        table.add_section()
-    judged = result.judged
-    return Group(table, _verdicts(judged)) if judged else table
+    parts: list[RenderableType] = [Text(f"\n{case.name} ({result.scale}): {case.question}", style="bold")]
+    parts += [_point_block(point, case) for point in result.points]
+    parts += [_verdict(judged) for judged in result.judged]
+    return Group(*parts)
 
 
-def _rows(point: PointResult, case: Case) -> Iterator[tuple[str | Text, ...]]:
-    cells = [_value(point.params[name]) for name in case.varies]
+def _point_block(point: PointResult, case: Case) -> RenderableType:
+    """The table of those who finished, and a line for each who did not."""
+    table = Table(box=None, padding=(0, 1))
+    table.add_column("rival", no_wrap=True, min_width=max(len(name) for name in point.rivals))
+    for heading in ("cold", "warm", "min - max", "ratio", "min - max", "memory"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    absent = []
     for rival in point.rivals.values():
-        if rival.status != "ok":
+        if rival.status == "ok":
+            ratio = point.ratio(rival.name, case.baseline, "warm")
+            table.add_row(rival.name, *_times(rival), *_columns(ratio, _times_as), _memory(rival))
+        else:
             style = "bold red" if rival.status in ("wrong", "failed") else "yellow"
-            yield (*cells, rival.name, Text(f"{rival.status}: {rival.reason}", style=style), "", "", "", "")
-            continue
-        ratio = point.ratio(rival.name, case.baseline, "warm")
-        yield (*cells, rival.name, f"{point.expected:,}", *_times(rival), _spread(ratio, _times_as), _memory(rival))
+            absent.append(Text.assemble(f"{rival.name} ", (f"{rival.status}: {rival.reason}", style)))
+    title = Text(f"{_point(point.params)}: {point.expected:,} {case.answer}; ratio to {case.baseline}", style="italic")
+    return Group(title, table, *absent, Text())
 
 
-def _times(rival: RivalResult) -> tuple[str, str]:
+def _times(rival: RivalResult) -> tuple[str, str, str]:
     cold = rival.spread("cold")
-    return (seconds(cold.median) if cold else "-", _spread(rival.spread("warm"), seconds))
+    return (seconds(cold.median) if cold else "-", *_columns(rival.spread("warm"), seconds))
 
 
 def _memory(rival: RivalResult) -> str:
     peak = max((sample.rss_growth for sample in rival.samples), default=0)
-    return f"{peak / 2**20:,.0f} MiB"
+    return f"+{peak / 2**20:,.0f} MiB"
 
 
-def _verdicts(judged: list[Judged]) -> Table:
-    table = Table("claim", "measured", "at", "verdict")
-    for one in judged:
-        unit = _times_as if one.bound.against else (seconds if one.bound.figure == "seconds" else _plain)
-        place = _point(one.at) if one.at else "-"
-        table.add_row(
-            one.bound.explain(), _spread(one.worst, unit), place, Text(one.verdict, style=STYLES[one.verdict])
-        )
-    return table
+def _verdict(judged: Judged) -> Text:
+    bound = judged.bound
+    unit = _times_as if bound.against else (seconds if bound.figure == "seconds" else _plain)
+    line = Text.assemble((f"{judged.verdict:>13}", STYLES[judged.verdict]), f"  {bound.explain()}")
+    if judged.worst is not None and judged.at is not None:
+        median, extent = _columns(judged.worst, unit)
+        line.append(f"; measured {median} ({extent or 'once'}) at {_point(judged.at)}", style="dim")
+    return line
 
 
-def seconds(value: float) -> str:
-    """A duration with three significant digits and a unit that suits it."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}" if value < 1000 * size else f"{value:,.0f} s"
-    return f"{value * 1e9:.3g} ns"
+def seconds(value: float, like: float | None = None) -> str:
+    """A duration with three significant digits, in the unit that suits it or another value that it stands beside."""
+    unit, size = next((u for u in UNITS if (value if like is None else like) >= u[1]), UNITS[-1])
+    return f"{_digits(value / size)} {unit}"
 
 
-def _times_as(value: float) -> str:
-    return f"{value:.3g}x"
+def _times_as(value: float, like: float | None = None) -> str:
+    return f"{_digits(value)} x"
 
 
-def _plain(value: float) -> str:
-    return f"{value:,.6g}"
+def _plain(value: float, like: float | None = None) -> str:
+    return f"{value:,.6g} "
 
 
-def _spread(spread: Spread | None, unit: Callable[[float], str]) -> str:
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
+
+
+def _columns(spread: Spread | None, unit: Callable[[float, float | None], str]) -> tuple[str, str]:
+    """The median, and the range that it lies in, without repeating the unit."""
     if spread is None:
-        return "-"
-    if spread.n == 1:
-        return unit(spread.median)
-    return f"{unit(spread.median)} [{unit(spread.low)} - {unit(spread.high)}]"
+        return "-", ""
+    low, high = (unit(end, spread.median).rpartition(" ")[0] for end in (spread.low, spread.high))
+    return unit(spread.median, None).strip(), "" if spread.n == 1 else f"{low} - {high}"
 
 
 def _point(params: Params) -> str:
