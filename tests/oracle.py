@@ -1,0 +1,225 @@
+"""What every join means, in one comprehension each; everything Dovetail computes is compared with this.
+
+Rows are dicts (`pa.Table.to_pylist()` gives them). A join gives pairs `(left row, right row)`, with None for a missing
+side; semi and anti joins give `(left row, None)`. Order means nothing: compare with `bag(flat(...))`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+Row = Mapping[str, Any]
+Pair = tuple[Row | None, Row | None]
+Match = Callable[[Row, Row], bool]
+Keys = Sequence[tuple[str, str]]
+
+HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
+CLOSED = ("left", "right", "both", "neither")
+
+# specs/interval.md 1.3: the bounds of the left interval, then those of the right one.
+TABLE: dict[str, Callable[[Any, Any, Any, Any], bool]] = {
+    "before": lambda ls, le, rs, re: le < rs,
+    "after": lambda ls, le, rs, re: re < ls,
+    "meets": lambda ls, le, rs, re: le == rs,
+    "met_by": lambda ls, le, rs, re: re == ls,
+    "overlaps": lambda ls, le, rs, re: ls < rs < le < re,
+    "overlapped_by": lambda ls, le, rs, re: rs < ls < re < le,
+    "starts": lambda ls, le, rs, re: ls == rs and le <= re,
+    "started_by": lambda ls, le, rs, re: ls == rs and re <= le,
+    "ends": lambda ls, le, rs, re: le == re and ls >= rs,
+    "ended_by": lambda ls, le, rs, re: le == re and rs >= ls,
+    "covers": lambda ls, le, rs, re: ls <= rs and re <= le,
+    "covered_by": lambda ls, le, rs, re: rs <= ls and le <= re,
+    "equals": lambda ls, le, rs, re: ls == rs and le == re,
+}
+ALLEN = TABLE | {
+    "starts": lambda ls, le, rs, re: ls == rs and le < re,
+    "started_by": lambda ls, le, rs, re: ls == rs and re < le,
+    "ends": lambda ls, le, rs, re: le == re and ls > rs,
+    "ended_by": lambda ls, le, rs, re: le == re and rs > ls,
+    "covers": lambda ls, le, rs, re: ls < rs and re < le,
+    "covered_by": lambda ls, le, rs, re: rs < ls and le < re,
+}
+ALIASES = {"contains": "covers", "during": "covered_by", "finishes": "ends", "finished_by": "ended_by"}
+RELATIONS = ("overlapping", *TABLE)
+
+
+def join(left: Sequence[Row], right: Sequence[Row], matches: Match, how: str = "inner") -> list[Pair]:
+    """Any join, from what it means for two rows to match."""
+    hits = [(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if matches(a, b)]
+    met_left, met_right = {i for i, _ in hits}, {j for _, j in hits}
+    pairs: list[Pair] = [(left[i], right[j]) for i, j in hits]
+    met: list[Pair] = [(left[i], None) for i in sorted(met_left)]
+    left_only: list[Pair] = [(a, None) for i, a in enumerate(left) if i not in met_left]
+    right_only: list[Pair] = [(None, b) for j, b in enumerate(right) if j not in met_right]
+    return {
+        "inner": pairs,
+        "left": pairs + left_only,
+        "right": pairs + right_only,
+        "full": pairs + left_only + right_only,
+        "left_semi": met,
+        "left_anti": left_only,
+    }[how]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality of keys: null equals nothing, NaN equals NaN, and 0.0 equals -0.0, as in Spark."""
+    return a is not None and b is not None and (a == b or (a != a and b != b))
+
+
+def equal(on: Keys) -> Match:
+    """Rows match when all their keys are the same."""
+    return lambda a, b: all(same(a[x], b[y]) for x, y in on)
+
+
+def equi_join(left: Sequence[Row], right: Sequence[Row], on: Keys, how: str = "inner") -> list[Pair]:
+    """The join on equality of keys."""
+    return join(left, right, equal(on), how)
+
+
+def is_empty(start: Any, end: Any, closed: str) -> bool:
+    """Whether no point lies between the bounds, in a dense domain; null and NaN bounds hold no point either."""
+    if start is None or end is None:
+        return True
+    return not (start < end or (start == end and closed == "both"))
+
+
+def share_a_point(ls: Any, le: Any, rs: Any, re: Any, closed: tuple[str, str] = ("left", "left")) -> bool:
+    """Whether two non-empty intervals of a dense domain have a point in common."""
+    a, b = closed
+    reaches_right = rs < le or (rs == le and b in ("left", "both") and a in ("right", "both"))
+    reaches_left = ls < re or (ls == re and a in ("left", "both") and b in ("right", "both"))
+    return reaches_right and reaches_left
+
+
+def related(
+    relation: str | Iterable[str] = "overlapping",
+    left_interval: tuple[str, str] = ("start", "end"),
+    right_interval: tuple[str, str] = ("start", "end"),
+    on: Keys = (),
+    closed: str | tuple[str, str] = "left",
+    strict: bool = False,
+    condition: Match | None = None,
+) -> Match:
+    """Rows match when their intervals stand in (one of) the relation(s), their keys are the same and the rest holds.
+
+    `closed` decides which intervals are empty, and overlapping; the thirteen relations compare the bounds as given.
+    """
+    names = [relation] if isinstance(relation, str) else list(relation)
+    table, ends = (ALLEN if strict else TABLE), ((closed, closed) if isinstance(closed, str) else closed)
+
+    def holds(name: str, ls: Any, le: Any, rs: Any, re: Any) -> bool:
+        bounds = ls, le, rs, re
+        return share_a_point(*bounds, closed=ends) if name == "overlapping" else table[ALIASES.get(name, name)](*bounds)
+
+    def matches(a: Row, b: Row) -> bool:
+        ls, le, rs, re = a[left_interval[0]], a[left_interval[1]], b[right_interval[0]], b[right_interval[1]]
+        if is_empty(ls, le, ends[0]) or is_empty(rs, re, ends[1]) or not equal(on)(a, b):
+            return False
+        return any(holds(name, ls, le, rs, re) for name in names) and (condition is None or condition(a, b))
+
+    return matches
+
+
+def interval_join(left: Sequence[Row], right: Sequence[Row], how: str = "inner", **related_by: Any) -> list[Pair]:
+    """The interval join; `related_by` as in `related`."""
+    return join(left, right, related(**related_by), how)
+
+
+def interval_count(left: Sequence[Row], right: Sequence[Row], **related_by: Any) -> int:
+    """How many pairs an inner interval join has."""
+    return len(interval_join(left, right, **related_by))
+
+
+def count_overlaps(left: Sequence[Row], right: Sequence[Row], **related_by: Any) -> list[tuple[Row, int]]:
+    """Each left row with the number of its matches."""
+    matches = related(**related_by)
+    return [(a, sum(matches(a, b) for b in right)) for a in left]
+
+
+def longest_overlaps(left: Sequence[Row], right: Sequence[Row], k: int, **related_by: Any) -> list[Any]:
+    """The lengths of the k longest overlaps, longest first; which of equally long pairs is chosen is open."""
+    ls, le = related_by.get("left_interval", ("start", "end"))
+    rs, re = related_by.get("right_interval", ("start", "end"))
+    pairs = interval_join(left, right, **related_by)
+    return sorted((min(a[le], b[re]) - max(a[ls], b[rs]) for a, b in pairs if a and b), reverse=True)[:k]
+
+
+def kept(
+    left: Sequence[Row], right: Sequence[Row], keep: str = "any", how: str = "inner", **related_by: Any
+) -> list[tuple[Row, list[Row | None]]]:
+    """Each left row of the answer with the right rows that may stand beside it (exactly one of them does).
+
+    `any` allows every match; `first` and `last` those with the smallest and largest (start, end). Rows without a match
+    appear for how="left" only, with [None].
+    """
+    start, end = related_by.get("right_interval", ("start", "end"))
+    matches = related(**related_by)
+    found = [(a, [b for b in right if matches(a, b)]) for a in left]
+    choose: dict[str, Callable[[list[Any]], Any]] = {"any": lambda places: None, "first": min, "last": max}
+
+    def allowed(rows: list[Row]) -> list[Row | None]:
+        place = choose[keep]([(b[start], b[end]) for b in rows])
+        return [b for b in rows if place in (None, (b[start], b[end]))]
+
+    return [(a, allowed(bs) if bs else [None]) for a, bs in found if bs or how == "left"]
+
+
+def agrees_with_kept(answer: Iterable[Pair], expected: list[tuple[Row, list[Row | None]]]) -> bool:
+    """Whether the answer has every expected left row as often as expected, each beside a right row that is allowed."""
+    answer = list(answer)
+    choices = {_frozen(a): {_frozen(b) for b in bs} for a, bs in expected}
+    lefts = Counter(_frozen(a) for a, _ in answer)
+    return lefts == Counter(_frozen(a) for a, _ in expected) and all(
+        _frozen(b) in choices[_frozen(a)] for a, b in answer
+    )
+
+
+def enrich(stream: Sequence[Row], master: Sequence[Row], on: Keys, how: str = "inner") -> list[Pair]:
+    """Stream rows with the master rows of their key: inner, left, left_semi or left_anti."""
+    return equi_join(stream, master, on, how)
+
+
+def online_join(
+    left: Sequence[Row], right: Sequence[Row], on: Keys = (), within: tuple[str, str, Any, Any] | None = None
+) -> list[Pair]:
+    """Pairs of equal keys and, where `within=(l, r, lo, hi)` is given, with lo <= right[r] - left[l] <= hi."""
+    return join(left, right, lambda a, b: equal(on)(a, b) and (within is None or _in_band(a, b, *within)))
+
+
+def online_multijoin(inputs: Mapping[str, Sequence[Row]], on: Sequence[tuple[str, str]]) -> list[tuple[Row, ...]]:
+    """Combinations of one row per input in which every pair of "input.column" names in `on` is equal."""
+    names = list(inputs)
+    terms = [[name.split(".", 1) for name in pair] for pair in on]
+    rows = (dict(zip(names, combination, strict=True)) for combination in product(*inputs.values()))
+    return [tuple(r.values()) for r in rows if all(same(r[a][x], r[b][y]) for (a, x), (b, y) in terms)]
+
+
+def flat(
+    pairs: Iterable[Pair], left_columns: Sequence[str], right_columns: Sequence[str] = ()
+) -> list[tuple[Any, ...]]:
+    """Pairs as plain tuples: the left columns, then the right ones, None where a side is missing."""
+    return [
+        tuple(a[c] if a else None for c in left_columns) + tuple(b[c] if b else None for c in right_columns)
+        for a, b in pairs
+    ]
+
+
+def bag(rows: Iterable[Any]) -> Counter[Any]:
+    """Rows with their multiplicities: equal bags are equal answers. NaN equals NaN in here, and 0.0 equals -0.0."""
+    return Counter(_frozen(row) for row in rows)
+
+
+def _in_band(a: Row, b: Row, left: str, right: str, lo: Any, hi: Any) -> bool:
+    return a[left] is not None and b[right] is not None and lo <= b[right] - a[left] <= hi
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple((name, _frozen(item)) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    return "NaN" if value != value else value
