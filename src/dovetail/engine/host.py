@@ -1,0 +1,222 @@
+"""The local host: drives any operator over iterators of batches, in any interleaving, with delays and pauses."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal, Self, get_args
+
+import pyarrow as pa
+
+from dovetail.engine.clock import Clock, VirtualClock
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.operator import Operator, OperatorError, Specification
+from dovetail.errors import PlanError
+
+Order = Literal["random", "round_robin", "sequential"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A silence of one side, in place of a batch: nothing arrives from it for so many seconds of the host's clock."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if self.seconds < 0:
+            raise PlanError(f"a pause of {self.seconds} s is not possible; give 0 or more.")
+
+
+Input = Iterable[pa.RecordBatch | Pause]  # or a pa.Table, or a pa.RecordBatchReader, which have no types to name
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """In which order sides deliver, and when all of them fall silent. Equal schedules give equal runs.
+
+    `random` picks among the sides that have something, by `weights` where given (default 1 each); `round_robin` takes
+    them in turn; `sequential` exhausts a side before the next. After a batch, with chance `pause_chance`, every side
+    falls silent for `pause_s`. On a virtual clock asking whether input is back takes `poll_s`, so that an idle operator
+    is interrupted after a fixed number of questions.
+    """
+
+    order: Order = "random"
+    seed: int = 0
+    weights: tuple[tuple[str, float], ...] = ()
+    pause_chance: float = 0.0
+    pause_s: float = 0.01
+    poll_s: float = 0.001
+
+    def __post_init__(self) -> None:
+        if self.order not in get_args(Order):
+            raise PlanError(f"unknown order {self.order!r}; there are {list(get_args(Order))}.")
+        if not 0 <= self.pause_chance <= 1 or self.pause_s < 0 or self.poll_s <= 0:
+            raise PlanError(
+                f"pause_chance={self.pause_chance}, pause_s={self.pause_s}, poll_s={self.poll_s}: the chance must be "
+                f"between 0 and 1, the pause 0 or more, and asking must take more than 0."
+            )
+        if any(weight <= 0 for _, weight in self.weights):
+            raise PlanError(f"weights {self.weights} must be above 0; leave a side out for weight 1.")
+
+
+def run_local(
+    spec: Specification,
+    inputs: Mapping[str, Input],
+    budget: MemoryBudget | int | str,
+    schedule: Schedule | None = None,
+    *,
+    schemas: Mapping[str, pa.Schema] | None = None,
+    spill_dir: Path | None = None,
+    clock: Clock | None = None,
+) -> LocalRun:
+    """The answers of a join over local inputs, batch by batch; the operator is closed at the end, also after failures.
+
+    A side without any batch needs its schema in `schemas`. The host checks the operator: its answers have the schema it
+    announced, and when closed it has given back all memory; otherwise `OperatorError`.
+    """
+    if set(inputs) != set(spec.sides):
+        raise PlanError(f"inputs are {sorted(inputs)}; this join takes {sorted(spec.sides)}.")
+    feeds = {side: _Feed(side, inputs[side], (schemas or {}).get(side)) for side in spec.sides}
+    memory = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+    return LocalRun(spec, feeds, memory, schedule or Schedule(), spill_dir, clock or VirtualClock())
+
+
+class LocalRun(Iterator[pa.RecordBatch]):
+    """A running local join: iterate it for its answers, or take them all with `table()`."""
+
+    def __init__(
+        self,
+        spec: Specification,
+        feeds: dict[str, _Feed],
+        budget: MemoryBudget,
+        schedule: Schedule,
+        spill_dir: Path | None,
+        clock: Clock,
+    ) -> None:
+        self.budget, self.clock = budget, clock
+        self._feeds, self._schedule = feeds, schedule
+        self._used_before = budget.used
+        self._random = random.Random(schedule.seed)  # noqa: S311  (repeatable schedules, no secrets)
+        self._operator = spec.open(budget, {side: feed.schema for side, feed in feeds.items()}, spill_dir)
+        self._answers = self._drive(self._operator)
+        self._turns = list(feeds)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the answers."""
+        return self._operator.schema
+
+    @property
+    def metrics(self) -> Metrics:
+        """The operator's metrics; final once all answers were taken."""
+        return self._operator.metrics
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._answers)
+
+    def table(self) -> pa.Table:
+        """All answers that were not taken yet, as one table."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def close(self) -> None:
+        """Stop early and close the operator."""
+        self._answers.close()
+        self._operator.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _drive(self, operator: Operator) -> Generator[pa.RecordBatch]:
+        with operator:
+            live = dict(self._feeds)
+            while live:
+                ready = self._ready(live)
+                if not ready:
+                    yield from self._wait(operator, min(feed.ready_ns for feed in live.values()))
+                    continue
+                side = self._pick(ready)
+                item = next(live[side].items, None)
+                if item is None:
+                    del live[side]
+                elif isinstance(item, Pause):
+                    live[side].fall_silent(self.clock.now_ns(), item.seconds)
+                else:
+                    yield from self._checked(operator.push(side, item))
+                    self._maybe_pause(live)
+            yield from self._checked(operator.finish())
+        self._check_released()
+
+    def _ready(self, live: dict[str, _Feed]) -> list[str]:
+        considered = list(live)[:1] if self._schedule.order == "sequential" else list(live)
+        return [side for side in considered if live[side].ready_ns <= self.clock.now_ns()]
+
+    def _pick(self, ready: list[str]) -> str:
+        if self._schedule.order == "random":
+            weights = dict(self._schedule.weights)
+            return self._random.choices(ready, [weights.get(side, 1.0) for side in ready])[0]
+        side = min(ready, key=self._turns.index)
+        self._turns.remove(side)
+        self._turns.append(side)
+        return side
+
+    def _wait(self, operator: Operator, wake_ns: int) -> Iterator[pa.RecordBatch]:
+        clock = self.clock
+
+        def until() -> bool:
+            if isinstance(clock, VirtualClock):
+                clock.advance(self._schedule.poll_s)
+            return clock.now_ns() >= wake_ns
+
+        yield from self._checked(operator.idle(until))
+        if clock.now_ns() < wake_ns:
+            clock.sleep((wake_ns - clock.now_ns()) / 1e9)
+
+    def _maybe_pause(self, live: dict[str, _Feed]) -> None:
+        if self._random.random() < self._schedule.pause_chance:
+            for feed in live.values():
+                feed.fall_silent(self.clock.now_ns(), self._schedule.pause_s)
+
+    def _checked(self, answers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in answers:
+            if not batch.schema.equals(self.schema):
+                raise OperatorError(f"an answer has schema {batch.schema}; the operator announced {self.schema}.")
+            yield batch
+
+    def _check_released(self) -> None:
+        held = self.budget.used - self._used_before
+        if held:
+            parts = {name: now for name, (now, _) in self.budget.components().items() if now}
+            raise OperatorError(f"the closed operator still holds {held} bytes of its budget: {parts}.")
+
+
+class _Feed:
+    """One side's items, its schema, and from when on it has something."""
+
+    def __init__(self, side: str, source: Input, schema: pa.Schema | None) -> None:
+        self.ready_ns = 0
+        if isinstance(source, pa.Table):
+            source = source.to_reader()
+        if isinstance(source, pa.RecordBatchReader):
+            schema = schema or source.schema
+        self.items: Iterator[pa.RecordBatch | Pause] = iter(source)
+        self.schema: pa.Schema = schema or self._peeked(side)
+
+    def fall_silent(self, now_ns: int, seconds: float) -> None:
+        """Have nothing before so many seconds from now have passed."""
+        self.ready_ns = max(self.ready_ns, now_ns + round(seconds * 1e9))
+
+    def _peeked(self, side: str) -> pa.Schema:
+        seen: list[pa.RecordBatch | Pause] = []
+        for item in self.items:
+            seen.append(item)
+            if not isinstance(item, Pause):
+                self.items = chain(seen, self.items)
+                return item.schema
+        raise PlanError(f"input {side!r} has no batch to tell its schema from; give schemas={{{side!r}: ...}}.")
