@@ -1,8 +1,9 @@
 """Spark's Python worker daemon, with our kernels loaded before it forks.
 
-Spark starts it as `python -m dovetail.spark.daemon` when `spark.python.daemon.module` says so; workers that it forks
-inherit compiled code. Dovetail must be importable on every executor: where it is not, Spark cannot start Python
-workers at all, so `dovetail.session()` sets it and nothing else does.
+Spark starts it as `python -m dovetail.spark.daemon` where `spark.python.daemon.module` says so, which
+`dovetail.session()` does. Workers that it forks inherit compiled code. The Python of every executor must be able to
+import dovetail, as it must for any of our joins; where it cannot, Spark cannot start Python workers, and
+`session(**{"spark.python.daemon.module": "pyspark.daemon"})` brings them back, without our joins.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import traceback
 
 def load_kernels() -> None:
     """Loads every kernel into this process; a failure is printed and left to the worker that needs the kernel."""
-    # Spark reads the daemon's port from stdout: nothing else may be written there first.
-    port_channel = os.dup(1)
+    # Spark reads the daemon's address from stdout: nothing else may be written there first.
+    address_channel = os.dup(1)
     os.dup2(2, 1)
     try:
-        from dovetail.kernels.compile import warm
+        from dovetail.spark.warm import warm_alone
 
-        warm()
-    except Exception:
+        warm_alone()
+    except Exception:  # workers without kernels are slow, workers that do not start are useless
         traceback.print_exc(file=sys.stderr)
     finally:
-        os.dup2(port_channel, 1)
-        os.close(port_channel)
+        os.dup2(address_channel, 1)
+        os.close(address_channel)
 
 
 if __name__ == "__main__":

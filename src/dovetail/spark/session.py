@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import ConfigError, PlanError
 from dovetail.spark.connect import is_connect
 from dovetail.spark.java import find_java
-from dovetail.spark.settings import SETTINGS, configured_elsewhere, local_cores, local_settings
+from dovetail.spark.settings import OUR_DAEMON, SETTINGS, configured_elsewhere, local_cores, local_settings
+from dovetail.spark.warm import warm_in_background
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,11 +45,7 @@ def session(
     if running is not None:
         _reuse(running, given)
         return running
-    builder = SparkSession.builder.appName(app)
-    for key, value in _all_settings(given).items():
-        builder = builder.config(key, value)
-    with _launch_environment():
-        return builder.getOrCreate()
+    return _launched(SparkSession.builder.appName(app), _all_settings(given))
 
 
 def configure(spark: SparkSession) -> list[str]:
@@ -103,15 +100,22 @@ def _remote(app: str, given: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     url = given.get("spark.remote", os.environ.get("SPARK_REMOTE", "local"))
-    builder = SparkSession.builder.appName(app)
-    wanted = dict(given) if url.startswith("sc://") else _all_settings(given)
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
-    launch = contextlib.nullcontext() if url.startswith("sc://") else _launch_environment()
-    with launch:
+    builder = SparkSession.builder.appName(app).remote(url)
+    if url.startswith("sc://"):
         spark = builder.getOrCreate()
-    _set_runtime(spark, given)
-    return spark
+        _reuse(spark, {key: value for key, value in given.items() if key != "spark.remote"})
+        return spark
+    return _launched(builder, {k: v for k, v in _all_settings(given).items() if k != "spark.remote"})
+
+
+def _launched(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    """Starts the JVM and, beside it on the same machine, the compilation of kernels that its workers will want."""
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _launch_environment():
+        if settings.get("spark.python.daemon.module") == OUR_DAEMON and "spark.driver.host" in settings:
+            warm_in_background()
+        return builder.getOrCreate()
 
 
 def _set_runtime(spark: SparkSession, given: Mapping[str, str]) -> None:

@@ -20,6 +20,8 @@ class Setting:
     runtime: bool
 
 
+OUR_DAEMON = "dovetail.spark.daemon"
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "spark.sql.streaming.stateStore.providerClass",
@@ -41,7 +43,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "spark.python.daemon.module",
-        "dovetail.spark.daemon",
+        OUR_DAEMON,
         "Python workers start with compiled kernels instead of compiling them",
         runtime=False,
     ),
