@@ -62,6 +62,7 @@ def test_counts_are_those_of_the_disk(tmp_path: Path) -> None:
         spill.append(BATCH.slice(1))
         (file,) = files_in(tmp_path)
         assert file.stat().st_size == spill.bytes_written == sum(sizes)
+        assert [spill.size_of(0), spill.size_of(1)] == sizes
         spill.read(1)
         assert (spill.bytes_read, spill.blocks_read) == (sizes[1], 1)
         list(spill.replay())

@@ -72,14 +72,18 @@ class SpillFile:
         """The position after everything appended so far; `replay(mark)` gives what comes later."""
         return len(self._ends)
 
+    def size_of(self, block: int) -> int:
+        """Bytes of one block on disk, which is also the memory that reading it takes."""
+        if not 0 <= block < len(self._ends):
+            raise IndexError(f"spill file {self.name!r} has {len(self._ends)} blocks, from 0; there is no {block}.")
+        return self._ends[block] - (self._ends[block - 1] if block else 0)
+
     def read(self, block: int) -> pa.RecordBatch:
         """The block of that number; only its own bytes are read."""
         if self._closed:
             raise ValueError(f"spill file {self.name!r} is closed; block {block} cannot be read.")
-        if not 0 <= block < len(self._ends):
-            raise IndexError(f"spill file {self.name!r} has {len(self._ends)} blocks, from 0; there is no {block}.")
-        start = self._ends[block - 1] if block else 0
-        data = self._bytes_at(start, self._ends[block] - start)
+        size = self.size_of(block)
+        data = self._bytes_at(self._ends[block] - size, size)
         self.bytes_read += data.size
         self.blocks_read += 1
         if self._whole_streams:

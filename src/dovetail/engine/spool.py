@@ -1,0 +1,111 @@
+"""Batches kept in order: in memory while the budget lasts, on disk from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.spill import SpillFile
+
+_ROWS_AT_ONCE = 65_536
+
+
+class Spool:
+    """One side's rows as blocks of about `block_bytes` (or of one row), readable again and again in their order.
+
+    Small batches are put together until they make a block. Rows stay in memory until `memory` refuses; then all of them
+    move to a spill file and later ones follow. The block being made, and a block from disk while it is in use, are
+    charged to `reading`; a row that it cannot hold is a `BudgetExceeded`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        memory: MemoryBudget,
+        reading: MemoryBudget,
+        block_bytes: int,
+        name: str = "spool",
+        directory: Path | None = None,
+    ) -> None:
+        self.schema, self.name, self.block_bytes = schema, name, max(1, block_bytes)
+        self.spill = SpillFile(schema, directory, name)
+        self.rows = 0
+        self._kept: list[pa.RecordBatch] = []
+        self._small: list[pa.RecordBatch] = []
+        self._memory = memory.reserve(name)
+        self._block = reading.reserve(f"{name} block")
+
+    @property
+    def spilled(self) -> bool:
+        """Whether rows are on disk."""
+        return self.spill.blocks > 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Keep the rows of one batch."""
+        for part in _cut(batch, self.block_bytes):
+            self.rows += part.num_rows
+            if not self._small and nbytes(part) * 2 > self.block_bytes:
+                self._store(part)
+            else:
+                self._add_small(part)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Every block in order; a block from disk may be used until the next one is asked for."""
+        self._store_small()
+        if not self.spilled:
+            yield from self._kept
+            return
+        for number in range(self.spill.blocks):
+            with self._block as charged:
+                charged.grow(self.spill.size_of(number))
+                yield self.spill.read(number)
+
+    def close(self) -> None:
+        """Free the memory and remove the file."""
+        self._kept.clear()
+        self._small.clear()
+        self._memory.close()
+        self._block.close()
+        self.spill.close()
+
+    def _add_small(self, part: pa.RecordBatch) -> None:
+        self._block.grow(compact_bytes(part))
+        self._small.append(compact(part))
+        if self._block.used >= self.block_bytes:
+            self._store_small()
+
+    def _store_small(self) -> None:
+        if self._small:
+            self._block.grow(sum(compact_bytes(part) for part in self._small))  # both copies exist for a moment
+            self._store(pa.concat_batches(self._small))
+            self._small.clear()
+            self._block.close()
+
+    def _store(self, block: pa.RecordBatch) -> None:
+        before = self._memory.used
+        if not self.spilled and self._memory.try_grow(compact_bytes(block)):
+            self._kept.append(compact(block))
+            self._memory.resize(before + held_bytes(self._kept[-1]))
+            return
+        for earlier in self._kept:
+            self.spill.append(earlier)
+        self._kept.clear()
+        self._memory.close()
+        self.spill.append(block)
+
+
+def _cut(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of at most `block_bytes`, halved until they fit; a single row is never cut."""
+    for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        waiting = [batch.slice(start, _ROWS_AT_ONCE)]
+        while waiting:
+            block = waiting.pop()
+            if block.num_rows <= 1 or block.nbytes <= block_bytes:
+                yield block
+            else:
+                half = block.num_rows // 2
+                waiting += [block.slice(half), block.slice(0, half)]
