@@ -52,6 +52,7 @@ def test_sizes_follow_spark(value: int | str, expected: int) -> None:
         "1,5GB",
         "nan",
         "9999999 PB",
+        "9" * 5000,
         0,
         -3,
         True,

@@ -24,7 +24,7 @@ def parse_bytes(value: int | str) -> int:
     """
     size = _bytes_in_text(value) if isinstance(value, str) else _bytes_in_number(value)
     if not 1 <= size <= _LARGEST:
-        raise PlanError(f"memory size {value!r} is {size} bytes; it must be between 1 byte and 2^63-1 bytes.")
+        raise PlanError(f"memory size {str(value)[:40]!r} is out of range; it must be from 1 byte to 2^63-1 bytes.")
     return size
 
 
