@@ -12,9 +12,9 @@ from dovetail.kernels.compile import register_warmup
 class LinkedQueue:
     """Values in order of arrival, each in a slot that names it until it leaves; later arrivals reuse slots.
 
-    Append, deletion by slot and pop cost O(log n) with n/64 counters at most touched per level of a Fenwick tree;
-    access by position and the position of a slot cost O(log n) plus a walk of at most 64 places; the next and the
-    previous element cost O(1). At most 2**30 elements.
+    With n elements: append, deletion by slot and pop cost at most log2(n / 32) counter updates; access by position and
+    the position of a slot cost as many look-ups and a walk of at most 64 places; each further element of a window costs
+    one step. At most 2**30 - 64 elements.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -39,7 +39,7 @@ class LinkedQueue:
         While it grows, one old array is held besides for a moment.
         """
         capacity = len(self._links.values)
-        rows = grown_capacity(capacity, len(self) + n_rows, limit=2**30)
+        rows = grown_capacity(capacity, len(self) + n_rows, limit=links.MAX_ELEMENTS)
         tickets = max(len(self._links.order), _tickets(rows))
         return rows * links.SLOT_BYTES + 4 * tickets + 4 * (tickets // links.BLOCK + 1) + self._links.meta.nbytes
 
@@ -52,7 +52,7 @@ class LinkedQueue:
         return slots
 
     def _make_room(self, n_rows: int) -> None:
-        rows = grown_capacity(len(self._links.values), len(self) + n_rows, limit=2**30)
+        rows = grown_capacity(len(self._links.values), len(self) + n_rows, limit=links.MAX_ELEMENTS)
         if rows > len(self._links.values):
             for name in ("values", "after", "before", "tickets"):
                 self._links = self._links._replace(**{name: enlarged(getattr(self._links, name), rows)})

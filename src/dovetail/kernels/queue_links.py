@@ -1,7 +1,8 @@
 """The arrays of the linked queue and the kernels on them.
 
-Every element has a ticket, given in order of arrival. `order[ticket]` is its slot, or -1 once it has left; a Fenwick tree
-counts the elements of each block of 64 tickets. A position is found by one descent of the tree and a walk in one block.
+Every element has a ticket, given in order of arrival. `order[ticket]` is its slot, or -1 once it has left; a Fenwick
+tree counts the elements of each block of 64 tickets. A position is found by one descent of the tree and a walk in one
+block.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ FREE, USED, LIVE, FIRST, LAST, TICKET = 0, 1, 2, 3, 4, 5
 BLOCK = 64
 FREE_SLOT = -2
 SLOT_BYTES = 8 + 4 + 4 + 4
+MAX_ELEMENTS = 2**30 - BLOCK
+"""Tickets are int32, and there are twice as many of them as elements."""
 
 
 def empty_links(capacity: int, tickets: int) -> Links:
