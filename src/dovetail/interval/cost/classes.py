@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dovetail.errors import PlanError
 from dovetail.interval.cost.statistics import Classes, IntervalStatistics
@@ -13,7 +11,7 @@ from dovetail.interval.cost.statistics import Classes, IntervalStatistics
 _Floats = NDArray[np.float64]
 
 
-def length_classes(lengths: Sequence[float] | _Floats, arrival_rate: float, *, limit: int = 16) -> Classes:
+def length_classes(lengths: ArrayLike, arrival_rate: float, *, limit: int = 16) -> Classes:
     """(rate, duration) classes, shortest first, whose rates add to `arrival_rate`; at most `limit` of them.
 
     A sample of few distinct lengths gets a class per length. Otherwise classes are of equal width on the logarithm of
@@ -45,8 +43,8 @@ def _octaves(values: _Floats, counts: NDArray[np.int64], limit: int) -> tuple[_F
 
 
 def summarise(
-    starts: Sequence[float] | _Floats,
-    ends: Sequence[float] | _Floats,
+    starts: ArrayLike,
+    ends: ArrayLike,
     tuple_bytes: float,
     *,
     rows: int | None = None,

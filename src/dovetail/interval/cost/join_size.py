@@ -62,12 +62,14 @@ def emitted_at(place: Place, r: IntervalStatistics, s: IntervalStatistics) -> fl
 def lattice_pairs(n: float, m: float, low: float, high: float) -> float:
     """Pairs (x, y) of whole numbers, 0 <= x < n and 0 <= y < m, with low <= y - x <= high.
 
-    A closed form; for fractional arguments its smooth continuation.
+    A closed form; for fractional arguments a smooth continuation that treats both sides alike.
     """
     low, high = max(low, -n), min(high, m)
     if n <= 0 or m <= 0 or high < low:
         return 0.0
-    return _at_most(n, m, high) - _at_most(n, m, low - 1)
+    forth = _at_most(n, m, high) - _at_most(n, m, low - 1)
+    back = _at_most(m, n, -low) - _at_most(m, n, -high - 1)
+    return max(0.0, min(n * m, (forth + back) / 2))
 
 
 def _at_most(n: float, m: float, h: float) -> float:

@@ -32,7 +32,8 @@ class MixedCost:
     """One local join of mixed inputs; for inputs of a single duration the same figures as its simple model.
 
     Comparisons are summed over pairs of subrelations. Memory and I/O take the worst case: every row as long as the
-    longest, all arriving at the summed rate. `slots` and `refined` are OIP's.
+    longest, all arriving at the summed rate. `slots` and `refined` are OIP's;
+    slots of 0 are chosen once for the whole inputs.
     Reference: seed 002, section 4.4.6, equations 4.66 to 4.72.
     """
 
@@ -47,20 +48,18 @@ class MixedCost:
     def __post_init__(self) -> None:
         if self.algorithm not in MODELS:
             raise PlanError(f"unknown algorithm {self.algorithm!r}; the algorithms are {', '.join(MODELS)}.")
+        if self.algorithm == "oip" and not self.slots:
+            chosen = choose_slots(self.r, self.s, self.memory.tuples_per_frame(self.s.tuple_bytes))
+            object.__setattr__(self, "slots", chosen)
 
     @property
     def corrected(self) -> bool:
         """Whether slips of the source are removed."""
         return self.variant == "corrected"
 
-    @property
-    def k(self) -> int:
-        """OIP's slots, chosen once for the whole inputs."""
-        return self.slots or choose_slots(self.r, self.s, self.memory.tuples_per_frame(self.s.tuple_bytes))
-
     def _model(self, r: IntervalStatistics, s: IntervalStatistics) -> CostModel:
         if self.algorithm == "oip":
-            return OverlapPartitionCost(r, s, self.memory, self.variant, self.k, self.refined)
+            return OverlapPartitionCost(r, s, self.memory, self.variant, self.slots, self.refined)
         return MODELS[self.algorithm](r, s, self.memory, self.variant)
 
     def _pairs(self) -> list[CostModel]:

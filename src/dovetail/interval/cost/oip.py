@@ -17,7 +17,7 @@ from dovetail.interval.cost.statistics import IntervalStatistics
 
 @dataclass(frozen=True, slots=True)
 class OverlapPartitionCost(CostModel):
-    """OIP with `slots` slots (k); 0 lets `choose_slots` pick them.
+    """OIP with `slots` slots (k); 0 becomes what `choose_slots` picks.
 
     A slot group i holds the partitions that span i slots. Two things in the equations differ from what the join does,
     and `refined=True` follows the join: tuples that reach past the end of the range, which the equations leave out, get
@@ -35,11 +35,13 @@ class OverlapPartitionCost(CostModel):
         CostModel.__post_init__(self)
         if self.slots < 0:
             raise PlanError(f"{self.slots} slots were asked for; give at least 1, or 0 to have them chosen.")
+        if not self.slots:
+            object.__setattr__(self, "slots", choose_slots(self.r, self.s, self.t_f_s))
 
     @property
     def k(self) -> int:
         """Slots in use."""
-        return self.slots or choose_slots(self.r, self.s, self.t_f_s)
+        return self.slots
 
     def available_frames(self) -> int:
         """Frames beside R input and output (4.48); the printed test adds the two instead of subtracting them."""

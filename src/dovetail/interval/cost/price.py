@@ -125,7 +125,7 @@ def _unpriced(request: Request, algorithm: Algorithm, swapped: bool) -> Price:
         available_frames=cost.available_frames(),
         rows=expected_pairs(request.left, request.right, request.relations, strict=request.strict),
         comparisons=cost.cpu(),
-        slots=cost.k if algorithm == "oip" else 0,
+        slots=cost.slots if algorithm == "oip" else 0,
     )
     if not held.spills:
         return held

@@ -104,7 +104,10 @@ class TimeSweepCost(CostModel):
         return sum(self.steady_frames()) + sum(self.cool_down_frames())
 
     def unproductive(self) -> float:
-        """Comparisons without a pair while spilling (4.32): tuples held by the freed input, T_M of that input."""
+        """Comparisons without a pair while spilling (4.32); T_M is that of the input that is freed.
+
+        The equation charges a freed tuple lambda comparisons. Dropping it takes one, so this is high for lambda > 1.
+        """
         r, s = self.phases()
         held_s, held_r = self.beta() * self.t_m_s, self.beta() * self.t_m_r
         return held_s * r.steady * self.r.arrival_rate + held_r * s.steady * self.s.arrival_rate
