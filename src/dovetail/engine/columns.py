@@ -1,8 +1,12 @@
-"""Arrow columns as operators handle them: how many bytes they hold, and copies that hold no more than they show."""
+"""Arrow columns as operators handle them: rows by number, how many bytes they hold, copies that hold no more."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+
+from dovetail.engine.take import take_columns, take_runs, taken_bytes
+
+__all__ = ["compact", "compact_bytes", "held_bytes", "nbytes", "take_columns", "take_runs", "taken_bytes"]
 
 
 def nbytes(batch: pa.RecordBatch | pa.Table) -> int:

@@ -1,0 +1,273 @@
+"""Join keys as int64 codes: two keys have equal codes exactly if they are equal, with no hash taken for equality."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.buffers import (
+    NARROW_TEXT,
+    VIEWS,
+    WIDE_TEXT,
+    fixed_values,
+    fixed_width,
+    memory_of,
+    offsets_of,
+    valid_rows,
+)
+from dovetail.engine.memory import MemoryBudget, Reservation
+from dovetail.errors import BudgetExceeded, PlanError
+from dovetail.kernels.arrays import I64, U8, AnyArray, Bool
+from dovetail.kernels.interning import ByteInterner, PairInterner
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+_NARROW_DIGITS = 18  # a decimal of so many digits is an int64 number of its last digit
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class KeyEncoder:
+    """Codes for the rows of key columns of these types, the same for every batch and every side that it encodes.
+
+    Whole numbers, booleans, dates, times, durations, floats and decimals of up to 18 digits are coded by value; other
+    decimals, text, binary values and several columns together by the order of first sight, which takes memory for every
+    distinct value (charged to the reservation) and gives codes that mean something to this encoder only: see `stable`.
+    NaN equals NaN and 0.0 equals -0.0, as in Spark. A null in any column makes the row invalid, and its code 0.
+
+    >>> encoder = KeyEncoder([pa.string()])
+    >>> codes, valid = encoder.encode([pa.array(["b", "a", None, "b"])])
+    >>> codes.tolist(), valid.tolist()
+    ([0, 1, 0, 0], [True, True, False, True])
+    """
+
+    def __init__(self, types: Sequence[pa.DataType], reservation: Reservation | None = None) -> None:
+        if not types:
+            raise PlanError("a key needs at least one column; none was given.")
+        self.types = tuple(types)
+        self._room = _Room(reservation)
+        self._parts = [_coder(kind, self._room) for kind in self.types]
+        self._folds = [_Pairs(self._room) for _ in self.types[1:]]
+
+    @property
+    def stable(self) -> bool:
+        """Whether codes depend on the values alone, so that encoders in different processes agree."""
+        return not self._folds and isinstance(self._parts[0], _ByValue)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held for the values seen so far."""
+        return self._room.used
+
+    def encode(self, columns: Sequence[Column]) -> tuple[I64, Bool]:
+        """The code of each row and whether it is valid; values not seen before get new codes.
+
+        The codes may be the column's own memory: do not write to them. `BudgetExceeded` when new values do not fit.
+        """
+        return self._codes(columns, adding=True)
+
+    def find(self, columns: Sequence[Column]) -> tuple[I64, Bool]:
+        """As `encode`, but nothing is remembered: a row whose key would need a new code is invalid."""
+        return self._codes(columns, adding=False)
+
+    def close(self) -> None:
+        """Forget every value and give back the memory; the encoder starts anew if used again."""
+        for part in self._parts:
+            part.clear()
+        for fold in self._folds:
+            fold.clear()
+        self._room.close()
+
+    def _codes(self, columns: Sequence[Column], adding: bool) -> tuple[I64, Bool]:
+        arrays = self._checked(columns)
+        codes, valid = self._parts[0].codes(arrays[0], adding)
+        for array, part, fold in zip(arrays[1:], self._parts[1:], self._folds, strict=True):
+            more, also = part.codes(array, adding)
+            codes, valid = fold.codes(codes, more, valid & also, adding)
+        return (codes if valid.all() else np.where(valid, codes, 0)), valid
+
+    def _checked(self, columns: Sequence[Column]) -> list[pa.Array]:
+        kinds = tuple(column.type for column in columns)
+        if kinds != self.types:
+            raise PlanError(
+                f"key columns are {[str(kind) for kind in kinds]}; this encoder is for "
+                f"{[str(kind) for kind in self.types]}. Cast both sides to one type before the join."
+            )
+        return [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+
+
+class _Room:
+    """The memory of all interners of one encoder, reserved before they may grow."""
+
+    def __init__(self, reservation: Reservation | None) -> None:
+        self._reservation = reservation or MemoryBudget(2**63 - 1, "unlimited").reserve("keys")
+        self._charged: dict[int, int] = {}
+
+    @property
+    def used(self) -> int:
+        return sum(self._charged.values())
+
+    def hold(self, interner: ByteInterner | PairInterner) -> None:
+        """Charge what the interner holds now."""
+        self._reservation.resize(self._reservation.used - self._charged.get(id(interner), 0) + interner.nbytes)
+        self._charged[id(interner)] = interner.nbytes
+
+    def grown(self, interner: ByteInterner | PairInterner, after: int, work: Callable[[], I64]) -> I64:
+        """What `work` gives, with room for the interner to grow to `after` bytes, old arrays beside new ones."""
+        extra = after if after > interner.nbytes else 0
+        self._reservation.grow(extra)
+        try:
+            return work()
+        finally:
+            self._reservation.shrink(extra)
+            self.hold(interner)
+
+    def close(self) -> None:
+        self._charged.clear()
+        self._reservation.close()
+
+
+class _Coder(Protocol):
+    def codes(self, array: pa.Array, adding: bool) -> tuple[I64, Bool]: ...
+
+    def clear(self) -> None: ...
+
+
+class _ByValue:
+    """Types whose values are numbers of at most 64 bits."""
+
+    def codes(self, array: pa.Array, adding: bool) -> tuple[I64, Bool]:
+        return np.ascontiguousarray(_numbers(array)), valid_rows(array)
+
+    def clear(self) -> None:
+        pass
+
+
+class _ByBytes:
+    """Types whose values are bytes, as many as there are."""
+
+    def __init__(self, room: _Room) -> None:
+        self._room, self._known = room, ByteInterner()
+        room.hold(self._known)
+
+    def codes(self, array: pa.Array, adding: bool) -> tuple[I64, Bool]:
+        array = array.cast(VIEWS[array.type]) if array.type in VIEWS else array
+        valid = valid_rows(array)
+        if len(array) == 0:
+            return np.empty(0, np.int64), valid
+        offsets, data = _stretches(array)
+        if not adding:
+            codes = self._known.find(offsets, data, valid)
+            return codes, codes >= 0
+
+        def intern(first: int, last: int) -> I64:
+            size = int(offsets[last]) - int(offsets[first])
+            after = self._known.nbytes_after(last - first, size)
+            part = offsets[first : last + 1], data, valid[first:last]
+            return self._room.grown(self._known, after, lambda: self._known.intern(*part))
+
+        return _in_parts(intern, 0, len(array)), valid
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
+class _Pairs:
+    """The codes of some columns and of one more, as one code."""
+
+    def __init__(self, room: _Room) -> None:
+        self._room, self._known = room, PairInterner()
+        room.hold(self._known)
+
+    def codes(self, first: I64, second: I64, valid: Bool, adding: bool) -> tuple[I64, Bool]:
+        if not adding:
+            codes = self._known.find(first, second, valid)
+            return codes, codes >= 0
+
+        def intern(start: int, stop: int) -> I64:
+            part = first[start:stop], second[start:stop], valid[start:stop]
+            after = self._known.nbytes_after(stop - start)
+            return self._room.grown(self._known, after, lambda: self._known.intern(*part))
+
+        return _in_parts(intern, 0, len(first)), valid
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
+class _ByDictionary:
+    """Dictionary columns, each of whose batches may have a dictionary of its own: coded as the values would be."""
+
+    def __init__(self, values: _Coder) -> None:
+        self._values = values
+
+    def codes(self, array: pa.Array, adding: bool) -> tuple[I64, Bool]:
+        known, some = self._values.codes(array.dictionary, adding)
+        valid = valid_rows(array.indices)
+        at = np.where(valid, _numbers(array.indices), 0).astype(np.int64)
+        if len(known) == 0:
+            return np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
+        return known[at], valid & some[at]
+
+    def clear(self) -> None:
+        self._values.clear()
+
+
+def _coder(kind: pa.DataType, room: _Room) -> _Coder:
+    if pa.types.is_dictionary(kind):
+        return _ByDictionary(_coder(kind.value_type, room))
+    if pa.types.is_decimal(kind):
+        return _ByValue() if kind.precision <= _NARROW_DIGITS else _ByBytes(room)
+    if kind in NARROW_TEXT or kind in WIDE_TEXT or kind in VIEWS or pa.types.is_fixed_size_binary(kind):
+        return _ByBytes(room)
+    by_value = pa.types.is_null(kind) or pa.types.is_boolean(kind) or fixed_width(kind) in _SIGNED
+    if by_value and not isinstance(kind, pa.BaseExtensionType):
+        return _ByValue()
+    raise PlanError(
+        f"a column of type {kind} cannot be a join key; join on its parts, or cast it to text, a number or a time."
+    )
+
+
+def _numbers(array: pa.Array) -> I64:
+    """The rows of an array as int64, exactly; rows that are null give anything."""
+    kind = array.type
+    if pa.types.is_null(kind) or len(array) == 0:
+        return np.zeros(len(array), np.int64)
+    if pa.types.is_boolean(kind):
+        start, stop = array.offset, array.offset + len(array)
+        bits = np.unpackbits(memory_of(array, 1)[start // 8 : (stop + 7) // 8], bitorder="little")
+        return bits[start % 8 : start % 8 + len(array)].astype(np.int64)
+    width = fixed_width(kind) or 8
+    if pa.types.is_decimal(kind) and width > 8:  # little-endian: the number is in the first eight bytes
+        return fixed_values(array, width).view(np.int64)[:: width // 8]
+    if pa.types.is_floating(kind):
+        return _float_bits(fixed_values(array, width).view(f"f{width}"))
+    found = fixed_values(array, width).view((_UNSIGNED if pa.types.is_unsigned_integer(kind) else _SIGNED)[width])
+    return found.view(np.int64) if width == 8 else found.astype(np.int64)
+
+
+def _float_bits(numbers: AnyArray) -> I64:
+    doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+    doubles[np.isnan(doubles)] = np.nan  # one of the many bit patterns
+    return doubles.view(np.int64)
+
+
+def _stretches(array: pa.Array) -> tuple[AnyArray, U8]:
+    width = fixed_width(array.type)
+    if width is None:
+        return offsets_of(array), memory_of(array, 2)
+    return np.arange(len(array) + 1, dtype=np.int64) * width, fixed_values(array, width)
+
+
+def _in_parts(intern: Callable[[int, int], I64], first: int, last: int) -> I64:
+    """All rows at once if there is room even should every value be new; else half by half, down to single rows."""
+    try:
+        return intern(first, last)
+    except BudgetExceeded:
+        if last - first <= 1:
+            raise
+    middle = (first + last) // 2
+    return np.concatenate([_in_parts(intern, first, middle), _in_parts(intern, middle, last)])
