@@ -44,52 +44,46 @@ def _copy_eight(data: U8, start: int, out: U8, at: int) -> None:
 
 
 @kernel
-def _copy_block(data: U8, start: int, length: int, out: U8, at: int) -> None:
-    """Copy `length` bytes; up to SLACK bytes of `out` behind them may change, so that short values need no loop."""
-    if start + length + SLACK > len(data):
-        for byte in range(length):
-            out[at + byte] = data[start + byte]
-        return
-    _copy_eight(data, start, out, at)
-    _copy_eight(data, start + 8, out, at + 8)
-    for byte in range(16, length, 8):
-        _copy_eight(data, start + byte, out, at + byte)
-
-
-@kernel
 def _copy_values(offsets: Offsets, data: U8, indices: I64, out: U8) -> None:
-    """Copy the bytes of the chosen rows; rows that follow each other in the source are copied as one block."""
+    """Copy the bytes of the chosen rows; up to SLACK bytes behind them change, so that short values need no loop."""
     at = 0
-    row = 0
-    n = len(indices)
-    while row < n:
-        first = indices[row]
-        row += 1
-        if first < 0:
+    for row in range(len(indices)):
+        index = indices[row]
+        if index < 0:
             continue
-        last = first
-        while row < n and indices[row] == last + 1:
-            last += 1
-            row += 1
-        start = int(offsets[first])
-        length = int(offsets[last + 1]) - start
-        _copy_block(data, start, length, out, at)
+        start = int(offsets[index])
+        length = int(offsets[index + 1]) - start
+        # Written out here and below: as a function of its own it is not inlined, and several times slower.
+        if start + length + SLACK <= len(data):
+            _copy_eight(data, start, out, at)
+            _copy_eight(data, start + 8, out, at + 8)
+            for byte in range(16, length, 8):
+                _copy_eight(data, start + byte, out, at + byte)
+        else:
+            for byte in range(length):
+                out[at + byte] = data[start + byte]
         at += length
 
 
 @kernel
 def _copy_runs(offsets: Offsets, data: U8, starts: I64, lengths: I64, out_offsets: Offsets, out: U8) -> None:
+    """Lay out and copy the values of all runs; up to SLACK bytes behind them change."""
     row = 1
     at = 0
     out_offsets[0] = 0
     for run in range(len(starts)):
         first, n = starts[run], lengths[run]
-        base = int(offsets[first])
+        start = int(offsets[first])
         old, new = offsets[first + 1 : first + n + 1], out_offsets[row : row + n]
         for ahead in range(n):
-            new[ahead] = at + int(old[ahead]) - base
-        length = int(offsets[first + n]) - base
-        _copy_block(data, base, length, out, at)
+            new[ahead] = at + int(old[ahead]) - start
+        length = int(offsets[first + n]) - start
+        if start + length + SLACK <= len(data):
+            for byte in range(0, length, 8):
+                _copy_eight(data, start + byte, out, at + byte)
+        else:
+            for byte in range(length):
+                out[at + byte] = data[start + byte]
         row += n
         at += length
 
