@@ -14,14 +14,14 @@ import traceback
 
 
 def load_kernels() -> None:
-    """Loads every kernel into this process; a failure is printed and left to the worker that needs the kernel."""
+    """Loads the kernels into this process; a failure is printed and left to the worker that needs the kernel."""
     # Spark reads the daemon's address from stdout: nothing else may be written there first.
     address_channel = os.dup(1)
     os.dup2(2, 1)
     try:
-        from dovetail.spark.warm import warm_alone
+        from dovetail.spark.warm import load
 
-        warm_alone()
+        load()
     except Exception:  # workers without kernels are slow, workers that do not start are useless
         traceback.print_exc(file=sys.stderr)
     finally:

@@ -1,40 +1,86 @@
 """Compiled kernels for every worker at the price of one compilation, done early and by one process at a time.
 
-`dovetail.session()` starts `python -m dovetail.spark.warm` while the JVM boots. The worker daemon then finds the
-kernels on disk, loads them, and forks workers that have them in memory. On an executor host the first daemon compiles.
+`dovetail.session()` starts `python -m dovetail.spark.warm` while the JVM boots. The worker daemon then loads all
+kernels from disk and forks workers that have them in memory. On the very first run of a version they may not all be
+on disk yet: the daemon waits a little, then lets each worker compile the few kernels that its query needs, while the
+rest is compiled for the next session. On an executor host the first daemon starts that process.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
+import importlib
+import os
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+
+from dovetail.errors import ConfigError
+
+WAIT_S = 5.0
 
 _running: list[subprocess.Popen[bytes]] = []
 
 
-def warm_alone() -> int:
-    """The number of kernels ready to run in this process; waits while another process of this user compiles them."""
-    from dovetail.kernels.compile import warm
+def is_prepared() -> bool:
+    """True if every kernel of this very source is in the cache on disk."""
+    return _marker().is_file()
 
+
+def prepare() -> None:
+    """Compiles every kernel into the cache on disk, unless it is there; waits while another process does so.
+
+    Raises ConfigError if the cache cannot be written: what is compiled would be lost.
+    """
+    from dovetail.kernels.compile import read_only, warm
+
+    if is_prepared():
+        return
+    if read_only():
+        raise ConfigError("DOVETAIL_CACHE_READONLY is set, so kernels cannot be compiled into the cache; unset it once")
     with _one_at_a_time():
-        return warm()
+        if not is_prepared():
+            warm()
+            _marker().touch()
 
 
-def warm_in_background() -> subprocess.Popen[bytes]:
-    """The process that now fills the kernel cache; it ends by itself, and with this process at the latest.
+def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """The process that now prepares the kernels, with low priority; it ends with this process at the latest.
 
     A process and not a thread: Spark forks to start the JVM, and a fork beside a thread that compiles can deadlock.
     """
     command = [sys.executable, "-m", "dovetail.spark.warm"]
-    quiet = subprocess.DEVNULL  # the daemon meets the same error, and its words reach Spark's log
-    process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603  (our own module)
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=errors)  # noqa: S603  (our own module)
     if not _running:
         atexit.register(_stop_all)
     _running[:] = [other for other in _running if other.poll() is None] + [process]
     return process
+
+
+def load(wait_s: float = WAIT_S) -> bool:
+    """Loads all kernels into this process if they are on disk within `wait_s`; if not, their modules only: False."""
+    from dovetail.kernels.compile import warm
+
+    if is_prepared() or _prepared_within(wait_s):
+        warm()
+        return True
+    package = importlib.import_module("dovetail.kernels")
+    for module in pkgutil.iter_modules(package.__path__, "dovetail.kernels."):
+        importlib.import_module(module.name)
+    return False
+
+
+def _prepared_within(wait_s: float) -> bool:
+    try:
+        return prepare_in_background(errors=None).wait(wait_s) == 0
+    except subprocess.TimeoutExpired:
+        print("dovetail: kernels are being compiled for this machine; queries are slower until then", file=sys.stderr)
+        return False
 
 
 def _stop_all() -> None:
@@ -43,29 +89,36 @@ def _stop_all() -> None:
         process.wait()
 
 
-@contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """A lock that the system releases when its holder dies; none where the cache directory cannot be written."""
+def _marker() -> Path:
+    """A file that exists once all kernels of this source are compiled; its name depends on all of their source."""
     from dovetail.kernels.compile import cache_dir
 
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):
-            cache_dir().mkdir(parents=True, exist_ok=True)
-            file = held.enter_context((cache_dir() / "warming").open("w"))
-            _take(file.fileno())
+    directory = Path(str(importlib.import_module("dovetail.kernels").__file__)).parent
+    source = hashlib.sha256()
+    for file in sorted(directory.glob("*.py")):
+        source.update(file.read_bytes())
+    return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """A lock that the system releases when its holder dies."""
+    import fcntl
+
+    from dovetail.kernels.compile import cache_dir
+
+    try:
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        file = (cache_dir() / "preparing").open("w")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write compiled kernels to {cache_dir()}: {error}. Set DOVETAIL_CACHE to a writable directory."
+        ) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _take(lock: int) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        # Loading takes about a second, compiling all kernels up to a minute: whoever waits should know why.
-        print("dovetail: kernels are being prepared for this machine, once per version; waiting", file=sys.stderr)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-
-
 if __name__ == "__main__":
-    warm_alone()
+    os.nice(10)  # a query that is already running goes first
+    prepare()

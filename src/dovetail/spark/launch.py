@@ -1,0 +1,124 @@
+"""Starting the JVM: which settings it gets, which environment, and what is done meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.errors import ConfigError
+from dovetail.spark.java import find_java
+from dovetail.spark.settings import OUR_DAEMON, SETTINGS, configured_elsewhere, local_cores, local_settings
+from dovetail.spark.warm import prepare_in_background
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UI_PORT = 4040
+
+
+def launch(app: str, given: Mapping[str, str]) -> SparkSession:
+    """A new classic session with our settings under those given; kernels are compiled while the JVM boots."""
+    from pyspark.sql import SparkSession
+
+    settings = _all_settings(given)
+    _check_memory(given)
+    builder = SparkSession.builder.appName(app)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _environment(_java_and_python()):
+        _warm(settings)
+        return builder.getOrCreate()
+
+
+def launch_connect(app: str, master: str, given: Mapping[str, str]) -> SparkSession:
+    """A client of a new Spark Connect server, which runs in this process on a local master."""
+    from pyspark.sql import SparkSession
+
+    settings = _all_settings({**given, "spark.master": master})
+    # The way spark-submit hands settings to the server. A builder would also try to set them all in the client.
+    server = {"PYSPARK_REMOTE_INIT_CONF_LEN": "1", "PYSPARK_REMOTE_INIT_CONF_0": json.dumps(settings)}
+    with _environment(_java_and_python() | server):
+        _warm(settings)
+        return SparkSession.builder.appName(app).remote(master).getOrCreate()
+
+
+def _all_settings(given: Mapping[str, str]) -> dict[str, str]:
+    from pyspark.find_spark_home import _find_spark_home
+
+    elsewhere = configured_elsewhere(os.environ, Path(_find_spark_home()))
+    chosen = elsewhere | dict(given)
+    master = chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    ours = {setting.key: setting.value for setting in SETTINGS} | {"spark.master": master}
+    cores = local_cores(master)
+    if cores is not None:
+        ours |= local_settings(cores) | _ui_port(chosen)
+    return ours | chosen
+
+
+def _ui_port(chosen: Mapping[str, str]) -> dict[str, str]:
+    """The first free port from 4040 on: what Spark would take, without its warning for each one that is not."""
+    if "spark.ui.port" in chosen or chosen.get("spark.ui.enabled") == "false":
+        return {}
+    free = next((port for port in range(_UI_PORT, _UI_PORT + 64) if _is_free(port)), 0)
+    return {"spark.ui.port": str(free)}
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _check_memory(given: Mapping[str, str]) -> None:
+    """A JVM outlives its session and keeps its size: asking for more in the same process would be ignored."""
+    from pyspark import SparkContext
+
+    from dovetail.engine.memory import format_bytes, parse_bytes
+
+    jvm = SparkContext._jvm
+    if jvm is None or "spark.driver.memory" not in given:
+        return
+    has = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+    wants = parse_bytes(given["spark.driver.memory"])
+    if has < 0.8 * wants:  # the JVM does not count all of its heap
+        raise ConfigError(
+            f"memory {format_bytes(wants)} was asked for, but the JVM of this process was started with "
+            f"{format_bytes(has)} and cannot grow. Start a new Python process, or ask for it in the first session."
+        )
+
+
+def _java_and_python() -> dict[str, str]:
+    """Spark takes Java and the workers' Python from the environment of the process that starts it."""
+    wanted = {"JAVA_HOME": str(find_java().home)}
+    return wanted if os.environ.get("PYSPARK_PYTHON") else wanted | {"PYSPARK_PYTHON": sys.executable}
+
+
+def _warm(settings: Mapping[str, str]) -> None:
+    # Executors of a cluster have disks of their own: there the first daemon compiles.
+    if settings["spark.python.daemon.module"] == OUR_DAEMON and local_cores(settings["spark.master"]) is not None:
+        prepare_in_background()
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Variables for the processes started in the block, put back afterwards."""
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value

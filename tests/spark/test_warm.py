@@ -1,0 +1,141 @@
+"""Workers start with compiled kernels, compilation happens once, and the daemon survives kernels that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from dovetail.errors import ConfigError
+from dovetail.spark import coldstart, daemon, warm
+
+
+def _loaded_before_use(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    loaded = "dovetail.kernels.multimap" in sys.modules
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"loaded": [loaded]})
+
+
+def test_workers_are_forked_by_our_daemon(spark: SparkSession) -> None:
+    row = spark.range(0, 1, 1, 1).mapInArrow(_loaded_before_use, "loaded boolean").first()
+    assert row is not None
+    assert row.loaded
+
+
+FORKED = """
+import json, os, sys
+from dovetail.spark import daemon, warm
+warm.prepare()
+daemon.load_kernels()
+assert warm.is_prepared()
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+from dovetail.kernels.compile import compiled_signatures
+import numpy as np
+before = sum(compiled_signatures().values())
+from dovetail.kernels.multimap import HashMultimap
+table = HashMultimap()
+table.insert(np.array([1, 2, 1]), np.array([10, 20, 30]))
+found = table.probe(np.array([1]))[1].tolist()
+print(json.dumps({"found": found, "before": before, "new": sum(compiled_signatures().values()) - before}))
+"""
+
+
+def test_a_fork_of_the_daemon_holds_every_kernel_and_compiles_none() -> None:
+    shown = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    answer = json.loads(shown.stdout)
+    assert answer["before"] > 0
+    assert (answer["found"], answer["new"]) == ([10, 30], 0)
+
+
+def test_the_query_of_the_cold_start_measurement_is_right(spark: SparkSession) -> None:
+    matches, seconds = coldstart._query(spark)
+    assert matches == coldstart.EXPECTED_MATCHES == 2 * 500 * 10 * 10
+    assert seconds > 0
+
+
+def test_the_daemon_keeps_stdout_for_spark_and_outlives_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def noisy_failure() -> bool:
+        subprocess.run(["echo", "chatter of a compiler"], check=True)
+        raise RuntimeError("no kernels today")
+
+    monkeypatch.setattr(warm, "load", noisy_failure)
+    daemon.load_kernels()
+    subprocess.run(["echo", "address"], check=True)
+    out, err = capfd.readouterr()
+    assert out == "address\n"
+    assert "chatter of a compiler" in err
+    assert "no kernels today" in err
+
+
+WAITING = "from dovetail.spark import warm\nprint('up', flush=True)\nwarm.prepare()\nprint('prepared', flush=True)\n"
+
+
+def test_one_process_prepares_while_others_wait_and_then_find_the_work_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
+    with warm._one_at_a_time():
+        assert not warm.is_prepared()
+        other = subprocess.Popen([sys.executable, "-c", WAITING], text=True, stdout=subprocess.PIPE)
+        assert other.stdout is not None
+        assert other.stdout.readline() == "up\n"
+        warm._marker().touch()
+    out, _ = other.communicate(timeout=60)
+    assert (out, other.returncode) == ("prepared\n", 0)
+    assert sorted(entry.suffix for entry in tmp_path.rglob("*.nbi")) == []  # it compiled nothing
+
+
+def test_an_edit_of_any_kernel_makes_the_cache_unprepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = warm._marker()
+    import dovetail.kernels
+
+    for file in Path(dovetail.kernels.__file__).parent.glob("*.py"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(dovetail.kernels, "__file__", str(tmp_path / "__init__.py"))
+    assert warm._marker() == before
+    (tmp_path / "multimap.py").write_text("# edited\n")
+    assert warm._marker() != before
+
+
+def test_kernels_that_are_not_on_disk_in_time_are_left_to_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
+    with warm._one_at_a_time():  # nobody can prepare them meanwhile
+        assert warm.load(wait_s=0.01) is False
+        started = warm._running[-1]
+        started.terminate()
+        started.wait()
+    assert "kernels are being compiled" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["DOVETAIL_CACHE", "DOVETAIL_CACHE_READONLY"])
+def test_a_cache_that_cannot_be_written_is_said_and_not_compiled_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path / "file"))
+    if variable == "DOVETAIL_CACHE_READONLY":
+        monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
+        monkeypatch.setenv(variable, "1")
+    with pytest.raises(ConfigError, match=variable):
+        warm.prepare()
+    assert warm.load() is False
+
+
+def test_background_preparation_does_not_outlive_this_process() -> None:
+    code = "from dovetail.spark import warm\nprint(warm.prepare_in_background().pid, flush=True)\n"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(shown.stdout), 0)
