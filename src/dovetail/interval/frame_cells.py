@@ -1,0 +1,126 @@
+"""The bins that rows live in, as Spark columns: a cell number for every bin of a row, ready for an equality join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from dovetail.interval.bins import Bins
+from dovetail.interval.frame_sides import RESERVED, Side
+
+MISS_CELLS = 1024  # rows that cannot match spread over so many cells that nobody else uses
+
+
+def name(side: Side, what: str) -> str:
+    """A column of ours on one side."""
+    return f"{RESERVED}{side.name[0]}_{what}"
+
+
+def number(value: float) -> str:
+    """A double as a SQL literal that loses nothing."""
+    return f"{value!r}D"
+
+
+@dataclass(frozen=True, slots=True)
+class BinCells:
+    """Cells of every bin that a row touches, on the level of its length and on those above.
+
+    Columns added: `cell`; `in`, whether the row starts in that bin; `n`, in how many cells it lives.
+    A pair that shares a point meets in several cells, but in just one of them one of the two starts.
+    """
+
+    bins: Bins
+
+    def add(self, side: Side, frame: DataFrame) -> DataFrame:
+        """The frame with a row for every cell."""
+        ok = side.usable if side.kept else "true"
+        low, high = number(self.bins.low), number(self.bins.high)
+        places = [
+            f"if({ok}, least(greatest({side.position(bound)}, {low}), {high}), {low}) as {name(side, place)}"
+            for bound, place in ((side.start, "p0"), (side.end, "p1"))
+        ]
+        frame = frame.selectExpr("*", f"{ok} as {name(side, 'ok')}", *places)
+        frame = frame.selectExpr("*", f"{self._home(side)} as {name(side, 'home')}")
+        frame = frame.selectExpr("*", f"{self._count(side)} as {name(side, 'n')}")
+        return _explode_bins(side, self._explode_levels(side, frame), self.bins.levels)
+
+    def _explode_levels(self, side: Side, frame: DataFrame) -> DataFrame:
+        home, level, ok = name(side, "home"), name(side, "level"), name(side, "ok")
+        frame = frame.selectExpr("*", f"explode(sequence({home}, {self.bins.levels - 1})) as {level}")
+        if side.name == "left":
+            kinds = f"if({level} = {home}, 0, 1)"
+        else:
+            kinds = f"explode(if({level} = {home} and {level} > 0 and {ok}, array(0, 1), array(0)))"
+        if self.bins.levels == 1:
+            kinds = "0"
+        widths = ", ".join(number(width) for width in self.bins.widths)
+        frame = frame.selectExpr(
+            "*", f"{kinds} as {name(side, 'kind')}", f"array({widths})[{level}] as {name(side, 'width')}"
+        )
+        return frame.selectExpr(
+            "*",
+            f"{self._bin(name(side, 'p0'), name(side, 'width'))} as {name(side, 'first')}",
+            f"{self._bin(name(side, 'p1'), name(side, 'width'))} as {name(side, 'last')}",
+        )
+
+    def _bin(self, place: str, width: str) -> str:
+        return f"cast(floor(({place} - {number(self.bins.low)}) / {width}) as bigint)"
+
+    def _home(self, side: Side) -> str:
+        length = f"({name(side, 'p1')} - {name(side, 'p0')})"
+        cases = [f"when {length} <= {number(width)} then {level}" for level, width in enumerate(self.bins.widths[:-1])]
+        top = self.bins.levels - 1
+        return f"case {' '.join(cases)} else {top} end" if cases else str(top)
+
+    def _count(self, side: Side) -> str:
+        home, terms = name(side, "home"), []
+        for level, width in enumerate(self.bins.widths):
+            first, last = (self._bin(name(side, place), number(width)) for place in ("p0", "p1"))
+            twice = f" * if({home} = {level} and {name(side, 'ok')}, 2, 1)" if side.name == "right" and level else ""
+            terms.append(f"if({home} <= {level}, {last} - {first} + 1, 0L){twice}")
+        return " + ".join(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCells:
+    """Cells for `before` and `after`: the earlier row goes to the range of its end and on, the later row to one range.
+
+    Reference: REPLICATE and PROJECT, seed 002, table 6.3.
+    """
+
+    points: tuple[float, ...]
+    earlier: str  # "left" for before, "right" for after
+
+    def add(self, side: Side, frame: DataFrame) -> DataFrame:
+        """The frame with a row for every cell."""
+        ok = side.usable if side.kept else "true"
+        earlier = side.name == self.earlier
+        place = side.position(side.end if earlier else side.start)
+        first = " + ".join(["0L", *(f"if({place} >= {number(point)}, 1L, 0L)" for point in self.points)])
+        last = f"{len(self.points)}L" if earlier else name(side, "first")
+        frame = frame.selectExpr("*", f"{ok} as {name(side, 'ok')}", f"if({ok}, {first}, 0L) as {name(side, 'first')}")
+        frame = frame.selectExpr("*", f"if({name(side, 'ok')}, {last}, {name(side, 'first')}) as {name(side, 'last')}")
+        frame = frame.selectExpr("*", f"{name(side, 'last')} - {name(side, 'first')} + 1 as {name(side, 'n')}")
+        frame = frame.selectExpr("*", f"0 as {name(side, 'level')}", f"0 as {name(side, 'kind')}")
+        return _explode_bins(side, frame, 1)
+
+
+def _explode_bins(side: Side, frame: DataFrame, levels: int) -> DataFrame:
+    first, last, bin_, ok = (name(side, what) for what in ("first", "last", "bin", "ok"))
+    frame = frame.selectExpr("*", f"explode(sequence({first}, {last})) as {bin_}")
+    cell = bin_ if levels == 1 else f"({bin_} * {levels} + {name(side, 'level')}) * 2 + {name(side, 'kind')}"
+    miss = f"-1L - pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 2" + (
+        " - 1L" if side.name == "right" else ""
+    )
+    return frame.selectExpr(
+        "*", f"if({ok}, {cell}, {miss}) as {name(side, 'cell')}", f"{bin_} = {first} as {name(side, 'in')}"
+    )
+
+
+def drop_scratch(side: Side, frame: DataFrame, keep: Sequence[str]) -> DataFrame:
+    """The frame without the columns that only led to the cells."""
+    kept = {name(side, what) for what in keep}
+    ours = [c for c in frame.columns if c.startswith(f"{RESERVED}{side.name[0]}_") and c not in kept]
+    return frame.drop(*ours)

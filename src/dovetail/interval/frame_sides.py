@@ -1,0 +1,233 @@
+"""The two inputs of an interval join, made ready: columns named as in the result, bounds and keys of one type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.errors import DataError, PlanError
+from dovetail.interval.relation import Closed, is_empty_sql
+from dovetail.interval.request import Request
+
+BOUND_TYPES = (
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.DayTimeIntervalType,
+)
+RESERVED = "__dt_"
+
+
+def quoted(name: str) -> str:
+    """A column name as a SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One input: payload columns under their output names, and the SQL names of bounds, keys and flags."""
+
+    name: str
+    frame: DataFrame
+    payload: tuple[str, ...]
+    start: str
+    end: str
+    keys: tuple[str, ...]
+    bound_type: T.DataType
+    closed: Closed
+    kept: bool  # rows without a match appear in the result
+
+    @property
+    def inverted(self) -> str:
+        """SQL: the bounds are in the wrong order, or one is not a number."""
+        broken = f"{self.start} > {self.end}"
+        if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):
+            broken = f"{broken} or isnan({self.start}) or isnan({self.end})"
+        return f"coalesce({broken}, false)"
+
+    @property
+    def usable(self) -> str:
+        """SQL: the row can match something: bounds and keys are there, in order, and some point lies between."""
+        empty = is_empty_sql(self.start, self.end, self.closed)
+        keys = "".join(f" and {key} is not null" for key in self.keys)
+        return f"({self.start} is not null and {self.end} is not null and not {self.inverted} and not ({empty}){keys})"
+
+    def position(self, bound: str) -> str:
+        """SQL: a bound as a double that grows with it, for bins; equal bounds have equal positions."""
+        if isinstance(self.bound_type, T.DateType):
+            return f"cast(unix_date({bound}) as double)"
+        if isinstance(self.bound_type, T.TimestampNTZType):
+            return f"cast(cast({bound} - timestamp_ntz'1970-01-01 00:00:00' as decimal(30, 6)) as double)"
+        if isinstance(self.bound_type, T.DayTimeIntervalType):
+            return f"cast(cast(cast({bound} as interval day to second) as decimal(30, 6)) as double)"
+        return f"cast({bound} as double)"
+
+    def checked(self, invalid: str) -> Side:
+        """This side with `invalid` applied, and rows that can neither match nor appear left out."""
+        frame = self.frame
+        if invalid == "drop":
+            frame = frame.where(f"not {self.inverted}")
+        guard = f"if({self.inverted}, raise_error({_literal(self._late_error())}), true)" if invalid == "error" else ""
+        if not self.kept:
+            frame = frame.where(f"{guard} and {self.usable}" if guard else self.usable)
+        elif guard:
+            frame = frame.where(guard)
+        return replace(self, frame=frame)
+
+    def _late_error(self) -> str:
+        return f"{self.name} input changed since it was planned: it has an interval that ends before it starts"
+
+
+def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
+    """Both sides under output names; every column that the request names is checked here."""
+    for name, frame in (("left", left), ("right", right)):
+        _check_names(name, frame)
+    left_bounds = _bounds("left", left, request.left_interval)
+    right_bounds = _bounds("right", right, request.right_interval)
+    bound_type = _common_type(left, "interval bounds", left_bounds[0], right_bounds[0])
+    left_keys = [_find("left", left, key.left) for key in request.keys]
+    right_keys = [_find("right", right, key.right) for key in request.keys]
+    key_types = [
+        _common_type(left, f"key {key.left!r}", left.schema[lk].dataType, right.schema[rk].dataType, keys=True)
+        for key, lk, rk in zip(request.keys, left_keys, right_keys, strict=True)
+    ]
+    left_out, right_out = _output_names(left.columns, right.columns, right_keys, request)
+    closed = request.relation
+    return (
+        _side("left", left, left_out, left_bounds, bound_type, left_keys, key_types, closed.left_closed, request),
+        _side("right", right, right_out, right_bounds, bound_type, right_keys, key_types, closed.right_closed, request),
+    )
+
+
+def _side(
+    name: str,
+    frame: DataFrame,
+    out: dict[str, str],
+    bounds: tuple[T.DataType, str, str],
+    bound_type: T.DataType,
+    keys: list[str],
+    key_types: list[T.DataType],
+    closed: Closed,
+    request: Request,
+) -> Side:
+    letter = name[0]
+    selected: list[Column] = [F.col(quoted(column)).alias(out[column]) for column in frame.columns]
+    names = []
+    wanted = [(bounds[1], bounds[0], bound_type), (bounds[2], bounds[0], bound_type)]
+    wanted += [(quoted(key), frame.schema[key].dataType, kind) for key, kind in zip(keys, key_types, strict=True)]
+    for number, (expression, given, kind) in enumerate(wanted):
+        column = next((c for c in frame.columns if quoted(c) == expression), None)
+        if column is not None and given == kind:
+            names.append(quoted(out[column]))
+            continue
+        alias = f"{RESERVED}{letter}{number}"
+        selected.append(F.expr(expression).cast(kind).alias(alias))
+        names.append(quoted(alias))
+    kept = request.keeps_left if name == "left" else request.keeps_right
+    payload = tuple(out[column] for column in frame.columns if not out[column].startswith(RESERVED))
+    return Side(name, frame.select(*selected), payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept)
+
+
+def _output_names(
+    left: list[str], right: list[str], right_keys: list[str], request: Request
+) -> tuple[dict[str, str], dict[str, str]]:
+    shared = {rk for key, rk in zip(request.keys, right_keys, strict=True) if key.shared}
+    in_left = {column.lower() for column in left}
+    in_right = {column.lower() for column in right if column not in shared}
+    left_suffix, right_suffix = ("" if request.left_only else request.suffixes[0]), request.suffixes[1]
+    left_out = {c: c + left_suffix if c.lower() in in_right else c for c in left}
+    right_out = {c: c + right_suffix if c.lower() in in_left else c for c in right if c not in shared}
+    everything = [name.lower() for name in (*left_out.values(), *right_out.values())]
+    twice = sorted(name for name, count in Counter(everything).items() if count > 1)
+    if twice:
+        raise PlanError(
+            f"output columns {twice} would appear twice with suffixes={request.suffixes!r}; choose other suffixes"
+        )
+    hidden = {c: f"{RESERVED}shared_{c}" for c in right if c in shared}
+    return left_out, right_out | hidden
+
+
+def _check_names(name: str, frame: DataFrame) -> None:
+    twice = sorted(column for column, count in Counter(frame.columns).items() if count > 1)
+    if twice:
+        raise PlanError(f"{name} input has columns {twice} more than once; rename them first")
+    ours = [column for column in frame.columns if column.startswith(RESERVED)]
+    if ours:
+        raise PlanError(f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved")
+
+
+def _find(name: str, frame: DataFrame, column: str) -> str:
+    if column in frame.columns:
+        return column
+    same = [c for c in frame.columns if c.lower() == column.lower()]
+    if len(same) == 1:
+        return same[0]
+    near = get_close_matches(column, frame.columns, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise PlanError(f"{name} input has no column [{column!r}]; it has {frame.columns}.{hint}")
+
+
+def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, str, str]:
+    if len(interval) == 2:
+        start, end = (_find(name, frame, column) for column in interval)
+        kind = _common_type(frame, f"{name} interval", frame.schema[start].dataType, frame.schema[end].dataType)
+        return kind, quoted(start), quoted(end)
+    column = _find(name, frame, interval[0])
+    struct = frame.schema[column].dataType
+    if not isinstance(struct, T.StructType) or len(struct.fields) != 2:
+        raise PlanError(
+            f"{name}_interval={column!r} has type {struct.simpleString()}; name two columns or a struct of two fields"
+        )
+    first, last = struct.fields
+    kind = _common_type(frame, f"{name} interval", first.dataType, last.dataType)
+    return kind, f"{quoted(column)}.{quoted(first.name)}", f"{quoted(column)}.{quoted(last.name)}"
+
+
+def _common_type(frame: DataFrame, what: str, left: T.DataType, right: T.DataType, keys: bool = False) -> T.DataType:
+    if not keys:
+        for kind in (left, right):
+            if not isinstance(kind, BOUND_TYPES):
+                allowed = "a number, decimal, date, timestamp or day-time interval"
+                raise PlanError(f"{what}: a bound has type {kind.simpleString()}; it must be {allowed}; cast it first")
+    if left == right:
+        return left
+    try:
+        probe = F.coalesce(F.lit(None).cast(left), F.lit(None).cast(right))
+        common = frame.sparkSession.range(0).select(probe.alias("x")).schema["x"].dataType
+    except PySparkException:
+        common = T.StringType()
+    stringly = isinstance(common, T.StringType) and not (
+        isinstance(left, T.StringType) and isinstance(right, T.StringType)
+    )
+    if stringly or (not keys and not isinstance(common, BOUND_TYPES)):
+        raise PlanError(
+            f"{what}: {left.simpleString()} and {right.simpleString()} do not compare; cast one of them first"
+        )
+    return common
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def raise_inverted(side: Side, count: int) -> None:
+    """A `DataError` that names the side, how many intervals are inverted, and up to five of the rows."""
+    rows = side.frame.where(side.inverted).limit(5).collect()
+    sample = "; ".join(str(row.asDict()) for row in rows)
+    raise DataError(
+        f"{side.name} input has {count} interval(s) that end before they start or hold NaN, for example: {sample}. "
+        "Repair them, or pass invalid='drop' (leave them out) or invalid='null' (keep them in outer joins, unmatched)."
+    )
