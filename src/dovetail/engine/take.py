@@ -36,7 +36,7 @@ def take_columns(rows: Rows, indices: I64 | Selection) -> pa.RecordBatch:
 
 
 def take_runs(rows: Rows, starts: I64, lengths: I64) -> pa.RecordBatch:
-    """The rows start, start + 1, ... of every run, one run after the other; faster than by number for long runs."""
+    """The rows start, start + 1, ... of every run, one run after the other, without numbering them where possible."""
     batch = _one_batch(rows)
     return _taken_batch(batch, _Picked(None, batch.num_rows, int64s(starts), int64s(lengths)))
 
