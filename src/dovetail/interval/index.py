@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
 import numpy as np
@@ -15,7 +15,7 @@ from dovetail.interval.index_probe import Probes
 from dovetail.interval.index_sorted import SortedRight
 from dovetail.interval.index_zones import BOUNDARIES, Touching, as_overlapping, cells, rectangles, weights
 from dovetail.interval.relation import Relation
-from dovetail.kernels.arrays import I64, U64, Bool, int64s
+from dovetail.kernels.arrays import I64, U64, Bool, frozen, int64s
 from dovetail.kernels.rank_find import (
     first_in_rectangles,
     last_in_rectangles,
@@ -23,11 +23,13 @@ from dovetail.kernels.rank_find import (
     reached,
     tie_heads,
 )
-from dovetail.kernels.rank_wavelet import counts_below
+from dovetail.kernels.rank_wavelet import corner_sums
 
 Table = npt.NDArray[np.bool_]
-Search = Callable[[U64, int, I64, I64, I64, I64], I64]
+Search = Callable[[U64, I64, I64, I64, I64, I64, I64], I64]
 _MOST_ROWS = 2**31 - 1
+_NO_WORDS: U64 = frozen(np.empty((0, 0)), np.uint64)
+_NO_ENDS: I64 = int64s([])
 _HALF_OPEN_OVERLAP = Relation.parse("overlapping").table()
 
 
@@ -139,44 +141,43 @@ class OverlapIndex:
 
     def _count_in(self, probes: Probes, accepted: Bool) -> I64:
         right, found = self._right, weights(accepted, self._right.has_points)
-        low = probes.first_of_segment()
-        starts = {a: probes.below(right.starts, a, False) for a in {*found.starts, *(a for a, _ in found.both)}}
-        ends = {b: probes.below(right.sorted_ends, b, True) for b in {*found.ends, *(b for _, b in found.both)}}
-        counts = found.rows * (probes.end_of_segment() - low)
-        for weight, below in (
-            *((weight, starts[a]) for a, weight in found.starts.items()),
-            *((weight, ends[b]) for b, weight in found.ends.items()),
-        ):
-            counts += weight * (below - low)
-        for (a, b), weight in found.both.items():
-            order = probes.order(True, right.rows)
-            both = counts_below(right.words, right.rows, int64s(ends[b]), int64s(starts[a]), order)
-            counts += weight * (both - low)
+        corners = np.array([*found.both], np.int64).reshape(-1, 2)
+        starts = self._places(probes, [*found.starts, *corners[:, 0]], len(accepted), among_ends=False)
+        ends = self._places(probes, [*found.ends, *corners[:, 1]], len(accepted), among_ends=True)
+        total = found.rows + sum((*found.starts.values(), *found.ends.values(), *found.both.values()))
+        counts = found.rows * probes.end_of_segment() - total * probes.first_of_segment()
+        for wanted, places in ((found.starts, starts), (found.ends, ends)):
+            for boundary, weight in wanted.items():
+                counts += weight * places[boundary]
+        if found.both:
+            each, order = int64s([*found.both.values()]), probes.order(True, right.rows)
+            counts += corner_sums(right.words, right.rows, int64s(corners), each, starts, ends, order)
         return counts
 
     def _found(self, probes: Probes, table: Table, search: Search) -> I64:
         """Start ranks of the matches that `search` picks, or -1."""
-        rows = np.full(probes.rows, -1, np.int64)
+        rows, right = np.full(probes.rows, -1, np.int64), self._right
         for point, chosen, part in _by_shape(probes):
-            wanted = rectangles(cells(table, point))
-            if len(wanted):
-                starts = self._places(part, self._right.starts, wanted[:, :2], point, among_ends=False)
-                ends = self._places(part, self._right.sorted_ends, wanted[:, 2:], point, among_ends=True)
-                order = part.order(True, self._right.rows)
-                rows[chosen] = search(self._right.words, self._right.rows, int64s(wanted), starts, ends, order)
+            wanted = rectangles(accepted := cells(table, point))
+            starts = self._places(part, wanted[:, :2].ravel(), len(accepted), among_ends=False)
+            ends = self._places(part, wanted[:, 2:].ravel(), len(accepted), among_ends=True)
+            any_end = bool(np.all((wanted[:, 2] == 0) & (wanted[:, 3] == len(accepted))))
+            words, sorted_ends = (_NO_WORDS, _NO_ENDS) if any_end else (right.words, right.sorted_ends)
+            order = part.order(True, right.rows)
+            rows[chosen] = search(words, right.ends, sorted_ends, int64s(wanted), starts, ends, order)
         return rows
 
-    def _places(self, probes: Probes, values: I64, wanted: I64, point: bool, among_ends: bool) -> I64:
-        """Where the wanted boundaries fall, one line each; 0 is the start of the segment, the last one its end."""
-        zones = 3 if point else 5
+    def _places(self, probes: Probes, boundaries: Iterable[int], zones: int, among_ends: bool) -> I64:
+        """Where the boundaries fall among the sorted starts or ends, one line each; lines not asked for are 0."""
         places = np.zeros((zones + 1, probes.rows), np.int64)
-        for boundary in set(wanted.ravel().tolist()):
+        for boundary in {int(number) for number in boundaries}:
             if boundary == 0:
                 places[boundary] = probes.first_of_segment()
             elif boundary == zones:
                 places[boundary] = probes.end_of_segment()
             else:
-                places[boundary] = probes.below(values, boundary - 1, among_ends)
+                values = self._right.sorted_ends if among_ends else self._right.starts
+                places[boundary] = probes.below(values, boundary, among_ends)
         return int64s(places)
 
 

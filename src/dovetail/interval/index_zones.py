@@ -30,7 +30,13 @@ class Boundary:
     inclusive: bool
 
 
-BOUNDARIES = (Boundary(False, False), Boundary(False, True), Boundary(True, False), Boundary(True, True))
+BOUNDARIES = {
+    1: Boundary(of_end=False, inclusive=False),
+    2: Boundary(of_end=False, inclusive=True),
+    3: Boundary(of_end=True, inclusive=False),
+    4: Boundary(of_end=True, inclusive=True),
+}
+"""Boundaries between zones, from 1; a point has the first two. Boundary 0 is below everything, the last one above."""
 
 
 def cells(table: npt.NDArray[np.bool_], point: bool = False) -> npt.NDArray[np.bool_]:
@@ -47,7 +53,7 @@ def cells(table: npt.NDArray[np.bool_], point: bool = False) -> npt.NDArray[np.b
 class Weights:
     """Rows accepted = rows * all + sum starts[a] * p[a] + sum ends[b] * q[b] + sum both[a, b] * D[a, b].
 
-    Boundaries are numbered as in BOUNDARIES. Only weights other than zero are kept.
+    Only weights other than zero are kept.
     """
 
     rows: int
@@ -70,22 +76,20 @@ def weights(accepted: npt.NDArray[np.bool_], right_points: bool) -> Weights:
     rows, starts, ends = 0, dict[int, int](), dict[int, int]()
     both: dict[tuple[int, int], int] = {}
     for a, b, weight in _nonzero(corner):
-        last = zones - 1
-        if b <= a or a == last or (not right_points and b == a + 1 and a % 2 == 0 and b < last):
-            # Every right row that ends below b starts below a.
-            if b == last:
-                rows += weight
-            else:
-                ends[b] = ends.get(b, 0) + weight
-        elif b == last:
+        if a == b == zones:
+            rows += weight
+        elif b == zones:
             starts[a] = starts.get(a, 0) + weight
+        elif b <= a or (not right_points and b == a + 1 and BOUNDARIES[b].inclusive):
+            # Every right row that ends below b starts below a.
+            ends[b] = ends.get(b, 0) + weight
         else:
             both[a, b] = weight
     return Weights(rows, _kept(starts), _kept(ends), both)
 
 
 def _nonzero(corner: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    return ((int(a), int(b), int(corner[a, b])) for a, b in np.argwhere(corner))
+    return ((int(a) + 1, int(b) + 1, int(corner[a, b])) for a, b in np.argwhere(corner))
 
 
 def _kept(found: dict[int, int]) -> dict[int, int]:
@@ -95,8 +99,7 @@ def _kept(found: dict[int, int]) -> dict[int, int]:
 def rectangles(accepted: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """The cells as few rectangles, rising by start: lower and upper boundary of the starts, then of the ends.
 
-    Boundaries are numbered from 0, below everything, through those of BOUNDARIES from 1, to the number of zones, above
-    everything. Rectangles either share their starts or have none in common.
+    Rectangles either share their starts or have none in common.
     """
     zones = len(accepted)
     runs = [_runs(accepted[zone], zone) for zone in range(zones)]
@@ -124,12 +127,12 @@ class Touching:
     @property
     def start_boundary(self) -> int:
         """A right row must start below this one."""
-        return 3 if self.at_end else 2
+        return 4 if self.at_end else 3
 
     @property
     def end_boundary(self) -> int:
         """A right row must not end below this one."""
-        return 0 if self.at_start else 1
+        return 1 if self.at_start else 2
 
 
 def as_overlapping(table: npt.NDArray[np.bool_]) -> Touching | None:

@@ -10,6 +10,7 @@ from dovetail.kernels.rank_wavelet import largest_between, smallest_between, wav
 
 _FAN_BITS = 4
 _FAN = 1 << _FAN_BITS
+_NEAR = 8  # rows looked at one by one before the descent: often the match is next to the boundary
 
 
 @kernel
@@ -102,11 +103,36 @@ def last_reaching(values: I64, tree: I64, levels: I64, low: I64, stop: I64, soug
 
 
 @kernel
-def first_in_rectangles(words: U64, rows: int, rectangles: I64, starts: I64, ends: I64, order: I64) -> I64:
+def _first_between(words: U64, ends: I64, sorted_ends: I64, low: int, high: int, first: int, stop: int) -> int:
+    """The smallest start rank in [low, high) whose end rank is in [first, stop), or -1."""
+    if low >= high or first >= stop:
+        return -1
+    near = min(high, low + _NEAR)
+    for row in range(low, near):
+        if sorted_ends[first] <= ends[row] <= sorted_ends[stop - 1]:
+            return row
+    return smallest_between(words, ends.size, first, stop, near, high)
+
+
+@kernel
+def _last_between(words: U64, ends: I64, sorted_ends: I64, low: int, high: int, first: int, stop: int) -> int:
+    """The largest start rank in [low, high) whose end rank is in [first, stop), or -1."""
+    if low >= high or first >= stop:
+        return -1
+    near = max(low, high - _NEAR)
+    for row in range(high - 1, near - 1, -1):
+        if sorted_ends[first] <= ends[row] <= sorted_ends[stop - 1]:
+            return row
+    return largest_between(words, ends.size, first, stop, low, near)
+
+
+@kernel
+def first_in_rectangles(words: U64, ends: I64, sorted_ends: I64, rectangles: I64, p: I64, q: I64, order: I64) -> I64:
     """For each probe, the smallest start rank in any of its rectangles, or -1.
 
-    A rectangle names two boundaries of starts and two of ends; starts[a] and ends[b] say where those fall for each
-    probe. Rectangles come by rising starts; those that share starts stand together.
+    `ends` are in start order. A rectangle names two boundaries of starts and two of ends; p[a] and q[b] say where those
+    fall among the sorted starts and ends for each probe; boundaries never part equal ends. Rectangles come by rising
+    starts; those that share starts stand together.
     """
     found = np.empty(order.size, np.int64)
     for step in range(order.size):
@@ -116,9 +142,11 @@ def first_in_rectangles(words: U64, rows: int, rectangles: I64, starts: I64, end
             if best >= 0 and rectangles[r, 0] != group:
                 break
             group = rectangles[r, 0]
-            low, high = starts[rectangles[r, 0], i], starts[rectangles[r, 1], i]
-            first, stop = ends[rectangles[r, 2], i], ends[rectangles[r, 3], i]
-            row = smallest_between(words, rows, first, stop, low, high)
+            low, high = p[rectangles[r, 0], i], p[rectangles[r, 1], i]
+            row = low if low < high else -1
+            if rectangles[r, 2] > 0 or rectangles[r, 3] < q.shape[0] - 1:
+                first, stop = q[rectangles[r, 2], i], q[rectangles[r, 3], i]
+                row = _first_between(words, ends, sorted_ends, low, high, first, stop)
             if row >= 0 and (best < 0 or row < best):
                 best = row
         found[i] = best
@@ -126,7 +154,7 @@ def first_in_rectangles(words: U64, rows: int, rectangles: I64, starts: I64, end
 
 
 @kernel
-def last_in_rectangles(words: U64, rows: int, rectangles: I64, starts: I64, ends: I64, order: I64) -> I64:
+def last_in_rectangles(words: U64, ends: I64, sorted_ends: I64, rectangles: I64, p: I64, q: I64, order: I64) -> I64:
     """For each probe, the largest start rank in any of its rectangles, or -1; see `first_in_rectangles`."""
     found = np.empty(order.size, np.int64)
     for step in range(order.size):
@@ -136,9 +164,12 @@ def last_in_rectangles(words: U64, rows: int, rectangles: I64, starts: I64, ends
             if best >= 0 and rectangles[r, 0] != group:
                 break
             group = rectangles[r, 0]
-            low, high = starts[rectangles[r, 0], i], starts[rectangles[r, 1], i]
-            first, stop = ends[rectangles[r, 2], i], ends[rectangles[r, 3], i]
-            best = max(best, largest_between(words, rows, first, stop, low, high))
+            low, high = p[rectangles[r, 0], i], p[rectangles[r, 1], i]
+            row = high - 1 if low < high else -1
+            if rectangles[r, 2] > 0 or rectangles[r, 3] < q.shape[0] - 1:
+                first, stop = q[rectangles[r, 2], i], q[rectangles[r, 3], i]
+                row = _last_between(words, ends, sorted_ends, low, high, first, stop)
+            best = max(best, row)
         found[i] = best
     return found
 
@@ -169,6 +200,6 @@ def _warm() -> None:
     words = wavelet(rows)
     words.flags.writeable = False
     rectangles, places = int64s([[0, 1, 0, 1]]), int64s([[0], [40]])
-    first_in_rectangles(words, 40, rectangles, places, places, int64s([0]))
-    last_in_rectangles(words, 40, rectangles, places, places, int64s([0]))
+    first_in_rectangles(words, rows, rows, rectangles, places, places, int64s([0]))
+    last_in_rectangles(words, rows, rows, rectangles, places, places, int64s([0]))
     tie_heads(rows, rows, one, one)

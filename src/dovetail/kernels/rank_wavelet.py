@@ -115,13 +115,25 @@ def _kth(words: U64, first: int, stop: int, k: int) -> int:
 
 
 @kernel
-def counts_below(words: U64, n: int, q: I64, p: I64, order: I64) -> I64:
-    """For each row, how many of the first q numbers are smaller than p; rows visited in `order`."""
-    found = np.empty(q.size, np.int64)
-    for step in range(q.size):
+def corner_sums(words: U64, n: int, corners: I64, weights: I64, starts: I64, ends: I64, order: I64) -> I64:
+    """For each row, the sum over corners (a, b) of weight times how many of the first ends[b] numbers are below
+    starts[a]; rows visited in `order`.
+
+    Corners of a row that coincide are counted once, or not at all where their weights cancel.
+    """
+    sums = np.zeros(order.size, np.int64)
+    for step in range(order.size):
         row = order[step]
-        found[row] = _below(words, n, q[row], p[row])
-    return found
+        for c in range(corners.shape[0]):
+            p, q = starts[corners[c, 0], row], ends[corners[c, 1], row]
+            weight, repeats = weights[c], False
+            for other in range(corners.shape[0]):
+                if other != c and starts[corners[other, 0], row] == p and ends[corners[other, 1], row] == q:
+                    weight += weights[other]
+                    repeats |= other < c
+            if weight != 0 and not repeats:
+                sums[row] += weight * _below(words, n, q, p)
+    return sums
 
 
 @kernel
@@ -152,6 +164,7 @@ def largest_between(words: U64, n: int, first: int, stop: int, low: int, high: i
 def _warm() -> None:
     words = wavelet(int64s([2, 0, 1]))
     words.flags.writeable = False
-    counts_below(words, 3, int64s([3]), int64s([1]), int64s([0]))
+    places = int64s([[1], [3]])
+    corner_sums(words, 3, int64s([[0, 1]]), int64s([1]), places, places, int64s([0]))
     smallest_between(words, 3, 0, 3, 0, 3)
     largest_between(words, 3, 0, 3, 0, 3)
