@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def quiet_session(app: str) -> tuple[SparkSession, bool]:
+    """The session that runs, or a new one that leaves the terminal to us; and whether it is new, so ours to stop."""
+    from pyspark.sql import SparkSession
+
+    from dovetail.spark.session import session
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running, False
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    return session(app, conf=quiet), True
+
+
 class Workbench:
     """Shared resources of a run, made when first asked for and released by `close`.
 
@@ -28,15 +41,14 @@ class Workbench:
         self.scale, self.seed = scale, seed
         self.scratch = Path(tempfile.mkdtemp(prefix="dovetail-bench-"))
         self._spark: SparkSession | None = None
+        self._owns_session = False
         self._made: dict[Hashable, Any] = {}
 
     @property
     def spark(self) -> SparkSession:
         """The session that every Spark rival uses; the first to ask for it starts it."""
         if self._spark is None:
-            from dovetail.spark.session import session
-
-            self._spark = session(app="dovetail-bench")
+            self._spark, self._owns_session = quiet_session("dovetail bench")
         return self._spark
 
     @property
@@ -55,11 +67,11 @@ class Workbench:
         self._made.clear()
 
     def close(self) -> None:
-        """Stop Spark if it runs and remove the scratch directory."""
+        """Stop Spark, if it was started here, and remove the scratch directory."""
         self._made.clear()
-        if self._spark is not None:
+        if self._spark is not None and self._owns_session:
             self._spark.stop()
-            self._spark = None
+        self._spark = None
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def __enter__(self) -> Self:

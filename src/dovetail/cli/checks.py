@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil  # type: ignore[import-untyped]  # ships no type information
 
 from dovetail.errors import ConfigError, DovetailError
+
+if TYPE_CHECKING:
+    from dovetail.engine.profile import Profile
 
 Status = Literal["ok", "warning", "broken"]
 
@@ -23,6 +26,9 @@ LOW_MEMORY = 2 * GIB
 LOW_DISK = 5 * GIB
 SOCKET_PATH_LIMIT = 104  # the shortest limit among the systems we run on (macOS); Linux has 108
 SOCKET_NAME = 44  # Spark names its sockets by a UUID
+STALE_DAYS = 90
+CALIBRATED = ("pyspark", "pyarrow", "numpy", "numba")
+"""Packages whose versions decide the figures of a calibration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +192,47 @@ def unix_socket_problem(place: str) -> str | None:
     return None
 
 
-def query(env: Environment) -> Finding:
-    """A Spark session that starts and a Python worker that answers; takes some seconds."""
-    from dovetail.spark.session import session
+def calibration(env: Environment) -> Finding:
+    """The profile of unit costs: whether there is one, how old it is, and whether it is of this machine."""
+    from dovetail.engine.profile import load_profile
 
     try:
-        running = session("dovetail doctor", conf={"spark.ui.enabled": False})
+        profile = load_profile()
+    except ConfigError as error:
+        return Finding("Calibration", "broken", "the profile cannot be read", str(error))
+    days = profile.age_days()
+    if days is None:
+        return Finding("Calibration", "warning", "typical figures", "Measure this machine: dovetail calibrate --quick")
+    found = f"measured {days:.0f} days ago" if days >= 1 else "measured today"
+    stale = _stale(profile, days)
+    fix = f"{stale}. Measure again: dovetail calibrate" if stale else ""
+    return Finding("Calibration", "warning" if stale else "ok", found, fix)
+
+
+def _stale(profile: Profile, days: float) -> str:
+    """Why the figures may no longer be right; empty if nothing speaks against them."""
+    from dovetail.bench.machine import cpu_model, versions
+
+    if profile.cpu != cpu_model():
+        return f"The figures are of another processor ({profile.cpu})"
+    now = versions()
+    changed = [name for name in CALIBRATED if profile.versions.get(name) != now.get(name)]
+    if changed:
+        return f"Another version of {', '.join(changed)} is installed now"
+    return f"They are more than {STALE_DAYS} days old" if days > STALE_DAYS else ""
+
+
+def query(env: Environment) -> Finding:
+    """A Spark session that starts and a Python worker that answers; takes some seconds."""
+    from dovetail.bench.workbench import quiet_session
+
+    try:
+        running, ours = quiet_session("dovetail doctor")
         try:
             rows = running.range(1000).mapInArrow(_unchanged, "id long").count()
         finally:
-            running.stop()
+            if ours:
+                running.stop()
     except DovetailError as error:
         return Finding("Query", "broken", "Spark did not start", str(error))
     except Exception as error:
@@ -221,4 +258,13 @@ def _size(count: int) -> str:
     return format_bytes(count)
 
 
-CHECKS: tuple[Callable[[Environment], Finding], ...] = (python, java, spark, memory, disk, kernel_cache, sockets)
+CHECKS: tuple[Callable[[Environment], Finding], ...] = (
+    python,
+    java,
+    spark,
+    memory,
+    disk,
+    kernel_cache,
+    sockets,
+    calibration,
+)

@@ -1,0 +1,83 @@
+"""`dovetail calibrate`, and what doctor says of its profile."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dovetail.bench import calibrate
+from dovetail.bench.machine import cpu_model, versions
+from dovetail.bench.unit_cost import Effort
+from dovetail.cli import checks
+from dovetail.cli.main import app
+from dovetail.engine.profile import Profile, load_profile
+
+runner = CliRunner()
+TINY = Effort(repeats=2, rows=1_000, spark_rows=1_000, file_bytes=1 << 20, page_sizes=(4096,), page_reads=2)
+
+
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that profiles are kept in during one test."""
+    path = tmp_path / "profile.json"
+    monkeypatch.setenv("DOVETAIL_PROFILE", str(path))
+    return path
+
+
+def measured(**change: object) -> Profile:
+    fresh = Profile(measured_at=datetime.now(UTC).isoformat(), cpu=cpu_model(), versions=versions())
+    return replace(fresh, **change)
+
+
+def test_the_command_measures_and_keeps_a_profile(profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "QUICK", TINY)
+    result = runner.invoke(app, ["calibrate", "--quick", "--no-spark"])
+    assert result.exit_code == 0
+    assert "page_write 4 KiB" in result.stdout
+    assert "typical, not measured" in result.stdout
+    assert load_profile(profile).probe.samples == TINY.repeats
+
+
+def test_the_file_and_the_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "QUICK", TINY)
+    arguments = ["--profile", str(tmp_path / "mine.json"), "--directory", str(tmp_path)]
+    assert runner.invoke(app, ["calibrate", "--quick", "--no-spark", *arguments]).exit_code == 0
+    assert load_profile(tmp_path / "mine.json").measured
+
+
+def test_a_directory_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["calibrate", "--quick", "--no-spark", "--directory", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "cannot measure pages in" in result.stderr
+
+
+def test_doctor_without_a_profile(profile: Path) -> None:
+    finding = checks.calibration({})
+    assert finding.status == "warning"
+    assert "dovetail calibrate --quick" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "text"),
+    [
+        ({}, "ok", "measured today"),
+        ({"measured_at": (datetime.now(UTC) - timedelta(days=10)).isoformat()}, "ok", "measured 10 days ago"),
+        ({"measured_at": (datetime.now(UTC) - timedelta(days=91)).isoformat()}, "warning", "more than 90 days"),
+        ({"cpu": "abacus"}, "warning", "another processor (abacus)"),
+        ({"versions": {**versions(), "numba": "0.1"}}, "warning", "Another version of numba"),
+    ],
+)
+def test_doctor_with_a_profile(profile: Path, change: dict[str, object], status: str, text: str) -> None:
+    measured(**change).save()
+    finding = checks.calibration({})
+    assert finding.status == status
+    assert text in f"{finding.found} {finding.fix}"
+
+
+def test_doctor_with_a_damaged_profile(profile: Path) -> None:
+    profile.write_text("{")
+    finding = checks.calibration({})
+    assert finding.status == "broken"
+    assert "delete it" in finding.fix
