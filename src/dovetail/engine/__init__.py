@@ -1,0 +1,1 @@
+"""What every join stands on, without Spark: memory, spill files, metrics, clocks, devices, operators, columns, keys."""
