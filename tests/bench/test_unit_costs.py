@@ -107,7 +107,6 @@ def test_rows_through_spark_are_measured(spark) -> None:
     for measure in (spark_costs.python_to_jvm_row, spark_costs.shuffle_row):
         cost = measure(spark, replace(TINY, repeats=1))
         assert cost.samples == 1
-        assert cost.seconds >= 0
 
 
 def test_the_rows_sent_to_the_jvm_are_those_counted(spark) -> None:
