@@ -12,8 +12,8 @@ from dovetail.kernels.arrays import I64, NO_BYTES, U8, AnyArray, frozen, int64s,
 from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.selection import Selection, run_total
 
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_ZERO = np.uint64(0)
+# Signed, because a kernel that meets uint64 and a plain 0 in one expression computes in float64 and loses bits.
+_WORDS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 @kernel
@@ -35,7 +35,7 @@ def _take_wide(source: AnyArray, indices: I64, out: AnyArray) -> None:
 def _take_pairs(source: AnyArray, indices: I64, out: AnyArray) -> None:
     for row in range(len(indices)):
         index = indices[row]
-        first, second = (source[index, 0], source[index, 1]) if index >= 0 else (_ZERO, _ZERO)
+        first, second = (source[index, 0], source[index, 1]) if index >= 0 else (0, 0)
         out[row, 0] = first
         out[row, 1] = second
 
@@ -59,7 +59,7 @@ def _as_words(data: U8, width: int) -> AnyArray:
     rows = memory[: len(memory) // width * width]
     if width in _WORDS:
         return frozen(rows.view(_WORDS[width]), _WORDS[width])
-    word = np.uint64 if width % 8 == 0 else np.uint8
+    word = np.int64 if width % 8 == 0 else np.int8
     return frozen(rows.view(word).reshape(-1, width // np.dtype(word).itemsize), word)
 
 

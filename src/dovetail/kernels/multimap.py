@@ -66,8 +66,9 @@ class HashMultimap:
         return slots
 
     def _make_room(self, n_rows: int) -> None:
-        rows = grown_capacity(len(self._table.keys), len(self) + n_rows)
-        if rows > len(self._table.keys):
+        have = len(self._table.before)
+        rows = grown_capacity(have, len(self) + n_rows)
+        if rows > have:  # `before` grows last, so that running out of memory half-way leaves the old capacity in force
             for name in ("keys", "values", "after", "before"):
                 self._table = self._table._replace(**{name: enlarged(getattr(self._table, name), rows)})
 

@@ -52,8 +52,9 @@ class LinkedQueue:
         return slots
 
     def _make_room(self, n_rows: int) -> None:
-        rows = grown_capacity(len(self._links.values), len(self) + n_rows, limit=links.MAX_ELEMENTS)
-        if rows > len(self._links.values):
+        have = len(self._links.tickets)
+        rows = grown_capacity(have, len(self) + n_rows, limit=links.MAX_ELEMENTS)
+        if rows > have:  # `tickets` grows last, so that running out of memory half-way leaves the old capacity in force
             for name in ("values", "after", "before", "tickets"):
                 self._links = self._links._replace(**{name: enlarged(getattr(self._links, name), rows)})
         if int(self._links.meta[links.TICKET]) + n_rows > len(self._links.order):

@@ -75,9 +75,11 @@ class SortedIndex:
     def _add_leaves(self) -> None:
         have = len(self._ix.order)
         more = grown_capacity(have, have + 1)
-        for name in ("keys", "values", "sizes", "order", "firsts"):
+        for name in ("keys", "values", "sizes", "firsts"):
             self._ix = self._ix._replace(**{name: enlarged(getattr(self._ix, name), more)})
-        self._ix.order[have:] = np.arange(have, more)
+        order = enlarged(self._ix.order, more)
+        order[have:] = np.arange(have, more)
+        self._ix = self._ix._replace(order=order)  # last: its length is what says how many leaves there are
 
     def count(self, low: I64, high: I64) -> I64:
         """For each range [low, high] the number of its rows; 0 where low > high."""
