@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.interval.index import OverlapIndex
 from dovetail.interval.index_keys import Segments
 from dovetail.interval.index_zones import BOUNDARIES, Weights, cells, weights
 from dovetail.kernels.arrays import I64, int64s
@@ -118,8 +119,6 @@ def count_pairs(left: Side, right: Side, table: npt.NDArray[np.bool_] | None = N
 
 
 def _count_by_row(left: Side, right: Side, table: npt.NDArray[np.bool_], h: int, shift: int) -> int:
-    from dovetail.interval.index import OverlapIndex  # imports this module
-
     with OverlapIndex.build(right.key, right.start, right.end, h=h, shift=shift) as index:
         return int(index.count(left.key, left.start, left.end, table).sum(dtype=object))
 

@@ -38,9 +38,16 @@ class SortedRight:
         self.rows, self.segments, self.h, self.shift = len(start), segments, h, shift
         unlimited = MemoryBudget(2**63 - 1, "unlimited")
         self._reservation = (budget or unlimited).reserve("overlap index")
-        self._reservation.grow(segments.nbytes + 8 * (segments.count + 1))
-        number = None if key is None else segments.numbers(key, self.rows)
-        self.offsets = _offsets(number, segments.count, self.rows)
+        try:
+            self._sort(key, start, end)
+        except BaseException:
+            self._reservation.close()
+            raise
+
+    def _sort(self, key: I64 | None, start: I64, end: I64) -> None:
+        self._reservation.grow(self.segments.nbytes + 8 * (self.segments.count + 1))
+        number = None if key is None else self.segments.numbers(key, self.rows)
+        self.offsets = _offsets(number, self.segments.count, self.rows)
         self.order = self._charged(8, _SORT_BYTES, lambda: _start_order(number, start, end))
         self.starts = self._charged(8, 0, lambda: int64s(start[self.order]))
         self.ends = self._charged(8, 0, lambda: int64s(end[self.order]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dovetail.interval.codes import encode_sides
 from dovetail.interval.index import OverlapIndex
@@ -88,7 +90,66 @@ def last(rows, right):
 @pytest.mark.parametrize("closed", [(one, other) for one in CLOSED for other in CLOSED])
 @pytest.mark.parametrize(("name", "strict"), ALLEN)
 def test_every_relation_equals_all_pairs(name, strict, closed):
-    rng = np.random.default_rng(hash((strict, *(CLOSED.index(c) for c in closed))) % 1000)
+    rng = np.random.default_rng([strict, *(CLOSED.index(side) for side in closed)])
     relation = Relation.parse(name, strict=strict, closed=closed)
-    for n, m, domain, keys in ((0, 5, 4, 0), (5, 0, 4, 2), (1, 1, 2, 0), (30, 25, 6, 0), (40, 50, 9, 3)):
+    for n, m, domain, keys in ((1, 1, 2, 0), (20, 30, 6, 0), (30, 25, 9, 3)):
         check(relation, random_rows(rng, n, domain, keys), random_rows(rng, m, domain, keys), keyed=keys > 0)
+
+
+intervals = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7), st.integers(0, 5)), max_size=12)
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(
+    names=st.sets(st.sampled_from(RELATIONS), min_size=1, max_size=5),
+    strict=st.booleans(),
+    closed=st.tuples(st.sampled_from(CLOSED), st.sampled_from(CLOSED)),
+    left=intervals,
+    right=intervals,
+    keyed=st.booleans(),
+)
+def test_sets_of_relations_equal_all_pairs(names, strict, closed, left, right, keyed):
+    one, other = (
+        [(key if keyed else 0, start, start + length) for key, start, length in rows] for rows in (left, right)
+    )
+    check(Relation.parse(names, strict=strict, closed=closed), one, other, keyed)
+
+
+@pytest.mark.parametrize("name", RELATIONS)
+def test_a_side_without_rows_matches_nothing(name):
+    rows = [(1, 0, 4), (0, 2, 3)]
+    for keyed in (False, True):
+        check(Relation.parse(name, closed="both"), [], rows, keyed)
+        check(Relation.parse(name, closed="both"), rows, [], keyed)
+
+
+EDGE = 2**63 - 1
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.parametrize("name", RELATIONS)
+def test_bounds_and_keys_at_the_ends_of_int64(name, closed):
+    numbers = [-EDGE - 1, -EDGE, -1, 0, 1, EDGE - 1, EDGE]
+    keys = [-EDGE - 1, EDGE]
+    rows = [(key, start, end) for key in keys for start in numbers for end in numbers if start <= end]
+    rng = np.random.default_rng(3)
+    left, right = ([rows[at] for at in rng.permutation(len(rows))] for _ in range(2))
+    relation = Relation.parse(name, closed=closed)
+    check(relation, left, right, keyed=True)
+    check(relation, [(0, *row[1:]) for row in left], [(0, *row[1:]) for row in right], keyed=False)
+
+
+def test_an_index_without_rows_or_probes_answers():
+    none = np.empty(0, np.int64)
+    index = OverlapIndex.build(none, none, none)
+    one = np.array([1])
+    assert index.count(one, one, one + 1).tolist() == [0]
+    assert index.last(one, one, one + 1).tolist() == [-1]
+    assert OverlapIndex.build(one, one, one + 1).first(none, none, none).tolist() == []
+
+
+def test_keys_on_one_side_only_are_refused():
+    one = np.array([1])
+    index = OverlapIndex.build(None, one, one + 1)
+    with pytest.raises(ValueError, match="both or neither"):
+        index.count(one, one, one + 1)

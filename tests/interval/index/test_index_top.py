@@ -74,3 +74,54 @@ def test_top_pairs_equal_the_head_of_all_pairs(kind, draw, keys):
     for n, m in ((0, 3), (3, 0), (1, 1), (30, 40), (60, 20)):
         left, right = rows_of(rng, n, keys, DRAWS[draw], kind), rows_of(rng, m, keys, DRAWS[draw], kind)
         check(left, right, kind, (1, 2, 7, 50, 1000))
+
+
+def test_touching_intervals_overlap_by_nothing_but_count():
+    left = [(0, 0, 5), (0, 5, 5), (0, 9, 12), (0, 7, 7)]
+    right = [(0, 5, 9), (0, 5, 5), (0, 20, 21), (0, 5, 7)]
+    touching = lambda ls, le, rs, re: ls <= re and rs <= le  # noqa: E731  (one line says it)
+    check(left, right, np.int64, range(1, 12), "both", touching)
+    check(left, right, np.float64, range(1, 12), "both", touching)
+    usable = [row for row in right if row[1] < row[2]]
+    check(left, usable, np.int64, range(1, 12), ("both", "right"), lambda ls, le, rs, re: ls <= re and rs < le)
+
+
+def test_lengths_beyond_int64_are_exact():
+    low, high = -(2**63), 2**63 - 1
+    left, right = Side(None, [low, low, 0], [high, high - 1, high]), Side(None, [low, low + 1, 5], [high, high, 6])
+    top = top_overlap_pairs(left, right, 3)
+    assert listed(top) == [(0, 0, 2**64 - 1), (0, 1, 2**64 - 2), (1, 0, 2**64 - 2)]
+    threshold = top_overlap_threshold(left, right, 1)
+    assert (int(threshold.length), threshold.above) == (2**64 - 1, 0)
+
+
+def test_infinite_bounds_have_infinite_lengths_and_points_none():
+    inf = np.inf
+    left = [(0, -inf, inf), (0, 0.0, 1.0), (0, inf, inf)]
+    right = [(0, -inf, 3.0), (0, -inf, inf), (0, inf, inf)]
+    sides = sides_of(left, right, np.float64, "both")
+    assert listed(top_overlap_pairs(sides[0], sides[1], 9, *sides[2:])) == [
+        (0, 0, inf),
+        (0, 1, inf),
+        (1, 0, 1.0),
+        (1, 1, 1.0),
+        (0, 2, 0.0),
+        (2, 1, 0.0),
+        (2, 2, 0.0),
+    ]
+
+
+def test_rounded_lengths_tie_as_the_type_computes_them():
+    # 1e16 + 2 is the next double after 1e16: lengths that differ by 1 round together.
+    left, right = [(0, 1.0, 1e16), (0, 2.0, 1e16), (0, 0.0, 1e16)], [(0, 0.0, 1e16 + 2)]
+    check(left, right, np.float64, (1, 2, 3))
+
+
+def test_no_pairs_and_bad_requests():
+    one = Side(None, [1], [2])
+    assert listed(top_overlap_pairs(one, Side(None, [2], [3]), 5)) == []
+    with pytest.raises(PlanError, match="k=0"):
+        top_overlap_pairs(one, one, 0)
+    floats = (np.array([1.0]), np.array([2.0]))
+    with pytest.raises(PlanError, match="one type"):
+        top_overlap_pairs(one, one, 1, floats, None)
