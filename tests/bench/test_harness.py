@@ -188,6 +188,30 @@ def test_the_report_is_json_with_the_place_of_measurement() -> None:
     assert only["bounds"][0]["verdict"] == "holds"
 
 
+def test_the_report_so_far_is_given_after_every_case() -> None:
+    seen: list[list[str]] = []
+    subject = case(rival("a", []))
+    harness.run(
+        [subject, subject], "small", rounds=1, after=lambda so_far: seen.append([r.case.name for r in so_far.results])
+    )
+    assert seen == [["count"], ["count", "count"]]
+
+
+def test_spark_rivals_share_one_session_which_is_left_running(spark) -> None:
+    sessions = []
+
+    @contextmanager
+    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+        sessions.append(bench.spark)
+        yield lambda: bench.spark.range(params["n"]).count()
+
+    report = harness.run([case(Rival("a", prepare), Rival("b", prepare))], "small", rounds=1)
+    assert report.failures == []
+    assert sessions == [spark, spark]
+    assert report.to_json()["java"]
+    assert spark.range(2).count() == 2
+
+
 def test_data_is_made_once_a_point_and_forgotten_after_it() -> None:
     with Workbench("small") as bench:
         assert [bench.once("key", lambda: object()) is bench.once("key", lambda: object()) for _ in range(2)] == [

@@ -92,8 +92,14 @@ class Report:
         }
 
 
-def run(cases: Iterable[Case], scale: Scale, rounds: int | None = None, watch: Watch | None = None) -> Report:
-    """Run the cases one after another on one workbench.
+def run(
+    cases: Iterable[Case],
+    scale: Scale,
+    rounds: int | None = None,
+    watch: Watch | None = None,
+    after: Callable[[Report], None] | None = None,
+) -> Report:
+    """Run the cases one after another on one workbench; `after` is given the report so far when a case is done.
 
     Within a point the rivals take turns: every rival runs once cold, then `rounds` times warm, and who goes first
     rotates. A wrong answer or an error ends that rival's part at the point and is a failure of the report.
@@ -106,9 +112,11 @@ def run(cases: Iterable[Case], scale: Scale, rounds: int | None = None, watch: W
         for case in cases:
             bench.seed = case.seed
             report.results.append(_run_case(case, bench, rounds or case.rounds, watch or _ignore))
-        if bench.spark_started:
-            environment["java"] = _java_of(bench)
-    report.finished_at = _now()
+            if bench.spark_started:
+                environment["java"] = _java_of(bench)
+            report.finished_at = _now()
+            if after is not None:
+                after(report)
     return report
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from dovetail.errors import ConfigError, PlanError
+
+if TYPE_CHECKING:
+    from dovetail.bench.case import Case, Params
+    from dovetail.bench.harness import Report
 
 app = typer.Typer(help="Compare joins and kernels with their rivals.", no_args_is_help=True)
 
@@ -55,20 +59,24 @@ def run_cases(
     cases = choose_cases(names or [], everything)
     if json_file is not None:
         _check_writable(json_file)
-    console = Console()
-    with Console(stderr=True).status("starting") as status:
-        report = run(
-            cases,
-            scale.value,
-            rounds,
-            lambda case, at, rival, step: status.update(f"{case.name} {dict(at)}: {rival}, {step}"),
-        )
+    console, progress = Console(), Console(stderr=True)
+    with progress.status("starting") as status:
+
+        def watch(case: Case, at: Params, rival: str, step: str) -> None:
+            status.update(f"{case.name} {dict(at)}: {rival}, {step}")
+
+        report = run(cases, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file))
     show(report, console)
     if json_file is not None:
-        json_file.write_text(json.dumps(report.to_json(), indent=2) + "\n")
-        console.print(f"figures: {json_file}")
+        console.print(f"figures: {json_file}", highlight=False, soft_wrap=True)
     if report.failures or (check and report.broken_claims):
         raise typer.Exit(1)
+
+
+def _write(report: Report, path: Path | None) -> None:
+    """After every case, so that a crash in a later one does not take these figures with it."""
+    if path is not None:
+        path.write_text(json.dumps(report.to_json(), indent=2) + "\n")
 
 
 def _check_writable(path: Path) -> None:
