@@ -121,19 +121,26 @@ class _Files(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
-    """Numba's function cache with a lock, and with writes that give way when they are unwanted or impossible."""
+    """Numba's function cache with a lock; what cannot be read is compiled anew, what cannot be written is not kept."""
 
     _impl_class = _Files
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        with _locked(Path(self.cache_path), exclusive=False):
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]  # numba's
+        try:
+            with _locked(Path(self.cache_path), exclusive=False):
+                return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]  # numba's
+        except Exception:  # a damaged file can fail in any way that unpickling can; compiling is always right
+            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if read_only() or not _writable(self.cache_path):
             return
         with _locked(Path(self.cache_path), exclusive=True):
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]  # numba's
+            try:
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]  # numba's
+            except Exception:  # the index is damaged, see above
+                self.flush()  # type: ignore[no-untyped-call]  # numba's
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]  # numba's
 
 
 @functools.cache
@@ -156,7 +163,7 @@ def _locked(directory: Path, *, exclusive: bool) -> Iterator[None]:
 
     try:
         handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY, 0o600)
-    except FileNotFoundError:  # nothing was ever written, so there is nothing to read half of
+    except OSError:  # nothing was ever written, or nothing can be, so there is nothing to read half of
         yield
         return
     try:
@@ -190,15 +197,20 @@ def register_warmup(fn: W) -> W:
     return fn
 
 
+def import_kernels() -> None:
+    """Import every module of `dovetail.kernels`, so that each has registered its kernels and its warm-up."""
+    package = importlib.import_module("dovetail.kernels")
+    for module in pkgutil.iter_modules(package.__path__, "dovetail.kernels."):
+        importlib.import_module(module.name)
+
+
 def warm() -> int:
     """The number of kernels that are ready to run after loading or compiling every one of `dovetail.kernels`.
 
     Call it once in the driver, which writes the cache, and in a worker daemon before it forks, with
     DOVETAIL_CACHE_READONLY=1: the workers inherit machine code. A second call costs microseconds a kernel.
     """
-    package = importlib.import_module("dovetail.kernels")
-    for module in pkgutil.iter_modules(package.__path__, "dovetail.kernels."):
-        importlib.import_module(module.name)
+    import_kernels()
     for warmup in _WARMUPS:
         warmup()
     return len(_KERNELS) - len(cold_kernels())
@@ -217,7 +229,7 @@ def _on_disk(compiled: Any) -> bool:
     if not isinstance(cache, _Cache):
         return False
     with _locked(Path(cache.cache_path), exclusive=False):
-        return bool(cache._cache_file._load_index())  # type: ignore[no-untyped-call]  # numba's
+        return Path(cache.cache_path).is_dir() and bool(cache._cache_file._load_index())  # type: ignore[no-untyped-call]  # numba's
 
 
 def compiled_signatures() -> dict[str, int]:

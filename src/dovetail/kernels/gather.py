@@ -144,7 +144,7 @@ def gather_validity(bits: U8, bit_offset: int, indices: I64 | Selection, n_rows:
 def _warm() -> None:
     rows, data = np.array([1, 0, -1]), np.zeros(96, np.uint8)
     run = np.array([0]), np.array([2])
-    for width in (1, 2, 4, 8, 16, 3):
+    for width in (1, 2, 3, 4, 8, 16, 24):
         gather_fixed(data, width, rows)
         gather_fixed_runs(data, width, *run)
     gather_bits(data, 0, rows)
