@@ -57,7 +57,7 @@ def bound_codes(bounds: Bounds) -> I64:
     above every number): `classify` finds them. A decimal of more than 18 digits is an `UnsupportedError` here;
     `encode_sides` takes it.
     """
-    array = bounds.combine_chunks() if isinstance(bounds, pa.ChunkedArray) else bounds
+    array = _whole(bounds)
     kind = array.type
     if pa.types.is_floating(kind):
         return _float_codes(array)
@@ -66,6 +66,14 @@ def bound_codes(bounds: Bounds) -> I64:
             raise UnsupportedError(f"{kind} has no int64 code; use at most {_NARROW_DIGITS} digits, or cast to double.")
         return int64s(_decimal_words(array)[1])
     return int64s(_filled(_as_integers(array)))
+
+
+def bound_numbers(bounds: Bounds) -> AnyArray:
+    """The bounds as numbers whose differences are lengths: float32 or float64 as they are, all else as its codes."""
+    array = _whole(bounds)
+    if pa.types.is_float16(array.type):
+        array = array.cast(pa.float32())
+    return _filled(array) if pa.types.is_floating(array.type) else bound_codes(array)
 
 
 def classify(start: Bounds, end: Bounds, closed: Closed) -> npt.NDArray[np.int8]:

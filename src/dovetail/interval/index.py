@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import UnsupportedError
-from dovetail.interval.index_keys import Segments
 from dovetail.interval.index_probe import Probes
 from dovetail.interval.index_sorted import SortedRight
 from dovetail.interval.index_zones import BOUNDARIES, Touching, as_overlapping, cells, rectangles, weights
@@ -58,8 +57,8 @@ class OverlapIndex:
         """The index of a right input; raises `BudgetExceeded` if the budget cannot hold it and its sort."""
         if len(start) > _MOST_ROWS:
             raise UnsupportedError(f"an index of {len(start)} rows; at most {_MOST_ROWS}: partition the right input.")
-        segments = Segments.of(None if key is None else int64s(key))
-        return cls(SortedRight(segments, key, int64s(start), int64s(end), h, shift, budget))
+        keys = None if key is None else int64s(key)
+        return cls(SortedRight(keys, int64s(start), int64s(end), h, shift, budget))
 
     @property
     def rows(self) -> int:

@@ -10,6 +10,8 @@ from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.rank_merge import members, members_by_table
 from dovetail.kernels.rank_sort import sorted_copy
 
+_SMALL_TABLE = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Segments:
@@ -24,7 +26,7 @@ class Segments:
         if key is None:
             return cls(None, None)
         low, high = (int(key.min()), int(key.max())) if len(key) else (0, -1)
-        if high - low >= 4 * len(key) + 1024:
+        if high - low >= len(key) + _SMALL_TABLE:
             ascending = sorted_copy(key)
             fresh = np.ones(len(ascending), np.bool_)
             np.not_equal(ascending[1:], ascending[:-1], out=fresh[1:])
@@ -33,6 +35,11 @@ class Segments:
         seen[key - low] = True
         numbers = np.where(seen, np.cumsum(seen) - 1, -1)
         return cls(int64s(np.nonzero(seen)[0] + low), int64s(numbers))
+
+    @staticmethod
+    def most_bytes(rows: int) -> int:
+        """What the segments of so many keys take at most, while they are made."""
+        return 33 * (rows + _SMALL_TABLE)
 
     @property
     def count(self) -> int:

@@ -25,17 +25,8 @@ class SortedRight:
     A row's place in start order is its start rank. Each segment takes the same places in both orders.
     """
 
-    def __init__(
-        self,
-        segments: Segments,
-        key: I64 | None,
-        start: I64,
-        end: I64,
-        h: int,
-        shift: int,
-        budget: MemoryBudget | None,
-    ) -> None:
-        self.rows, self.segments, self.h, self.shift = len(start), segments, h, shift
+    def __init__(self, key: I64 | None, start: I64, end: I64, h: int, shift: int, budget: MemoryBudget | None) -> None:
+        self.rows, self.h, self.shift = len(start), h, shift
         unlimited = MemoryBudget(2**63 - 1, "unlimited")
         self._reservation = (budget or unlimited).reserve("overlap index")
         try:
@@ -45,7 +36,9 @@ class SortedRight:
             raise
 
     def _sort(self, key: I64 | None, start: I64, end: I64) -> None:
-        self._reservation.grow(self.segments.nbytes + 8 * (self.segments.count + 1))
+        self._reservation.grow(0 if key is None else Segments.most_bytes(self.rows))
+        self.segments = Segments.of(key)
+        self._reservation.resize(self.segments.nbytes + 8 * (self.segments.count + 1))
         number = None if key is None else self.segments.numbers(key, self.rows)
         self.offsets = _offsets(number, self.segments.count, self.rows)
         self.order = self._charged(8, _SORT_BYTES, lambda: _start_order(number, start, end))

@@ -17,6 +17,7 @@ from dovetail.interval.codes import (
     NULL_BOUND,
     USABLE,
     bound_codes,
+    bound_numbers,
     classify,
     encode_sides,
     encode_stream,
@@ -70,6 +71,16 @@ def test_negative_zero_is_zero_and_nan_above_all(kind):
     numbers = np.array([-0.0, 0.0, np.inf, np.nan], kind.to_pandas_dtype())
     zero, other, infinite, nan = bound_codes(pa.array(numbers)).tolist()
     assert zero == other < infinite < nan < EDGE
+
+
+def test_numbers_differ_by_the_length_between_them():
+    assert bound_numbers(pa.array([1.5, None, -0.5])).tolist() == [1.5, 0.0, -0.5]
+    assert bound_numbers(pa.array([1.5], pa.float32())).dtype == np.float32
+    assert bound_numbers(pa.array(np.array([2.5], np.float16))).tolist() == [2.5]
+    days = bound_numbers(pa.chunked_array([[dt.date(2024, 3, 1)], [dt.date(2024, 2, 28)]]))
+    assert days[0] - days[1] == 2
+    cents = bound_numbers(pa.array([Decimal("1.25"), Decimal("-1.00")], pa.decimal128(9, 2)))
+    assert cents[0] - cents[1] == 225
 
 
 def test_types_that_cannot_bound_an_interval_are_named():
