@@ -29,9 +29,9 @@ class IntervalOperator(OperatorBase):
     def __init__(
         self, spec: IntervalSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
     ) -> None:
+        self.shares = spec.shares(budget, schemas)
         super().__init__(output_schema(spec.emit, schemas["left"], schemas["right"]), budget)
         self.spec, self.schemas, self.spill_dir = spec, schemas, spill_dir
-        self.shares = spec.shares(budget, schemas)
         self._started = False
         self._pull: Pull | None = None
         self._wanted: str | None = None
