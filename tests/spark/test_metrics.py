@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.engine.metrics import Metrics
 from dovetail.spark.metrics import MetricsSink, ProgressListener, _Ledger, _Unit
@@ -193,3 +195,51 @@ def test_a_restarted_stream_goes_on_counting(
         query.stop()
     assert sink.collect().value("rows_seen") == 20
     assert sorted(sink.batches()) == [0, 1]
+
+
+class _Counter(StatefulProcessor):
+    """Counts the rows of a group over all batches in its state, and those of the batch in metrics."""
+
+    def __init__(self, sink: MetricsSink) -> None:
+        self._sink = sink
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._seen = handle.getValueState("seen", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+
+        count = sum(len(frame) for frame in rows)
+        before = self._seen.get()
+        total = (before[0] if before else 0) + count
+        self._seen.update((total,))
+        metrics = Metrics()
+        metrics.add("rows_seen", count)
+        self._sink.task(metrics)
+        yield pd.DataFrame({"id": [key[0]], "n": [total]})
+
+    def close(self) -> None:
+        pass
+
+
+def test_stateful_processors_report_too(
+    spark: SparkSession, feed: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    sink = MetricsSink(spark)
+    feed(0, 10)
+    groups = feed(100, 25).selectExpr("id % 3 AS id").groupBy("id")
+    counted = groups.transformWithStateInPandas(_Counter(sink), "id long, n long", "update", "none")
+    query = (
+        counted.writeStream.outputMode("update")
+        .format("memory")
+        .queryName("stateful_counts")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert {number: metrics.value("rows_seen") for number, metrics in sink.batches().items()} == {0: 10, 1: 25}
+    totals = spark.sql("SELECT max(n) AS n FROM stateful_counts GROUP BY id").collect()
+    assert sum(row.n for row in totals) == 35

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import dovetail
 from dovetail.errors import ConfigError
+from dovetail.spark import launch
 from dovetail.spark import session as module
 from dovetail.spark.connect import is_connect, require_classic
 from dovetail.spark.settings import SETTINGS, Setting
@@ -47,6 +48,12 @@ def test_a_running_session_takes_what_can_change_and_refuses_the_rest(spark: Spa
         spark.conf.set("spark.sql.shuffle.partitions", "2")
     with pytest.raises(ConfigError, match=r"cannot take spark\.driver\.memory=9216m \(it is 2g\).*spark\.stop\(\)"):
         dovetail.session(memory="9g")
+
+
+def test_a_jvm_that_is_smaller_than_asked_for_is_not_passed_off_as_large(spark: SparkSession) -> None:
+    launch._check_memory({"spark.driver.memory": "2g"})
+    with pytest.raises(ConfigError, match=r"memory 9 GiB was asked for, but the JVM .* started with 2 GiB"):
+        launch._check_memory({"spark.driver.memory": "9g"})
 
 
 def test_configure_sets_what_it_can_and_says_what_it_could_not(

@@ -42,10 +42,11 @@ def prepare() -> None:
         return
     if read_only():
         raise ConfigError("DOVETAIL_CACHE_READONLY is set, so kernels cannot be compiled into the cache; unset it once")
+    marker = _marker()  # of the source as it is now: it may be edited while it is compiled
     with _one_at_a_time():
-        if not is_prepared():
+        if not marker.is_file():
             warm()
-            _marker().touch()
+            marker.touch()
 
 
 def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
