@@ -1,63 +1,178 @@
-"""A planned interval join: the route that was chosen and why, and the DataFrame it gives."""
+"""A planned interval join: the route that was chosen and why, the DataFrame it gives, and what it measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.pandas.types import to_arrow_type
 
+from dovetail.engine.memory import format_bytes
+from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.interval.bins import choose_bins
-from dovetail.interval.frame_cells import BinCells, OrderCells
-from dovetail.interval.frame_native import NativeJoin, native_frame, strategy
-from dovetail.interval.frame_sides import RESERVED, Side, prepare, quoted
+from dovetail.interval.answers import Kind
+from dovetail.interval.frame_answers import IndexMeeting, shipped_answer
+from dovetail.interval.frame_cells import BinCells, drop_scratch
+from dovetail.interval.frame_compose import CellsJoin
+from dovetail.interval.frame_native import SparkMeeting, as_column
+from dovetail.interval.frame_partitioned import PartitionedMeeting, RangeCells
+from dovetail.interval.frame_route import INDEX, Route, choose_route
+from dovetail.interval.frame_sides import RESERVED, Side, prepare, quoted, unquoted
 from dovetail.interval.frame_statistics import SideStatistics, collect_statistics
+from dovetail.interval.frame_write import Target, new_target, task_metrics, write_cells, write_frame
 from dovetail.interval.request import Request
+from dovetail.spark.metrics import MetricsSink
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalPlan:
-    """A join that is planned but not run."""
+    """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files."""
 
     request: Request
     left: Side
     right: Side
     statistics: tuple[SideStatistics, SideStatistics]
-    cells: BinCells | OrderCells | None
+    route: Route
+    sink: MetricsSink
 
     def frame(self) -> DataFrame:
         """The answer, as a lazy DataFrame."""
-        left, right = (side.checked(self.request.invalid) for side in (self.left, self.right))
-        return project(
-            native_frame(NativeJoin(left, right, self.request, self.cells)), self.left, self.right, self.request
-        )
+        left, right = self.checked_sides()
+        try:
+            return project(self.whole(left, right), left, right, self.request)
+        except AnalysisException as problem:
+            if self.request.condition is None:
+                raise
+            raise PlanError(
+                f"condition {self.request.condition!r} does not fit the result's columns "
+                f"{[*left.payload, *right.payload]}; write it over these names. Spark says: {problem}"
+            ) from problem
+
+    def checked_sides(self) -> tuple[Side, Side]:
+        """Both sides with `invalid` applied, and without rows that can neither match nor appear."""
+        invalid = self.request.invalid
+        return self.left.checked(invalid), self.right.checked(invalid)
+
+    def metrics(self) -> Metrics:
+        """What the tasks of the last run measured; empty before one, and on the native route, which Spark measures."""
+        return self.sink.collect()
+
+    def whole(self, left: Side, right: Side) -> DataFrame:
+        """The answer over checked sides, with columns of ours still in it."""
+        request, route = self.request, self.route
+        if route.algorithm == INDEX and not isinstance(route.cells, RangeCells):
+            kind: Kind = request.how if request.left_only else request.keep  # type: ignore[assignment]  # checked names
+            return shipped_answer(left, right, kind, request.relation, request.memory, self.sink, request.how == "left")
+        if not isinstance(route.cells, RangeCells):
+            spark = SparkMeeting(request.relation, request.condition, route.cells)
+            return CellsJoin(left, right, route.cells, spark).answer(request.how, request.keep)
+        meeting: PartitionedMeeting | IndexMeeting
+        if route.algorithm == INDEX:
+            meeting = IndexMeeting(request.relation, request.memory, route.cells, self.sink)
+        else:
+            meeting = PartitionedMeeting(
+                request.relation, route.algorithm, request.memory, route.cells, self.sink, route.swapped
+            )
+        whole = CellsJoin(left, right, route.cells, meeting).answer(request.how, request.keep)
+        return whole if request.condition is None else whole.where(as_column(request.condition))
+
+    def write_parquet(self, path: str, mode: str = "error", compression: str = "snappy") -> Metrics:
+        """Write the answer as Parquet files, made by the tasks that compute it, all or nothing; gives the metrics.
+
+        An inner join runs on the operators, which write what they find without handing rows back to Spark. `mode` is
+        "error" (the place must be free) or "overwrite".
+        """
+        left, right = self.checked_sides()
+        columns = output_columns(left, right, self.request)
+        frame = self.frame()
+        fields = [pa.field(f.name, to_arrow_type(f.dataType)) for f in frame.schema.fields]
+        target = new_target(path, columns, pa.schema(fields), compression, mode)
+        ways = self._to_write()
+        files = write_frame(frame, target) if ways is None else self._write_cells(left, right, ways, target)
+        return task_metrics(files, self.sink.collect() if ways is not None else Metrics())
+
+    def _to_write(self) -> Route | None:
+        """The operators' route for an inner join that one can run; None where the answer comes from Spark."""
+        request = self.request
+        shared = any(key.shared for key in request.keys)
+        if request.how != "inner" or request.keep != "all" or request.condition is not None or shared:
+            return None
+        if isinstance(self.route.cells, RangeCells):
+            return self.route
+        if request.algorithm != "auto" or request.route != "auto":
+            return None
+        forced = replace(request, route="in_memory")
+        route = choose_route(forced, self.left, self.right, self.statistics, self.left.frame.sparkSession)
+        return route if isinstance(route.cells, RangeCells) else None
+
+    def _write_cells(self, left: Side, right: Side, route: Route, target: Target) -> list[tuple[str, int]]:
+        cells = route.cells
+        assert isinstance(cells, RangeCells), "checked by _to_write"  # noqa: S101
+        request = self.request
+        left, right = (_pruned(side, target.columns) for side in (left, right))
+        rows, others = (drop_scratch(s, cells.add(s, s.frame), ("cell",)) for s in (left, right))
+        meeting = PartitionedMeeting(request.relation, route.algorithm, request.memory, cells, self.sink, route.swapped)
+        task = meeting.task(left, rows, right, others, "inner", once=True)
+        return write_cells(meeting.placed(left, rows, right, others), task, self.sink, target)
+
+    def explain(self) -> str:
+        """Route, algorithm, placement, predictions, and the prices of the losers."""
+        request, route = self.request, self.route
+        keys = ", ".join(f"{k.left}={k.right}" for k in request.keys) or "none"
+        lines = [
+            f"IntervalJoin: {request.relation}, how={request.how}, keys={keys}, keep={request.keep}, "
+            f"memory={format_bytes(request.memory)} per task",
+            f"route: {route.name}, algorithm: {route.algorithm} ({route.reason})",
+        ]
+        for side, stats in zip((self.left, self.right), self.statistics, strict=True):
+            lines.append(
+                f"{side.name}: {stats.rows:,} rows, {stats.usable:,} usable, {side.bound_type.simpleString()} bounds "
+                f"closed {side.closed}, mean length {stats.mean_length:.6g}, longest {stats.max_length:.6g}"
+            )
+        return "\n".join([*lines, *self._placement(), *self._prices()])
+
+    def _placement(self) -> list[str]:
+        cells = self.route.cells
+        if isinstance(cells, BinCells):
+            return [f"bins: {cells.bins.explain()}"]
+        if isinstance(cells, RangeCells):
+            schemes = " x ".join(cells.scheme(side) for side in (self.left, self.right))
+            return [f"ranges: {cells.ranges} ({schemes}), split points {_some(cells.points)}"]
+        return []
+
+    def _prices(self) -> list[str]:
+        lines = []
+        if self.route.native_seconds is not None:
+            lines.append(f"native price: {self.route.native_seconds:.3g} s of one core before output")
+        if self.route.choice is not None:
+            ranges = self.route.cells.ranges if isinstance(self.route.cells, RangeCells) else 1
+            lines.append(f"operators, priced for one of {ranges} range(s):")
+            lines += [f"  {line}" for line in self.route.choice.explain().splitlines()]
+        return lines
+
+
+def _pruned(side: Side, columns: tuple[str, ...]) -> Side:
+    """The side with only the columns that are written or joined on."""
+    needed = {unquoted(name) for name in (side.start, side.end, *side.keys)} | set(columns)
+    return replace(side, frame=side.frame.select(*(quoted(c) for c in side.frame.columns if c in needed)))
+
+
+def _some(points: tuple[object, ...]) -> str:
+    shown = ", ".join(str(point) for point in points[:8])
+    return f"[{shown}{', ...' if len(points) > 8 else ''}]"
 
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
-    """The plan of a request over two DataFrames; runs one small job to learn their shape."""
+    """The plan of a request over two DataFrames; runs two small jobs to learn their shape."""
     sides = prepare(left, right, request)
     output_columns(*sides, request)
     statistics = collect_statistics(*sides, request.invalid)
-    cells = choose_cells(request, *statistics)
-    return IntervalPlan(request, *sides, statistics, cells)
-
-
-def choose_cells(request: Request, left: SideStatistics, right: SideStatistics) -> BinCells | OrderCells | None:
-    """The cells of the native route, from the statistics of both sides."""
-    way = strategy(request.relation)
-    if way == "bins":
-        return BinCells(choose_bins(left.sample, right.sample, max(left.max_length, right.max_length)))
-    if way == "order":
-        earlier = "left" if request.relation.only == "before" else "right"
-        ends, starts = (left, right) if earlier == "left" else (right, left)
-        points = np.concatenate([ends.sample.end, starts.sample.start])
-        ranges = request.partitions or 16
-        cuts = np.unique(np.quantile(points, np.arange(1, ranges) / ranges)) if len(points) else np.array([])
-        return OrderCells(tuple(float(cut) for cut in cuts if np.isfinite(cut)), earlier)
-    return None
+    route = choose_route(request, *sides, statistics, left.sparkSession)
+    return IntervalPlan(request, *sides, statistics, route, MetricsSink(left.sparkSession))
 
 
 def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:

@@ -36,6 +36,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unquoted(identifier: str) -> str:
+    """The column name that a SQL identifier stands for."""
+    return identifier[1:-1].replace("``", "`")
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One input: payload columns under their output names, and the SQL names of bounds, keys and flags."""

@@ -24,6 +24,7 @@ class SideStatistics:
     usable: int
     inverted: int
     low: float
+    last_start: float
     high: float
     mean_length: float
     max_length: float
@@ -51,9 +52,12 @@ def collect_statistics(left: Side, right: Side, invalid: str) -> tuple[SideStati
 
 
 def _statistics(side: Side, row: Row, sample: Sample) -> SideStatistics:
-    low, high, mean, longest = (row[name] or 0.0 for name in ("low", "high", "mean_length", "max_length"))
+    low, last_start, high, mean, longest = (
+        float(row[name] or 0.0) for name in ("low", "last_start", "high", "mean_length", "max_length")
+    )
     width = float(sum(_width(field.dataType.typeName()) for field in side.frame.schema.fields))
-    return SideStatistics(row["rows"], row["usable"], row["inverted"], low, high, mean, longest, width, sample)
+    counts = row["rows"], row["usable"], row["inverted"]
+    return SideStatistics(*counts, low, last_start, high, mean, longest, width, sample)
 
 
 def _summary(side: Side) -> DataFrame:
@@ -63,6 +67,7 @@ def _summary(side: Side) -> DataFrame:
         "count_if(ok) as usable",
         "count_if(inverted) as inverted",
         "min(if(ok, p0, null)) as low",
+        "max(if(ok, p0, null)) as last_start",
         "max(if(ok, p1, null)) as high",
         "avg(if(ok, p1 - p0, null)) as mean_length",
         "max(if(ok, p1 - p0, null)) as max_length",

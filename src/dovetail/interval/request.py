@@ -29,6 +29,7 @@ OPERATORS = ("sort_merge", "time_sweep", "forward_scan", "oip", "dip")
 ALGORITHMS = ("auto", "native", *OPERATORS, "nested_loop")
 INVALID = ("error", "drop", "null")
 KEEPS = ("all", "any", "first", "last")
+ROUTES = ("auto", "native", "in_memory", "streaming")
 MIN_MEMORY = 1 << 20
 
 
@@ -59,6 +60,7 @@ class Request:
     keep: str
     columns: tuple[str, ...] | None
     suffixes: tuple[str, str]
+    route: str = "auto"
 
     @property
     def keeps_left(self) -> bool:
@@ -93,6 +95,7 @@ def parse_request(
     keep: str = "all",
     columns: Sequence[str] | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
+    route: str = "auto",
 ) -> Request:
     """The request that these arguments make, or a `PlanError` that says what to change."""
     how = HOW_ALIASES.get(how, how)
@@ -100,6 +103,11 @@ def parse_request(
     _one_of("invalid", invalid, INVALID)
     _one_of("algorithm", algorithm, ALGORITHMS)
     _one_of("keep", keep, KEEPS)
+    _one_of("route", route, ROUTES)
+    if route == "native" and algorithm in OPERATORS:
+        raise PlanError(f"algorithm={algorithm!r} does not run on route='native'; use route='in_memory' or 'streaming'")
+    if route in ("in_memory", "streaming") and algorithm in ("native", "nested_loop"):
+        raise PlanError(f"algorithm={algorithm!r} does not run on route={route!r}; use one of {', '.join(OPERATORS)}")
     if keep != "all" and how in ("right", "full"):
         raise PlanError(f"keep={keep!r} says how many matches a left row keeps; with how={how!r} use keep='all'")
     return Request(
@@ -117,6 +125,7 @@ def parse_request(
         keep,
         _columns(columns),
         _suffixes(suffixes),
+        route,
     )
 
 

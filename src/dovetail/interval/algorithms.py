@@ -1,0 +1,13 @@
+"""The interval join algorithms by the names that users give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.interval.operators import ForwardScanJoin, SortMergeJoin, TimeSweepJoin
+
+OPERATORS: dict[str, Any] = {
+    "sort_merge": SortMergeJoin,
+    "time_sweep": TimeSweepJoin,
+    "forward_scan": ForwardScanJoin,
+}

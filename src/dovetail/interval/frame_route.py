@@ -1,0 +1,195 @@
+"""Which way an interval join goes, and why: every route and algorithm priced from the statistics of both inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, isfinite
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from dovetail.engine.profile import load_profile
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.interval.answers import INDEX_BYTES
+from dovetail.interval.bins import choose_bins
+from dovetail.interval.cost import FrameMemory, IntervalStatistics, choose
+from dovetail.interval.cost.choose import Choice
+from dovetail.interval.frame_answers import can_stream_codes, right_fits
+from dovetail.interval.frame_cells import BinCells, OrderCells
+from dovetail.interval.frame_native import strategy
+from dovetail.interval.frame_partitioned import RangeCells
+from dovetail.interval.frame_points import points_from_hint, points_from_positions
+from dovetail.interval.frame_sides import Side
+from dovetail.interval.frame_statistics import SideStatistics
+from dovetail.interval.request import OPERATORS, Request
+from dovetail.spark.connect import is_connect
+
+INDEX = "index"
+MOST_RANGES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The chosen route and algorithm, the cells rows are placed in, and what it was chosen from."""
+
+    name: str
+    algorithm: str
+    reason: str
+    cells: BinCells | OrderCells | RangeCells | None
+    swapped: bool = False
+    choice: Choice | None = None
+    native_seconds: float | None = None
+
+
+def choose_route(
+    request: Request, left: Side, right: Side, stats: tuple[SideStatistics, SideStatistics], spark: SparkSession
+) -> Route:
+    """The route for a request; a named algorithm or route is taken where it can run, and the reason says where not."""
+    way = strategy(request.relation)
+    low, high = min(s.low for s in stats), max(s.high for s in stats)
+    codes = can_stream_codes(left, request.relation, low, high)
+    partitioned = request.algorithm in OPERATORS or request.route in ("in_memory", "streaming")
+    partitioned = partitioned or request.split_points is not None
+    if request.algorithm == "nested_loop":
+        return Route("native", "nested_loop", "named by the user", None)
+    obstacle = _obstacle(request, way, codes)
+    if partitioned and obstacle is None:
+        return _partitioned(request, left, stats, spark)
+    if request.algorithm == "auto" and not partitioned and codes:
+        route = _index_route(request, left, stats, way, spark)
+        if route is not None:
+            return route
+    return _native(request, way, stats, f"{obstacle}; " if partitioned else "")
+
+
+_INDEX_REASON = "the right side fits the budget: left rows stream past an index of it, and no pair is formed"
+
+
+_RANGES_REASON = "each range has an index of its right rows, left rows stream past it, and no pair is formed"
+
+
+def _obstacle(request: Request, way: str, codes: bool) -> str | None:
+    """Why the operators cannot run this request, if they cannot."""
+    if way == "equality":
+        return "a relation with an equality of bounds is an equality join"
+    if way == "order":
+        return "before and after are inequality joins"
+    if way == "nested_loop":
+        return "the set of relations holds for intervals far apart"
+    if request.condition is not None and request.how != "inner":
+        return f"a condition inside a {request.how} join is Spark's to evaluate"
+    if not codes:
+        return "bounds of this type and `closed` have no 64-bit codes"
+    return None
+
+
+def _index_route(
+    request: Request, left: Side, stats: tuple[SideStatistics, SideStatistics], way: str, spark: SparkSession
+) -> Route | None:
+    """The route that forms no pairs, for questions about left rows; None for other requests."""
+    asked = request.how in ("left_semi", "left_anti") or request.keep != "all"
+    if not asked or request.condition is not None:
+        return None
+    if right_fits(stats[1].usable, stats[1].row_bytes, request.memory, with_rows=not request.left_only):
+        return Route("in_memory", INDEX, _INDEX_REASON, None)
+    if not request.left_only or way != "bins":
+        return None
+    ranges = max(_cores(spark), ceil(sum(s.usable for s in stats) * INDEX_BYTES * 2 / request.memory))
+    return Route("in_memory", INDEX, _RANGES_REASON, range_cells(request, left, stats, min(ranges, MOST_RANGES)))
+
+
+def _native(request: Request, way: str, stats: tuple[SideStatistics, SideStatistics], because: str) -> Route:
+    cells = native_cells(request, way, stats)
+    reasons = {
+        "bins": "pairs are found by bins that Spark compiles, spills and balances",
+        "equality": "Spark's own equality join on the bounds, the rest as a filter",
+        "order": "REPLICATE and PROJECT by split points, the rest as a filter",
+        "nested_loop": "no bins help; Spark's nested loop, or its equality join on the keys",
+    }
+    choice = price_operators(request, stats, 1) if way == "bins" else None
+    seconds = cells.bins.seconds if isinstance(cells, BinCells) else None
+    return Route("native", way, because + reasons[way], cells, choice=choice, native_seconds=seconds)
+
+
+def native_cells(
+    request: Request, way: str, stats: tuple[SideStatistics, SideStatistics]
+) -> BinCells | OrderCells | None:
+    """The cells of the native route."""
+    left, right = stats
+    if way == "bins":
+        return BinCells(choose_bins(left.sample, right.sample, max(left.max_length, right.max_length)))
+    if way == "order":
+        earlier = "left" if request.relation.only == "before" else "right"
+        ends, starts = (left, right) if earlier == "left" else (right, left)
+        points = np.concatenate([ends.sample.end, starts.sample.start])
+        ranges = request.partitions or 16
+        cuts = np.unique(np.quantile(points, np.arange(1, ranges) / ranges)) if len(points) else np.array([])
+        return OrderCells(tuple(float(cut) for cut in cuts if isfinite(cut)), earlier)
+    return None
+
+
+def _partitioned(
+    request: Request, left: Side, stats: tuple[SideStatistics, SideStatistics], spark: SparkSession
+) -> Route:
+    total = sum(s.usable * (s.row_bytes + 24) for s in stats)
+    fitting = ceil(total * 1.25 / (request.memory / 2))
+    route = request.route if request.route != "auto" else "in_memory" if fitting <= MOST_RANGES else "streaming"
+    wanted = max(_cores(spark), fitting) if route == "in_memory" else max(_cores(spark), ceil(total / 2**28))
+    cells = range_cells(request, left, stats, min(wanted, MOST_RANGES))
+    choice = price_operators(request, stats, cells.ranges)
+    algorithm, swapped, reason = request.algorithm, False, "named by the user"
+    if algorithm not in OPERATORS:
+        if choice is None:
+            algorithm, reason = "forward_scan", "too few rows to price"
+        else:
+            algorithm, swapped, reason = choice.best.algorithm, choice.best.swapped, choice.reason
+    return Route(route, algorithm, reason, cells, swapped, choice)
+
+
+def range_cells(request: Request, left: Side, stats: tuple[SideStatistics, SideStatistics], wanted: int) -> RangeCells:
+    """The ranges of the partitioned routes: the user's split points, or quantiles of the starts of both sides."""
+    if request.split_points is not None:
+        return RangeCells(points_from_hint(left.bound_type, request.split_points), request.relation)
+    starts = np.concatenate([s.sample.start for s in stats])
+    weights = np.concatenate([np.full(len(s.sample.start), s.sample.weight) for s in stats])
+    ranges = request.partitions or wanted
+    if not len(starts) or ranges == 1:
+        return RangeCells((), request.relation)
+    order = np.argsort(starts, kind="stable")
+    reached = np.cumsum(weights[order])
+    aims = reached[-1] * np.arange(1, ranges) / ranges
+    chosen = starts[order][np.minimum(np.searchsorted(reached, aims), len(starts) - 1)]
+    return RangeCells(points_from_positions(left.bound_type, chosen), request.relation)
+
+
+def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistics], ranges: int) -> Choice | None:
+    """The five operators priced for one of so many ranges; None where there is nothing to price."""
+    lengths = [s.mean_length for s in stats if s.usable and isfinite(s.mean_length)]
+    finite = all(isfinite(s.low) and isfinite(s.high) for s in stats)
+    if not all(s.usable for s in stats) or not finite or not lengths:
+        return None
+    mean = max(sum(lengths) / len(lengths), 1e-300)
+    scale = 1.0 if mean >= 4 and all(float(s.low).is_integer() for s in stats) else 1000.0 / mean
+    try:
+        left, right = (
+            IntervalStatistics.measured(
+                s.usable,
+                s.low,
+                s.last_start,
+                s.high,
+                s.mean_length,
+                s.max_length,
+                max(24.0, s.row_bytes + 16),
+                instants_per_unit=scale,
+            ).split_into(ranges)
+            for s in stats
+        )
+        memory = FrameMemory.fitting(request.memory, left.tuple_bytes, right.tuple_bytes)
+        names = tuple(sorted(request.relation.names))
+        return choose(left, right, memory, relations=names, strict=request.relation.strict, unit_costs=load_profile())
+    except (PlanError, UnsupportedError, OverflowError):
+        return None  # a price is advice: inputs beyond the models' assumptions are joined all the same
+
+
+def _cores(spark: SparkSession) -> int:
+    return 8 if is_connect(spark) else max(2, spark.sparkContext.defaultParallelism)
