@@ -1,9 +1,10 @@
 """Compiled kernels for every worker at the price of one compilation, done early and by one process at a time.
 
 `dovetail.session()` starts `python -m dovetail.spark.warm` while the JVM boots. The worker daemon then loads all
-kernels from disk and forks workers that have them in memory. On the very first run of a version they may not all be
-on disk yet: the daemon waits a little, then lets each worker compile the few kernels that its query needs, while the
-rest is compiled for the next session. On an executor host the first daemon starts that process.
+kernels from disk and forks workers that have them in memory. On the very first run of a version they are not all on
+disk yet: then each worker compiles the few kernels that its query needs, and finds on disk what is there by then. To
+spare the first run that, in a container image or after an upgrade, run the command above once. On an executor host the
+first daemon starts that process.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dovetail.errors import ConfigError
-
-WAIT_S = 5.0
 
 _running: list[subprocess.Popen[bytes]] = []
 
@@ -63,25 +62,22 @@ def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess
     return process
 
 
-def load(wait_s: float = WAIT_S) -> bool:
-    """Loads all kernels into this process if they are on disk within `wait_s`; if not, their modules only: False."""
+def load() -> bool:
+    """Loads all kernels into this process if they are on disk; if not, only their modules, and gives False.
+
+    It does not wait for compilation: all kernels take half a minute, the few that one query needs a second or two.
+    """
     from dovetail.kernels.compile import warm
 
-    if is_prepared() or _prepared_within(wait_s):
+    if is_prepared():
         warm()
         return True
+    prepare_in_background(errors=None)
+    print("dovetail: kernels are being compiled for this machine; first queries are slower until then", file=sys.stderr)
     package = importlib.import_module("dovetail.kernels")
     for module in pkgutil.iter_modules(package.__path__, "dovetail.kernels."):
         importlib.import_module(module.name)
     return False
-
-
-def _prepared_within(wait_s: float) -> bool:
-    try:
-        return prepare_in_background(errors=None).wait(wait_s) == 0
-    except subprocess.TimeoutExpired:
-        print("dovetail: kernels are being compiled for this machine; queries are slower until then", file=sys.stderr)
-        return False
 
 
 def _stop_all() -> None:
