@@ -1,7 +1,7 @@
 """Calibration: every unit cost is measured, has a spread, and lands in the profile."""
 
 import os
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,15 @@ from dovetail.bench.unit_cost import Effort, cost_of, repeated
 from dovetail.engine.profile import Cost, Profile
 from dovetail.errors import ConfigError
 
-TINY = Effort(repeats=3, rows=2_000, spark_rows=20_000, file_bytes=1 << 20, page_sizes=(4096, 65_536), page_reads=4)
+TINY = Effort(
+    repeats=3,
+    rows=2_000,
+    spark_repeats=1,
+    spark_rows=20_000,
+    file_bytes=1 << 20,
+    page_sizes=(4096, 65_536),
+    page_reads=4,
+)
 
 
 @pytest.fixture
@@ -105,7 +113,7 @@ def test_reads_that_would_measure_the_cache_stay_typical(tmp_path: Path, monkeyp
 
 def test_rows_through_spark_are_measured(spark) -> None:
     for measure in (spark_costs.python_to_jvm_row, spark_costs.shuffle_row):
-        cost = measure(spark, replace(TINY, repeats=1))
+        cost = measure(spark, TINY)
         assert cost.samples == 1
 
 

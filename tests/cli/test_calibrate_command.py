@@ -15,7 +15,9 @@ from dovetail.cli.main import app
 from dovetail.engine.profile import Profile, load_profile
 
 runner = CliRunner()
-TINY = Effort(repeats=2, rows=1_000, spark_rows=1_000, file_bytes=1 << 20, page_sizes=(4096,), page_reads=2)
+TINY = Effort(
+    repeats=2, rows=1_000, spark_repeats=1, spark_rows=1_000, file_bytes=1 << 20, page_sizes=(4096,), page_reads=2
+)
 
 
 @pytest.fixture

@@ -27,14 +27,14 @@ def python_to_jvm_row(spark: SparkSession, effort: Effort) -> Cost:
     batches = max(1, effort.spark_rows // BATCH_ROWS // tasks)
     full = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_rows, batches), SCHEMA)
     empty = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_rows, 0), SCHEMA)
-    return _difference(full, empty, tasks, batches * tasks * BATCH_ROWS, effort.repeats)
+    return _difference(full, empty, tasks, batches * tasks * BATCH_ROWS, effort.spark_repeats)
 
 
 def shuffle_row(spark: SparkSession, effort: Effort) -> Cost:
     """One row of the JVM written to and read from a shuffle by hash, on local disk."""
     tasks = _tasks(spark)
     plain = _wide_frame(spark, effort.spark_rows, tasks)
-    return _difference(plain.repartition(tasks, "n1"), plain, tasks, effort.spark_rows, effort.repeats)
+    return _difference(plain.repartition(tasks, "n1"), plain, tasks, effort.spark_rows, effort.spark_repeats)
 
 
 def _difference(more: DataFrame, less: DataFrame, tasks: int, rows: int, repeats: int) -> Cost:

@@ -16,14 +16,15 @@ class Effort:
 
     repeats: int
     rows: int
+    spark_repeats: int
     spark_rows: int
     file_bytes: int
     page_sizes: tuple[int, ...]
     page_reads: int
 
 
-QUICK = Effort(5, 200_000, 500_000, 64 << 20, (4096, 65_536, 1_048_576), 32)
-THOROUGH = Effort(15, 1_000_000, 4_000_000, 1 << 30, (4096, 16_384, 65_536, 262_144, 1_048_576), 200)
+QUICK = Effort(5, 200_000, 3, 400_000, 64 << 20, (4096, 65_536, 1_048_576), 32)
+THOROUGH = Effort(15, 1_000_000, 9, 4_000_000, 1 << 30, (4096, 16_384, 65_536, 262_144, 1_048_576), 200)
 
 
 def cost_of(samples: Sequence[float]) -> Cost:
