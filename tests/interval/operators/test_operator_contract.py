@@ -82,7 +82,7 @@ def test_schemas_must_have_the_code_columns(algorithm: Any) -> None:
     with pytest.raises(PlanError, match="takes"):
         spec.open(memory, {"left": good.schema})
     codes = good.select(["_start", "_end"])
-    with pytest.raises(PlanError, match="no payload|payload column"):
+    with pytest.raises(PlanError, match="payload column"):
         spec.open(memory, schemas(codes, codes))
     with pytest.raises(PlanError, match="schema"), spec.open(memory, schemas(good, good)) as operator:
         list(operator.join([good], [codes]))
@@ -135,9 +135,11 @@ def test_an_operator_runs_once(algorithm: Any) -> None:
         assert pairs_of(operator.join([left], [right])) == [(0, 0)]
         with pytest.raises(PlanError, match="already"):
             list(operator.join([left], [right]))
-    with algorithm(relation=OVERLAPPING).open(MemoryBudget("1MB"), schemas(left, right)) as operator:
-        with pytest.raises(PlanError, match="'middle'"):
-            operator.push("middle", left)
+    with (
+        algorithm(relation=OVERLAPPING).open(MemoryBudget("1MB"), schemas(left, right)) as operator,
+        pytest.raises(PlanError, match="'middle'"),
+    ):
+        operator.push("middle", left)
 
 
 interval = st.tuples(st.integers(0, 15), st.integers(1, 9), st.integers(0, 2))

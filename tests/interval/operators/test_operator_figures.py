@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.interval.operators.operator_cases import RELATIONS, run, steady
+from tests.interval.operators.operator_cases import ALGORITHMS, RELATIONS, run, steady
 
-from dovetail.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin
+from dovetail.interval.operators import DisjointPartitionJoin, ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin
 from dovetail.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")
@@ -21,7 +21,12 @@ def _count(
 
 @pytest.mark.parametrize(
     ("algorithm", "comparisons", "unproductive"),
-    [(SortMergeJoin, 1_900_900, 9_900), (TimeSweepJoin, 1_891_000, 0), (ForwardScanJoin, 1_910_800, 19_800)],
+    [
+        (SortMergeJoin, 1_900_900, 9_900),
+        (TimeSweepJoin, 1_891_000, 0),
+        (ForwardScanJoin, 1_910_800, 19_800),
+        (DisjointPartitionJoin, 1_990_000, 99_000),
+    ],
 )
 def test_comparisons_in_memory_are_those_of_the_specification(
     algorithm: Any, comparisons: int, unproductive: int
@@ -34,7 +39,7 @@ def test_comparisons_in_memory_are_those_of_the_specification(
     assert metrics.value("spills") == metrics.value("rows_written") == metrics.value("rows_read") == 0
 
 
-@pytest.mark.parametrize("algorithm", [SortMergeJoin, TimeSweepJoin, ForwardScanJoin])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_result_sizes_of_every_relation(algorithm: Any) -> None:
     left, right = steady(1000, 10, 20), steady(1000, 10, 10)
     sizes = dict(zip(RELATIONS, (2_876_500, 886_500, 895_500, 1_094_500, 0), strict=True))
@@ -80,6 +85,34 @@ def test_covers_and_overlaps_hold_fewer_tuples_than_overlapping() -> None:
         }
         assert held["covers"] < held["overlapping"]
         assert held["overlaps"] < held["overlapping"]
+
+
+def test_disjoint_partitions_are_as_many_as_active_tuples_and_comparisons_do_not_depend_on_the_relation() -> None:
+    rows = steady(1000, 10, 10)
+    seen = set()
+    for relation in RELATIONS:
+        metrics = _count(DisjointPartitionJoin, rows, rows, Relation.parse(relation))
+        assert metrics.value("partitions", "left") == metrics.value("partitions", "right") == 100
+        seen.add(metrics.value("comparisons_productive") + metrics.value("comparisons_unproductive"))
+    assert seen == {1_990_000}
+
+
+def test_disjoint_partitioning_under_memory_follows_the_model() -> None:
+    rows = steady(1000, 10, 50)
+    frames = Frames(256, 8192, 2296)
+    found = [
+        _count(DisjointPartitionJoin, rows, rows, Relation.parse(name), frames) for name in ("overlapping", "covers")
+    ]
+    for metrics in found:
+        # Equations 4.60 to 4.64: 500 partitions of ceil(3334 / 500) = 7 frames, in ceil(3500 / 255) = 14 batches.
+        assert metrics.value("partitions", "left") == 500
+        assert metrics.value("overflow_passes", "left") == 1  # 255 partitions fit in a pass
+        assert metrics.value("inner_batches") == 14
+        assert metrics.value("frames_read", "left") == 14 * 3500
+        assert metrics.value("frames_read", "right") == 3500
+        assert metrics.value("rows_written", "left") == metrics.value("rows_written", "right") == 10_000
+    names = ("comparisons_productive", "comparisons_unproductive")
+    assert len({sum(m.value(name) for name in names) for m in found}) == 1
 
 
 def test_table_3_3_of_the_source() -> None:

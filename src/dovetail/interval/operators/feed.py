@@ -18,7 +18,7 @@ from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.sweep_state import Rows
 
-START, END, KEY = "_start", "_end", "_key"
+START, END, KEY, ROW = "_start", "_end", "_key", "_row"
 NO_ROWS: I64 = int64s([])
 
 
@@ -67,8 +67,10 @@ class Feed:
         self._origin: Position | None = None
         self._segment_start = self._saved_to = 0
         self._empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-        self._show(self._empty, NO_ROWS)
-        self._no_rows = self.rows
+        self.batch: pa.RecordBatch = self._empty
+        self.ordinals: I64 = NO_ROWS
+        self.rows = self._no_rows = Rows(NO_ROWS, NO_ROWS, NO_ROWS, NO_ROWS, 1)
+        self._bytes: I64 = NO_ROWS
 
     @property
     def waiting_bytes(self) -> int:

@@ -26,6 +26,11 @@ class Intake:
         self._memory = budget.reserve(f"{side} input")
         self._waiting: pa.RecordBatch | None = None
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of input that lie in memory and were not taken yet."""
+        return self._memory.used
+
     def next(self) -> Pieces:
         """The next piece, or None at the end."""
         while self._waiting is None:
@@ -33,7 +38,9 @@ class Intake:
             if batch is None:
                 return None
             if not batch.schema.equals(self._given):
-                raise PlanError(f"a batch of the {self.side} input has schema {batch.schema}; announced: {self._given}.")
+                raise PlanError(
+                    f"a batch of the {self.side} input has schema {batch.schema}; announced: {self._given}."
+                )
             if batch.num_rows:
                 self._memory.resize(compact_bytes(batch))
                 self._waiting = compact(batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from dovetail.engine.columns import take_columns
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.interval.operators.feed import END, KEY, START, Feed
+from dovetail.interval.operators.feed import END, KEY, ROW, START
 from dovetail.interval.operators.matched import Matched
 from dovetail.interval.operators.shares import Shares
 from dovetail.kernels.arrays import I64
@@ -19,7 +19,7 @@ from dovetail.kernels.arrays import I64
 Emit = Literal["rows", "pairs", "count"]
 EMITS: tuple[Emit, ...] = get_args(Emit)
 PAIR_SCHEMA = pa.schema([("left", pa.int64()), ("right", pa.int64())])
-_CODES = (START, END, KEY)
+_CODES = (START, END, KEY, ROW)
 
 
 def output_schema(emit: Emit, left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -34,6 +34,24 @@ def output_schema(emit: Emit, left: pa.Schema, right: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+class Window(Protocol):
+    """Rows that the kernels number, with their ordinals in the input."""
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The rows."""
+        ...
+
+    @property
+    def ordinals(self) -> I64:
+        """Their positions in the input."""
+        ...
+
+    def bytes_of(self, rows: I64) -> I64:
+        """What each of these rows weighs, in bytes."""
+        ...
+
+
 class Output:
     """Collects pairs that the kernels find and turns them into batches of bounded size.
 
@@ -45,7 +63,7 @@ class Output:
         self,
         emit: Emit,
         schema: pa.Schema,
-        feeds: tuple[Feed, Feed],
+        windows: tuple[Window, Window],
         exchange: bool,
         track: tuple[str, ...],
         shares: Shares,
@@ -54,12 +72,16 @@ class Output:
         self.schema, self.emit = schema, emit
         self.stores = emit != "count" or bool(track)
         self._exchange, self._batch_bytes = exchange, shares.output // 2
-        self._left, self._right = feeds[::-1] if exchange else feeds
+        self.show(windows)
         self.matched = {side: Matched(side, budget) for side in track}
         self._memory = budget.reserve("output")
         pairs = shares.pairs if self.stores else 0
         self._memory.grow(32 * pairs)  # the numbers, and their ordinals
         self.out_r, self.out_s = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
+
+    def show(self, windows: tuple[Window, Window]) -> None:
+        """From now on R and S row numbers mean rows of these windows."""
+        self._left, self._right = windows[::-1] if self._exchange else windows
 
     def take(self, n: int) -> Iterator[pa.RecordBatch]:
         """The answers of the first `n` pairs in the buffers."""

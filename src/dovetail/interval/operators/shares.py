@@ -47,6 +47,10 @@ class Shares:
         """Bytes that active tuples may weigh while `waiting` bytes of input lie in memory unread."""
         return max(0, (self.limit - self.output - 4 * self.segment - waiting) // 2)
 
+    def blocking(self, waiting: int) -> int:
+        """Bytes that rows of a partitioned join may weigh: ordering them by partition needs two copies beside them."""
+        return max(0, (self.limit - self.output - 4 * self.segment - waiting) // 3)
+
     @property
     def pairs(self) -> int:
         """How many pairs of row numbers are collected before they are given out."""

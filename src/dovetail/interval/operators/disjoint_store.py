@@ -1,0 +1,192 @@
+"""The partitions of one input of DIP: rows in memory as long as they may stay there, then frames in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.columns import compact, held_bytes, nbytes, take_columns
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.spill import SpillFile
+from dovetail.interval.operators.loaded import Loaded, empty_batch, pieces_of
+from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes
+from dovetail.kernels.arrays import I64, int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one partition inside one block of the file."""
+
+    part: int
+    block: int
+    first: int
+    rows: int
+
+
+class DisjointStore:
+    """Rows with their partition numbers; `flush` moves them to one file with a list of pieces per partition.
+
+    On disk a partition is written in whole frames of `frame_rows`, and what is left of it when it is complete.
+    Partitions that are complete and smaller than a frame share blocks.
+    """
+
+    def __init__(
+        self,
+        side: str,
+        schema: pa.Schema,
+        frame_rows: int,
+        block_rows: int,
+        by_tuples: bool,
+        budget: MemoryBudget,
+        spill_dir: Path | None,
+    ) -> None:
+        self.side, self.schema, self.row_bytes = side, schema, RowBytes(schema)
+        self.frame_rows, self.block_rows, self._by_tuples = frame_rows, max(frame_rows, block_rows), by_tuples
+        self.on_disk = False
+        self.file = SpillFile(schema, spill_dir, f"{side}-partitions")
+        self.keys: list[int] = []
+        self.weight = self.rows_written = self.rows_read = self.frames_written = self.frames_read = 0
+        self._pending: list[tuple[pa.RecordBatch, I64]] = []
+        self._pieces: list[Piece] = []
+        self._memory = budget.reserve(f"{side} partitions")
+        self._reading = budget.reserve(f"{side} partitions read")
+        self._block: tuple[int, pa.RecordBatch] = (-1, empty_batch(schema))
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return len(self.keys)
+
+    def weigh(self, batch: pa.RecordBatch) -> int:
+        """What these rows count against the memory of the join."""
+        if self._by_tuples:
+            return int(batch.num_rows)
+        weights = self.row_bytes.of(batch)
+        return int(weights.sum()) if weights.size else self.row_bytes.fixed * batch.num_rows
+
+    def add(self, batch: pa.RecordBatch, parts: I64) -> None:
+        """Keep rows of these partitions in memory, for now."""
+        if batch.num_rows:
+            batch = compact(batch)
+            self._memory.grow(held_bytes(batch) + OVERHEAD_BYTES * batch.num_rows)
+            self._pending.append((batch, parts))
+            self.weight += self.weigh(batch)
+
+    def flush(self, open_parts: I64) -> None:
+        """Write what is complete: all rows of partitions that are closed, and whole frames of the open ones."""
+        self.on_disk = True
+        self._reading.grow(2 * self._memory.used)
+        batch, parts = self._gathered(np.arange(self.partitions))
+        counts = np.bincount(parts, minlength=1)
+        still_open = np.isin(np.arange(counts.size), open_parts)
+        wanted = np.where(still_open, counts - counts % self.frame_rows, counts)
+        place = np.arange(parts.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        chosen = place < np.repeat(wanted, counts)
+        self._write(batch, np.flatnonzero(chosen), wanted)
+        rest = take_columns(batch, int64s(np.flatnonzero(~chosen)))
+        del batch
+        self.weight = 0
+        self._memory.close()
+        self._reading.close()
+        self.add(rest, parts[~chosen])
+
+    def _gathered(self, rank: I64) -> tuple[pa.RecordBatch, I64]:
+        """All rows in memory, ordered by their partition's rank and then as they came; none are pending then."""
+        if not self._pending:
+            return empty_batch(self.schema), int64s([])
+        parts = np.concatenate([parts for _, parts in self._pending])
+        whole = pa.concat_batches([batch for batch, _ in self._pending])
+        self._pending = []
+        order = np.argsort(rank[parts], kind="stable")
+        return take_columns(whole, int64s(order)), parts[order]
+
+    def _write(self, batch: pa.RecordBatch, chosen: I64, wanted: I64) -> None:
+        """Write the chosen rows, `wanted` of each partition, as blocks that a partition shares only if it is small."""
+        group: list[tuple[int, int]] = []
+        first = grouped = 0
+        for part in np.flatnonzero(wanted):
+            for rows in _split(int(wanted[part]), self.block_rows):
+                if group and (rows >= self.frame_rows or grouped >= self.frame_rows):
+                    first, group, grouped = self._write_block(batch, chosen, first, group), [], 0
+                group.append((int(part), rows))
+                grouped += rows
+        if group:
+            self._write_block(batch, chosen, first, group)
+
+    def _write_block(self, batch: pa.RecordBatch, chosen: I64, first: int, group: list[tuple[int, int]]) -> int:
+        last = first + sum(rows for _, rows in group)
+        block = self.file.append(take_columns(batch, int64s(chosen[first:last])))
+        offset = 0
+        for part, rows in group:
+            self._pieces.append(Piece(part, block, offset, rows))
+            self.frames_written += -(-rows // self.frame_rows)
+            offset += rows
+        self.rows_written += last - first
+        return last
+
+    def finish(self) -> None:
+        """No row follows: order the pieces by key and partition, and free the memory if rows are on disk."""
+        if self.on_disk:
+            self.flush(int64s([]))
+            self._pieces.sort(key=lambda piece: (self.keys[piece.part], piece.part, piece.block))
+
+    def loads(self, capacity: int) -> Iterator[Loaded]:
+        """All rows by key and partition, as much at a time as `capacity` allows; from memory everything at once."""
+        if not self.on_disk:
+            yield self._from_memory()
+            return
+        pieces: list[pa.RecordBatch] = []
+        parts: list[int] = []
+        weight = 0
+        for piece in self._pieces:
+            rows = self._read(piece)
+            added = self.weigh(rows)
+            if pieces and weight + added > capacity:
+                yield self._loaded(pieces, parts)
+                pieces, parts, weight = [], [], 0
+                self._reading.close()
+            self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
+            pieces.append(rows)
+            parts.append(piece.part)
+            weight += added
+        if pieces:
+            yield self._loaded(pieces, parts)
+        self._reading.close()
+
+    def _from_memory(self) -> Loaded:
+        self._reading.grow(2 * self._memory.used)
+        rank = np.empty(self.partitions, np.int64)
+        rank[np.argsort(self.keys, kind="stable")] = np.arange(self.partitions)
+        batch, parts = self._gathered(rank)
+        self._reading.close()
+        self._pending = [(batch, parts)] if parts.size else []
+        return Loaded(batch, *pieces_of(parts), self.row_bytes)
+
+    def _read(self, piece: Piece) -> pa.RecordBatch:
+        if self._block[0] != piece.block:
+            self._block = piece.block, self.file.read(piece.block)
+        self.rows_read += piece.rows
+        self.frames_read += -(-piece.rows // self.frame_rows)
+        return compact(self._block[1].slice(piece.first, piece.rows))
+
+    def _loaded(self, pieces: list[pa.RecordBatch], parts: list[int]) -> Loaded:
+        batch = pa.concat_batches(pieces) if len(pieces) > 1 else pieces[0]
+        numbers = np.repeat(np.array(parts, np.int64), [piece.num_rows for piece in pieces])
+        return Loaded(batch, *pieces_of(numbers), self.row_bytes)
+
+    def close(self) -> None:
+        """Free the memory and remove the file."""
+        self._pending = []
+        self._memory.close()
+        self._reading.close()
+        self.file.close()
+
+
+def _split(rows: int, most: int) -> Iterator[int]:
+    while rows > 0:
+        yield min(rows, most)
+        rows -= most
