@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 from dovetail.version import __version__
 
 if TYPE_CHECKING:
+    from dovetail.interval.frame import count_overlaps as count_overlaps
+    from dovetail.interval.frame import interval_count as interval_count
+    from dovetail.interval.frame import interval_join as interval_join
+    from dovetail.interval.frame import interval_topk as interval_topk
+    from dovetail.interval.frame import plan_interval_join as plan_interval_join
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
 
@@ -15,10 +20,24 @@ if TYPE_CHECKING:
 # needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
 _PUBLIC = {
     "configure": "dovetail.spark.session",
+    "count_overlaps": "dovetail.interval.frame",
+    "interval_count": "dovetail.interval.frame",
+    "interval_join": "dovetail.interval.frame",
+    "interval_topk": "dovetail.interval.frame",
+    "plan_interval_join": "dovetail.interval.frame",
     "session": "dovetail.spark.session",
 }
 
-__all__ = ["__version__", "configure", "session"]
+__all__ = [
+    "__version__",
+    "configure",
+    "count_overlaps",
+    "interval_count",
+    "interval_join",
+    "interval_topk",
+    "plan_interval_join",
+    "session",
+]
 
 
 def __getattr__(name: str) -> Any:

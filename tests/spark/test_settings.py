@@ -22,8 +22,9 @@ def test_importing_dovetail_loads_neither_spark_nor_kernels() -> None:
 
 
 def test_the_public_face_gives_every_name_it_lists() -> None:
-    for name in dovetail.__all__:
-        assert getattr(dovetail, name) is not None
+    assert sorted({*dovetail._PUBLIC, "__version__"}) == dovetail.__all__
+    for name, module in dovetail._PUBLIC.items():
+        assert getattr(dovetail, name).__module__ == module
     assert set(dovetail.__all__) <= set(dir(dovetail))
     with pytest.raises(AttributeError, match=r"no attribute 'sesion'; it has .*'session'"):
         _ = dovetail.sesion
