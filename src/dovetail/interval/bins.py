@@ -98,7 +98,8 @@ def _range(left: Sample, right: Sample) -> tuple[float, float]:
     starts = np.concatenate([left.start, right.start])
     starts = starts[np.isfinite(starts)]
     low, high = min(low, float(starts.min())), max(high, float(starts.max()))
-    return float(low), float(high) if high > low else float(low) + 1.0
+    least = max(1.0, abs(float(low)) * 1e-9)  # one place only: any width will do, as long as doubles can tell it
+    return float(low), float(high) if high > low else float(low) + least
 
 
 def _layouts(left: Sample, right: Sample, span: float) -> Iterator[tuple[float, ...]]:

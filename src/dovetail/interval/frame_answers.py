@@ -32,6 +32,7 @@ from dovetail.interval.frame_partitioned import (
 )
 from dovetail.interval.frame_sides import Side, quoted
 from dovetail.interval.relation import Relation
+from dovetail.spark.arrow import map_in_arrow
 from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
 
@@ -75,7 +76,7 @@ def shipped_answer(
         fields.append(T.StructField(COUNT, T.LongType(), False))
     if kind in ("first", "last", "any"):
         fields += [nullable(field) for field in wanted.schema]
-    return left.frame.mapInArrow(partial(_answer_shipped, task), T.StructType(fields))
+    return map_in_arrow(left.frame, partial(_answer_shipped, task), T.StructType(fields))
 
 
 def _bounds_only(side: Side) -> DataFrame:
@@ -162,7 +163,7 @@ class IndexMeeting:
         fields = [nullable(field) for field in rows.schema]
         if kind == "count":
             fields.append(T.StructField(COUNT, T.LongType(), False))
-        return placed.mapInArrow(partial(_answer_range, question, self.sink), T.StructType(fields))
+        return map_in_arrow(placed, partial(_answer_range, question, self.sink), T.StructType(fields))
 
 
 def _answer_range(question: Question, sink: MetricsSink, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

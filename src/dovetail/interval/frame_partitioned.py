@@ -22,6 +22,7 @@ from dovetail.interval.frame_cells import MISS_CELLS, name
 from dovetail.interval.frame_points import as_arrow, as_literal
 from dovetail.interval.frame_sides import RESERVED, Side, quoted, unquoted
 from dovetail.interval.relation import Relation
+from dovetail.spark.arrow import map_in_arrow
 from dovetail.spark.metrics import MetricsSink
 
 ORDER = f"{RESERVED}order"
@@ -104,7 +105,7 @@ class PartitionedMeeting:
         task = self.task(first, rows, second, others, how, once)
         semi = how in ("left_semi", "left_anti")
         schema = T.StructType([nullable(field) for field in (*rows.schema, *(() if semi else others.schema))])
-        return self.placed(first, rows, second, others).mapInArrow(partial(_run, task, self.sink), schema)
+        return map_in_arrow(self.placed(first, rows, second, others), partial(_run, task, self.sink), schema)
 
     def task(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> CellJoin:
         """What the tasks are told."""

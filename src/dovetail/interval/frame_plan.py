@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import BooleanType
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
@@ -20,11 +20,13 @@ from dovetail.interval.frame_cells import BinCells, drop_scratch
 from dovetail.interval.frame_compose import CellsJoin
 from dovetail.interval.frame_native import SparkMeeting, as_column
 from dovetail.interval.frame_partitioned import PartitionedMeeting, RangeCells
+from dovetail.interval.frame_points import points_from_hint
 from dovetail.interval.frame_route import INDEX, Route, choose_route
 from dovetail.interval.frame_sides import RESERVED, Side, prepare, quoted, unquoted
 from dovetail.interval.frame_statistics import SideStatistics, collect_statistics
 from dovetail.interval.frame_write import Target, new_target, task_metrics, write_cells, write_frame
 from dovetail.interval.request import Request
+from dovetail.spark.arrow import arrow_type
 from dovetail.spark.metrics import MetricsSink
 
 
@@ -42,15 +44,7 @@ class IntervalPlan:
     def frame(self) -> DataFrame:
         """The answer, as a lazy DataFrame."""
         left, right = self.checked_sides()
-        try:
-            return project(self.whole(left, right), left, right, self.request)
-        except AnalysisException as problem:
-            if self.request.condition is None:
-                raise
-            raise PlanError(
-                f"condition {self.request.condition!r} does not fit the result's columns "
-                f"{[*left.payload, *right.payload]}; write it over these names. Spark says: {problem}"
-            ) from problem
+        return project(self.whole(left, right), left, right, self.request)
 
     def checked_sides(self) -> tuple[Side, Side]:
         """Both sides with `invalid` applied, and without rows that can neither match nor appear."""
@@ -89,7 +83,7 @@ class IntervalPlan:
         left, right = self.checked_sides()
         columns = output_columns(left, right, self.request)
         frame = self.frame()
-        fields = [pa.field(f.name, to_arrow_type(f.dataType)) for f in frame.schema.fields]
+        fields = [pa.field(f.name, arrow_type(f.dataType)) for f in frame.schema.fields]
         target = new_target(path, columns, pa.schema(fields), compression, mode)
         ways = self._to_write()
         files = write_frame(frame, target) if ways is None else self._write_cells(left, right, ways, target)
@@ -170,9 +164,27 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPl
     """The plan of a request over two DataFrames; runs two small jobs to learn their shape."""
     sides = prepare(left, right, request)
     output_columns(*sides, request)
+    if request.split_points is not None:
+        points_from_hint(sides[0].bound_type, request.split_points)
+    if request.condition is not None:
+        _check_condition(*sides, request)
     statistics = collect_statistics(*sides, request.invalid)
     route = choose_route(request, *sides, statistics, left.sparkSession)
     return IntervalPlan(request, *sides, statistics, route, MetricsSink(left.sparkSession))
+
+
+def _check_condition(left: Side, right: Side, request: Request) -> None:
+    """Lets Spark resolve the condition over the columns of a pair, so that a wrong one fails before any job."""
+    pair = left.frame.crossJoin(right.frame)
+    try:
+        kind = pair.select(as_column(request.condition).alias("c")).schema["c"].dataType
+    except AnalysisException as problem:
+        raise PlanError(
+            f"condition {request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
+            f"write it over these names. Spark says: {problem}"
+        ) from problem
+    if not isinstance(kind, BooleanType):
+        raise PlanError(f"condition {request.condition!r} is of type {kind.simpleString()}; it must be true or false")
 
 
 def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:

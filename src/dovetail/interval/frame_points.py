@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.errors import PlanError
+from dovetail.spark.arrow import arrow_type
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _INTEGERS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
@@ -90,7 +90,7 @@ def as_literal(kind: T.DataType, point: Any) -> Column:
 
 def as_arrow(kind: T.DataType, points: Sequence[Any]) -> pa.Array:
     """The points as an Arrow array of the type that tasks see the bounds in."""
-    arrow = to_arrow_type(kind)
+    arrow = arrow_type(kind)
     if isinstance(kind, _MICROS):
         return pa.array(list(points), pa.int64()).cast(arrow)
     if isinstance(kind, T.DateType):

@@ -54,6 +54,7 @@ class Side:
     bound_type: T.DataType
     closed: Closed
     kept: bool  # rows without a match appear in the result
+    given: tuple[str, ...]  # the input's own column names, in the order of the first columns of `frame`
 
     @property
     def inverted(self) -> str:
@@ -143,7 +144,8 @@ def _side(
         names.append(quoted(alias))
     kept = request.keeps_left if name == "left" else request.keeps_right
     payload = tuple(out[column] for column in frame.columns if not out[column].startswith(RESERVED))
-    return Side(name, frame.select(*selected), payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept)
+    ready, own = frame.select(*selected), tuple(frame.columns)
+    return Side(name, ready, payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept, own)
 
 
 def _output_names(
@@ -231,7 +233,7 @@ def _literal(text: str) -> str:
 def raise_inverted(side: Side, count: int) -> None:
     """A `DataError` that names the side, how many intervals are inverted, and up to five of the rows."""
     rows = side.frame.where(side.inverted).limit(5).collect()
-    sample = "; ".join(str(row.asDict()) for row in rows)
+    sample = "; ".join(str(dict(zip(side.given, row, strict=False))) for row in rows)  # ours come after the given ones
     raise DataError(
         f"{side.name} input has {count} interval(s) that end before they start or hold NaN, for example: {sample}. "
         "Repair them, or pass invalid='drop' (leave them out) or invalid='null' (keep them in outer joins, unmatched)."

@@ -17,14 +17,16 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError
 from dovetail.interval.cell_join import CellJoin, join_cell
 from dovetail.interval.frame_partitioned import reported
+from dovetail.spark.arrow import map_in_arrow
 from dovetail.spark.metrics import MetricsSink
 
-MANIFEST = "file string, rows bigint"
+MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
 ROW_GROUP = 1 << 17
 
 
@@ -76,12 +78,12 @@ def _absolute(path: str) -> object:
 
 def write_frame(frame: DataFrame, target: Target) -> list[tuple[str, int]]:
     """Any DataFrame's rows, written by the tasks that compute them; gives the files and their rows."""
-    return _finish(frame.mapInArrow(partial(_write, target), MANIFEST), target)
+    return _finish(map_in_arrow(frame, partial(_write, target), MANIFEST), target)
 
 
 def write_cells(placed: DataFrame, task: CellJoin, sink: MetricsSink, target: Target) -> list[tuple[str, int]]:
     """The inner join of placed rows, joined and written in the same task: no row of the answer returns to Spark."""
-    return _finish(placed.mapInArrow(partial(_join_and_write, task, sink, target), MANIFEST), target)
+    return _finish(map_in_arrow(placed, partial(_join_and_write, task, sink, target), MANIFEST), target)
 
 
 def _join_and_write(
@@ -105,7 +107,8 @@ def _write(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
                 writer = pq.ParquetWriter(
                     path, target.schema, filesystem=system, compression=target.compression, use_dictionary=False
                 )
-            writer.write_batch(batch.select(list(target.columns)), row_group_size=ROW_GROUP)
+            rows_out = batch.select(list(target.columns))
+            writer.write_batch(rows_out.cast(target.schema), row_group_size=ROW_GROUP)
             rows += batch.num_rows
     finally:
         if writer is not None:

@@ -13,9 +13,11 @@ LEFT_COLUMNS, RIGHT_COLUMNS = ("id", "k", "j", "start", "end"), ("id", "k", "j",
 SCHEMA = "id long, k long, j string, start {0}, end {0}"
 
 
-def random_rows(seed: int, n: int, span: int = 40, longest: int = 9, keys: int = 3, inverted: bool = False) -> list[Row]:
+def random_rows(
+    seed: int, n: int, span: int = 40, longest: int = 9, keys: int = 3, inverted: bool = False
+) -> list[Row]:
     """Rows with null and empty intervals, null keys and duplicates; inverted ones only if asked for."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311  (test data)
     rows: list[Row] = []
     for i in range(n):
         start = rng.randrange(-span // 2, span)

@@ -1,0 +1,132 @@
+"""Counts, semi and anti joins, kept matches and the longest overlaps: answers without pairs, against the oracle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.interval.frame.answers import LEFT_COLUMNS, RIGHT_COLUMNS, SCHEMA, answered, expected, random_rows
+
+import oracle
+from dovetail.errors import PlanError
+from dovetail.interval.frame import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
+from dovetail.interval.frame_answers import IndexMeeting, counted_in_ranges
+from dovetail.interval.frame_count import count_rows
+from dovetail.interval.frame_route import range_cells
+from dovetail.interval.relation import RELATIONS
+from dovetail.interval.request import parse_request
+from dovetail.spark.metrics import MetricsSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEYS = (None, [("k", "k")], [("k", "k"), ("j", "j")])
+
+
+def frames(spark: SparkSession, seed: int, n: int = 50) -> tuple[Any, Any, DataFrame, DataFrame]:
+    left, right = random_rows(seed, n), random_rows(seed + 1, n)
+    schema = SCHEMA.format("long")
+    return left, right, spark.createDataFrame(left, schema), spark.createDataFrame(right, schema)
+
+
+@pytest.mark.parametrize("number", range(len(RELATIONS)))
+def test_counts_equal_the_oracle(spark: SparkSession, number: int) -> None:
+    on, closed = KEYS[number % 3], ("left", "both", "right", "neither", ("both", "right"))[number % 5]
+    left, right, l_frame, r_frame = frames(spark, 31 + number)
+    arguments: dict[str, Any] = {"relation": RELATIONS[number], "closed": closed, "strict": number % 2 == 1}
+    assert interval_count(l_frame, r_frame, on=on, **arguments) == oracle.interval_count(
+        left, right, on=on or (), **arguments
+    )
+    rows = oracle.bag(
+        (*row[:-1], row[-1]) for row in map(tuple, count_overlaps(l_frame, r_frame, on=on, **arguments).collect())
+    )
+    wanted = oracle.count_overlaps(left, right, on=on or (), **arguments)
+    assert rows == oracle.bag((*(row[c] for c in LEFT_COLUMNS), n) for row, n in wanted)
+
+
+@pytest.mark.parametrize("relation", ["overlapping", "covers", "overlapped_by"])
+def test_counts_in_ranges_add_up(spark: SparkSession, relation: str) -> None:
+    left, right, l_frame, r_frame = frames(spark, 47)
+    request = parse_request(relation=relation, how="left_anti", partitions=6, on=[("k", "k")])
+    plan = plan_interval_join(l_frame, r_frame, relation=relation, how="left_anti", partitions=6, on=[("k", "k")])
+    cells = range_cells(request, plan.left, plan.statistics, 6)
+    assert cells.ranges > 3
+    meeting = IndexMeeting(request.relation, request.memory, cells, MetricsSink(spark))
+    counted = counted_in_ranges(*plan.checked_sides(), cells, meeting).select(*LEFT_COLUMNS, "n_overlaps")
+    wanted = oracle.count_overlaps(left, right, relation=relation, on=[("k", "k")])
+    assert answered(counted) == oracle.bag((*(row[c] for c in LEFT_COLUMNS), n) for row, n in wanted)
+
+
+@pytest.mark.parametrize("how", ["left_semi", "left_anti"])
+def test_semi_and_anti_by_ranges_that_do_not_fit_an_index(spark: SparkSession, how: str) -> None:
+    left, right = random_rows(3, 60, span=20_000, longest=400), random_rows(4, 60, span=20_000, longest=400)
+    many = spark.range(12_000).selectExpr("30000 + id as start", "30001 + id as end", "id", "id as k", "'a' as j")
+    schema = SCHEMA.format("long")
+    r_frame = spark.createDataFrame(right, schema).unionByName(many)
+    plan = plan_interval_join(spark.createDataFrame(left, schema), r_frame, how=how, memory="1MB")
+    assert "each range has an index" in plan.explain()
+    assert answered(plan.frame()) == expected(left, right, how)
+
+
+@pytest.mark.parametrize(("keep", "how", "algorithm"), [
+    ("first", "inner", "auto"), ("last", "left", "auto"), ("any", "left", "auto"),
+    ("first", "left", "native"), ("last", "inner", "forward_scan"), ("any", "inner", "native"),
+])  # fmt: skip
+def test_one_match_is_kept(spark: SparkSession, keep: str, how: str, algorithm: str) -> None:
+    left, right, l_frame, r_frame = frames(spark, 53)
+    answer = interval_join(l_frame, r_frame, keep=keep, how=how, on=[("k", "k")], algorithm=algorithm)
+    pairs = []
+    for row in answer.collect():
+        values = tuple(row)
+        a, b = dict(zip(LEFT_COLUMNS, values[:5], strict=True)), dict(zip(RIGHT_COLUMNS, values[5:], strict=True))
+        pairs.append((a, None if b["start"] is None else b))
+    assert oracle.agrees_with_kept(pairs, oracle.kept(left, right, keep, how, on=[("k", "k")]))
+
+
+@pytest.mark.parametrize("k", [1, 7, 10_000])
+@pytest.mark.parametrize("kind", ["long", "double", "int"])
+def test_longest_overlaps(spark: SparkSession, k: int, kind: str) -> None:
+    left, right = random_rows(61, 50), random_rows(62, 50)
+    if kind == "double":
+        for row in (*left, *right):
+            row["start"], row["end"] = (None if v is None else float(v) / 4 for v in (row["start"], row["end"]))
+    schema = SCHEMA.format(kind)
+    answer = interval_topk(spark.createDataFrame(left, schema), spark.createDataFrame(right, schema), k=k)
+    lengths = [min(r["end"], r["end_right"]) - max(r["start"], r["start_right"]) for r in answer.collect()]
+    assert lengths == oracle.longest_overlaps(left, right, k)
+    assert not set(map(tuple, answer.collect())) - set(expected(left, right, "inner"))
+
+
+def test_longest_overlaps_with_keys_and_a_condition(spark: SparkSession) -> None:
+    left, right, l_frame, r_frame = frames(spark, 67)
+    arguments: dict[str, Any] = {"on": [("k", "k")]}
+    rows = interval_topk(l_frame, r_frame, k=5, condition="id <> id_right", **arguments).collect()
+    lengths = [min(r["end"], r["end_right"]) - max(r["start"], r["start_right"]) for r in rows]
+    assert lengths == oracle.longest_overlaps(left, right, 5, condition=lambda a, b: a["id"] != b["id"], **arguments)
+
+
+def test_counting_with_a_condition_counts_joined_pairs(spark: SparkSession) -> None:
+    left, right, l_frame, r_frame = frames(spark, 71)
+    wanted = Counter[Any]()
+    for row, n in oracle.count_overlaps(left, right, condition=lambda a, b: a["id"] < b["id"]):
+        wanted[(*(row[c] for c in LEFT_COLUMNS), n)] += 1
+    counted = count_rows(l_frame, r_frame, parse_request(condition="id < id_right"))
+    assert answered(counted) == wanted
+    assert interval_count(l_frame, r_frame, condition="id < id_right") == oracle.interval_count(
+        left, right, condition=lambda a, b: a["id"] < b["id"]
+    )
+
+
+def test_arguments_that_do_not_apply_are_refused(spark: SparkSession) -> None:
+    _, _, left, right = frames(spark, 73)
+    with pytest.raises(PlanError, match="how='left' does not apply"):
+        interval_count(left, right, how="left")
+    with pytest.raises(PlanError, match="does not take 'keep'"):
+        count_overlaps(left, right, keep="first")
+    with pytest.raises(PlanError, match="by='start' is not known"):
+        interval_topk(left, right, by="start")
+    with pytest.raises(PlanError, match="k=0"):
+        interval_topk(left, right, k=0)
+    with pytest.raises(PlanError, match="unexpected keyword argument 'relatoin'"):
+        interval_count(left, right, relatoin="covers")

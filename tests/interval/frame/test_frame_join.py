@@ -1,0 +1,99 @@
+"""Interval joins on Spark against the oracle: every algorithm, relation and join type in a covering selection."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
+
+from dovetail.interval.frame import interval_join, plan_interval_join
+from dovetail.interval.relation import RELATIONS
+from dovetail.interval.request import HOWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ALGORITHMS = ("native", "sort_merge", "time_sweep", "forward_scan", "oip", "dip", "nested_loop", "auto")
+KEYS = (None, [("k", "k")], [("k", "k"), ("j", "j")])
+CLOSED = ("left", "both", "right", "neither", ("both", "left"), ("left", "right"))
+
+
+def frames(spark: SparkSession, seed: int, n: int = 40, kind: str = "long") -> tuple[Any, Any, DataFrame, DataFrame]:
+    left, right = random_rows(seed, n), random_rows(seed + 1, n)
+    schema = SCHEMA.format(kind)
+    return left, right, spark.createDataFrame(left, schema), spark.createDataFrame(right, schema)
+
+
+def covering() -> list[tuple[str, str, str]]:
+    """Every (relation, how) and every (algorithm, how), each once or more, algorithms taking turns."""
+    turns = itertools.cycle(ALGORITHMS)
+    return [(next(turns), relation, how) for relation in RELATIONS for how in HOWS]
+
+
+@pytest.mark.parametrize(("algorithm", "relation", "how"), covering())
+def test_equals_the_oracle(spark: SparkSession, algorithm: str, relation: str, how: str) -> None:
+    number = RELATIONS.index(relation) * len(HOWS) + HOWS.index(how)
+    on, closed = KEYS[number % 3], CLOSED[number % len(CLOSED)]
+    arguments: dict[str, Any] = {"relation": relation, "closed": closed, "strict": number % 4 == 0}
+    left, right, l_frame, r_frame = frames(spark, 100 + number)
+    answer = interval_join(
+        l_frame, r_frame, how=how, on=on, algorithm=algorithm, partitions=1 + number % 5, **arguments
+    )
+    assert answered(answer) == expected(left, right, how, on=on or (), **arguments)
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 16])
+@pytest.mark.parametrize("algorithm", ["sort_merge", "time_sweep", "forward_scan", "oip", "dip"])
+def test_partitions_neither_lose_nor_repeat(spark: SparkSession, algorithm: str, partitions: int) -> None:
+    left, right, l_frame, r_frame = frames(spark, 7 * partitions)
+    plan = plan_interval_join(l_frame, r_frame, how="full", algorithm=algorithm, partitions=partitions)
+    assert plan.route.algorithm == algorithm
+    assert answered(plan.frame()) == expected(left, right, "full")
+
+
+def test_a_set_of_relations_gives_each_pair_once(spark: SparkSession) -> None:
+    left, right, l_frame, r_frame = frames(spark, 11)
+    for relations in ({"starts", "covered_by", "equals"}, {"before", "overlaps"}, {"meets", "met_by", "overlapping"}):
+        answer = interval_join(l_frame, r_frame, relation=relations, how="left")
+        assert answered(answer) == expected(left, right, "left", relation=relations)
+
+
+def test_split_points_are_honoured(spark: SparkSession) -> None:
+    left, right, l_frame, r_frame = frames(spark, 13)
+    plan = plan_interval_join(l_frame, r_frame, split_points=[20, 5, 5, -3])
+    assert plan.route.cells is not None
+    assert plan.route.cells.points == (-3, 5, 20)  # type: ignore[union-attr]
+    assert answered(plan.frame()) == expected(left, right, "inner")
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "left_semi", "full"])
+def test_a_condition_is_part_of_the_match(spark: SparkSession, how: str) -> None:
+    left, right, l_frame, r_frame = frames(spark, 17)
+    answer = interval_join(l_frame, r_frame, how=how, condition="id < id_right + 5", on=[("k", "k")])
+    wanted = expected(left, right, how, on=[("k", "k")], condition=lambda a, b: a["id"] < b["id"] + 5)
+    assert answered(answer) == wanted
+
+
+def test_route_and_algorithm_are_what_explain_says(spark: SparkSession) -> None:
+    _, _, left, right = frames(spark, 19)
+    text = plan_interval_join(left, right, algorithm="time_sweep", partitions=4).explain()
+    assert "route: in_memory, algorithm: time_sweep (named by the user)" in text
+    assert "SPLIT x SPLIT" in text
+    assert "predicted rows" in text
+    meets = plan_interval_join(left, right, relation="meets", algorithm="time_sweep").explain()
+    assert "route: native, algorithm: equality (a relation with an equality of bounds is an equality join" in meets
+    covers = plan_interval_join(left, right, relation="covers", algorithm="forward_scan").explain()
+    assert "SPLIT x PROJECT" in covers
+    semi = plan_interval_join(left, right, how="left_semi").explain()
+    assert "route: in_memory, algorithm: index" in semi
+
+
+def test_metrics_count_what_the_tasks_did(spark: SparkSession) -> None:
+    left, right, l_frame, r_frame = frames(spark, 23, n=60)
+    plan = plan_interval_join(l_frame, r_frame, algorithm="forward_scan", partitions=3)
+    rows = plan.frame().count()
+    metrics = plan.metrics()
+    assert metrics.value("pairs") == rows == sum(expected(left, right, "inner").values())
+    assert 0 < metrics.value("memory") <= 64 * 2**20
