@@ -11,11 +11,18 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.interval.operators import DisjointPartitionJoin, ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin
+from dovetail.interval.operators import (
+    DisjointPartitionJoin,
+    ForwardScanJoin,
+    Frames,
+    OverlapPartitionJoin,
+    SortMergeJoin,
+    TimeSweepJoin,
+)
 from dovetail.interval.relation import Relation
 
 STREAMING: list[Any] = [SortMergeJoin, TimeSweepJoin, ForwardScanJoin]
-ALGORITHMS: list[Any] = [*STREAMING, DisjointPartitionJoin]
+ALGORITHMS: list[Any] = [*STREAMING, DisjointPartitionJoin, OverlapPartitionJoin]
 RELATIONS: list[str | tuple[str, ...]] = ["overlapping", "overlaps", "overlapped_by", "covers", "covered_by"]
 MORE_RELATIONS: list[str | tuple[str, ...]] = [
     "equals",

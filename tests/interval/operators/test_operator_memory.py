@@ -19,10 +19,10 @@ from dovetail.interval.relation import Relation
 OVERLAPPING = Relation.parse("overlapping")
 
 
-def _crowded(seed: int = 3, n: int = 400) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+def _crowded(seed: int = 3, n: int = 240) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Hundreds of rows that are active at once."""
     rng = np.random.default_rng(seed)
-    return random_side(rng, n, 400, 200, name="l"), random_side(rng, n, 400, 200, name="r")
+    return random_side(rng, n, 240, 160, name="l"), random_side(rng, n, 240, 160, name="r")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -93,7 +93,7 @@ def test_spill_files_are_removed(algorithm: Any, stop: str, tmp_path: Path) -> N
 
 
 def _failing(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    yield from cut(batch.slice(0, 300), 20)
+    yield from cut(batch.slice(0, 180), 20)
     raise OSError("lost the input")
 
 

@@ -15,8 +15,8 @@ from dovetail.interval.operators.disjoint_store import DisjointStore
 from dovetail.interval.operators.feed import END, KEY, START, Pull
 from dovetail.interval.operators.intake import Intake
 from dovetail.interval.operators.loaded import Loaded
-from dovetail.interval.operators.overflow import Overflow
 from dovetail.interval.operators.partitioned import PartitionedOperator
+from dovetail.interval.operators.row_queue import RowQueue
 from dovetail.interval.operators.spec import IntervalSpec
 from dovetail.interval.operators.weights import RowBytes
 from dovetail.kernels import sweep_state as sw
@@ -64,7 +64,20 @@ class DisjointPartitionOperator(PartitionedOperator):
         frame_rows = frames.tuples_per_frame if frames else max(_ROWS_PER_FRAME, self.capacity // _FRAMES // row)
         block_rows = self.shares.segment // row
         by_tuples = frames is not None
-        return DisjointStore(intake.side, intake.schema, frame_rows, block_rows, by_tuples, self.budget, self.spill_dir)
+        return DisjointStore(
+            intake.side,
+            intake.schema,
+            self.spec.keyed,
+            frame_rows,
+            block_rows,
+            by_tuples,
+            self.budget,
+            self.spill_dir,
+        )
+
+    def _queue(self, store: DisjointStore) -> RowQueue:
+        by_tuples = self.spec.frames is not None
+        return RowQueue(f"{store.side}-overflow", store.schema, by_tuples, self.budget, self.spill_dir)
 
     def _open_limit(self, store: DisjointStore) -> int:
         """How many partitions may be open at a time: one frame each, and one frame for the input."""
@@ -81,7 +94,7 @@ class DisjointPartitionOperator(PartitionedOperator):
             yield from self._join(inner)
 
     def _inner_capacity(self) -> int:
-        """What a batch of the inner input may weigh: all of memory but one frame, which the outer input passes through."""
+        """What a batch of the inner input may weigh: all of memory but one frame for the outer input."""
         frames = self.spec.frames
         if frames is None:
             return self.capacity
@@ -90,12 +103,12 @@ class DisjointPartitionOperator(PartitionedOperator):
     def _partition(self, side: int) -> Pull:
         """Passes over the input, then over what overflowed, until every row has a partition."""
         store, intake = self.stores[side], self.intakes[side]
-        source: Intake | Overflow = intake
+        source: Intake | RowQueue = intake
         state = np.zeros(4, np.int64)
         while True:
-            overflow = self.own(Overflow(store, self.budget, self.spill_dir))
+            overflow = self.own(self._queue(store))
             yield from self._pass(side, source, overflow, state)
-            if isinstance(source, Overflow):
+            if isinstance(source, RowQueue):
                 source.close()
             if not overflow.rows:
                 break
@@ -104,7 +117,7 @@ class DisjointPartitionOperator(PartitionedOperator):
             source = overflow
         store.finish()
 
-    def _pass(self, side: int, source: Intake | Overflow, overflow: Overflow, state: I64) -> Pull:
+    def _pass(self, side: int, source: Intake | RowQueue, overflow: RowQueue, state: I64) -> Pull:
         store = self.stores[side]
         state[OPEN], state[LIMIT] = 0, self._open_limit(store)
         ends, refs = np.empty(state[LIMIT], np.int64), np.empty(state[LIMIT], np.int64)
@@ -127,7 +140,7 @@ class DisjointPartitionOperator(PartitionedOperator):
         store.keys += key[where].tolist() if self.spec.keyed else [0] * where.size
         return parts
 
-    def _relieve(self, side: int, overflow: Overflow, open_parts: I64) -> None:
+    def _relieve(self, side: int, overflow: RowQueue, open_parts: I64) -> None:
         """Make room: the outer input's partitions go to disk first, then this one's, then its overflow."""
         store, outer = self.stores[side], self.stores[0]
         if side == 1 and store.weight + outer.weight + overflow.weight > self.capacity and not outer.on_disk:
@@ -141,13 +154,11 @@ class DisjointPartitionOperator(PartitionedOperator):
     def _join(self, inner: Loaded) -> Pull:
         """One batch of the inner input with all of the outer one."""
         cursor = np.zeros(inner.part.size, np.int64)
-        s_keys = self._keys(1, inner)
         self.state[sw.KEEP] = -1
         for outer in self._outer():
             self.output.show((outer, inner))
             self.state[sw.R_POS] = self.state[sw.PHASE] = 0
-            r_keys = self._keys(0, outer)
-            while self._merge(outer, inner, r_keys, s_keys, cursor) != sw.DONE:
+            while self._merge(outer, inner, cursor) != sw.DONE:
                 yield from self._flush()
             yield from self._flush()
 
@@ -155,7 +166,7 @@ class DisjointPartitionOperator(PartitionedOperator):
         frames = self.spec.frames
         return self.stores[0].loads(frames.tuples if frames else self.shares.segment)
 
-    def _merge(self, outer: Loaded, inner: Loaded, r_keys: I64, s_keys: I64, cursor: I64) -> int:
+    def _merge(self, outer: Loaded, inner: Loaded, cursor: I64) -> int:
         return merge_disjoint(
             self.state,
             outer.rows(),
@@ -163,18 +174,13 @@ class DisjointPartitionOperator(PartitionedOperator):
             self.rule,
             outer.part,
             outer.first,
-            r_keys,
+            outer.key,
             inner.first,
-            s_keys,
+            inner.key,
             cursor,
             self.output.out_r,
             self.output.out_s,
         )
-
-    def _keys(self, side: int, loaded: Loaded) -> I64:
-        if not self.spec.keyed:
-            return int64s([])
-        return int64s(np.array(self.stores[side].keys, np.int64)[loaded.part])
 
     def _record(self) -> None:
         super()._record()

@@ -38,13 +38,14 @@ class DisjointStore:
         self,
         side: str,
         schema: pa.Schema,
+        keyed: bool,
         frame_rows: int,
         block_rows: int,
         by_tuples: bool,
         budget: MemoryBudget,
         spill_dir: Path | None,
     ) -> None:
-        self.side, self.schema, self.row_bytes = side, schema, RowBytes(schema)
+        self.side, self.schema, self.keyed, self.row_bytes = side, schema, keyed, RowBytes(schema)
         self.frame_rows, self.block_rows, self._by_tuples = frame_rows, max(frame_rows, block_rows), by_tuples
         self.on_disk = False
         self.file = SpillFile(schema, spill_dir, f"{side}-partitions")
@@ -63,10 +64,7 @@ class DisjointStore:
 
     def weigh(self, batch: pa.RecordBatch) -> int:
         """What these rows count against the memory of the join."""
-        if self._by_tuples:
-            return int(batch.num_rows)
-        weights = self.row_bytes.of(batch)
-        return int(weights.sum()) if weights.size else self.row_bytes.fixed * batch.num_rows
+        return int(batch.num_rows) if self._by_tuples else self.row_bytes.total(batch)
 
     def add(self, batch: pa.RecordBatch, parts: I64) -> None:
         """Keep rows of these partitions in memory, for now."""
@@ -164,7 +162,12 @@ class DisjointStore:
         batch, parts = self._gathered(rank)
         self._reading.close()
         self._pending = [(batch, parts)] if parts.size else []
-        return Loaded(batch, *pieces_of(parts), self.row_bytes)
+        return self._with_pieces(batch, parts)
+
+    def _with_pieces(self, batch: pa.RecordBatch, parts: I64) -> Loaded:
+        part, first, _ = pieces_of(parts, int64s([]))
+        keys = np.array(self.keys, np.int64)[part] if self.keyed else np.empty(0, np.int64)
+        return Loaded(batch, part, first, int64s(keys), self.row_bytes)
 
     def _read(self, piece: Piece) -> pa.RecordBatch:
         if self._block[0] != piece.block:
@@ -176,7 +179,7 @@ class DisjointStore:
     def _loaded(self, pieces: list[pa.RecordBatch], parts: list[int]) -> Loaded:
         batch = pa.concat_batches(pieces) if len(pieces) > 1 else pieces[0]
         numbers = np.repeat(np.array(parts, np.int64), [piece.num_rows for piece in pieces])
-        return Loaded(batch, *pieces_of(numbers), self.row_bytes)
+        return self._with_pieces(batch, numbers)
 
     def close(self) -> None:
         """Free the memory and remove the file."""

@@ -14,7 +14,7 @@ from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes, 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
-from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes
+from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes, rows_within
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.sweep_state import Rows
 
@@ -183,11 +183,9 @@ class Feed:
 
     def _cut_piece(self) -> tuple[pa.RecordBatch, int]:
         batch, first = self._waiting.popleft()
-        rows = max(1, batch.num_rows * self.segment_bytes // max(1, nbytes(batch)))
-        if rows >= batch.num_rows:
+        rows = rows_within(batch, self.segment_bytes)
+        if rows == batch.num_rows:
             return batch, first
-        while rows > 1 and nbytes(batch.slice(0, rows)) > 2 * self.segment_bytes:
-            rows //= 2
         self._waiting.appendleft((batch.slice(rows), first + rows))
         return batch.slice(0, rows), first
 

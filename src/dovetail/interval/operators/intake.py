@@ -7,10 +7,11 @@ from collections.abc import Generator
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, nbytes
+from dovetail.engine.columns import compact, compact_bytes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.interval.operators.feed import ROW, Need
+from dovetail.interval.operators.weights import rows_within
 
 Pieces = Generator[Need, "pa.RecordBatch | None", "pa.RecordBatch | None"]
 
@@ -49,9 +50,7 @@ class Intake:
     def _cut(self) -> pa.RecordBatch:
         batch = self._waiting
         assert batch is not None  # noqa: S101  (next() has just made sure)
-        rows = max(1, batch.num_rows * self._segment_bytes // max(1, nbytes(batch)))
-        while rows > 1 and nbytes(batch.slice(0, rows)) > 2 * self._segment_bytes:
-            rows //= 2
+        rows = rows_within(batch, self._segment_bytes)
         self._waiting = batch.slice(rows) if rows < batch.num_rows else None
         piece = batch.slice(0, rows)
         ordinals = pa.array(np.arange(self.rows_in, self.rows_in + piece.num_rows))

@@ -18,11 +18,15 @@ _NONE: I64 = int64s([])
 
 @dataclass(frozen=True)
 class Loaded:
-    """A batch whose rows lie in pieces: piece i is rows first[i] to first[i + 1], all of partition part[i]."""
+    """A batch whose rows lie in pieces: piece i is rows first[i] to first[i + 1], of partition part[i] and key[i].
+
+    `key` is empty if the join has no key.
+    """
 
     batch: pa.RecordBatch
     part: I64
     first: I64
+    key: I64
     row_bytes: RowBytes
 
     @cached_property
@@ -46,7 +50,7 @@ class Loaded:
 
 def nothing_loaded(schema: pa.Schema) -> Loaded:
     """No rows of this schema."""
-    return Loaded(empty_batch(schema), int64s([]), int64s([0]), RowBytes(schema))
+    return Loaded(empty_batch(schema), int64s([]), int64s([0]), int64s([]), RowBytes(schema))
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -54,9 +58,15 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def pieces_of(parts: I64) -> tuple[I64, I64]:
-    """For partition numbers in which equal ones stand together: each number once, and the edges between them."""
+def pieces_of(parts: I64, keys: I64) -> tuple[I64, I64, I64]:
+    """Of rows in which equal partitions and keys stand together: each partition once, the edges between, and the keys.
+
+    Without keys (an empty array) there are none in the answer either.
+    """
     if parts.size == 0:
-        return int64s([]), int64s([0])
-    edges = np.flatnonzero(np.diff(parts)) + 1
-    return int64s(parts[np.concatenate([[0], edges])]), int64s(np.concatenate([[0], edges, [parts.size]]))
+        return int64s([]), int64s([0]), int64s([])
+    changes = parts[1:] != parts[:-1]
+    if keys.size:
+        changes |= keys[1:] != keys[:-1]
+    first = np.concatenate([[0], np.flatnonzero(changes) + 1])
+    return int64s(parts[first]), int64s(np.append(first, parts.size)), int64s(keys[first] if keys.size else keys)

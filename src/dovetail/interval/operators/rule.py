@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.errors import PlanError
 from dovetail.interval.relation import EQUAL, GREATER, LESS, Relation
-from dovetail.kernels.arrays import frozen
+from dovetail.kernels.arrays import Bool, frozen
 from dovetail.kernels.sweep_state import ALWAYS, ANY, R_FIRST, R_FIRST_STRICT, S_FIRST, S_FIRST_STRICT, Rule
 
 Signs = tuple[int, int, int, int]
@@ -40,6 +40,25 @@ def pair_rule(relation: Relation, halves: int, shift: int, range_start: int | No
     order = _order([signs[0] for holds, _, signs in outcomes if holds])
     start = ALWAYS if range_start is None else range_start
     return Rule(frozen(seen.table(), np.bool_), halves, shift, check, start, order)
+
+
+@functools.lru_cache(maxsize=256)
+def slot_tests(relation: Relation, halves: int, shift: int, exchange: bool) -> Bool:
+    """What the relation demands of the slots of a pair beyond overlap: which side starts first, and which ends first.
+
+    In the order R starts, S starts, S ends, R ends no later than the other. Ends are left untested with half steps,
+    where equal bounds may have different last instants.
+    """
+    seen = relation.swapped() if exchange else relation
+    signs = [signs for signs, shares in _outcomes(seen, halves, shift) if shares and seen.holds(*signs)]
+    starts, ends = {ss for ss, _, _, _ in signs}, {ee for _, _, _, ee in signs}
+    tests = [
+        GREATER not in starts,
+        LESS not in starts,
+        LESS not in ends and not halves,
+        GREATER not in ends and not halves,
+    ]
+    return frozen(np.array(tests), np.bool_)
 
 
 def order_name(order: int) -> str:

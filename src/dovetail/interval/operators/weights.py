@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dovetail.engine.columns import nbytes
 from dovetail.kernels.arrays import I64, int64s
 
 OVERHEAD_BYTES = 64
@@ -35,6 +36,20 @@ class RowBytes:
         for i in self._other:
             weights += -(-batch.column(i).nbytes // max(1, batch.num_rows))
         return int64s(weights)
+
+    def total(self, batch: pa.RecordBatch) -> int:
+        """The weight of all rows together."""
+        weights = self.of(batch)
+        return int(weights.sum()) if weights.size else self.fixed * batch.num_rows
+
+
+def rows_within(batch: pa.RecordBatch, size: int) -> int:
+    """How many rows from the first on take about `size` bytes, bookkeeping included: at least one, at most all."""
+    weight = nbytes(batch) + OVERHEAD_BYTES * batch.num_rows
+    rows = min(batch.num_rows, max(1, batch.num_rows * size // max(1, weight)))
+    while rows > 1 and nbytes(batch.slice(0, rows)) > 2 * size:
+        rows //= 2
+    return int(rows)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Rows that found no partition in this pass and wait for the next one: in memory, or on disk once told so."""
+"""Rows that wait, in their order, for another pass: in memory, or on disk once told so."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import pyarrow as pa
 from dovetail.engine.columns import compact, held_bytes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
-from dovetail.interval.operators.disjoint_store import DisjointStore
 from dovetail.interval.operators.intake import Pieces
+from dovetail.interval.operators.weights import RowBytes
 
 
-class Overflow:
+class RowQueue:
     """A queue of pieces in input order. Once spilled, later pieces go to the file as well."""
 
-    def __init__(self, store: DisjointStore, budget: MemoryBudget, spill_dir: Path | None) -> None:
+    def __init__(
+        self, name: str, schema: pa.Schema, by_tuples: bool, budget: MemoryBudget, spill_dir: Path | None
+    ) -> None:
         self.rows = self.weight = 0
-        self.file = SpillFile(store.schema, spill_dir, f"{store.side}-overflow")
-        self._store = store
+        self.file = SpillFile(schema, spill_dir, name)
+        self._row_bytes, self._by_tuples = RowBytes(schema), by_tuples
         self._kept: deque[pa.RecordBatch] = deque()
-        self._memory = budget.reserve(f"{store.side} overflow")
+        self._memory = budget.reserve(name)
         self._read = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keep these rows for the next pass."""
+        """Keep these rows behind those already here."""
         if batch.num_rows == 0:
             return
         self.rows += batch.num_rows
@@ -36,7 +38,7 @@ class Overflow:
         batch = compact(batch)
         self._memory.grow(held_bytes(batch))
         self._kept.append(batch)
-        self.weight += self._store.weigh(batch)
+        self.weight += self._weigh(batch)
 
     def spill(self) -> None:
         """Move everything to disk."""
@@ -56,8 +58,11 @@ class Overflow:
             return None
         batch = self._kept.popleft()
         self._memory.shrink(held_bytes(batch))
-        self.weight -= self._store.weigh(batch)
+        self.weight -= self._weigh(batch)
         return batch
+
+    def _weigh(self, batch: pa.RecordBatch) -> int:
+        return int(batch.num_rows) if self._by_tuples else self._row_bytes.total(batch)
 
     def close(self) -> None:
         """Free the memory and remove the file; counts stay."""
