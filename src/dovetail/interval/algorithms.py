@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.interval.operators import ForwardScanJoin, SortMergeJoin, TimeSweepJoin
+from dovetail.interval.operators import (
+    DisjointPartitionJoin,
+    ForwardScanJoin,
+    OverlapPartitionJoin,
+    SortMergeJoin,
+    TimeSweepJoin,
+)
 
 OPERATORS: dict[str, Any] = {
     "sort_merge": SortMergeJoin,
     "time_sweep": TimeSweepJoin,
     "forward_scan": ForwardScanJoin,
+    "oip": OverlapPartitionJoin,
+    "dip": DisjointPartitionJoin,
 }
