@@ -24,6 +24,7 @@ from dovetail.interval.algorithms import OPERATORS
 from dovetail.interval.codes import bound_codes, classify, encode_stream
 from dovetail.interval.operators.driver import IntervalOperator
 from dovetail.interval.operators.feed import END, KEY, START
+from dovetail.interval.operators.rule import pair_rule
 from dovetail.interval.relation import Closed, Relation
 
 SIDE = "__dt_side"
@@ -87,6 +88,19 @@ class CellJoin:
             emit="count" if self.semi else "rows",
             track=self.tracked,
         )
+
+
+def sweepable(relation: Relation) -> bool:
+    """Whether the operators can find every pair of the relation: it holds only for intervals that share a point.
+
+    With mixed `closed` even `covered_by` may: [5, 5] lies within the bounds of (5, 9) but shares no point with it.
+    """
+    mixed = relation.left_closed != relation.right_closed
+    try:
+        pair_rule(relation, int(mixed), int(not mixed and relation.left_closed == "both"), None, False)
+    except PlanError:
+        return False
+    return True
 
 
 def join_cell(

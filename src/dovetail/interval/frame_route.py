@@ -12,6 +12,7 @@ from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.interval.answers import INDEX_BYTES
 from dovetail.interval.bins import choose_bins
+from dovetail.interval.cell_join import sweepable
 from dovetail.interval.cost import FrameMemory, IntervalStatistics, choose
 from dovetail.interval.cost.choose import Choice
 from dovetail.interval.frame_answers import can_stream_codes, right_fits
@@ -76,6 +77,8 @@ def _obstacle(request: Request, way: str, codes: bool) -> str | None:
         return "before and after are inequality joins"
     if way == "nested_loop":
         return "the set of relations holds for intervals far apart"
+    if not sweepable(request.relation):
+        return "with this `closed` the relation also holds for intervals that only touch"
     if request.condition is not None and request.how != "inner":
         return f"a condition inside a {request.how} join is Spark's to evaluate"
     if not codes:

@@ -1,0 +1,118 @@
+"""The join of one cell as a task runs it, without Spark: every operator, join type and relation against the oracle."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.interval.frame.answers import LEFT_COLUMNS, expected, random_rows
+
+import oracle
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.interval.algorithms import OPERATORS
+from dovetail.interval.answers import Question, answer_cell
+from dovetail.interval.cell_join import CELL, SIDE, CellJoin, SideColumns, join_cell, sweepable
+from dovetail.interval.relation import Relation
+
+HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
+SHARING = ("overlapping", "covers", "covered_by", "overlaps", "overlapped_by", "starts", "equals", "ends")
+TYPES = {"id": pa.int64(), "k": pa.int64(), "j": pa.string(), "start": pa.int64(), "end": pa.int64()}
+LEFT = tuple(f"l_{name}" for name in TYPES)
+RIGHT = tuple(f"r_{name}" for name in TYPES)
+
+
+def stream(
+    left: Any, right: Any, keys: tuple[str, ...], batch_rows: int, right_first: bool = False
+) -> list[pa.RecordBatch]:
+    """Both sides as a task receives them: tagged, in one stream, sorted by (keys, start, end)."""
+    rows = [(0, row) for row in left] + [(1, row) for row in right]
+    place = [*keys, "start", "end"]
+    order = (lambda item: -item[0]) if right_first else (lambda item: [_nulls_first(item[1][c]) for c in place])
+    rows.sort(key=order)  # type: ignore[arg-type]
+    columns: dict[str, list[Any]] = {SIDE: [side for side, _ in rows], CELL: [0] * len(rows)}
+    for prefix, tag in (("l_", 0), ("r_", 1)):
+        for name in TYPES:
+            columns[prefix + name] = [row[name] if side == tag else None for side, row in rows]
+    fields = [pa.field(SIDE, pa.int8()), pa.field(CELL, pa.int32())]
+    fields += [pa.field(prefix + name, kind) for prefix in ("l_", "r_") for name, kind in TYPES.items()]
+    table = pa.table(columns, pa.schema(fields))
+    return table.to_batches(max_chunksize=batch_rows)
+
+
+def _nulls_first(value: Any) -> tuple[bool, Any]:
+    return (value is not None, value if value is not None else 0)
+
+
+def sides(keys: tuple[str, ...], closed: tuple[str, str]) -> tuple[SideColumns, SideColumns]:
+    return (
+        SideColumns(LEFT, "l_start", "l_end", tuple(f"l_{key}" for key in keys), closed[0]),  # type: ignore[arg-type]
+        SideColumns(RIGHT, "r_start", "r_end", tuple(f"r_{key}" for key in keys), closed[1]),  # type: ignore[arg-type]
+    )
+
+
+def joined(batches: Any) -> Any:
+    return oracle.bag(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+
+@pytest.mark.parametrize("algorithm", OPERATORS)
+@pytest.mark.parametrize("relation", SHARING)
+def test_every_join_type_equals_the_oracle(algorithm: str, relation: str) -> None:
+    rng = random.Random(f"{algorithm} {relation}")  # noqa: S311  (test data)
+    for how, strict in itertools.product(HOWS, (False, True)):
+        keys = rng.choice([(), ("k",), ("k", "j")])
+        closed = rng.choice([("left", "left"), ("both", "both"), ("right", "left"), ("both", "neither")])
+        left, right = (
+            random_rows(rng.random(), rng.choice([0, 1, 40])),
+            random_rows(rng.random(), rng.choice([0, 2, 40])),
+        )
+        spec = Relation.parse(relation, strict, closed)
+        if not sweepable(spec):
+            closed = ("left", "left")
+            spec = Relation.parse(relation, strict, closed)
+        task = CellJoin(algorithm, spec, how, *sides(keys, closed), rng.choice([1 << 20, 1 << 26]))
+        answer = joined(join_cell(task, stream(left, right, keys, rng.choice([1, 2, 7, 50]))))
+        on = [(key, key) for key in keys]
+        assert answer == expected(left, right, how, relation=relation, strict=strict, closed=closed, on=on), (how, keys)
+
+
+@pytest.mark.parametrize("algorithm", OPERATORS)
+def test_a_small_budget_is_kept_and_spills(algorithm: str) -> None:
+    rng = random.Random(5)  # noqa: S311  (test data)
+    rows = [
+        [
+            {"id": i, "k": 1, "j": "x" * 400, "start": s, "end": s + 3_000}
+            for i, s in enumerate(sorted(rng.sample(range(9_000), 2_500)))
+        ]
+        for _ in range(2)
+    ]
+    task = CellJoin(algorithm, Relation.parse("overlapping"), "left_semi", *sides((), ("left", "left")), 1 << 20)
+    metrics = Metrics()
+    answer = [batch.num_rows for batch in join_cell(task, stream(*rows, (), 100), metrics)]
+    assert sum(answer) == 2_500
+    assert 0 < metrics.value("memory") <= 1 << 20
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(PlanError, match="hash_join"):
+        CellJoin("hash_join", Relation.parse("overlapping"), "inner", *sides((), ("left", "left")), 1 << 20)
+
+
+@pytest.mark.parametrize("kind", ["count", "left_semi", "left_anti"])
+@pytest.mark.parametrize("portion", [False, True])
+def test_answers_of_a_cell(kind: str, portion: bool) -> None:
+    left = random_rows(1, 80)
+    right = random_rows(2, 60) + (
+        [{**row, "start": 500, "end": 501} for row in random_rows(3, 6_000)] if portion else []
+    )
+    question = Question(kind, Relation.parse("overlapping"), *sides(("k",), ("left", "left")), 1 << 20)  # type: ignore[arg-type]
+    batches = list(answer_cell(question, stream(left, right, ("k",), 50, right_first=True)))
+    answer = joined(batches)
+    if kind == "count":
+        wanted = oracle.count_overlaps(left, right, on=[("k", "k")])
+        assert answer == oracle.bag((*(row[c] for c in LEFT_COLUMNS), n) for row, n in wanted)
+    else:
+        assert answer == expected(left, right, kind, on=[("k", "k")])
