@@ -8,7 +8,6 @@ home rows and visitors of the other side, visitors never join visitors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +18,9 @@ I64 = npt.NDArray[np.int64]
 
 ROW_COST = 0.5e-6  # seconds to explode, shuffle and sort one row
 CANDIDATE_COST = 8e-9  # seconds to test one pair that shares a bin
-MAX_LEVELS = 8
-MAX_BINS_PER_ROW = 4096
+MAX_LEVELS = 6
+PRICED_ROWS = 1024
+MAX_BINS_PER_ROW = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ class Sample:
     def weight(self) -> float:
         """Rows of the input for each row of the sample."""
         return self.rows / max(1, len(self.start))
+
+    def thinned(self, most: int) -> Sample:
+        """At most so many rows of the sample, standing for as many rows of the input."""
+        return Sample(self.start[:most], self.end[:most], self.key[:most], self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,26 @@ class Bins:
 
 
 def choose_bins(left: Sample, right: Sample, max_length: float = 0.0) -> Bins:
-    """The cheapest of many layouts for these two samples; any layout is correct.
+    """The cheapest layout that a short search finds for these two samples; any layout is correct.
 
-    `max_length` is the longest interval of the whole input: a sample may miss it, and it must not fill too many bins.
+    The best single width comes first, then the level that helps most, and so on while one helps. `max_length` is the
+    longest interval of the whole input: a sample may miss it, and it must not fill too many bins.
     """
     low, high = _range(left, right)
     longest = min(max_length, high - low)
-    plans = [
-        _priced(left, right, Bins(low, high, _topped(widths, longest))) for widths in _layouts(left, right, high - low)
-    ]
-    return min(plans, key=lambda plan: plan.seconds)
+    left, right = left.thinned(PRICED_ROWS), right.thinned(PRICED_ROWS)
+    grid = _grid(left, right, high - low)
+    best = Bins(low, high, (high - low,), np.inf)
+    while best.levels <= MAX_LEVELS:
+        chosen = best.widths if np.isfinite(best.rows) else ()
+        layouts = {_topped(tuple(sorted({*chosen, width})), longest) for width in grid}
+        found = min(
+            (_priced(left, right, Bins(low, high, widths)) for widths in layouts), key=lambda bins: bins.seconds
+        )
+        if found.seconds >= best.seconds * 0.9:
+            break
+        best = found
+    return best if np.isfinite(best.rows) else Bins(low, high, _topped((high - low,), longest))
 
 
 def _topped(widths: tuple[float, ...], longest: float) -> tuple[float, ...]:
@@ -102,22 +116,13 @@ def _range(left: Sample, right: Sample) -> tuple[float, float]:
     return float(low), float(high) if high > low else float(low) + least
 
 
-def _layouts(left: Sample, right: Sample, span: float) -> Iterator[tuple[float, ...]]:
+def _grid(left: Sample, right: Sample, span: float) -> list[float]:
+    """Widths worth trying: factors of three from the short intervals to the whole range."""
     lengths = np.concatenate([left.end - left.start, right.end - right.start])
     lengths = lengths[np.isfinite(lengths) & (lengths > 0)]
-    mean = float(lengths.mean()) if len(lengths) else span / 1000
-    for power in range(-3, 12):
-        yield (_clamped(mean * 2.0**power, span),)
-    if not len(lengths):
-        return
-    short, long = np.quantile(lengths, [0.2, 1.0])
-    for ratio in (4.0, 8.0, 16.0, 64.0):
-        for factor in (1.0, 4.0, 16.0):
-            widths = [_clamped(float(short) * factor, span)]
-            while widths[-1] < min(float(long), span) and len(widths) < MAX_LEVELS:
-                widths.append(_clamped(widths[-1] * ratio, span))
-            if len(widths) > 1:
-                yield tuple(sorted(set(widths)))
+    shortest = float(np.quantile(lengths, 0.1)) if len(lengths) else span / 1000
+    steps = int(np.ceil(np.log(max(span / max(shortest, 1e-300), 3.0)) / np.log(3.0)))
+    return sorted({_clamped(span / 3.0**step, span) for step in range(min(steps, 24) + 1)})
 
 
 def _clamped(width: float, span: float) -> float:
@@ -126,6 +131,8 @@ def _clamped(width: float, span: float) -> float:
 
 def _priced(left: Sample, right: Sample, bins: Bins) -> Bins:
     rows = candidates = 0.0
+    if max(_most_bins(left, bins), _most_bins(right, bins)) > MAX_BINS_PER_ROW:
+        return Bins(bins.low, bins.high, bins.widths, np.inf)
     left_home, right_home = _home(left, bins), _home(right, bins)
     for level, width in enumerate(bins.widths):
         l_home, l_visit = _occupancy(left, left_home, level, width, bins)
@@ -138,6 +145,12 @@ def _priced(left: Sample, right: Sample, bins: Bins) -> Bins:
     return Bins(bins.low, bins.high, bins.widths, rows, candidates)
 
 
+def _most_bins(sample: Sample, bins: Bins) -> float:
+    """Bins of the longest sampled row on the widest level, where it is at home."""
+    lengths = np.clip(sample.end, bins.low, bins.high) - np.clip(sample.start, bins.low, bins.high)
+    return float(lengths.max(initial=0.0)) / bins.widths[-1]
+
+
 def _home(sample: Sample, bins: Bins) -> I64:
     return bins.home(np.clip(sample.end, bins.low, bins.high) - np.clip(sample.start, bins.low, bins.high))
 
@@ -146,7 +159,6 @@ def _occupancy(sample: Sample, home: I64, level: int, width: float, bins: Bins) 
     """A (key, bin) code for every bin that home rows and visiting rows of a level live in."""
     first = ((np.clip(sample.start, bins.low, bins.high) - bins.low) / width).astype(np.int64)
     last = ((np.clip(sample.end, bins.low, bins.high) - bins.low) / width).astype(np.int64)
-    last = np.minimum(last, first + MAX_BINS_PER_ROW)  # a layout this bad loses anyway
     return tuple(_codes(sample.key, first, last, rows) for rows in (home == level, home < level))  # type: ignore[return-value]
 
 
