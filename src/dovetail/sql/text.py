@@ -1,0 +1,190 @@
+"""Query text as tokens: runs of them, their brackets, the parts of a conjunction or of an argument list.
+
+Text is cut at token positions and never printed anew, so that what is not recognised reaches Spark letter by letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+DIALECT = "spark"
+BRACKETS = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
+QUERY_WORDS = (TokenType.SELECT, TokenType.WITH)
+
+
+def quoted(name: str) -> str:
+    """A name as a Spark SQL identifier."""
+    return exp.to_identifier(name, quoted=True).sql(DIALECT)
+
+
+def select_from(relations: str, columns: str = "*") -> str:
+    """A query over relations that the user wrote."""
+    return f"SELECT {columns} FROM {relations}"  # noqa: S608  (the user's own text; names are quoted)
+
+
+class Source:
+    """The text of one query and its tokens."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[Token] = list(sqlglot.tokenize(text, read=DIALECT))
+
+    @cached_property
+    def partner(self) -> dict[int, int]:
+        """Opening bracket -> closing bracket, as token numbers."""
+        found: dict[int, int] = {}
+        opened: list[int] = []
+        for number, token in enumerate(self.tokens):
+            if token.token_type in BRACKETS:
+                opened.append(number)
+            elif token.token_type in BRACKETS.values() and opened:
+                found[opened.pop()] = number
+        return found
+
+    def kind(self, number: int) -> TokenType | None:
+        """What a token is; a word after a dot is part of a name, whatever it means elsewhere. None outside the text."""
+        if not 0 <= number < len(self.tokens):
+            return None
+        if number and self.tokens[number - 1].token_type is TokenType.DOT:
+            kind = self.tokens[number].token_type
+            return kind if kind is TokenType.STAR else TokenType.VAR
+        return self.tokens[number].token_type
+
+    def piece(self, start: int, stop: int) -> Piece:
+        """The tokens from start up to stop, which is not included."""
+        return Piece(self, start, stop)
+
+    def whole(self) -> Piece:
+        """All tokens."""
+        return Piece(self, 0, len(self.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of tokens of a query, never empty."""
+
+    source: Source
+    start: int
+    stop: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where the piece stands in the text: first character, and the one after the last."""
+        tokens = self.source.tokens
+        return tokens[self.start].start, tokens[self.stop - 1].end + 1
+
+    @property
+    def text(self) -> str:
+        """The piece as it was written."""
+        start, stop = self.span
+        return self.source.text[start:stop]
+
+    def top(self) -> Iterator[int]:
+        """Token numbers outside all brackets; of a bracketed part only the opening bracket."""
+        number = self.start
+        while number < self.stop:
+            yield number
+            number = self.source.partner.get(number, number) + 1
+
+    def outside_case(self) -> Iterator[int]:
+        """Like `top`, without what stands between CASE and its END."""
+        depth = 0
+        for number in self.top():
+            kind = self.source.kind(number)
+            if kind is TokenType.CASE:
+                depth += 1
+            elif kind is TokenType.END and depth:
+                depth -= 1
+            elif not depth:
+                yield number
+
+    def find(self, *kinds: TokenType) -> list[int]:
+        """Where tokens of these kinds stand, outside brackets and CASE."""
+        return [number for number in self.outside_case() if self.source.kind(number) in kinds]
+
+    def split(self, cuts: list[int]) -> list[Piece]:
+        """The pieces between the tokens with these numbers; empty ones are left out."""
+        edges = [self.start - 1, *cuts, self.stop]
+        return [Piece(self.source, a + 1, b) for a, b in pairwise(edges) if a + 1 < b]
+
+    def inside(self) -> Piece | None:
+        """What one pair of parentheses around the whole piece holds."""
+        wrapped = self.source.kind(self.start) is TokenType.L_PAREN
+        if wrapped and self.source.partner.get(self.start) == self.stop - 1 and self.stop - self.start > 2:
+            return Piece(self.source, self.start + 1, self.stop - 1)
+        return None
+
+    def first_kind(self) -> TokenType | None:
+        """What the first token is."""
+        return self.source.kind(self.start)
+
+
+def conjuncts(piece: Piece) -> list[Piece]:
+    """The parts that AND joins, parentheses opened; a condition with OR at the top is one part."""
+    if piece.find(TokenType.OR, TokenType.XOR):
+        return [piece]
+    cuts, between = [], 0
+    for number in piece.find(TokenType.AND, TokenType.BETWEEN):
+        if piece.source.kind(number) is TokenType.BETWEEN:
+            between += 1
+        elif between:
+            between -= 1
+        else:
+            cuts.append(number)
+    parts = piece.split(cuts)
+    if len(parts) > 1:
+        return [inner for part in parts for inner in conjuncts(part)]
+    inside = piece.inside()
+    if inside is None or inside.first_kind() in QUERY_WORDS or inside.find(TokenType.COMMA):
+        return [piece]
+    return conjuncts(inside)
+
+
+def expression(text: str) -> exp.Expression | None:
+    """One SQL expression, read; None if sqlglot cannot read it as one. Positions count from the start of the text."""
+    try:
+        query = sqlglot.parse_one(f"SELECT {text}", dialect=DIALECT)
+    except SqlglotError:
+        return None
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1 or query.find(exp.From):
+        return None
+    found = query.expressions[0]
+    return None if isinstance(found, exp.Alias) else found
+
+
+OFFSET = len("SELECT ")
+
+
+class Patches:
+    """Replacements in a text; what is rendered can be given to `str.format` with the views that it names."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._found: dict[tuple[int, int], str] = {}
+
+    def add(self, span: tuple[int, int], replacement: str) -> None:
+        """Replace a stretch of the text; replacements inside it no longer count."""
+        self._found = {(a, b): to for (a, b), to in self._found.items() if not (span[0] <= a and b <= span[1])}
+        self._found[span] = replacement
+
+    def render(self, span: tuple[int, int] | None = None) -> str:
+        """A stretch of the text with the replacements inside it."""
+        start, stop = span or (0, len(self.text))
+        parts, at = [], start
+        for (a, b), to in sorted(self._found.items()):
+            if a >= start and b <= stop:
+                parts += [escaped(self.text[at:a]), to]
+                at = b
+        return "".join([*parts, escaped(self.text[at:stop])])
+
+
+def escaped(text: str) -> str:
+    """Text that `str.format` gives back unchanged."""
+    return text.replace("{", "{{").replace("}", "}}")

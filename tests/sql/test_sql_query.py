@@ -1,0 +1,284 @@
+"""Queries on Spark: the planned answer against Spark's own, or against the oracle; what is left to Spark, and why."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dovetail.sql
+import oracle
+from dovetail.errors import DataError, PlanError, UnsupportedError
+from dovetail.sql import sql
+from dovetail.sql.calls import interval_calls
+from dovetail.sql.overlap import Bounded, Count
+from dovetail.sql.plan import plan
+from dovetail.sql.text import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = ("id", "k", "start", "end", "v")
+SCHEMA = "id long, k int, start {0}, end {0}, v int"
+
+
+def rows(seed: int, n: int, inverted: bool, cast: type = int) -> list[dict[str, Any]]:
+    """Intervals with nulls, null keys, empties and duplicates; inverted ones if asked for, and NaN for floats."""
+    rng = random.Random(seed)  # noqa: S311  (test data)
+    found = []
+    for i in range(n):
+        start = rng.randrange(30)
+        end = start + rng.choice([1, 2, 5, 9, 0])
+        if inverted and rng.random() < 0.2:
+            start, end = end, start
+        bounds: list[Any] = [cast(start), cast(end)]
+        special = [None, float("nan"), float("inf"), -float("inf")] if cast is float else [None]
+        if rng.random() < 0.15:
+            bounds[rng.randrange(2)] = rng.choice(special)
+        found.append(dict(zip(COLUMNS, (i % 13, rng.choice([0, 1, None]), *bounds, rng.randrange(4)), strict=True)))
+    return found
+
+
+CLEAN_R, CLEAN_S = rows(4, 24, False), rows(5, 24, False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(spark: SparkSession) -> Iterator[None]:
+    views = {
+        "r": (rows(1, 18, True), "int"),
+        "s": (rows(2, 18, True), "int"),
+        "f": (rows(6, 18, True, float), "double"),
+        "g": (rows(7, 18, True, float), "double"),
+        "cr": (CLEAN_R, "int"),
+        "cs": (CLEAN_S, "int"),
+        "ct": (rows(3, 12, False), "int"),
+    }
+    for name, (data, kind) in views.items():
+        values = [tuple(row.values()) for row in data]
+        spark.createDataFrame(values, SCHEMA.format(kind)).coalesce(1).createOrReplaceTempView(name)
+    yield
+    for name in views:
+        spark.catalog.dropTempView(name)
+
+
+def planned(spark: SparkSession, query: str) -> tuple[DataFrame, str]:
+    source = Source(query)
+    frame, report = plan(spark, source, interval_calls(source, lambda name: False))
+    return frame, report.text()
+
+
+def bag(frame: DataFrame) -> Any:
+    return oracle.bag(tuple(row) for row in frame.collect())
+
+
+def same(spark: SparkSession, query: str, joins: int, reference: str | None = None) -> str:
+    """Assert that a query with so many interval joins gives Spark's columns and rows; its report."""
+    frame, report = planned(spark, query)
+    expected = spark.sql(reference or query)
+    assert report.startswith(f"{joins} interval join"), report
+    assert frame.columns == expected.columns
+    assert bag(frame) == bag(expected)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("how", "on"),
+    [
+        ("join", "r.start < s.end and s.start < r.end and r.k = s.k"),
+        ("left join", "r.start <= s.end and s.start < r.end and r.v <= s.v"),
+        ("right outer join", "s.end > r.start and s.start <= r.end"),
+        ("full outer join", "r.start <= s.end and s.start <= r.end and r.k = s.k and s.v > 0"),
+        ("left semi join", "r.start < s.end and s.start < r.end and r.v <> s.v"),
+        ("left anti join", "r.start < s.end and r.end >= s.start and r.k = s.k"),
+    ],
+)
+def test_comparisons_mean_what_they_say_for_odd_rows_too(spark: SparkSession, how: str, on: str) -> None:
+    report = same(spark, f"select * from r {how} s on {on}", 1)
+    assert "with bounds out of order, joined by Spark" in report
+
+
+def test_comparisons_with_nan_and_infinity(spark: SparkSession) -> None:
+    same(spark, "select f.id, g.*, f.v from f full join g on f.start < g.end and g.start <= f.end", 1)
+
+
+def test_rows_that_went_odd_since_planning_are_an_error(spark: SparkSession) -> None:
+    frame = spark.sql("select 3 as a, 3 as b")
+    with pytest.raises(Exception, match="changed since the query was planned"):
+        Bounded("r", frame, "a", "b", "left", Count(1, 0, 0)).other_rows().collect()
+    assert Bounded("r", frame, "a", "b", "both", Count(1, 0, 0)).other_rows().count() == 1
+
+
+def test_functions_follow_the_interval_join(spark: SparkSession) -> None:
+    """Empty intervals match nothing, unlike the comparisons; written from the right; keys and a condition."""
+    query = (
+        "select * from cr left join cs on Interval_Contains(cs.start, cs.END, `cr`.`start`, cr.end) "
+        "and cr.k = cs.k and cr.v + cs.v > 1"
+    )
+    pairs = oracle.interval_join(
+        CLEAN_R, CLEAN_S, "left", relation="covered_by", on=[("k", "k")], condition=lambda a, b: a["v"] + b["v"] > 1
+    )
+    frame, report = planned(spark, query)
+    assert bag(frame) == oracle.bag(oracle.flat(pairs, COLUMNS, COLUMNS))
+    assert report == (
+        "1 interval join\n"
+        "1. cr left join cs\n"
+        "   relation: covered_by, by function\n"
+        "   intervals: (`cr`.`start`, cr.end) with (cs.start, cs.END)\n"
+        "   keys: cr.k = cs.k\n"
+        "   residual: cr.v + cs.v > 1"
+    )
+
+
+def test_a_set_of_relations_in_where_of_a_comma_join(spark: SparkSession) -> None:
+    bounds = "(cr.start, cr.end, cs.start, cs.end)"
+    frame, _ = planned(
+        spark,
+        f"select cr.id, cs.v from cr, cs where (interval_meets{bounds} or interval_starts{bounds}) and cr.v = 1",
+    )
+    pairs = oracle.interval_join([row for row in CLEAN_R if row["v"] == 1], CLEAN_S, relation={"meets", "starts"})
+    assert bag(frame) == oracle.bag((a["id"], b["v"]) for a, b in pairs if a and b)
+
+
+def test_several_interval_joins_in_one_query(spark: SparkSession) -> None:
+    """Inputs in an order in which neighbours are not linked; a triangle of functions; an equality join beside it."""
+    functions = (
+        "select a.id, b.id, c.*, d.v from ct c, r d, cr a, cs b "
+        "where interval_overlapping(a.start, a.end, b.start, b.end) and a.id = d.id "
+        "and interval_overlapping(b.start, b.end, c.start, c.end) and interval_before(a.start, a.end, c.start, c.end)"
+    )
+    proper = " and ".join(f"{name}.start < {name}.end" for name in "abc")
+    comparisons = (
+        "select a.id, b.id, c.*, d.v from ct c, r d, cr a, cs b where a.start < b.end and b.start < a.end "
+        f"and a.id = d.id and b.start < c.end and c.start < b.end and a.end < c.start and {proper}"
+    )
+    report = same(spark, functions, 2, comparisons)
+    assert "- c, a, b inner join d: no interval predicate between its sides" in report
+
+
+def test_with_subqueries_struct_bounds_and_the_rest_of_the_query(spark: SparkSession) -> None:
+    query = """
+        with a as (select id, struct(start as lo, end as hi) as iv, v from cr where v > 0 /* { */),
+             b as (select a.*, cs.id as sid, cs.start as at from a join (select * from cs where start < end) cs -- not (this)
+                   on a.iv.lo - 1 < cs.end and a.iv.hi + 1 > cs.start)
+        select b.sid % 3 as m, count(*) as n, max(t.end) as `a{b}`, row_number() over (order by b.sid % 3) as p
+        from b left join (select * from ct where v < 3) t on t.start between b.at and b.iv.hi
+        where exists (select 1 from s where s.id = b.id) group by b.sid % 3 having count(*) > 1
+        union all select 9, 9, id, 9 from ct order by m, n, `a{b}` limit 9"""
+    frame, report = planned(spark, query)
+    assert report.startswith("2 interval joins\n1. a inner join cs\n")
+    assert "2. b left join t\n" in report
+    assert [tuple(row) for row in frame.collect()] == [tuple(row) for row in spark.sql(query).collect()]
+    assert frame.columns == ["m", "n", "a{b}", "p"]
+
+
+def test_stars_and_clashing_names(spark: SparkSession) -> None:
+    """A self-join with a column that has the name we would give another, and a star with exceptions."""
+    same(
+        spark,
+        "select *, struct(*) as whole, * except (a.k, v) from (select *, 1 as b__start from cr) a "
+        "join (select id, start, end as `e``nd`, k from cr) as b on a.start < `b`.`e``nd` and B.Start < a.end "
+        "and a.id < b.id lateral view explode(array(1, 2)) x as w",
+        1,
+    )
+
+
+def test_names_with_a_database(spark: SparkSession) -> None:
+    spark.table("cr").createOrReplaceGlobalTempView("dovetail_g")
+    try:
+        same(
+            spark,
+            "select global_temp.dovetail_g.id, dovetail_g.v, cs.* from global_temp.dovetail_g join cs "
+            "on global_temp.dovetail_g.start < cs.end and cs.start < dovetail_g.end "
+            "and global_temp.dovetail_g.k = cs.k",
+            1,
+        )
+    finally:
+        spark.catalog.dropGlobalTempView("dovetail_g")
+
+
+def test_outer_joins_around_an_interval_join(spark: SparkSession) -> None:
+    report = same(
+        spark,
+        "select * from ct right join (cr join cs on cr.start <= cs.end and cs.start <= cr.end) on ct.id = cr.id + cs.v "
+        "left join s using (id) where cs.v > 1",
+        1,
+    )
+    assert "- ct right join cr, cs: no interval predicate between its sides" in report
+
+
+def test_correlated_subquery(spark: SparkSession) -> None:
+    same(
+        spark,
+        "select ct.id, (select max(cs.end) from cr, cs where cr.start < cs.end and cs.start < cr.end "
+        "and cr.id = ct.id) as m from ct",
+        1,
+    )
+
+
+def test_timestamps_with_an_interval_added(spark: SparkSession) -> None:
+    rows_of = "(select id, timestamp_seconds(start * 3600) as t0, timestamp_seconds(end * 3600) as t1, k from {})"
+    same(
+        spark,
+        f"select r.id, s.id from {rows_of.format('cr')} r join {rows_of.format('cs')} s "
+        "on r.t0 - interval 1 hour < s.t1 and s.t0 < r.t1 + interval '1' hour and r.k = s.k",
+        1,
+    )
+
+
+def test_views_are_gone_and_the_frame_stays(spark: SparkSession) -> None:
+    before = {table.name for table in spark.catalog.listTables()}
+    frame = dovetail.sql(spark, "select cr.id from cr left semi join cs on cr.start < cs.end and cs.start < cr.end")
+    assert {table.name for table in spark.catalog.listTables()} == before
+    assert frame.where("id >= 0").count() > 0
+
+
+OVER = "r.start < s.end and s.start < r.end"
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("select * from r join s on r.id = s.id", "r join s on r.id = s.id: no interval predicate"),
+        (f"select * from r join s using (id) where {OVER}", "r inner join s: USING and NATURAL merge columns"),
+        (f"select * from r join (select * from s limit 3) s on {OVER}", "r inner join s: an input may give other rows"),
+        (
+            f"select * from r, s where {OVER.replace('s.end', 's.end + cast(rand() as int)')}",
+            "an input may give other rows",
+        ),
+        ("select * from r join s on r.start > s.start and r.end < s.end", "out of order, so they bound no intervals"),
+        ("select * from r join s on r.start || '' < s.end || '' and s.start || '' < r.end || ''", "type string"),
+        ("select * from r join s on r.start < s.end * 1.5D and s.start < r.end", "different types (double, int)"),
+        ("select * from r join r on 1 < 2 and 2 < 3", "two inputs have one name; give them aliases"),
+        (f"select * from r join s on {OVER} and exists (select 1 from ct)", "only Spark can evaluate 'exists"),
+        (f"select * from r, lateral (select s.* from s where s.id = r.id) s where {OVER}", "s depends on other inputs"),
+        (f"select * from r left join s on r.id = s.id where {OVER}", "no interval predicate between its sides"),
+        ("show tables", "it is not one SELECT query that sqlglot can read"),
+    ],
+)
+def test_left_to_spark(spark: SparkSession, query: str, why: str) -> None:
+    report = sql(spark, query, explain=True)
+    assert report.startswith("no interval join; the query goes to Spark as written\nleft to Spark:\n- ")
+    assert why in report
+    assert sql(spark, query).schema == spark.sql(query).schema
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        ("select 1 from r join s on interval_overlap(r.start, r.end, s.start, s.end)", PlanError, "interval_overlaps"),
+        ("select 1 from r join s on not interval_before(r.start, r.end, s.start, s.end)", UnsupportedError, "ANDs"),
+        ("select interval_before(start, end, 1, 2) from r", UnsupportedError, "cannot be planned here"),
+        ("select 1 from r join s on interval_before(r.start, r.end, s.start, s.nope)", Exception, "nope"),
+        (
+            "select 1 from r join s on interval_before(r.start, r.end, s.start, s.end)",
+            DataError,
+            "r join s: left .*'r__",
+        ),
+        ("select * frm r where (", Exception, "PARSE_SYNTAX_ERROR"),
+    ],
+)
+def test_errors(spark: SparkSession, query: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        sql(spark, query)
