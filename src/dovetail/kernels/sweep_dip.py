@@ -8,6 +8,7 @@ from dovetail.kernels import sweep_state as sw
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.sweep_heap import heap_push, heap_replace
+from dovetail.kernels.sweep_inline import inlined
 from dovetail.kernels.sweep_state import Rows, Rule
 
 # Positions in the state of an assignment.
@@ -79,7 +80,7 @@ def merge_disjoint(
     return sw.DONE
 
 
-@kernel
+@inlined
 def _merge(
     state: I64, r: Rows, s: Rows, rule: Rule, r_last: int, s_first: I64, cursor: I64, out_r: I64, out_s: I64
 ) -> bool:

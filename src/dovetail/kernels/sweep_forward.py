@@ -10,6 +10,8 @@ import numpy as np
 from dovetail.kernels import sweep_state as sw
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.sweep_forward_stretch import first_start_from, forward_stretch
+from dovetail.kernels.sweep_inline import inlined
 from dovetail.kernels.sweep_merge import no_more
 from dovetail.kernels.sweep_state import Rows, Rule
 
@@ -33,16 +35,20 @@ def forward_step(state: I64, r: Rows, s: Rows, rule: Rule, out_r: I64, out_s: I6
                 return status
             state[sw.R_HEAD], state[sw.S_HEAD] = state[sw.R_POS], state[sw.S_POS]
         if state[sw.PICKED] == NONE:
+            if rule.order == sw.ANY and not rule.check:
+                forward_stretch(state, r, s, rule.range_start, out_r, out_s)
             status = _select(state, r, s, rule)
+        elif state[sw.PICKED] == SELECTED_R:
+            status = _scan(state, r, s, rule, 0, out_r, out_s)
         else:
-            status = _scan(state, r, s, rule, state[sw.PICKED] - SELECTED_R, out_r, out_s)
+            status = _scan(state, s, r, rule, 1, out_s, out_r)
         if status == sw.RUN_OVER:
             sw.end_run(state)
         elif status != sw.READY:
             return status
 
 
-@kernel
+@inlined
 def _select(state: I64, r: Rows, s: Rows, rule: Rule) -> int:
     """Step 1: the unprocessed tuple with the smallest start becomes the selected one."""
     r_left, s_left = state[sw.R_HEAD] < state[sw.R_END], state[sw.S_HEAD] < state[sw.S_END]
@@ -50,20 +56,21 @@ def _select(state: I64, r: Rows, s: Rows, rule: Rule) -> int:
         return sw.RUN_OVER if state[sw.R_FINAL] != 0 else sw.NEED_R
     if not s_left:
         return sw.RUN_OVER if state[sw.S_FINAL] != 0 else sw.NEED_S
-    side = 0
+    # If nothing of the side was loaded ahead, the selected tuple takes the place of its input frame.
+    if rule.order == sw.ANY and s.start[state[sw.S_HEAD]] < r.start[state[sw.R_HEAD]]:
+        if state[sw.S_HEAD] == state[sw.S_POS]:
+            _take_in(state, s, 1)
+        state[sw.PICKED], state[sw.INNER] = SELECTED_S, state[sw.R_HEAD]
+        return sw.READY
     if rule.order != sw.ANY:
         _drop_behind(state, s, rule, r.start[state[sw.R_HEAD]])
-    elif s.start[state[sw.S_HEAD]] < r.start[state[sw.R_HEAD]]:
-        side = 1
-    rows, at = (r, 0) if side == 0 else (s, sw.SIDE)
-    if state[at + sw.R_HEAD] == state[at + sw.R_POS]:
-        # Nothing of this side was loaded ahead: the selected tuple takes the place of its input frame.
-        _take_in(state, rows, side)
-    state[sw.PICKED], state[sw.INNER] = SELECTED_R + side, state[(1 - side) * sw.SIDE + sw.R_HEAD]
+    if state[sw.R_HEAD] == state[sw.R_POS]:
+        _take_in(state, r, 0)
+    state[sw.PICKED], state[sw.INNER] = SELECTED_R, state[sw.S_HEAD]
     return sw.READY
 
 
-@kernel
+@inlined
 def _take_in(state: I64, rows: Rows, side: int) -> None:
     at = side * sw.SIDE
     state[sw.USED] += sw.weight_of(rows, state[at + sw.R_POS])
@@ -72,7 +79,7 @@ def _take_in(state: I64, rows: Rows, side: int) -> None:
     sw.note_active(state)
 
 
-@kernel
+@inlined
 def _drop_behind(state: I64, s: Rows, rule: Rule, r_start: int) -> None:
     """Pass by the S tuples whose start has fallen behind this and every later R tuple."""
     while state[sw.S_HEAD] < state[sw.S_END]:
@@ -87,18 +94,18 @@ def _drop_behind(state: I64, s: Rows, rule: Rule, r_start: int) -> None:
         state[sw.S_HEAD] += 1
 
 
-@kernel
-def _scan(state: I64, r: Rows, s: Rows, rule: Rule, side: int, out_r: I64, out_s: I64) -> int:
-    """Steps 2 to 4 for the selected tuple; READY when it is done."""
+@inlined
+def _scan(state: I64, mine: Rows, theirs: Rows, rule: Rule, side: int, out_mine: I64, out_theirs: I64) -> int:
+    """Steps 2 to 4 for the selected tuple of a side (0: R, 1: S); READY when it is done."""
+    # The sides come as arguments in the order needed: choosing between arrays in here would count references.
     at, other = side * sw.SIDE, (1 - side) * sw.SIDE
-    mine, theirs = (r, s) if side == 0 else (s, r)
     end = mine.end[state[at + sw.R_HEAD]]
     while True:
         limit = state[other + sw.R_POS]
         if state[sw.STORE] != 0:
-            limit = min(limit, state[sw.INNER] + out_r.size - state[sw.OUT])
-        reach = _reach(theirs, state[sw.INNER], limit, end)
-        _emit_range(state, r, s, rule, side, reach, out_r, out_s)
+            limit = min(limit, state[sw.INNER] + out_mine.size - state[sw.OUT])
+        reach = first_start_from(theirs.start, state[sw.INNER], limit, end)
+        _emit_range(state, mine, theirs, rule, side, reach, out_mine, out_theirs)
         if reach < limit:  # step 2 met its stop among the loaded tuples
             break
         if reach < state[other + sw.R_POS]:
@@ -117,15 +124,7 @@ def _scan(state: I64, r: Rows, s: Rows, rule: Rule, side: int, out_r: I64, out_s
     return sw.READY
 
 
-@kernel
-def _reach(theirs: Rows, first: int, limit: int, end: int) -> int:
-    """The first row of [first, limit) that starts at `end` or later, or `limit`."""
-    while first < limit and theirs.start[first] < end:
-        first += 1
-    return first
-
-
-@kernel
+@inlined
 def _load_run(state: I64, theirs: Rows, side: int, end: int) -> bool:
     """Load the tuples of the window that start before `end`, as many as fit; False if none does."""
     at, loaded = side * sw.SIDE, 0
@@ -137,7 +136,7 @@ def _load_run(state: I64, theirs: Rows, side: int, end: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _finish_selected(state: I64, mine: Rows, at: int) -> None:
     """Step 4: the selected tuple leaves memory."""
     state[sw.USED] -= sw.weight_of(mine, state[at + sw.R_HEAD])
@@ -146,40 +145,43 @@ def _finish_selected(state: I64, mine: Rows, at: int) -> None:
     state[sw.PICKED] = NONE
 
 
-@kernel
-def _emit_range(state: I64, r: Rows, s: Rows, rule: Rule, side: int, reach: int, out_r: I64, out_s: I64) -> None:
+@inlined
+def _emit_range(
+    state: I64, mine: Rows, theirs: Rows, rule: Rule, side: int, reach: int, out_mine: I64, out_theirs: I64
+) -> None:
     """Pair the selected tuple with the other side's rows up to `reach`, for which the output has room."""
     row = state[side * sw.SIDE + sw.R_HEAD]
-    if rule.check or rule.range_start != sw.ALWAYS:
-        _emit_checked(state, r, s, rule, side, row, reach, out_r, out_s)
+    if reach == state[sw.INNER]:
         return
-    mine, theirs = (out_r, out_s) if side == 0 else (out_s, out_r)
+    if rule.check or theirs.start[state[sw.INNER]] < rule.range_start:
+        _emit_checked(state, mine, theirs, rule, side, row, reach, out_mine, out_theirs)
+        return
     first, n = state[sw.INNER], state[sw.OUT]
     many = reach - first
     if state[sw.STORE] != 0:
         for i in range(many):
-            mine[n + i] = row
-            theirs[n + i] = first + i
+            out_mine[n + i] = row
+            out_theirs[n + i] = first + i
         state[sw.OUT] += many
     state[sw.PRODUCTIVE] += many
     state[sw.INNER] = reach
 
 
-@kernel
+@inlined
 def _emit_checked(
-    state: I64, r: Rows, s: Rows, rule: Rule, side: int, row: int, reach: int, out_r: I64, out_s: I64
+    state: I64, mine: Rows, theirs: Rows, rule: Rule, side: int, row: int, reach: int, out_mine: I64, out_theirs: I64
 ) -> None:
     first, n, store = state[sw.INNER], state[sw.OUT], state[sw.STORE] != 0
+    start, end = mine.start[row], mine.end[row]
     productive, suppressed = 0, 0
     for i in range(first, reach):
-        a, b = (row, i) if side == 0 else (i, row)
-        if not sw.holds(rule, r.start[a], r.end[a], s.start[b], s.end[b]):
+        if not sw.holds_between(rule, side, start, end, theirs.start[i], theirs.end[i]):
             continue
         productive += 1
-        if max(r.start[a], s.start[b]) < rule.range_start:
+        if max(start, theirs.start[i]) < rule.range_start:
             suppressed += 1
         elif store:
-            out_r[n], out_s[n] = a, b
+            out_mine[n], out_theirs[n] = row, i
             n += 1
     state[sw.INNER], state[sw.OUT] = reach, n
     state[sw.PRODUCTIVE] += productive
@@ -210,7 +212,7 @@ def forward_memory_step(state: I64, r: Rows, s: Rows, rule: Rule, out_r: I64, ou
     return sw.READY
 
 
-@kernel
+@inlined
 def _compare(state: I64, r: Rows, s: Rows, rule: Rule, a: int, b: int, out_r: I64, out_s: I64) -> None:
     if not sw.holds(rule, r.start[a], r.end[a], s.start[b], s.end[b]):
         state[sw.UNPRODUCTIVE] += 1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dovetail.kernels.arrays import I64
-from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.sweep_inline import inlined
 
 
-@kernel
+@inlined
 def heap_push(ends: I64, refs: I64, size: int, end: int, ref: int) -> None:
     """Add one entry to a heap of `size` entries; the arrays must have room."""
     child = size
@@ -21,7 +19,7 @@ def heap_push(ends: I64, refs: I64, size: int, end: int, ref: int) -> None:
     ends[child], refs[child] = end, ref
 
 
-@kernel
+@inlined
 def heap_pop(ends: I64, refs: I64, size: int) -> int:
     """The reference of the earliest end, taken out of a heap of `size` entries."""
     top, last = refs[0], size - 1
@@ -29,20 +27,20 @@ def heap_pop(ends: I64, refs: I64, size: int) -> int:
     return int(top)
 
 
-@kernel
+@inlined
 def heap_replace(ends: I64, refs: I64, size: int, end: int, ref: int) -> None:
     """Put an entry in the place of the top."""
     _sift(ends, refs, size, 0, end, ref)
 
 
-@kernel
+@inlined
 def heap_build(ends: I64, refs: I64, size: int) -> None:
     """Order the first `size` entries as a heap."""
     for place in range(size // 2 - 1, -1, -1):
         _sift(ends, refs, size, place, ends[place], refs[place])
 
 
-@kernel
+@inlined
 def _sift(ends: I64, refs: I64, size: int, place: int, end: int, ref: int) -> None:
     while True:
         child = 2 * place + 1
@@ -55,13 +53,3 @@ def _sift(ends: I64, refs: I64, size: int, place: int, end: int, ref: int) -> No
         ends[place], refs[place] = ends[child], refs[child]
         place = child
     ends[place], refs[place] = end, ref
-
-
-@register_warmup
-def _warm() -> None:
-    ends, refs = np.zeros(4, np.int64), np.zeros(4, np.int64)
-    heap_push(ends, refs, 0, 3, 0)
-    heap_build(ends, refs, 1)
-    heap_replace(ends, refs, 1, 2, 0)
-    _sift(ends, refs, 1, 0, 2, 0)
-    heap_pop(ends, refs, 1)

@@ -7,12 +7,13 @@ import numpy as np
 from dovetail.kernels import sweep_state as sw
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.sweep_inline import inlined
 from dovetail.kernels.sweep_state import Rows, Rule
 
 _NEXT, _SCAN, _LOAD = range(3)
 
 
-@kernel
+@inlined
 def more_matches(rule: Rule, r_start: int, r_end: int, s_start: int) -> bool:
     """Whether S tuples from this start on can still match the R tuple: decision (a) of table 6.4, corrected."""
     if rule.order == sw.S_FIRST:
@@ -22,7 +23,7 @@ def more_matches(rule: Rule, r_start: int, r_end: int, s_start: int) -> bool:
     return s_start < r_end
 
 
-@kernel
+@inlined
 def no_more(rule: Rule, r_start: int, s_start: int, s_end: int) -> bool:
     """Whether the S tuple can match neither this R tuple nor any later one: decision (c) of table 6.4, tightest."""
     if rule.order == sw.R_FIRST:
@@ -53,7 +54,7 @@ def merge_step(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64
         sw.end_run(state)
 
 
-@kernel
+@inlined
 def _merge_run(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out_s: I64) -> int:
     while True:
         if state[sw.PHASE] == _NEXT:  # step 1
@@ -61,7 +62,9 @@ def _merge_run(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64
                 return sw.RUN_OVER if state[sw.R_FINAL] != 0 else sw.NEED_R
             state[sw.PHASE] = _SCAN
         if state[sw.PHASE] == _SCAN:  # step 2
-            if not _scan(state, r, s, rule, active, out_r, out_s):
+            if _is_plain(state, r, rule, out_r):
+                _scan_plain(state, r, s, active, out_r, out_s)
+            elif not _scan(state, r, s, rule, active, out_r, out_s):
                 return sw.OUT_FULL
             state[sw.PHASE] = _LOAD
         status = _load(state, r, s, rule, active, out_r, out_s)  # step 3
@@ -73,7 +76,7 @@ def _merge_run(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64
             return sw.RUN_OVER  # no S tuple is left for any later R tuple
 
 
-@kernel
+@inlined
 def _scan(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out_s: I64) -> bool:
     """Compare the R tuple with all of memory, dropping what no later R tuple can match; False if the output is full."""
     row = state[sw.R_POS]
@@ -109,7 +112,38 @@ def _scan(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out
     return bool(finished)
 
 
-@kernel
+@inlined
+def _is_plain(state: I64, r: Rows, rule: Rule, out_r: I64) -> bool:
+    """Whether sharing a point is all that matters for this R tuple, and the output has room for all of memory."""
+    if rule.order != sw.ANY or rule.check or r.start[state[sw.R_POS]] < rule.range_start or state[sw.INNER] > 0:
+        return False
+    return bool(state[sw.STORE] == 0 or state[sw.OUT] + state[sw.S_ACTIVE] <= out_r.size)
+
+
+@inlined
+def _scan_plain(state: I64, r: Rows, s: Rows, active: I64, out_r: I64, out_s: I64) -> None:
+    """As `_scan`, without a branch that depends on the tuples."""
+    row, count = state[sw.R_POS], state[sw.S_ACTIVE]
+    r_start, r_end, n, store = r.start[row], r.end[row], state[sw.OUT], state[sw.STORE] != 0
+    kept, found, dropped = 0, 0, 0
+    for i in range(count):
+        other = active[i]
+        alive = 1 if s.end[other] > r_start else 0
+        hit = alive if s.start[other] < r_end else 0
+        active[kept] = other
+        if store and n < out_r.size:
+            out_r[n], out_s[n] = row, other
+            n += hit
+        kept += alive
+        found += hit
+        dropped += (1 - alive) * sw.weight_of(s, other)
+    state[sw.OUT], state[sw.S_ACTIVE] = n, kept
+    state[sw.USED] -= dropped
+    state[sw.PRODUCTIVE] += found
+    state[sw.UNPRODUCTIVE] += kept - found
+
+
+@inlined
 def _load(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out_s: I64) -> int:
     """Bring in S tuples while the R tuple can match more of them; READY when it cannot."""
     row = state[sw.R_POS]
@@ -142,7 +176,7 @@ def _load(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out
             state[sw.OUT] += 1
 
 
-@kernel
+@inlined
 def _keep(state: I64, s: Rows, row: int, active: I64) -> None:
     active[state[sw.S_ACTIVE]] = row
     state[sw.S_ACTIVE] += 1
@@ -156,5 +190,3 @@ def _warm() -> None:
     rows, rule = sw.sample_rows(), sw.sample_rule()
     active, out_r, out_s = np.empty(9, np.int64), np.empty(9, np.int64), np.empty(9, np.int64)
     merge_step(sw.sample_state(rows, rows), rows, rows, rule, active, out_r, out_s)
-    more_matches(rule, 0, 1, 0)
-    no_more(rule, 0, 0, 1)

@@ -11,13 +11,14 @@ import numpy as np
 from dovetail.kernels import sweep_state as sw
 from dovetail.kernels.arrays import I64, Bool, frozen, int64s
 from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.sweep_inline import inlined
 from dovetail.kernels.sweep_state import Rows, Rule
 
 # What a relation says about slots, beyond sharing one: positions in `tests`.
 R_STARTS_FIRST, S_STARTS_FIRST, S_ENDS_FIRST, R_ENDS_FIRST = range(4)
 
 
-@kernel
+@inlined
 def slots_may_match(r_part: int, s_part: int, base: int, tests: Bool) -> bool:
     """Whether rows of these partitions can be an answer: slots overlap, and starts and ends are in the right order."""
     a, b = base - 1 - r_part % base, r_part // base
@@ -29,7 +30,7 @@ def slots_may_match(r_part: int, s_part: int, base: int, tests: Bool) -> bool:
     return not ((tests[S_ENDS_FIRST] and y > b) or (tests[R_ENDS_FIRST] and b > y))
 
 
-@kernel
+@inlined
 def candidates(part: int, key: int, keyed: bool, s_part: I64, s_key: I64, base: int) -> tuple[int, int]:
     """The S partitions of this key that do not end before the slot in which the R partition's rows start."""
     low, high = 0, s_part.size
@@ -93,7 +94,7 @@ def join_slots(
     return sw.DONE
 
 
-@kernel
+@inlined
 def _nested_loop(
     state: I64, r: Rows, s: Rows, rule: Rule, r_last: int, s_first: int, s_last: int, out_r: I64, out_s: I64
 ) -> bool:

@@ -7,10 +7,11 @@ import numpy as np
 from dovetail.kernels import sweep_state as sw
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.sweep_inline import inlined
 from dovetail.kernels.sweep_state import Rows, Rule
 
 
-@kernel
+@inlined
 def outlived(rule: Rule, spilled: int, start: int, held_start: int, held_end: int) -> bool:
     """Whether a held tuple matches no tuple of the spilled side (0: R, 1: S) that starts at `start` or later."""
     if spilled == 0 and rule.order == sw.R_FIRST:
@@ -36,24 +37,35 @@ def spill_step(
     while state[other + sw.R_ACTIVE] > 0:
         if state[at + sw.R_POS] == state[at + sw.R_END]:
             return sw.EXHAUSTED if state[at + sw.R_FINAL] != 0 else sw.NEED_R + spilled
-        if not _pass(state, r, s, rule, spilled, count_drops, held, out_r, out_s):
+        if spilled == 0:
+            passed = _pass(state, r, s, rule, 0, count_drops, held, out_r, out_s)
+        else:
+            passed = _pass(state, s, r, rule, 1, count_drops, held, out_s, out_r)
+        if not passed:
             return sw.OUT_FULL
         if state[other + sw.R_ACTIVE] > 0:
             state[at + sw.R_POS] += 1
     return sw.FREED
 
 
-@kernel
+@inlined
 def _pass(
-    state: I64, r: Rows, s: Rows, rule: Rule, spilled: int, count_drops: bool, held: I64, out_r: I64, out_s: I64
+    state: I64,
+    moving: Rows,
+    fixed: Rows,
+    rule: Rule,
+    spilled: int,
+    count_drops: bool,
+    held: I64,
+    out_moving: I64,
+    out_fixed: I64,
 ) -> bool:
     """One tuple past all held ones; False if the output is full."""
-    moving, fixed = (r, s) if spilled == 0 else (s, r)
     row, count = state[spilled * sw.SIDE + sw.R_POS], (1 - spilled) * sw.SIDE + sw.R_ACTIVE
     start, end = moving.start[row], moving.end[row]
     i, kept, n, store = state[sw.INNER], state[sw.KEEP], state[sw.OUT], state[sw.STORE] != 0
     productive, unproductive, suppressed = 0, 0, 0
-    while i < state[count] and not (store and n == out_r.size):
+    while i < state[count] and not (store and n == out_moving.size):
         other = held[i]
         other_start, other_end = fixed.start[other], fixed.end[other]
         i += 1
@@ -63,18 +75,14 @@ def _pass(
             continue
         held[kept] = other
         kept += 1
-        if spilled == 0:
-            found = sw.holds(rule, start, end, other_start, other_end)
-        else:
-            found = sw.holds(rule, other_start, other_end, start, end)
-        if not found:
+        if not sw.holds_between(rule, spilled, start, end, other_start, other_end):
             unproductive += 1
             continue
         productive += 1
         if max(start, other_start) < rule.range_start:
             suppressed += 1
         elif store:
-            out_r[n], out_s[n] = (row, other) if spilled == 0 else (other, row)
+            out_moving[n], out_fixed[n] = row, other
             n += 1
     state[sw.OUT] = n
     state[sw.PRODUCTIVE] += productive
@@ -95,4 +103,3 @@ def _warm() -> None:
         state = sw.sample_state(rows, rows)
         state[sw.R_ACTIVE] = state[sw.SIDE + sw.R_ACTIVE] = 1
         spill_step(state, rows, rows, rule, spilled, True, held, out_r, out_s)
-    outlived(rule, 0, 0, 0, 1)

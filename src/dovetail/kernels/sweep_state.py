@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dovetail.kernels.arrays import I64, Bool, frozen, int64s
-from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.sweep_inline import inlined
 
 # Statuses.
 DONE, NEED_R, NEED_S, OUT_FULL, MEMORY_FULL, RUN_OVER, READY, FREED, EXHAUSTED = range(9)
@@ -32,13 +32,16 @@ ANY, R_FIRST, R_FIRST_STRICT, S_FIRST, S_FIRST_STRICT = range(5)
 
 ALWAYS = np.iinfo(np.int64).min
 """The `range_start` of a rule that suppresses nothing."""
+NEVER = np.iinfo(np.int64).max
+"""Later than every start, and more than every room."""
 
 
 class Rows(NamedTuple):
     """The rows of one side in reach: codes with start < end, and what each weighs in memory.
 
-    `key` is empty when the join has no key; `weight` is empty when every row weighs `each`. All arrays are
-    read-only (`arrays.int64s`), so that one compiled form serves columns of Arrow's and columns of ours.
+    `key` is empty when the join has no key. `weight[i]` is what all rows before row i weigh together, or the array is
+    empty and every row weighs `each`. All arrays are read-only (`arrays.int64s`), so that one compiled form serves
+    columns of Arrow's and columns of ours.
     """
 
     start: I64
@@ -64,13 +67,13 @@ class Rule(NamedTuple):
     order: int
 
 
-@kernel
+@inlined
 def compared(a: int, b: int) -> int:
     """0, 1, 2 for less, equal, greater."""
     return 1 + (1 if a > b else 0) - (1 if a < b else 0)
 
 
-@kernel
+@inlined
 def holds(rule: Rule, r_start: int, r_end: int, s_start: int, s_end: int) -> bool:
     """Whether the pair satisfies the rule, partition aside."""
     if not rule.check:
@@ -80,25 +83,39 @@ def holds(rule: Rule, r_start: int, r_end: int, s_start: int, s_end: int) -> boo
     return bool(rule.table[27 * compared(a, c) + 9 * compared(a, d) + 3 * compared(b, c) + compared(b, d)])
 
 
-@kernel
+@inlined
+def holds_between(rule: Rule, side: int, start: int, end: int, other_start: int, other_end: int) -> bool:
+    """Whether the rule holds for a tuple of a side (0: R, 1: S) and one of the other."""
+    if side == 0:
+        return holds(rule, start, end, other_start, other_end)
+    return holds(rule, other_start, other_end, start, end)
+
+
+@inlined
+def span_weight(rows: Rows, first: int, last: int) -> int:
+    """What the rows from `first` to before `last` add to the memory in use."""
+    return int(rows.weight[last] - rows.weight[first]) if rows.weight.size > 0 else rows.each * (last - first)
+
+
+@inlined
 def weight_of(rows: Rows, row: int) -> int:
     """What one row adds to the memory in use."""
-    return int(rows.weight[row]) if rows.weight.size > 0 else rows.each
+    return span_weight(rows, row, row + 1)
 
 
-@kernel
+@inlined
 def room_for(state: I64, weight: int) -> bool:
     """Whether one more tuple of this weight fits in the memory of the active tuples; a single one always does."""
     return bool(state[USED] + weight <= state[CAPACITY] or state[USED] == 0)
 
 
-@kernel
+@inlined
 def note_active(state: I64) -> None:
     """Remember the largest number of active tuples."""
     state[PEAK_ACTIVE] = max(state[PEAK_ACTIVE], state[R_ACTIVE] + state[S_ACTIVE])
 
 
-@kernel
+@inlined
 def first_beyond(keys: I64, key: int, low: int, high: int, equal_too: bool) -> int:
     """The first position in [low, high) whose key is larger than `key`, or not smaller if not `equal_too`."""
     while low < high:
@@ -110,7 +127,7 @@ def first_beyond(keys: I64, key: int, low: int, high: int, equal_too: bool) -> i
     return low
 
 
-@kernel
+@inlined
 def find_ends(state: I64, r_key: I64, s_key: I64) -> None:
     """Set where the rows of the current key end in both windows, and whether that end is final."""
     for side in range(2):
@@ -122,7 +139,7 @@ def find_ends(state: I64, r_key: I64, s_key: I64) -> None:
         state[at + R_FINAL] = 1 if end < state[at + R_ROWS] else state[at + R_EOF]
 
 
-@kernel
+@inlined
 def next_run(state: I64, r_key: I64, s_key: I64) -> int:
     """Move both sides to the next key that both have; without keys, everything is one run.
 
@@ -142,7 +159,7 @@ def next_run(state: I64, r_key: I64, s_key: I64) -> int:
     return READY
 
 
-@kernel
+@inlined
 def _align_keys(state: I64, r_key: I64, s_key: I64) -> int:
     if state[RUNS] > 0:
         state[R_POS] = first_beyond(r_key, state[KEY], state[R_POS], state[R_ROWS], True)
@@ -161,7 +178,7 @@ def _align_keys(state: I64, r_key: I64, s_key: I64) -> int:
             state[S_POS] = first_beyond(s_key, r, state[S_POS], state[S_ROWS], False)
 
 
-@kernel
+@inlined
 def end_run(state: I64) -> None:
     """Forget everything active: the next key starts afresh."""
     state[RUNNING] = state[USED] = state[R_ACTIVE] = state[S_ACTIVE] = state[HEAP] = 0
@@ -188,18 +205,3 @@ def sample_state(r: Rows, s: Rows, capacity: int = 100) -> I64:
     state[R_EOF] = state[S_EOF] = state[STORE] = 1
     state[CAPACITY] = capacity
     return state
-
-
-@register_warmup
-def _warm() -> None:
-    rows, rule = sample_rows(), sample_rule()
-    state = sample_state(rows, rows)
-    holds(rule, 0, 2, 1, 3)
-    compared(0, 1)
-    weight_of(rows, 0)
-    room_for(state, 1)
-    note_active(state)
-    next_run(state, rows.key, rows.key)
-    first_beyond(rows.start, 1, 0, 3, True)
-    _align_keys(state, rows.start, rows.start)
-    end_run(state)

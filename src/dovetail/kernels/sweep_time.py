@@ -8,10 +8,11 @@ from dovetail.kernels import sweep_state as sw
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.sweep_heap import heap_build, heap_pop, heap_push
+from dovetail.kernels.sweep_inline import inlined
 from dovetail.kernels.sweep_state import Rows, Rule
+from dovetail.kernels.sweep_time_stretch import fill_hole, time_stretch
 
 _CHOOSE, _EMIT_R, _EMIT_S = range(3)
-_NEVER = np.iinfo(np.int64).max
 
 
 @kernel
@@ -43,10 +44,13 @@ def time_step(
             status = sw.next_run(state, r.key, s.key)
             if status != sw.READY:
                 return status
-        if state[sw.PHASE] == _EMIT_R and not _emit(state, r, s, rule, state[sw.PICKED], active_s, 0, out_r, out_s):
+        if state[sw.PHASE] == _EMIT_R and not _emit(state, r, s, rule, active_s, 0, out_r, out_s):
             return sw.OUT_FULL
-        if state[sw.PHASE] == _EMIT_S and not _emit(state, r, s, rule, state[sw.PICKED], active_r, 1, out_r, out_s):
+        if state[sw.PHASE] == _EMIT_S and not _emit(state, s, r, rule, active_r, 1, out_s, out_r):
             return sw.OUT_FULL
+        if rule.order == sw.ANY and not rule.check:
+            start = rule.range_start
+            time_stretch(state, r, s, start, active_r, active_s, place_r, place_s, ends, refs, out_r, out_s)
         status = _next_event(state, r, s, rule, active_r, active_s, place_r, place_s, ends, refs)
         if status == sw.RUN_OVER:
             sw.end_run(state)
@@ -54,7 +58,7 @@ def time_step(
             return status
 
 
-@kernel
+@inlined
 def _next_event(
     state: I64,
     r: Rows,
@@ -73,8 +77,8 @@ def _next_event(
         return sw.NEED_R
     if not s_left and state[sw.S_FINAL] == 0:
         return sw.NEED_S
-    r_start = r.start[state[sw.R_POS]] if r_left else _NEVER
-    s_start = s.start[state[sw.S_POS]] if s_left else _NEVER
+    r_start = r.start[state[sw.R_POS]] if r_left else sw.NEVER
+    s_start = s.start[state[sw.S_POS]] if s_left else sw.NEVER
     _delete_until(state, r, s, min(r_start, s_start), active_r, active_s, place_r, place_s, ends, refs)
     one_sided = rule.order != sw.ANY
     no_r, no_s = not r_left and state[sw.R_ACTIVE] == 0, not s_left and (one_sided or state[sw.S_ACTIVE] == 0)
@@ -93,7 +97,7 @@ def _next_event(
     return sw.READY
 
 
-@kernel
+@inlined
 def _r_goes_first(rule: Rule, r_start: int, s_start: int) -> bool:
     if rule.order == sw.ANY:
         return r_start <= s_start
@@ -102,7 +106,7 @@ def _r_goes_first(rule: Rule, r_start: int, s_start: int) -> bool:
     return a < b if rule.order == sw.R_FIRST_STRICT else a <= b
 
 
-@kernel
+@inlined
 def _delete_until(
     state: I64,
     r: Rows,
@@ -119,16 +123,21 @@ def _delete_until(
     while state[sw.HEAP] > 0 and ends[0] <= point:
         ref = heap_pop(ends, refs, state[sw.HEAP])
         state[sw.HEAP] -= 1
-        row, side = ref >> 1, ref & 1
-        active, place, rows = (active_r, place_r, r) if side == 0 else (active_s, place_s, s)
-        state[side * sw.SIDE + sw.R_ACTIVE] -= 1
-        last, hole = active[state[side * sw.SIDE + sw.R_ACTIVE]], place[row]
-        active[hole] = last
-        place[last] = hole
-        state[sw.USED] -= sw.weight_of(rows, row)
+        if ref & 1 == 0:
+            _remove(state, r, ref >> 1, sw.R_ACTIVE, active_r, place_r)
+        else:
+            _remove(state, s, ref >> 1, sw.S_ACTIVE, active_s, place_s)
 
 
-@kernel
+@inlined
+def _remove(state: I64, rows: Rows, row: int, count: int, active: I64, place: I64) -> None:
+    """Take a row out of the active list, the last one filling its place."""
+    state[count] -= 1
+    fill_hole(active, place, row, state[count])
+    state[sw.USED] -= sw.weight_of(rows, row)
+
+
+@inlined
 def _add(state: I64, rows: Rows, side: int, active: I64, place: I64, ends: I64, refs: I64) -> bool:
     """Make the next tuple of a side active and the one to emit; False if it does not fit."""
     at = side * sw.SIDE
@@ -148,57 +157,69 @@ def _add(state: I64, rows: Rows, side: int, active: I64, place: I64, ends: I64, 
     return True
 
 
-@kernel
-def _emit(state: I64, r: Rows, s: Rows, rule: Rule, row: int, active: I64, side: int, out_r: I64, out_s: I64) -> bool:
+@inlined
+def _emit(
+    state: I64, mine: Rows, theirs: Rows, rule: Rule, active: I64, side: int, out_mine: I64, out_theirs: I64
+) -> bool:
     """Pair the tuple that has just started with all active tuples of the other side; False if the output is full."""
-    count = state[(1 - side) * sw.SIDE + sw.R_ACTIVE]
-    if rule.check or rule.range_start != sw.ALWAYS:
-        done = _emit_checked(state, r, s, rule, row, active[:count], side, out_r, out_s)
+    row, count = state[sw.PICKED], state[(1 - side) * sw.SIDE + sw.R_ACTIVE]
+    # In any order the tuple that has just started is the later one of each pair.
+    if rule.check or mine.start[row] < rule.range_start:
+        done = _emit_checked(state, mine, theirs, rule, row, active, count, side, out_mine, out_theirs)
     else:
-        done = _emit_all(state, row, active[:count], side, out_r, out_s)
+        done = _emit_all(state, row, active, count, out_mine, out_theirs)
     if done:
         state[sw.PHASE], state[sw.INNER] = _CHOOSE, 0
     return done
 
 
-@kernel
-def _emit_all(state: I64, row: int, active: I64, side: int, out_r: I64, out_s: I64) -> bool:
-    mine, theirs = (out_r, out_s) if side == 0 else (out_s, out_r)
+@inlined
+def _emit_all(state: I64, row: int, active: I64, count: int, out_mine: I64, out_theirs: I64) -> bool:
     first, n = state[sw.INNER], state[sw.OUT]
-    many = active.size - first
+    many = count - first
     if state[sw.STORE] != 0:
-        many = min(many, out_r.size - n)
+        many = min(many, out_mine.size - n)
         for i in range(many):
-            mine[n + i] = row
-            theirs[n + i] = active[first + i]
+            out_mine[n + i] = row
+            out_theirs[n + i] = active[first + i]
         state[sw.OUT] += many
     state[sw.PRODUCTIVE] += many
     state[sw.INNER] += many
-    return bool(state[sw.INNER] == active.size)
+    return bool(state[sw.INNER] == count)
 
 
-@kernel
+@inlined
 def _emit_checked(
-    state: I64, r: Rows, s: Rows, rule: Rule, row: int, active: I64, side: int, out_r: I64, out_s: I64
+    state: I64,
+    mine: Rows,
+    theirs: Rows,
+    rule: Rule,
+    row: int,
+    active: I64,
+    count: int,
+    side: int,
+    out_mine: I64,
+    out_theirs: I64,
 ) -> bool:
     i, n, store = state[sw.INNER], state[sw.OUT], state[sw.STORE] != 0
+    start, end = mine.start[row], mine.end[row]
     productive, suppressed, first = 0, 0, i
-    while i < active.size and not (store and n == out_r.size):
-        a, b = (row, active[i]) if side == 0 else (active[i], row)
+    while i < count and not (store and n == out_mine.size):
+        other = active[i]
         i += 1
-        if not sw.holds(rule, r.start[a], r.end[a], s.start[b], s.end[b]):
+        if not sw.holds_between(rule, side, start, end, theirs.start[other], theirs.end[other]):
             continue
         productive += 1
-        if max(r.start[a], s.start[b]) < rule.range_start:
+        if max(start, theirs.start[other]) < rule.range_start:
             suppressed += 1
         elif store:
-            out_r[n], out_s[n] = a, b
+            out_mine[n], out_theirs[n] = row, other
             n += 1
     state[sw.INNER], state[sw.OUT] = i, n
     state[sw.PRODUCTIVE] += productive
     state[sw.UNPRODUCTIVE] += i - first - productive
     state[sw.SUPPRESSED] += suppressed
-    return bool(i == active.size)
+    return bool(i == count)
 
 
 @kernel

@@ -197,12 +197,16 @@ class Feed:
         self.batch, self.ordinals = batch, ordinals
         self._bytes = self.row_bytes.of(batch)
         key = _codes(batch, KEY) if self.keyed else NO_ROWS
-        weight, each = (NO_ROWS, 1) if self._by_tuples else (self._bytes, self.row_bytes.fixed)
+        weight, each = (NO_ROWS, 1) if self._by_tuples else (_summed(self._bytes), self.row_bytes.fixed)
         self.rows = Rows(_codes(batch, START), _codes(batch, END), key, weight, each)
 
     def bytes_of(self, rows: I64) -> I64:
         """What each of these rows of the window weighs, in bytes."""
         return self._bytes[rows] if self._bytes.size else np.full(rows.size, self.row_bytes.fixed)
+
+
+def _summed(weights: I64) -> I64:
+    return int64s(np.concatenate([[0], np.cumsum(weights)])) if weights.size else NO_ROWS
 
 
 def _codes(batch: pa.RecordBatch, name: str) -> I64:

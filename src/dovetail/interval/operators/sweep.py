@@ -138,7 +138,8 @@ class SweepOperator(IntervalOperator):
 
     def _weight(self, side: int, rows: I64) -> int:
         known = self.feeds[side].rows
-        return int(known.weight[rows].sum()) if known.weight.size else known.each * rows.size
+        weighs = known.weight[rows + 1] - known.weight[rows] if known.weight.size else known.each * np.ones_like(rows)
+        return int(weighs.sum())
 
     def _record(self) -> None:
         state, metrics = self.state, self.metrics
