@@ -31,8 +31,13 @@ def strategy(relation: Relation) -> str:
 
 def _holds_apart(relation: Relation) -> bool:
     """Whether the relation can hold for two intervals that neither share nor touch a point."""
-    signs = itertools.product((LESS, EQUAL, GREATER), repeat=4)
-    return any(relation.holds(*sign) for sign in signs if sign[1] == GREATER or sign[2] == LESS)
+    spans = list(itertools.combinations_with_replacement(range(4), 2))
+    apart = [(a, b) for a, b in itertools.product(spans, repeat=2) if a[1] < b[0] or a[0] > b[1]]
+    return any(relation.holds(*(_sign(x, y) for x in a for y in b)) for a, b in apart)
+
+
+def _sign(a: int, b: int) -> int:
+    return LESS if a < b else EQUAL if a == b else GREATER
 
 
 @dataclass(frozen=True, slots=True)

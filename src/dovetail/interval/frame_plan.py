@@ -13,7 +13,7 @@ from pyspark.sql.types import BooleanType
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import PlanError
+from dovetail.errors import PlanError, UnsupportedError
 from dovetail.interval.answers import Kind
 from dovetail.interval.frame_answers import IndexMeeting, shipped_answer
 from dovetail.interval.frame_cells import BinCells, drop_scratch
@@ -141,10 +141,13 @@ class IntervalPlan:
     def _prices(self) -> list[str]:
         lines = []
         if self.route.native_seconds is not None:
-            lines.append(f"native price: {self.route.native_seconds:.3g} s of one core before output")
+            lines.append(f"native price: {self.route.native_seconds:.3g} s of one core")
+        if self.route.operators_seconds is not None:
+            lines.append(
+                f"operators' price: {self.route.operators_seconds:.3g} s of one core, rows to Python and back included"
+            )
         if self.route.choice is not None:
-            ranges = self.route.cells.ranges if isinstance(self.route.cells, RangeCells) else 1
-            lines.append(f"operators, priced for one of {ranges} range(s):")
+            lines.append("operators, priced for one range:")
             lines += [f"  {line}" for line in self.route.choice.explain().splitlines()]
         return lines
 
@@ -162,6 +165,9 @@ def _some(points: tuple[object, ...]) -> str:
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
     """The plan of a request over two DataFrames; runs two small jobs to learn their shape."""
+    for name, frame in (("left", left), ("right", right)):
+        if frame.isStreaming:
+            raise UnsupportedError(f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)")
     sides = prepare(left, right, request)
     output_columns(*sides, request)
     if request.split_points is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, isfinite
+from dataclasses import dataclass, replace
+from math import ceil, isfinite, log2
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.interval.answers import INDEX_BYTES
-from dovetail.interval.bins import choose_bins
+from dovetail.interval.bins import CANDIDATE_COST, choose_bins
 from dovetail.interval.cell_join import sweepable
 from dovetail.interval.cost import FrameMemory, IntervalStatistics, choose
 from dovetail.interval.cost.choose import Choice
@@ -40,6 +40,7 @@ class Route:
     swapped: bool = False
     choice: Choice | None = None
     native_seconds: float | None = None
+    operators_seconds: float | None = None
 
 
 def choose_route(
@@ -60,7 +61,14 @@ def choose_route(
         route = _index_route(request, left, stats, way, spark)
         if route is not None:
             return route
-    return _native(request, way, stats, f"{obstacle}; " if partitioned else "")
+    native = _native(request, way, stats, f"{obstacle}; " if partitioned else "")
+    if request.algorithm != "auto" or request.route != "auto" or obstacle is not None:
+        return native
+    other = _partitioned(request, left, stats, spark)
+    seconds = _operators_seconds(other, stats)
+    if None not in (seconds, native.native_seconds) and seconds < native.native_seconds:  # type: ignore[operator]  # just checked
+        return replace(other, native_seconds=native.native_seconds, operators_seconds=seconds)
+    return replace(native, choice=other.choice or native.choice, operators_seconds=seconds)
 
 
 _INDEX_REASON = "the right side fits the budget: left rows stream past an index of it, and no pair is formed"
@@ -109,9 +117,22 @@ def _native(request: Request, way: str, stats: tuple[SideStatistics, SideStatist
         "order": "REPLICATE and PROJECT by split points, the rest as a filter",
         "nested_loop": "no bins help; Spark's nested loop, or its equality join on the keys",
     }
-    choice = price_operators(request, stats, 1) if way == "bins" else None
-    seconds = cells.bins.seconds if isinstance(cells, BinCells) else None
-    return Route("native", way, because + reasons[way], cells, choice=choice, native_seconds=seconds)
+    seconds = None
+    if isinstance(cells, BinCells):
+        row = load_profile().shuffle_row.seconds
+        seconds = cells.bins.rows * row + cells.bins.candidates * CANDIDATE_COST
+    return Route("native", way, because + reasons[way], cells, native_seconds=seconds)
+
+
+def _operators_seconds(route: Route, stats: tuple[SideStatistics, SideStatistics]) -> float | None:
+    """One core's time for the operators' route: rows shuffled, sorted, sent to Python, joined, and sent back."""
+    if route.choice is None or route.choice.best.seconds is None or not isinstance(route.cells, RangeCells):
+        return None
+    profile, best, ranges = load_profile(), route.choice.best, route.cells.ranges
+    rows = sum(s.usable for s in stats)
+    each = profile.shuffle_row.seconds + profile.python_to_jvm_row.seconds + profile.sort.seconds * log2(rows + 2)
+    back = best.rows * ranges * profile.python_to_jvm_row.seconds
+    return rows * each + route.choice.best.seconds * ranges + back
 
 
 def native_cells(

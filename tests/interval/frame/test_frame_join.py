@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
+from dovetail.errors import UnsupportedError
 from dovetail.interval.frame import interval_join, plan_interval_join
+from dovetail.interval.frame_functions import interval_duration, overlapping_interval
 from dovetail.interval.relation import RELATIONS
 from dovetail.interval.request import HOWS
 
@@ -97,3 +99,16 @@ def test_metrics_count_what_the_tasks_did(spark: SparkSession) -> None:
     metrics = plan.metrics()
     assert metrics.value("pairs") == rows == sum(expected(left, right, "inner").values())
     assert 0 < metrics.value("memory") <= 64 * 2**20
+
+
+def test_a_stream_is_refused(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("value as start", "value + 1 as end")
+    with pytest.raises(UnsupportedError, match="left input is a stream"):
+        interval_join(stream, stream)
+
+
+def test_the_common_part_of_two_intervals(spark: SparkSession) -> None:
+    rows = spark.sql("select * from values (0, 5, 3, 9), (0, 3, 3, 9) as t(a, b, c, d)")
+    part = overlapping_interval("a", "b", "c", "d")
+    found = rows.select(part.alias("p"), interval_duration("a", "b").alias("n")).collect()
+    assert [(row.p and tuple(row.p), row.n) for row in found] == [((3, 5), 5), (None, 3)]
