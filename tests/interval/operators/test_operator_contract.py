@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.interval.operators.operator_cases import (
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin
+from dovetail.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin, frames, slots
 from dovetail.interval.operators.shares import minimum_bytes
 from dovetail.interval.relation import Relation
 
@@ -140,6 +141,13 @@ def test_an_operator_runs_once(algorithm: Any) -> None:
         pytest.raises(PlanError, match="'middle'"),
     ):
         operator.push("middle", left)
+
+
+@pytest.mark.parametrize("module", [frames, slots])
+def test_examples_in_docstrings_run(module: Any) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 interval = st.tuples(st.integers(0, 15), st.integers(1, 9), st.integers(0, 2))

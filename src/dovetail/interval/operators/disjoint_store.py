@@ -139,21 +139,34 @@ class DisjointStore:
             return
         pieces: list[pa.RecordBatch] = []
         parts: list[int] = []
-        weight = 0
+        room = capacity
         for piece in self._pieces:
-            rows = self._read(piece)
-            added = self.weigh(rows)
-            if pieces and weight + added > capacity:
-                yield self._loaded(pieces, parts)
-                pieces, parts, weight = [], [], 0
-                self._reading.close()
-            self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
-            pieces.append(rows)
-            parts.append(piece.part)
-            weight += added
+            rest = self._read(piece)
+            while rest.num_rows:
+                fits = self._fitting(rest, room)
+                if fits or not pieces:  # a single row is taken whatever it weighs
+                    rows, rest = rest.slice(0, max(1, fits)), rest.slice(max(1, fits))
+                    self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
+                    pieces.append(rows)
+                    parts.append(piece.part)
+                    room -= self._occupied(rows)
+                if rest.num_rows:
+                    yield self._loaded(pieces, parts)
+                    pieces, parts, room = [], [], capacity
+                    self._reading.close()
         if pieces:
             yield self._loaded(pieces, parts)
         self._reading.close()
+
+    def _fitting(self, rows: pa.RecordBatch, room: int) -> int:
+        """How many of these rows fit, in whole frames if memory is counted in tuples."""
+        if self._by_tuples:
+            return min(int(rows.num_rows), max(0, room - room % self.frame_rows))
+        return self.row_bytes.fitting(rows, room)
+
+    def _occupied(self, rows: pa.RecordBatch) -> int:
+        frames = -(-rows.num_rows // self.frame_rows)
+        return frames * self.frame_rows if self._by_tuples else self.weigh(rows)
 
     def _from_memory(self) -> Loaded:
         self._reading.grow(2 * self._memory.used)

@@ -130,17 +130,20 @@ class SlotStore:
             yield self._all_in_memory()
             return
         batches: list[pa.RecordBatch] = []
-        weight = 0
+        room = capacity
         for number in range(len(self._runs[0].directory)):
-            for rows in self._within(self._read(number), capacity):
-                added = self.weigh(rows)
-                if batches and weight + added > capacity:
+            rest = self._read(number)
+            while rest.num_rows:
+                fits = rest.num_rows if self.weigh(rest) <= room else self._fitting(rest, room)
+                if fits or not batches:  # a single row is taken whatever it weighs
+                    rows, rest = rest.slice(0, max(1, fits)), rest.slice(max(1, fits))
+                    self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
+                    batches.append(rows)
+                    room -= self.weigh(rows)
+                if rest.num_rows:
                     yield self._loaded(batches)
-                    batches, weight = [], 0
+                    batches, room = [], capacity
                     self._reading.close()
-                self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
-                batches.append(rows)
-                weight += added
         if batches:
             yield self._loaded(batches)
         self._reading.close()
@@ -184,13 +187,8 @@ class SlotStore:
         keys = int64s(batch.column(KEY).to_numpy()) if self.keyed else int64s([])
         return self.slots.of(batch), keys
 
-    def _within(self, batch: pa.RecordBatch, capacity: int) -> Iterator[pa.RecordBatch]:
-        if batch.num_rows <= 1 or self.weigh(batch) <= capacity:
-            yield batch
-            return
-        half = batch.num_rows // 2
-        yield from self._within(batch.slice(0, half), capacity)
-        yield from self._within(batch.slice(half), capacity)
+    def _fitting(self, batch: pa.RecordBatch, room: int) -> int:
+        return max(0, room) if self._by_tuples else self.row_bytes.fitting(batch, room)
 
     def _loaded(self, batches: list[pa.RecordBatch]) -> Loaded:
         batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]

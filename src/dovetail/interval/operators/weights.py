@@ -37,6 +37,13 @@ class RowBytes:
             weights += -(-batch.column(i).nbytes // max(1, batch.num_rows))
         return int64s(weights)
 
+    def fitting(self, batch: pa.RecordBatch, room: int) -> int:
+        """How many rows from the first on weigh no more than `room`."""
+        weights = self.of(batch)
+        if weights.size:
+            return int(np.searchsorted(np.cumsum(weights), room, side="right"))
+        return int(min(batch.num_rows, max(0, room) // self.fixed))
+
     def total(self, batch: pa.RecordBatch) -> int:
         """The weight of all rows together."""
         weights = self.of(batch)
