@@ -39,9 +39,9 @@ def sql(spark: SparkSession, query: str, explain: bool = False) -> DataFrame | s
     for each relation of `interval_join`, and two comparisons that say overlap, `r.start < s.end and s.start < r.end`;
     `<=` and BETWEEN count touching bounds. Equalities between the sides become keys, other conditions stay conditions.
     The functions follow `interval_join`: empty intervals match nothing, inverted ones are an error. Comparisons keep
-    SQL's meaning for every row: rows whose bounds are out of order are joined by Spark itself. Whatever is not
-    recognised goes to Spark as it was written. With `explain`, the result is a text that says what was recognised and
-    what was left to Spark, and why. Planning runs small Spark jobs, as `interval_join` does.
+    SQL's meaning for every row, empty and inverted ones included. Whatever is not recognised goes to Spark as it was
+    written. With `explain`, the result is a text that says what was recognised and what was left to Spark, and why.
+    Planning runs small Spark jobs, as `interval_join` does.
     """
     source = _read(query)
     if source is None:

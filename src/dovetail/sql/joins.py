@@ -15,14 +15,12 @@ from dovetail.interval.frame import interval_join
 from dovetail.spark.connect import is_connect
 from dovetail.sql.conditions import Condition
 from dovetail.sql.names import Term
-from dovetail.sql.overlap import INTEGERS, Bounded, Count, OverlapJoin, closed_as, count_rows, type_trouble
+from dovetail.sql.overlap import INTEGERS, comparisons_sql, most_selective, ordered_sql, type_trouble
 from dovetail.sql.query import Part, Query
 from dovetail.sql.recognise import Found, Key, Overlap, find_functions, find_overlaps, found_function, found_overlap
 from dovetail.sql.report import Recognised
 from dovetail.sql.text import quoted
 
-MOST_ODD = 0.5
-UNREPEATABLE = "an input may give other rows each time it is read (random values, LIMIT, sample or stream)"
 KEY_TYPES = (
     *(T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.FloatType, T.DoubleType, T.DecimalType),
     *(T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType),
@@ -124,7 +122,7 @@ def _by_function(pair: Pair, found: Found) -> Joined:
         raise DataError(
             f"{pair.left.shown} join {pair.right.shown}: {error} In SQL: filter them in a subquery."
         ) from error
-    _report(pair, found, keys, residual, f"{bounds.relation}, by function", "")
+    _report(pair, found, keys, residual, f"{bounds.relation}, by function")
     return Joined(frame, found.consumed)
 
 
@@ -133,67 +131,56 @@ def _by_overlap(
 ) -> Joined | str:
     if is_connect(pair.query.spark):
         return "Spark Connect does not show whether an input is the same each time it is read; use an interval function"
-    if not all(_repeatable(part.frame()) for part in (pair.left, pair.right)):
-        return UNREPEATABLE
-    chosen = _choose(pair, overlaps)
-    if isinstance(chosen, str):
-        return chosen
-    overlap, counts = chosen
+    overlap = _choose(pair, overlaps)
+    if isinstance(overlap, str):
+        return overlap
     found = found_overlap(must, may, overlap, pair.numbers)
     left, right, keys, residual = _sides(pair, found)
-    left, (ls, le) = _with_terms(pair.query, left, found.terms[:2])
-    right, (rs, re_) = _with_terms(pair.query, right, found.terms[2:])
+    left, of_left = _with_terms(pair.query, left, found.terms[:2])
+    right, of_right = _with_terms(pair.query, right, found.terms[2:])
     if not all(_repeatable(frame) for frame in (left, right)):
-        return UNREPEATABLE
-    closed = closed_as(overlap.touching_start, overlap.touching_end, *counts)
-    sides = (
-        Bounded(pair.left.shown, left, ls, le, closed[0], counts[0]),
-        Bounded(pair.right.shown, right, rs, re_, closed[1], counts[1]),
+        return "an input may give other rows each time it is read (random values, LIMIT, sample or stream)"
+    kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
+    left, left_interval = _with_ordered(pair.query, left, of_left, kinds)
+    right, right_interval = _with_ordered(pair.query, right, of_right, kinds)
+    comparisons = comparisons_sql(overlap, [*of_left, *of_right])
+    frame = interval_join(
+        left,
+        right,
+        left_interval=left_interval,
+        right_interval=right_interval,
+        on=keys or None,
+        condition=" and ".join(filter(None, [comparisons, _all(residual)])),
+        how=pair.how,
+        closed="both",
     )
-    odd = [f"{side.n_odd} of {side.name}" for side in sides if side.n_odd]
-    note = f"{' and '.join(odd)} with bounds out of order, joined by Spark" if odd else "all bounds in order"
-    frame = OverlapJoin(*sides, keys, _all(residual)).frame(pair.how)
-    _report(pair, found, keys, residual, f"overlapping, by comparisons, closed={'/'.join(closed)}", note)
+    _report(pair, found, keys, residual, f"overlapping, {overlap}")
     return Joined(frame, found.consumed)
 
 
-def _choose(pair: Pair, overlaps: Sequence[Overlap]) -> tuple[Overlap, tuple[Count, Count]] | str:
-    """The candidate with the fewest odd rows; comparisons that hardly ever bound intervals are none."""
-    sides, fitting, trouble = [], [], ""
+def _choose(pair: Pair, overlaps: Sequence[Overlap]) -> Overlap | str:
+    """The overlap to join by: the others, if there are any, remain conditions."""
+    left, right = pair.left.frame(), pair.right.frame()
+    fitting, conditions, trouble = [], [], None
     for overlap in overlaps:
-        two = [_bounded_rows(pair, part, terms) for part, terms in _halves(pair, overlap.terms)]
-        kinds = [frame.schema[name].dataType for frame, *names in two for name in names]
-        trouble = type_trouble(kinds) or ""
-        if not trouble:
+        left, of_left = _with_terms(pair.query, left, overlap.terms[:2])
+        right, of_right = _with_terms(pair.query, right, overlap.terms[2:])
+        kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
+        trouble = type_trouble(kinds)
+        if trouble is None:
             fitting.append(overlap)
-            sides += two
+            conditions.append(comparisons_sql(overlap, [*of_left, *of_right]))
     if not fitting:
-        return trouble
-    counts = count_rows(sides)
-    pairs = [(overlap, (counts[2 * n], counts[2 * n + 1])) for n, overlap in enumerate(fitting)]
-    best = min(pairs, key=lambda each: _odd_share(*each))
-    if _odd_share(*best) > MOST_ODD:
-        start, end, other_start, other_end = (term.shown for term in best[0].terms)
-        return f"most of ({start}, {end}) or ({other_start}, {other_end}) are out of order, so they bound no intervals"
-    return best
+        return trouble or "no bounds that compare"
+    return fitting[most_selective(left, right, conditions) if len(fitting) > 1 else 0]
 
 
-def _halves(pair: Pair, terms: tuple[Term, ...]) -> tuple[tuple[Part, tuple[Term, ...]], tuple[Part, tuple[Term, ...]]]:
-    return (pair.left, terms[:2]), (pair.right, terms[2:])
-
-
-def _bounded_rows(pair: Pair, part: Part, terms: tuple[Term, ...]) -> tuple[DataFrame, str, str]:
-    """Rows to count: of the one input that holds the bounds, which is cheaper to read than a join of several."""
-    numbers = terms[0].inputs | terms[1].inputs
-    frame = pair.query.rows[next(iter(numbers))] if len(numbers) == 1 else part.frame()
-    frame, (start, end) = _with_terms(pair.query, frame, terms)
-    return frame, start, end
-
-
-def _odd_share(overlap: Overlap, counts: tuple[Count, Count]) -> float:
-    closed = closed_as(overlap.touching_start, overlap.touching_end, *counts)
-    odd = [count.inverted + (0 if side == "both" else count.empty) for count, side in zip(counts, closed, strict=True)]
-    return max(some / count.rows if count.rows else 0.0 for some, count in zip(odd, counts, strict=True))
+def _with_ordered(
+    query: Query, frame: DataFrame, names: Sequence[str], kinds: Sequence[T.DataType]
+) -> tuple[DataFrame, tuple[str, str]]:
+    start, end = query.names.fresh("ordered_start"), query.names.fresh("ordered_end")
+    first, last = ordered_sql(names[0], names[1], kinds)
+    return frame.selectExpr("*", f"{first} as {quoted(start)}", f"{last} as {quoted(end)}"), (start, end)
 
 
 def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[str, str], ...], list[Term]]:
@@ -254,9 +241,7 @@ def _repeatable(frame: DataFrame) -> bool:
     return bool(plan.deterministic()) and not PARTIAL.search(plan.toString())
 
 
-def _report(
-    pair: Pair, found: Found, keys: Sequence[tuple[str, str]], residual: Sequence[Term], relation: str, note: str
-) -> None:
+def _report(pair: Pair, found: Found, keys: Sequence[tuple[str, str]], residual: Sequence[Term], relation: str) -> None:
     ls, le, rs, re_ = (term.shown for term in found.terms)
     written = {term.sql for term in residual}
     shown = [f"{key.left.shown} = {key.right.shown}" for key in found.keys]
@@ -264,5 +249,5 @@ def _report(
     kept = tuple(text for text, gone in zip(shown, demoted, strict=True) if not gone)
     filters = [each.shown for each in found.residual if each.whole is not None and each.whole.sql not in written]
     rest = (*filters, *(term.shown for term in residual))
-    joined = Recognised(*pair.shown, relation, (ls, le, rs, re_), kept, rest, note)
+    joined = Recognised(*pair.shown, relation, (ls, le, rs, re_), kept, rest)
     pair.query.report.joins.append(joined)

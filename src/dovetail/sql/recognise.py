@@ -15,14 +15,19 @@ MOST_CANDIDATES = 6
 class Overlap:
     """Two comparisons that make an overlap: left start before right end, left end after right start.
 
-    A touch counts where the comparison allows equality. Any two comparisons in opposite directions fit; whether they
-    bound intervals is for the rows to show.
+    A touch counts where the comparison allows equality. Any two comparisons in opposite directions fit, also those
+    of a point between bounds and of containment.
     """
 
     terms: tuple[Term, Term, Term, Term]
     touching_start: bool  # left start <= right end
     touching_end: bool  # left end >= right start
     used: frozenset[tuple[int, int]]  # (condition, comparison), by number
+
+    def __str__(self) -> str:
+        ls, le, rs, re = (term.shown for term in self.terms)
+        before, after = ("<=" if self.touching_start else "<"), (">=" if self.touching_end else ">")
+        return f"{ls} {before} {re} and {le} {after} {rs}"
 
 
 @dataclass(frozen=True, slots=True)

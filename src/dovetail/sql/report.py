@@ -18,19 +18,17 @@ class Recognised:
     bounds: tuple[str, str, str, str]
     keys: tuple[str, ...]
     residual: tuple[str, ...]
-    note: str
 
     def lines(self) -> list[str]:
         """The join in a few lines."""
         ls, le, rs, re = self.bounds
-        said = [
+        return [
             f"{self.left} {WORDS.get(self.how, self.how)} join {self.right}",
             f"relation: {self.relation}",
             f"intervals: ({ls}, {le}) with ({rs}, {re})",
             f"keys: {', '.join(self.keys) or 'none'}",
             f"residual: {' and '.join(self.residual) or 'none'}",
         ]
-        return [*said, f"rows: {self.note}"] if self.note else said
 
 
 @dataclass(slots=True)
