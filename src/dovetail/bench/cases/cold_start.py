@@ -33,7 +33,8 @@ def _expected(bench: Workbench, params: Params) -> int:
     return EXPECTED_MATCHES
 
 
-POINTS: list[Params] = [{"kernel_cache": "empty"}, {"kernel_cache": "filled"}]
+LATER: Params = {"kernel_cache": "filled"}
+POINTS: list[Params] = [{"kernel_cache": "empty"}, LATER]
 
 CASE = Case(
     name="cold_start",
@@ -43,9 +44,10 @@ CASE = Case(
     rivals=(Rival("warm workers", _workers("warm")), Rival("plain workers", _workers("plain"))),
     expected=_expected,
     baseline="plain workers",
+    # With an empty cache nobody has kernels yet: those figures show what set-up saves, and claim nothing.
     bounds=(
-        Bound("workers inherit kernels", "warm workers", 0.1, against="plain workers", figure="kernel_s"),
-        Bound("first query not slower", "warm workers", 1.0, against="plain workers", where={"kernel_cache": "filled"}),
+        Bound("workers inherit kernels", "warm workers", 0.1, against="plain workers", where=LATER, figure="kernel_s"),
+        Bound("first query not slower", "warm workers", 1.0, against="plain workers", where=LATER),
     ),
     answer="matches",
     rounds=2,
