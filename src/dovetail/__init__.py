@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dovetail.interval.frame import plan_interval_join as plan_interval_join
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
+    from dovetail.sql import sql as sql
 
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
 # needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
@@ -26,6 +27,7 @@ _PUBLIC = {
     "interval_topk": "dovetail.interval.frame",
     "plan_interval_join": "dovetail.interval.frame",
     "session": "dovetail.spark.session",
+    "sql": "dovetail.sql",
 }
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "interval_topk",
     "plan_interval_join",
     "session",
+    "sql",
 ]
 
 
