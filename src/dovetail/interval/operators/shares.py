@@ -48,8 +48,11 @@ class Shares:
         return max(0, (self.limit - self.output - 4 * self.segment - waiting) // 2)
 
     def blocking(self, waiting: int) -> int:
-        """Bytes that rows of a partitioned join may weigh: ordering them by partition needs two copies beside them."""
-        return max(0, (self.limit - self.output - 4 * self.segment - waiting) // 3)
+        """Bytes that rows of a partitioned join may weigh: ordering them by partition needs two copies beside them.
+
+        They may overshoot by one segment before they are written, and what holds a row costs more than the row.
+        """
+        return max(0, (self.limit - self.output - 4 * self.segment - waiting) // 5)
 
     @property
     def pairs(self) -> int:
