@@ -60,6 +60,7 @@ def _figures(plan: IntervalPlan, memory: str) -> dict[str, float]:
         "peak_bytes": peak,
         "tasks": metrics.tasks,
         "spills": metrics.value("spills"),
+        "inner_batches": metrics.value("inner_batches"),
         "spilled_bytes": metrics.value("bytes_written"),
     }
 
