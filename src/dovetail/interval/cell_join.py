@@ -128,9 +128,10 @@ class _Run:
     def __init__(self, task: CellJoin, first: pa.RecordBatch) -> None:
         self.task = task
         self.budget = MemoryBudget(task.memory, "interval join")
+        # Spark announces some columns as never null; the batches that operators get are made here and do not say so.
         self.schemas = {
-            "left": pa.schema([first.schema.field(name) for name in task.left.columns]),
-            "right": pa.schema([first.schema.field(name) for name in task.right.columns]),
+            side: pa.schema([first.schema.field(name).with_nullable(True) for name in columns])
+            for side, columns in (("left", task.left.columns), ("right", task.right.columns))
         }
         self.rows = {"left": 0, "right": 0}
         self._keys = _KeyNumbers(task)
@@ -165,7 +166,7 @@ class _Run:
             chosen = np.flatnonzero(sides == number)
             if not len(chosen):
                 continue
-            rows = _taken(batch.select(list(columns.columns)), chosen)
+            rows = _taken(batch.select(list(columns.columns)), chosen).cast(self.schemas[name])
             self.rows[name] += rows.num_rows
             other = self.task.right if name == "left" else self.task.left
             usable = classify(rows[columns.start], rows[columns.end], columns.closed) == 0

@@ -48,13 +48,15 @@ class BinCells:
 
     def _explode_levels(self, side: Side, frame: DataFrame) -> DataFrame:
         home, level, ok = name(side, "home"), name(side, "level"), name(side, "ok")
+        if self.bins.levels == 1:
+            width = number(self.bins.widths[0])
+            first, last = (self._bin(name(side, place), width) for place in ("p0", "p1"))
+            return frame.selectExpr("*", f"{first} as {name(side, 'first')}", f"{last} as {name(side, 'last')}")
         frame = frame.selectExpr("*", f"explode(sequence({home}, {self.bins.levels - 1})) as {level}")
         if side.name == "left":
             kinds = f"if({level} = {home}, 0, 1)"
         else:
             kinds = f"explode(if({level} = {home} and {level} > 0 and {ok}, array(0, 1), array(0)))"
-        if self.bins.levels == 1:
-            kinds = "0"
         widths = ", ".join(number(width) for width in self.bins.widths)
         frame = frame.selectExpr(
             "*", f"{kinds} as {name(side, 'kind')}", f"array({widths})[{level}] as {name(side, 'width')}"

@@ -61,15 +61,17 @@ class CellsJoin:
     def _other(self, side: Side) -> Side:
         return self.right if side.name == "left" else self.left
 
-    def _in_cells(self, side: Side, frame: DataFrame | None = None) -> DataFrame:
+    def _in_cells(self, side: Side, frame: DataFrame | None = None, counted: bool = True) -> DataFrame:
         frame = side.frame if frame is None else frame
         if self.cells is None:
             return frame
-        return drop_scratch(side, self.cells.add(side, frame), ("cell", "in", "n"))
+        return drop_scratch(side, self.cells.add(side, frame), ("cell", "in", "n") if counted else ("cell", "in"))
 
     def _pairs(self, how: str) -> DataFrame:
         left, right = self.left, self.right
-        joined = self.meeting(left, self._in_cells(left), right, self._in_cells(right), how, True)
+        outer = how != "inner"  # only then must a row know in how many cells it lives
+        rows, others = (self._in_cells(side, counted=outer) for side in (left, right))
+        joined = self.meeting(left, rows, right, others, how, True)
         if self.cells is None or how == "inner":
             return joined
         missing_right, missing_left = (f"{name(side, 'cell')} is null" for side in (right, left))
