@@ -1,0 +1,177 @@
+"""One open generation of a page file: pages by number, homes of keys."""
+
+from __future__ import annotations
+
+import base64
+import os
+import weakref
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.errors import ConfigError
+from dovetail.kernels.arrays import I64, AnyArray
+from dovetail.semistream.master.generation import Generation, IndexFile, PartFile, directory
+from dovetail.semistream.master.index import Dense, Fences, Index
+from dovetail.semistream.master.key_form import key_form
+from dovetail.semistream.master.normal import normal_of
+from dovetail.semistream.master.pages import Order
+
+_REPAIR = "build the page file again, or restore it from a copy"
+
+
+class PageFile:
+    """One generation, open: every file it needs is held, so that it can be read on after it was pruned.
+
+    Every page is checked against its checksum each time it is read, tables and index when they are opened. A file that
+    is short, damaged or cannot be read is a `ConfigError`. Page numbers run through the parts.
+    """
+
+    def __init__(self, path: Path, generation: Generation, device: Device | None = None) -> None:
+        self.path, self.generation = path, generation
+        self.schema, self.key, self.version = generation.schema, generation.key, generation.version
+        self.order: Order = generation.order
+        self.indexed = True
+        self.device = device or Device()
+        home = directory(path, generation.number)
+        self._place = str(home)
+        self._form = key_form(self.schema, self.key)
+        table = page_table(path, generation)
+        self._ends = np.concatenate([[0], np.cumsum(table.column("size").to_numpy())]).astype(np.int64)
+        self._crcs: list[int] = table.column("crc").to_pylist()
+        self.starts: I64 = np.concatenate([[0], np.cumsum(table.column("rows").to_numpy())]).astype(np.int64)
+        self._part_pages = np.cumsum([0, *(part.pages for part in generation.parts)])
+        self._index = _index(home, generation, table)
+        self._files = [_opened(home / part.rows_file, part.nbytes) for part in generation.parts]
+        self._close = weakref.finalize(self, _close_all, self._files)
+
+    def home(self, key: Sequence[pa.Array]) -> I64:
+        """The page of each row's key, or -1 where there is certainly none, nulls among them. No page is read."""
+        return self._index.home(*self._form.normal(key))
+
+    def stored_bytes(self, first: int, count: int) -> int:
+        """Bytes that reading these pages moves."""
+        return int(self._ends[first + count] - self._ends[first])
+
+    def read(self, first: int, count: int) -> pa.RecordBatch:
+        """The rows of `count` pages from `first` on, by one read. A page that is not whole is a `ConfigError`."""
+        if first < 0 or count < 1 or first + count >= len(self._ends):
+            raise IndexError(
+                f"{self.path} has {len(self._ends) - 1} pages, from 0; {count} from {first} on are not there."
+            )
+        if not self._close.alive:
+            raise ValueError(f"{self.path} is closed; pages cannot be read.")
+        start = int(self._ends[first])
+        size = int(self._ends[first + count]) - start
+        data = self.device.call(lambda: self._fetch(first, count, size), nbytes=size, place=(self._place, start))
+        batches = [self._decoded(page, data, start) for page in range(first, first + count)]
+        return batches[0] if count == 1 else pa.concat_batches(batches)
+
+    def close(self) -> None:
+        """Give back the files; twice is fine."""
+        self._close()
+
+    def _fetch(self, first: int, count: int, size: int) -> pa.Buffer:
+        """The bytes of a run of pages, which may go on in the next part."""
+        data = pa.allocate_buffer(size)
+        view, done, page = memoryview(data), 0, first
+        while page < first + count:
+            part = int(np.searchsorted(self._part_pages, page, side="right")) - 1
+            stop = min(first + count, int(self._part_pages[part + 1]))
+            length = int(self._ends[stop] - self._ends[page])
+            offset = int(self._ends[page] - self._ends[self._part_pages[part]])
+            self._fill(part, view[done : done + length], offset)
+            done, page = done + length, stop
+        return data
+
+    def _fill(self, part: int, view: memoryview, offset: int) -> None:
+        done = 0
+        while done < len(view):
+            try:
+                got = os.preadv(self._files[part], [view[done:]], offset + done)
+            except OSError as error:
+                raise ConfigError(f"cannot read {self._name(part)}: {error.strerror}; check the disk.") from error
+            if got == 0:
+                size = self.generation.parts[part].nbytes
+                raise ConfigError(f"{self._name(part)} ends at byte {offset + done} of {size}; {_REPAIR}.")
+            done += got
+
+    def _decoded(self, page: int, data: pa.Buffer, start: int) -> pa.RecordBatch:
+        message = data.slice(int(self._ends[page]) - start, int(self._ends[page + 1] - self._ends[page]))
+        if zlib.crc32(message) != self._crcs[page]:
+            part = int(np.searchsorted(self._part_pages, page, side="right")) - 1
+            raise ConfigError(f"page {page} in {self._name(part)} is damaged (checksum differs); {_REPAIR}.")
+        return pa.ipc.read_record_batch(message, self.schema)
+
+    def _name(self, part: int) -> str:
+        return f"{self._place}/{self.generation.parts[part].rows_file}"
+
+
+def _close_all(files: list[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def _opened(path: Path, nbytes: int) -> int:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"cannot open {path}: {error.strerror}; check permissions, or {_REPAIR}.") from error
+    found = os.fstat(handle).st_size
+    if found != nbytes:
+        os.close(handle)
+        raise ConfigError(f"{path} has {found} bytes instead of {nbytes}; {_REPAIR}.")
+    return handle
+
+
+def page_table(path: Path, generation: Generation) -> pa.Table:
+    """Size, rows, checksums and fences of every page of a generation."""
+    home = directory(path, generation.number)
+    return pa.concat_tables([_table(home, part) for part in generation.parts]).combine_chunks()
+
+
+def _table(home: Path, part: PartFile) -> pa.Table:
+    path = home / part.table_file
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check permissions, or {_REPAIR}.") from error
+    if zlib.crc32(data) != part.table_crc:
+        raise ConfigError(f"{path} is damaged (checksum differs); {_REPAIR}.")
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()
+
+
+def _index(home: Path, generation: Generation, table: pa.Table) -> Index:
+    if generation.index is None:
+        return Fences(*(normal_of(_one_array(table.column(name))) for name in ("first", "last")))
+    found = generation.index
+    codes = _mapped(home / "index.codes", np.dtype("<i8"), found, 1)
+    pages = _mapped(home / "index.pages", np.dtype("<i4"), found, 2)
+    if not found.clashing_keys:
+        return Dense(codes, pages)
+    keys = pa.array([base64.b64decode(key) for key in found.clashing_keys], pa.large_binary())
+    return Dense(codes, pages, (normal_of(keys), np.array(found.clashing_pages, np.int64)))
+
+
+def _mapped(path: Path, kind: np.dtype[np.signedinteger], index: IndexFile, crc_at: int) -> AnyArray:
+    """A file of the index in memory that the system may take back, after its checksums were compared."""
+    if index.entries == 0:
+        return np.empty(0, kind)
+    os.close(_opened(path, index.entries * kind.itemsize))
+    found = np.memmap(path, kind, "r")
+    at = 0
+    for stretch in index.stretches:
+        if zlib.crc32(found[at : at + stretch[0]].data) != stretch[crc_at]:
+            raise ConfigError(f"{path} is damaged (checksum differs); {_REPAIR}.")
+        at += stretch[0]
+    return np.asarray(found)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)

@@ -1,0 +1,82 @@
+"""Master data by name: what a query holds, ships to its workers, and opens there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.errors import ConfigError
+from dovetail.semistream.master.page_source import PageFileSource
+from dovetail.semistream.master.pages import Order, Pages
+
+
+class Source(Protocol):
+    """One kind of store: a small frozen value that can be pickled and opened anywhere."""
+
+    def version(self) -> str:
+        """The newest version now."""
+        ...
+
+    def open(self, version: str | None, device: Device | None) -> Pages:
+        """A version, by default the newest."""
+        ...
+
+    def explain(self) -> str:
+        """The store in some lines."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MasterStore:
+    """Master data that a stream is joined with: where it is, its columns, its key.
+
+    A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
+    `build`, `parquet`, `sqlite` or `postgres`. Data that cannot be reached, is damaged, or has other columns than when
+    the store was named is a `ConfigError`, never a missing row; the next attempt opens the store afresh.
+    """
+
+    source: Source
+    schema: pa.Schema
+    key: tuple[str, ...]
+    order: Order
+
+    @staticmethod
+    def open(path: str | Path) -> MasterStore:
+        """The page file at this path."""
+        return _named(PageFileSource(str(path)))
+
+    def version(self) -> str:
+        """The newest version now; what `at` takes to read exactly this one again."""
+        return self.source.version()
+
+    def at(self, version: str | None = None, device: Device | None = None) -> Pages:
+        """The pages of a version, by default the newest; close them after use."""
+        pages = self.source.open(version, device)
+        if pages.schema.equals(self.schema) and pages.key == self.key:
+            return pages
+        found = f"columns [{_columns(pages.schema)}], key {list(pages.key)}"
+        pages.close()
+        raise ConfigError(
+            f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], key "
+            f"{list(self.key)}. Restore the columns, or name the store and plan the query anew."
+        )
+
+    def explain(self) -> str:
+        """The store in some lines: what it is, key, order, index, size."""
+        return self.source.explain()
+
+
+def _named(source: Source) -> MasterStore:
+    pages = source.open(None, None)
+    try:
+        return MasterStore(source, pages.schema, pages.key, pages.order)
+    finally:
+        pages.close()
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

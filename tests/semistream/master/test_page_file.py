@@ -1,0 +1,183 @@
+"""Page files against plain dictionaries: every key type and order, whole key groups, runs, generations."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.semistream.master.models import KINDS, assert_is, keys_of, master
+
+from dovetail.engine.clock import VirtualClock
+from dovetail.engine.device import Device
+from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.semistream.master.normal import Texts
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.master.write import write_pages
+
+COMPOSITES = [("int", "text"), ("text", "int"), ("text", "text"), ("wide", "date", "bytes"), ("bool", "small")]
+
+
+@pytest.mark.parametrize("order", ["key", "frequency", "none"])
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), *COMPOSITES], ids="-".join)
+def test_every_key_is_whole_in_its_home_page(kinds: tuple[str, ...], order: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(len(kinds) + len(kinds[0]))
+    frequency = "wanted" if order == "frequency" else None
+    names = [f"k{at}" for at in range(len(kinds))]
+    for rows, keys, page in [(0, 5, "1KB"), (1, 1, 1), (300, 1000, 1), (700, 60, "1KB"), (500, 3000, "2KB")]:
+        table, strangers = master(rng, kinds, rows, keys), master(rng, kinds, 200, 4 * keys)
+        path = tmp_path / f"{rows}-{keys}"
+        found = write_pages(path, table, names, order, page, frequency)  # type: ignore[arg-type]  # of parametrize
+        pages = MasterStore.open(path).at()
+        assert_is(pages, table, names, strangers)
+        assert found.null_keys == sum(None in key for key in keys_of(table, names))
+        pages.close()
+
+
+def test_rows_lie_in_the_order_asked_for(tmp_path: Path) -> None:
+    table = pa.table({"k": [3, 1, 2, 1, 3], "f": [5, 9, 7, 1, 8], "row": range(5)})
+    rows = {}
+    for order in ("key", "frequency", "none"):
+        write_pages(tmp_path / order, table, "k", order, 1, "f" if order == "frequency" else None)  # type: ignore[arg-type]
+        pages = MasterStore.open(tmp_path / order).at()
+        rows[order] = pages.read(0, 3).column("row").to_pylist()
+        assert pages.order == order
+        assert pages.starts.tolist() == [
+            0,
+            *np.cumsum({"key": [2, 1, 2], "frequency": [2, 2, 1]}.get(order, [2, 2, 1])),
+        ]
+    assert rows == {"key": [1, 3, 2, 0, 4], "frequency": [1, 3, 0, 4, 2], "none": [0, 4, 1, 3, 2]}
+
+
+def test_text_sorts_by_its_bytes_and_parts_one_after_the_other(tmp_path: Path) -> None:
+    keys = [("a", ""), ("a", "b"), ("a\0", ""), ("a\0b", "a"), ("ab", ""), ("b", "\0"), ("é", "a"), ("\U0001f600", "z")]
+    shuffled = [keys[at] for at in np.random.default_rng(1).permutation(len(keys))]
+    table = pa.table({"a": [a for a, _ in shuffled], "b": [b for _, b in shuffled]})
+    write_pages(tmp_path / "p", table, ["a", "b"], page=1)
+    pages = MasterStore.open(tmp_path / "p").at()
+    assert keys_of(pages.read(0, len(keys)), ["a", "b"]) == keys
+
+
+def test_floats_are_equal_as_in_spark(tmp_path: Path) -> None:
+    table = pa.table({"k": [float("nan"), -0.0, float("inf"), -1.5, 0.0, float("-inf")], "row": range(6)})
+    for order in ("key", "none"):
+        write_pages(tmp_path / order, table, "k", order, 1)  # type: ignore[arg-type]  # order is a plain str here
+        pages = MasterStore.open(tmp_path / order).at()
+        homes = pages.home([pa.array([0.0, -0.0, float("nan"), -float("nan"), -1.5, 1.5])])
+        assert homes[0] == homes[1] >= 0
+        assert pages.read(int(homes[0]), 1).column("row").to_pylist() == [1, 4]
+        assert homes[2] == homes[3] >= 0
+        assert homes[4] >= 0
+        assert homes[5] == -1
+    assert pages.home([pa.array([1.5], pa.float32())]).tolist() == [-1]
+
+
+def test_keys_of_another_width_or_layout_are_the_same_keys(tmp_path: Path) -> None:
+    write_pages(tmp_path / "n", pa.table({"k": pa.array([1, 2, 300], pa.int32())}), "k", page=1)
+    numbers = MasterStore.open(tmp_path / "n").at()
+    assert numbers.home([pa.array([300, 2**40, 1])]).tolist() == [2, -1, 0]
+    write_pages(tmp_path / "t", pa.table({"k": ["a", "b"]}), "k", "none", 1)
+    text = MasterStore.open(tmp_path / "t").at()
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        assert text.home([pa.array(["b", "x", None, "a"]).cast(kind)]).tolist() == [1, -1, -1, 0]
+    with pytest.raises(PlanError, match="cast them"):
+        text.home([pa.array([1])])
+    with pytest.raises(PlanError, match="cast them"):
+        numbers.home([pa.array(["1"])])
+
+
+def test_columns_that_are_dictionaries_are_stored_as_values(tmp_path: Path) -> None:
+    table = pa.table({"k": pa.array(["a", "b"]).dictionary_encode(), "v": pa.array([None, "x"]).dictionary_encode()})
+    write_pages(tmp_path / "p", table, "k")
+    pages = MasterStore.open(tmp_path / "p").at()
+    assert pages.schema == pa.schema({"k": pa.string(), "v": pa.string()})
+    assert pages.read(0, 1).to_pylist() == [{"k": "a", "v": None}, {"k": "b", "v": "x"}]
+
+
+def test_hashes_that_clash_are_told_apart_by_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true_codes = Texts.codes
+    monkeypatch.setattr(Texts, "codes", lambda self: true_codes(self) & 7)
+    rng = np.random.default_rng(5)
+    for kinds in (("text",), ("int", "text")):
+        table, names = master(rng, kinds, 300, 100), [f"k{at}" for at in range(len(kinds))]
+        path = tmp_path / str(len(kinds))
+        found = write_pages(path, table, names, "frequency", 64, "wanted")
+        assert found.index is not None
+        assert len(found.index.clashing_keys) > 50
+        assert_is(MasterStore.open(path).at(), table, names, master(rng, kinds, 300, 300))
+
+
+def test_unique_names_the_keys_that_are_not(tmp_path: Path) -> None:
+    table = pa.table({"k": [5, 1, 5, 2, 1], "t": list("abcde")})
+    with pytest.raises(DataError, match=r"not unique: \[1, 5\]"):
+        write_pages(tmp_path / "p", table, "k", unique=True)
+    with pytest.raises(ConfigError, match="not a page file"):
+        MasterStore.open(tmp_path / "p")
+    assert [e.name for e in (tmp_path / "p").iterdir()] == []
+    write_pages(tmp_path / "p", table, ["k", "t"], unique=True)
+
+
+def test_one_read_of_the_device_whatever_the_run(tmp_path: Path) -> None:
+    table = pa.table({"k": np.arange(1000), "v": np.arange(1000.0)})
+    write_pages(tmp_path / "p", table, "k", page=160)
+    disk = Device("hdd", VirtualClock())
+    pages = MasterStore.open(tmp_path / "p").at(device=disk)
+    assert pages.device is disk
+    assert (disk.requests, len(pages.starts)) == (0, 101)
+    assert pages.read(20, 30).column("k").to_pylist() == list(range(200, 500))
+    assert (disk.requests, disk.seeks, disk.bytes_read) == (1, 1, pages.stored_bytes(20, 30))
+    assert pages.read(50, 1).column("k").to_pylist() == list(range(500, 510))
+    assert (disk.requests, disk.seeks) == (2, 1)
+    for first, count in [(-1, 1), (100, 1), (99, 2), (0, 0)]:
+        with pytest.raises(IndexError, match="100 pages"):
+            pages.read(first, count)
+    pages.close()
+    pages.close()
+    with pytest.raises(ValueError, match="closed"):
+        pages.read(0, 1)
+
+
+def test_a_large_key_group_is_one_page(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    sizes = [1, 40_000, 3, 1, 100_000, 2]
+    keys = rng.permutation(np.repeat(np.arange(6), sizes))
+    table = pa.table({"k": keys, "row": np.arange(len(keys))})
+    write_pages(tmp_path / "p", table, "k", page="1KB")
+    pages = MasterStore.open(tmp_path / "p").at()
+    assert np.diff(pages.starts).tolist() == [1, 40_000, 4, 100_000, 2]
+    assert sorted(pages.read(3, 1).column("row").to_pylist()) == np.flatnonzero(keys == 4).tolist()
+
+
+def test_a_store_is_a_small_value(tmp_path: Path) -> None:
+    write_pages(tmp_path / "p", pa.table({"k": np.arange(100_000)}), "k", page="1KB")
+    store = MasterStore.open(tmp_path / "p")
+    text = pickle.dumps(store)
+    assert len(text) < 1000
+    again = pickle.loads(text)  # noqa: S301  (pickled two lines above)
+    assert again == store
+    assert again.at().read(3, 1).equals(store.at().read(3, 1))
+    assert (store.key, store.order, store.schema.names) == (("k",), "key", ["k"])
+    assert "key ['k'], order key, fences" in store.explain()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"key": "x"}, "not one of the columns"),
+        ({"key": []}, "one or more"),
+        ({"key": "l"}, "cannot be a key"),
+        ({"key": "k", "order": "size"}, "one of 'key'"),
+        ({"key": "k", "order": "frequency"}, "name the column"),
+        ({"key": "k", "frequency": "k"}, "no other order"),
+        ({"key": "k", "order": "frequency", "frequency": "z"}, "not one of the columns"),
+        ({"key": "k", "order": "frequency", "frequency": "t"}, "frequencies are numbers"),
+        ({"key": "k", "page": "huge"}, "not a size"),
+    ],
+)
+def test_wrong_requests_are_refused(tmp_path: Path, arguments: dict[str, object], message: str) -> None:
+    table = pa.table({"k": [1], "t": ["a"], "l": [[1]]})
+    with pytest.raises(PlanError, match=message):
+        write_pages(tmp_path / "p", table, **arguments)  # type: ignore[arg-type]  # of parametrize
+    assert not (tmp_path / "p").exists()
