@@ -197,12 +197,9 @@ def _read_text(place: Path, path: Path) -> str:
 @contextlib.contextmanager
 def building(path: Path) -> Iterator[Path]:
     """A new directory beside the generations to build one in; removed if the build fails."""
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path} is a file; a page file is a directory. Give another path.")
-    if path.is_dir() and not (path / MANIFEST).exists() and any(not e.name.startswith(".") for e in path.iterdir()):
-        raise ConfigError(f"{path} has files that are not a page file; give an empty or a new directory.")
     work = path / f"{_BUILDING}{uuid.uuid4().hex[:12]}"
     try:
+        _check_place(path)
         work.mkdir(parents=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {path}: {error.strerror}; give a path that can be written.") from error
@@ -217,6 +214,15 @@ def building(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def _check_place(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} is a file; a page file is a directory. Give another path.")
+    if path.is_dir() and not (path / MANIFEST).exists():
+        strange = [e.name for e in path.iterdir() if not e.name.startswith((".", "generation-", MANIFEST))]
+        if strange:
+            raise ConfigError(f"{path} has files that are not a page file, {strange[0]}; give a new directory.")
 
 
 def commit(path: Path, work: Path, generation: Generation) -> Generation:

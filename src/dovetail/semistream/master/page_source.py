@@ -16,7 +16,7 @@ from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.generation import current_version, load_version, prune, versions
 from dovetail.semistream.master.page_file import PageFile, page_table
 
-_ATTEMPTS = 3  # to open the current version: it may be pruned between reading its name and opening its files
+_ATTEMPTS = 20  # to open the current version: it may be pruned between reading its name and opening its files
 
 
 @dataclass(frozen=True, slots=True)

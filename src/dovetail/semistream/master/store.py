@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dovetail.engine.device import Device
 from dovetail.errors import ConfigError
+from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
 
@@ -23,6 +24,14 @@ class Source(Protocol):
 
     def open(self, version: str | None, device: Device | None) -> Pages:
         """A version, by default the newest."""
+        ...
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Pages of `new` that differ from those of `old`; None if that is not known."""
+        ...
+
+    def prune(self, keep: int) -> list[str]:
+        """Remove old versions that the store keeps itself."""
         ...
 
     def explain(self) -> str:
@@ -64,6 +73,17 @@ class MasterStore:
             f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], key "
             f"{list(self.key)}. Restore the columns, or name the store and plan the query anew."
         )
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Pages of version `new` that differ from the page of that number in `old`; None if that is not known.
+
+        A page that is not among them holds the same rows, and is home to the same keys, in both versions.
+        """
+        return self.source.changed(old, new)
+
+    def prune(self, keep: int) -> list[str]:
+        """Remove old versions from the disk but the newest `keep`; which ones went. Who has one open reads on."""
+        return self.source.prune(keep)
 
     def explain(self) -> str:
         """The store in some lines: what it is, key, order, index, size."""
