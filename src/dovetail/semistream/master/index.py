@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.kernels.arrays import I32, I64, Bool
+from dovetail.kernels.sorted_search import count_below
 from dovetail.semistream.master.normal import Normal, above, last_not_above
 
 
@@ -44,7 +45,7 @@ class Dense:
         codes = keys.codes()
         if len(self.codes) == 0:
             return np.full(len(codes), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        at = np.minimum(count_below(self.codes, codes), len(self.codes) - 1)
         pages = np.where((self.codes[at] == codes) & valid, self.pages[at], -1).astype(np.int64)
         if self.clashes is not None:
             suspect = np.flatnonzero(np.isin(codes, self.clashes[0].codes()) & valid)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dovetail.engine.buffers import memory_of, offsets_of
 from dovetail.kernels import byte_keys
 from dovetail.kernels.arrays import I64, U8, Bool
+from dovetail.kernels.sorted_search import count_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def normal_of(column: pa.Array) -> Normal:
 def last_not_above(keys: Normal, fences: Normal) -> I64:
     """For each key the number of the last of the sorted fences that is not above it, or -1 if all are."""
     if isinstance(keys, Numbers) and isinstance(fences, Numbers):
-        return np.searchsorted(fences.values, keys.values, side="right") - 1
+        return count_below(fences.values, keys.values, or_equal=True) - 1
     if isinstance(keys, Texts) and isinstance(fences, Texts):
         return byte_keys.last_not_above(fences.offsets, fences.data, keys.offsets, keys.data)
     raise TypeError("keys and fences are of different forms")
