@@ -41,6 +41,16 @@ class Segments:
         """The share of the segment asked for most."""
         return float(self.share.max(initial=0.0))
 
+    def without_top(self, n: int) -> tuple[float, Segments]:
+        """The share of the stream that asks for the n segments asked for most, and the other segments."""
+        order = np.argsort(-self.share, kind="stable")
+        count, share = self.count[order], self.share[order]
+        taken = np.minimum(count, np.maximum(0.0, n - (np.cumsum(count) - count)))
+        left = count - taken
+        some = left > 0
+        rest = _asked(left[some], share[some], max(0, self.n_segments - n))
+        return float(np.sum(taken * share)), rest
+
 
 def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int = 0) -> Segments:
     """Segments of rows that lie most wanted first, without the first `cached` ones, which never reach storage."""

@@ -1,0 +1,49 @@
+"""HYBRIDJOIN: the segment of one waiting tuple is read, all tuples that ask for it are answered and leave."""
+
+from __future__ import annotations
+
+from dovetail.semistream.cost.lookup import second_position
+from dovetail.semistream.cost.prediction import Prediction, Sizes
+from dovetail.semistream.cost.segments import Segments
+from dovetail.semistream.cost.setting import Policy, Setting
+from dovetail.semistream.cost.split import waiting_room
+from dovetail.semistream.cost.window import Steady, oldest_first
+
+
+def steady_state(segments: Segments, capacity: float, policy: Policy) -> Steady:
+    """Tuples per load under the look-up policy; without a skewed stream and a queue, all are much alike."""
+    if policy.lookup == "oldest":
+        return oldest_first(segments, capacity)
+    return second_position(segments, capacity, policy.position, guarded=policy.lookup == "guarded")
+
+
+def bound_steps(segments: Segments, policy: Policy) -> float:
+    """Loads after which a tuple is answered at the latest: n_p, twice that with a second position (F6)."""
+    return float(segments.n_segments * (1 if policy.lookup == "oldest" else 2))
+
+
+def predict_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
+    """HYBRIDJOIN with segments of `segment_rows` rows; nothing is cached.
+
+    Reference: seed 000, equations 5.1 to 5.4; w by the window model in place of 5.2.
+    """
+    costs = setting.costs
+    room, memory = waiting_room(setting, sizes)
+    segments = setting.segments(sizes.segment_rows)
+    steady = steady_state(segments, room, setting.policy)
+    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    return Prediction(
+        algorithm="hybridjoin",
+        sizes=sizes,
+        w_n=0.0,
+        w_s=steady.per_load,
+        step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load),
+        miss_s=setting.matched * costs.emit + costs.evict + costs.receive + costs.admit,
+        hit_s=0.0,
+        window=steady.window,
+        waiting=steady.waiting,
+        asked=steady.asked,
+        bound_steps=bound_steps(segments, setting.policy),
+        memory=memory,
+        segments=segments,
+    )

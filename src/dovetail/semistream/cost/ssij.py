@@ -1,0 +1,47 @@
+"""SSIJ: tuples that cached segments do not answer are collected, then every segment they ask for is read once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.semistream.cost.prediction import Prediction, Sizes
+from dovetail.semistream.cost.segments import Segments
+from dovetail.semistream.cost.setting import Setting
+from dovetail.semistream.cost.split import waiting_room
+
+
+def segments_asked(segments: Segments, tuples: float) -> float:
+    """Segments that at least one of so many tuples asks for."""
+    return float(np.sum(segments.count * -np.expm1(-segments.share * tuples)))
+
+
+def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
+    """SSIJ with the `cached_rows` / `segment_rows` segments cached that are asked for most.
+
+    Our model, the sources have none: a join phase answers h_S tuples with one load for each segment that one of them
+    asks for, sum 1 - exp(-p_i h_S): about half the tuples per load of HYBRIDJOIN, as nothing is admitted in between.
+    Reference: the look-up position paper, section 2.
+    """
+    costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
+    room, memory = waiting_room(setting, sizes, ("cached segments", kept * sizes.segment_rows * setting.row_bytes))
+    p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
+    p_n = min(p_n, 1 - 1e-9)
+    loads = max(1.0, segments_asked(segments, room))
+    per_load = max(1.0, room / loads)
+    emit = setting.matched * costs.emit
+    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    return Prediction(
+        algorithm="ssij",
+        sizes=sizes,
+        w_n=per_load * p_n / (1 - p_n),
+        w_s=per_load,
+        step_s=read + costs.probing_s(sizes.segment_rows, per_load),
+        miss_s=costs.probe + emit + costs.evict + costs.receive + costs.admit,
+        hit_s=costs.probe + emit + costs.receive,
+        window=room / (1 - p_n),
+        waiting=room / 2,
+        asked=loads / 2,
+        bound_steps=loads,
+        memory=memory,
+        segments=segments,
+    )

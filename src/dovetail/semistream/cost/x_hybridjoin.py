@@ -1,0 +1,47 @@
+"""X-HYBRIDJOIN: HYBRIDJOIN over data in order of frequency, whose most wanted rows stay in memory."""
+
+from __future__ import annotations
+
+from dovetail.semistream.cost.hybridjoin import bound_steps, steady_state
+from dovetail.semistream.cost.prediction import Prediction, Sizes
+from dovetail.semistream.cost.setting import Setting
+from dovetail.semistream.cost.split import waiting_room
+from dovetail.semistream.cost.window import Steady
+
+_ROUNDS = 8
+
+
+def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
+    """X-HYBRIDJOIN with `cached_rows` pinned rows, d_N, and a swappable part of `segment_rows`, d_S.
+
+    Wanted tuples take slots until the pinned rows have been tried, and these are all tried in every iteration.
+    The untuned algorithm has d_N = d_S.
+    Reference: seed 000, equations 6.1 to 6.9; w by F3x: the window model with h_S - p_N w slots.
+    """
+    costs, d_n = setting.costs, sizes.cached_rows
+    room, memory = waiting_room(setting, sizes, ("pinned rows", d_n * setting.row_bytes))
+    segments = setting.segments(sizes.segment_rows, d_n)
+    p_n = setting.p_n(d_n)
+    steady, w = Steady(1.0, 0.0, 1.0, 1.0), 0.0
+    for _ in range(_ROUNDS):
+        steady = steady_state(segments, max(1.0, room - p_n * w), setting.policy)
+        before, w = w, min(float(room), steady.per_load / max(1 - p_n, 1 / room))
+        if abs(w - before) < 1e-3 * w:
+            break
+    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    each = setting.matched * costs.emit + costs.evict + costs.receive + costs.admit
+    return Prediction(
+        algorithm="x_hybridjoin",
+        sizes=sizes,
+        w_n=p_n * w,
+        w_s=(1 - p_n) * w,
+        step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load) + costs.probing_s(d_n, w),
+        miss_s=each,
+        hit_s=each,
+        window=steady.window / max(1 - p_n, 1 / room),
+        waiting=steady.waiting,
+        asked=steady.asked,
+        bound_steps=bound_steps(segments, setting.policy),
+        memory=memory,
+        segments=segments,
+    )
