@@ -65,10 +65,8 @@ def dense_index(codes: I64, pages: I64) -> tuple[I64, I32, I64]:
     """Codes in order, the page of each, and the codes that occur with several pages."""
     order = np.argsort(codes, kind="stable")
     codes, pages = codes[order], pages[order]
-    repeated = codes[1:] == codes[:-1]
-    clashes = np.unique(codes[1:][repeated & (pages[1:] != pages[:-1])])
-    keep = np.concatenate([np.ones(min(len(codes), 1), np.bool_), ~repeated])
-    return codes[keep], pages[keep].astype(np.int32), clashes
+    clashes = codes[1:][(codes[1:] == codes[:-1]) & (pages[1:] != pages[:-1])]
+    return codes, pages.astype(np.int32), np.unique(clashes)
 
 
 Index = Fences | Dense

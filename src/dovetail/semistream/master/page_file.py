@@ -131,10 +131,11 @@ def _opened(path: Path, nbytes: int) -> int:
 def page_table(path: Path, generation: Generation) -> pa.Table:
     """Size, rows, checksums and fences of every page of a generation."""
     home = directory(path, generation.number)
-    return pa.concat_tables([_table(home, part) for part in generation.parts]).combine_chunks()
+    return pa.concat_tables([part_table(home, part) for part in generation.parts]).combine_chunks()
 
 
-def _table(home: Path, part: PartFile) -> pa.Table:
+def part_table(home: Path, part: PartFile) -> pa.Table:
+    """Size, rows, checksums and fences of the pages of one part."""
     path = home / part.table_file
     try:
         data = path.read_bytes()

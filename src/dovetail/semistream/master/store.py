@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -13,6 +14,10 @@ from dovetail.errors import ConfigError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
+from dovetail.semistream.master.write import DEFAULT_PAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Source(Protocol):
@@ -57,6 +62,27 @@ class MasterStore:
     def open(path: str | Path) -> MasterStore:
         """The page file at this path."""
         return _named(PageFileSource(str(path)))
+
+    @staticmethod
+    def build(
+        df: DataFrame,
+        path: str | Path,
+        key: str | Sequence[str],
+        order: Order = "key",
+        page: int | str = DEFAULT_PAGE,
+        frequency: str | None = None,
+        unique: bool = False,
+    ) -> MasterStore:
+        """The page file that Spark writes from the rows of `df`, as a new generation if the path has one already.
+
+        Rows lie by key, by the falling number in column `frequency`, or anyhow ("none"); rows of one key together.
+        Rows with a null in the key are left out. `unique=True` refuses keys that occur twice, with the keys. `page` is
+        the size of what one look-up reads. Driver and executors must see the path as one place.
+        """
+        from dovetail.semistream.frame_build import build_pages
+
+        build_pages(df, path, key, order, page, frequency, unique)
+        return MasterStore.open(path)
 
     def version(self) -> str:
         """The newest version now; what `at` takes to read exactly this one again."""
