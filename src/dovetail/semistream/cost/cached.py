@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dovetail.semistream.cost.hybridjoin import bound_steps, steady_state
 from dovetail.semistream.cost.learned import learned_share
 from dovetail.semistream.cost.prediction import Prediction, Sizes
@@ -36,7 +38,8 @@ def _learned(algorithm: str, setting: Setting, sizes: Sizes) -> Prediction:
     p_n = setting.p_n(sizes.cached_rows)
     if setting.policy.cache != "perfect" and sizes.cached_rows:
         room, _ = waiting_room(setting, sizes, _table(setting, sizes, counted=True))
-        p_n = learned_share(setting.distribution, sizes.cached_rows, room, setting.policy.threshold)
+        together = min(room, setting.batch_rows or room)
+        p_n = learned_share(setting.distribution, sizes.cached_rows, together, setting.policy.threshold)
     return _prediction(algorithm, setting, sizes, p_n, counted=True)
 
 
@@ -59,7 +62,7 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, p_n: float, *, c
     p_n = min(p_n, 1 - 1e-9)
     return Prediction(
         algorithm=algorithm,
-        sizes=sizes,
+        sizes=replace(sizes, waiting_rows=room),
         w_n=steady.per_load * p_n / (1 - p_n),
         w_s=steady.per_load,
         step_s=step_s,

@@ -15,8 +15,8 @@ from dovetail.semistream.cost.segments import Segments, grouped, in_frequency_or
 class Empirical:
     """Keys as often as a sample had them; what the sample never saw is spread evenly over the other rows.
 
-    The share left to unseen rows is the share of keys that the sample had once (Good and Turing). `wanted` are the
-    shares of the seen keys, most wanted first. With `places`, the row number of each of them, segments are those of
+    The share left to unseen rows is the share of keys that the sample had once (Good and Turing), taken from all seen
+    keys alike, so that those seen often keep theirs. `wanted` are the shares of the seen keys, most wanted first. With `places`, the row number of each of them, segments are those of
     the real layout; without, rows that are not in order of frequency are taken as shuffled.
     """
 
@@ -42,8 +42,8 @@ class Empirical:
             return cls(rows, np.zeros(0))
         _, first, counts = np.unique(keys, return_index=True, return_counts=True)
         order = np.argsort(-counts, kind="stable")
-        unseen = np.count_nonzero(counts == 1) / keys.size if counts.size < rows else 0.0
-        seen = counts[order] / keys.size * (1.0 - min(unseen, 1.0 - 1.0 / keys.size))
+        discount = np.count_nonzero(counts == 1) / counts.size if counts.size < rows else 0.0
+        seen = (counts[order] - discount) / keys.size
         return cls(rows, seen, None if places is None else places[first][order])
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dovetail.semistream.cost.lookup import second_position
 from dovetail.semistream.cost.prediction import Prediction, Sizes
 from dovetail.semistream.cost.segments import Segments
@@ -34,7 +36,7 @@ def predict_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     read = costs.load_s(setting.read_bytes(sizes.segment_rows))
     return Prediction(
         algorithm="hybridjoin",
-        sizes=sizes,
+        sizes=replace(sizes, waiting_rows=room),
         w_n=0.0,
         w_s=steady.per_load,
         step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dovetail.semistream.cost.prediction import NoRoomError, Prediction, Sizes
 from dovetail.semistream.cost.setting import Setting
 
@@ -17,7 +19,7 @@ def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
         raise NoRoomError(f"a page of {page:,.0f} bytes does not fit in {setting.memory:,}; give more memory.")
     return Prediction(
         algorithm="inlj",
-        sizes=sizes,
+        sizes=replace(sizes, waiting_rows=1),
         w_n=0.0,
         w_s=1.0,
         step_s=costs.load_s(setting.read_bytes(sizes.segment_rows)),

@@ -22,7 +22,7 @@ def learned_share(distribution: Distribution, cached: int, capacity: float, thre
     None as threshold takes `suitable_threshold`.
     Reference: seed 000, section 8.2.3.
     """
-    count, wanted = _ranks(distribution)
+    count, wanted = rank_groups(distribution)
     if threshold is None:
         threshold = suitable_threshold(distribution, cached, capacity)
     inside = np.zeros_like(wanted)
@@ -57,8 +57,8 @@ def at_least(mean: F64, threshold: int) -> F64:
     return chance
 
 
-def _ranks(distribution: Distribution) -> tuple[F64, F64]:
-    """Groups of ranks: how many, and how wanted each is."""
+def rank_groups(distribution: Distribution) -> tuple[F64, F64]:
+    """Groups of ranks, most wanted first: how many, and which share of the stream asks for each of them."""
     rows = distribution.rows
     near = np.arange(0.0, min(_EXACT_RANKS, rows) + 1)
     far = np.round(np.geomspace(near[-1], rows, _GROUPS)) if rows > near[-1] else near

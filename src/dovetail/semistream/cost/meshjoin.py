@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dovetail.semistream.cost.prediction import Prediction, Sizes
 from dovetail.semistream.cost.setting import Setting
@@ -40,7 +40,7 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chu
     reading = costs.load_s(setting.read_bytes(sizes.segment_rows), sequential=True)
     return Prediction(
         algorithm=algorithm,
-        sizes=sizes,
+        sizes=replace(sizes, waiting_rows=w * chunks),
         w_n=0.0,
         w_s=float(w),
         step_s=(reading + sizes.segment_rows * costs.probe) / parts,

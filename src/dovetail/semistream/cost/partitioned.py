@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
     w = steady.per_load / (1 - p_n)
     return Prediction(
         algorithm="partitioned",
-        sizes=sizes,
+        sizes=replace(sizes, waiting_rows=room),
         w_n=p_n * w,
         w_s=steady.per_load,
         step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load),

@@ -16,7 +16,7 @@ Share = Callable[[F64], F64]
 _EXACT = 64  # segments at the wanted end that are groups of their own
 _GROWTH = 1.08  # how much longer each later group is than the one before
 _PER_E_FOLD = 16  # groups of segments whose shares lie within a factor e
-_DRAWN = 2**18  # rows of a shuffle that are placed one by one; the rest is spread evenly
+_DRAWN = 2**16  # rows of a shuffle that are placed one by one; the rest is spread evenly
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dovetail.semistream.cost.prediction import Prediction, Sizes
@@ -32,7 +34,7 @@ def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
     read = costs.load_s(setting.read_bytes(sizes.segment_rows))
     return Prediction(
         algorithm="ssij",
-        sizes=sizes,
+        sizes=replace(sizes, waiting_rows=room),
         w_n=per_load * p_n / (1 - p_n),
         w_s=per_load,
         step_s=read + costs.probing_s(sizes.segment_rows, per_load),

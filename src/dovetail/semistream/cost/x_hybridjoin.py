@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dovetail.semistream.cost.hybridjoin import bound_steps, steady_state
 from dovetail.semistream.cost.prediction import Prediction, Sizes
 from dovetail.semistream.cost.setting import Setting
@@ -32,7 +34,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     each = setting.matched * costs.emit + costs.evict + costs.receive + costs.admit
     return Prediction(
         algorithm="x_hybridjoin",
-        sizes=sizes,
+        sizes=replace(sizes, waiting_rows=room),
         w_n=p_n * w,
         w_s=(1 - p_n) * w,
         step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load) + costs.probing_s(d_n, w),
