@@ -16,8 +16,9 @@ class Empirical:
     """Keys as often as a sample had them; what the sample never saw is spread evenly over the other rows.
 
     The share left to unseen rows is the share of keys that the sample had once (Good and Turing), taken from all seen
-    keys alike, so that those seen often keep theirs. `wanted` are the shares of the seen keys, most wanted first. With `places`, the row number of each of them, segments are those of
-    the real layout; without, rows that are not in order of frequency are taken as shuffled.
+    keys alike, so that those seen often keep theirs. `wanted` are the shares of the seen keys, most wanted first.
+    With `places`, the row number of each of them, segments are those of the real layout; without, rows that are not in
+    order of frequency are taken as shuffled.
     """
 
     rows: int

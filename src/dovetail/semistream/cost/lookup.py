@@ -28,9 +28,9 @@ from dovetail.kernels.arrays import F64
 from dovetail.semistream.cost.segments import Segments
 from dovetail.semistream.cost.window import Steady, oldest_first
 
-_STEPS = 48  # of the integral from T_c to T
+_STEPS = 32  # of the integral from T_c to T
 _ROUNDS = 400
-_EXACT_ENOUGH = 1e-7
+_EXACT_ENOUGH = 1e-4
 _NO_HAZARD = 1e-9  # of being looked up in a whole window: keeps divisions defined
 _DAMPING = 0.35
 _LOGISTIC = 1.702  # 1 / (1 + exp(-1.702 z)) is within 0.01 of the normal distribution

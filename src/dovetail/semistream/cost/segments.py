@@ -13,9 +13,9 @@ from dovetail.kernels.arrays import F64
 Share = Callable[[F64], F64]
 """The share of the stream that asks for the first so many rows, most wanted first; ranks may be fractional."""
 
-_EXACT = 64  # segments at the wanted end that are groups of their own
-_GROWTH = 1.08  # how much longer each later group is than the one before
-_PER_E_FOLD = 16  # groups of segments whose shares lie within a factor e
+_EXACT = 32  # segments at the wanted end that are groups of their own
+_GROWTH = 1.12  # how much longer each later group is than the one before
+_PER_E_FOLD = 8  # groups of segments whose shares lie within a factor e
 _DRAWN = 2**16  # rows of a shuffle that are placed one by one; the rest is spread evenly
 
 

@@ -39,12 +39,20 @@ def tune(algorithm: str, setting: Setting, *, measure: Measure | None = None, tr
     """
     model = model_of(algorithm)
     climb = _Climb(model, setting, measure or by_model(model, setting), trials)
-    if measure is not None:
-        climb.visit([tune(algorithm, setting).sizes])
-    climb.visit(starts(model, setting))
+    near = _near(algorithm, setting, measured=measure is not None)
+    climb.visit(starts(model, setting) if near is None else [near])
     for factor in (2.0, 2**0.5, 2**0.25):
         climb.walk(factor)
     return climb.result()
+
+
+def _near(algorithm: str, setting: Setting, *, measured: bool) -> Sizes | None:
+    """Sizes that a cheaper judge finds best: the model for measurements, the plain look-up for the costly models."""
+    if measured:
+        return tune(algorithm, setting).sizes
+    if setting.policy.lookup == "oldest":
+        return None
+    return tune(algorithm, replace(setting, policy=replace(setting.policy, lookup="oldest"))).sizes
 
 
 def by_model(model: Model, setting: Setting) -> Measure:

@@ -28,7 +28,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     for _ in range(_ROUNDS):
         steady = steady_state(segments, max(1.0, room - p_n * w), setting.policy)
         before, w = w, min(float(room), steady.per_load / max(1 - p_n, 1 / room))
-        if abs(w - before) < 1e-3 * w:
+        if abs(w - before) * p_n < 1e-3 * room:
             break
     read = costs.load_s(setting.read_bytes(sizes.segment_rows))
     each = setting.matched * costs.emit + costs.evict + costs.receive + costs.admit
