@@ -1,0 +1,1 @@
+"""The semi-stream joins, each inside a memory budget."""

@@ -1,0 +1,176 @@
+"""Joins with a stream-probing phase: rows whose key is in memory are answered at once, only the others wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.kernels import waiting_pool as pools
+from dovetail.kernels.arrays import I64, int64s
+from dovetail.kernels.key_cache import age, hit_pairs, probe_admit
+from dovetail.kernels.segment_match import INNER, keep_checked
+from dovetail.semistream.cache import CachePolicy, RowCache
+from dovetail.semistream.operators.base import Rows
+from dovetail.semistream.operators.index_driven import IndexDriven
+from dovetail.semistream.segments import row_bytes
+from dovetail.semistream.sizes import Sizes
+
+
+class Cached(IndexDriven):
+    """Two phases in turn: rows probe the cache, at most `max_probe` of them; then one segment is loaded.
+
+    Reference: T 7.2, algorithm 5; T 8.2, algorithm 6; bounded first phase specs/semistream.md 2.9.
+    """
+
+    def __init__(
+        self, *arguments: Any, policy: CachePolicy, capacity: int, learns: bool, max_probe: int | None
+    ) -> None:
+        super().__init__(*arguments)
+        self.learns, self.max_probe = learns, max_probe or self.waiting.slots
+        self._probes_left = self.max_probe
+        limit = self.cache_limit(capacity)
+        self.cache = self.own(RowCache(self.master, capacity, limit, policy, self.budget))
+        self.remembers = learns and policy.replaces == "adaptive" and self.key_codes.exact
+        self._every = policy.every or max(16, self.segments.wanted // 80)
+
+    def cache_limit(self, capacity: int) -> int:
+        """Bytes that the rows of so many keys may have."""
+        return int(1.05 * capacity * (row_bytes(self.pages) + 1)) + 64
+
+    def kept_columns(self) -> list[str] | None:
+        """Also the key: a cached row without columns could not be stored."""
+        return super().kept_columns() or [self.pages.key[0]]
+
+    def lasting(self) -> set[int]:
+        """Chunks of cached rows."""
+        return self.cache.chunks if hasattr(self, "cache") else set()
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Give all answers collected; then cached rows may move."""
+        yield from super().flush()
+        self.cache.tidy()
+
+    def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Stream-probing phases with a load between two of them."""
+        start, n = 0, len(rows.codes)
+        while start < n:
+            start = yield from self.probe(rows, start)
+            if start < n and (len(self.waiting) == self.waiting.slots or not self._probes_left):
+                yield from self.work()
+                self._probes_left = self.max_probe
+        while self.waiting.overdue(self.spec.max_residence, self._clock.now_ns()):
+            yield from self.work()
+
+    def probe(self, rows: Rows, start: int) -> Generator[pa.RecordBatch, None, int]:
+        """Rows from `start` on are answered from the cache or wait; returns the first that was not looked at."""
+        pool, hits = self.waiting.pool, self.cache.hits
+        before, stop = len(self.waiting), min(len(rows.codes), start + self._probes_left)
+        checked = not self.key_codes.exact
+        at, n = probe_admit(
+            self.cache.keys,
+            pool,
+            rows.codes,
+            rows.segments,
+            rows.refs,
+            start,
+            stop,
+            hits,
+            self._clock.now_ns(),
+            checked,
+        )
+        self._probes_left -= at - start
+        self.scratch.probes[0] += at - start
+        yield from self._answer(rows, n)
+        self.counts["admits"] += len(self.waiting) - before
+        return at
+
+    def _answer(self, rows: Rows, n: int) -> Iterator[pa.RecordBatch]:
+        done = 0
+        how = self.answers.how if self.key_codes.exact else INNER
+        while done < n:
+            start = self.answers.n
+            answers = self.answers
+            upto, answers.n = hit_pairs(self.cache.keys, rows.refs, self.cache.hits, done, n, how, answers.out, start)
+            wrong = 0 if self.key_codes.exact else self._send_back(rows, self.cache.hits[0][done:upto], start)
+            self.counts["answered_by_cache"] += upto - done - wrong
+            done = upto
+            if done < n:
+                yield from self.flush()
+
+    def _send_back(self, rows: Rows, hit: I64, start: int) -> int:
+        """How many hits were of other keys with the same hash; their rows wait instead."""
+        answers = self.answers
+        refs, pairs = answers.refs[start : answers.n], answers.rows[start : answers.n]
+        right = answers.right_pairs(refs, pairs)
+        found = refs[right]
+        good = np.isin(refs, found)
+        n, kept = int(good.sum()), right[good]
+        answers.refs[start : start + n], answers.rows[start : start + n] = refs[good], pairs[good]
+        answers.n = keep_checked(answers.refs, answers.rows, start, start + n, kept, answers.how)
+        wrong = hit[~np.isin(rows.refs[hit], found)]
+        if len(wrong):
+            codes, segments, refs = (int64s(a[wrong]) for a in rows)
+            pools.admit(self.waiting.pool, codes, segments, refs, 0, self._clock.now_ns())
+        return len(wrong)
+
+    def serve(self, segment: int) -> Iterator[pa.RecordBatch]:
+        """Load and answer; then keys with many waiting rows enter the cache, as none of their rows waits any more."""
+        yield from super().serve(segment)
+        if self.learns and self.whole:
+            met = self.scratch, self.keys_met
+            self.cache.promote(
+                self.loaded.batch, met, self.remembers, lambda rows: self.segments.page_of(segment, rows)
+            )
+        if self.learns and self.cache.policy.replaces == "adaptive" and self.waiting.loads % self._every == 0:
+            age(self.cache.keys)
+
+    def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
+        """Forget cached keys whose page changed."""
+        self.cache.forget(changed)
+        return iter(())
+
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Take up new sizes; a smaller cache loses the keys with the fewest hits."""
+        shrink_first = sizes.cached is not None and self.learns and sizes.cached < len(self.cache.keys.code)
+        if sizes.cached is not None and self.learns and shrink_first:
+            yield from self._resize_cache(sizes.cached)
+        yield from super().resize(sizes)
+        if sizes.cached is not None and self.learns and not shrink_first:
+            yield from self._resize_cache(sizes.cached)
+
+    def _resize_cache(self, capacity: int) -> Iterator[pa.RecordBatch]:
+        yield from self.flush()
+        self.cache.resize(max(1, capacity), self.cache_limit(max(1, capacity)))
+        self.cache.tidy()
+        self.sizes = replace(self.sizes, cached=capacity)
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Also the cache: keys, counts and rows."""
+        keys, rows = self.cache.snapshot()
+        return super().snapshot() | {"cache_keys": keys, "cache_rows": rows}
+
+    def state(self) -> dict[str, Any]:
+        """Also the threshold, the random numbers, and how far the phase is."""
+        cache = {"cache": self.cache.numbers(), "probes_left": self._probes_left}
+        return super().state() | cache
+
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Take up a snapshot, cache included."""
+        out = super().restore(snapshot)
+        state = json.loads(snapshot["state"]["json"][0].as_py())
+        if self.learns:
+            self.cache.restore(snapshot["cache_keys"], snapshot["cache_rows"], state["cache"])
+        self._probes_left = state["probes_left"]
+        return out
+
+    def report(self) -> Metrics:
+        """The metrics so far, with what went in and out of the cache."""
+        self.metrics.add("cache_inserts", self.cache.inserts, unit="keys")
+        self.metrics.add("evictions", self.cache.evictions, unit="keys")
+        return super().report()

@@ -1,0 +1,58 @@
+"""CACHEJOIN and SSCJ: HYBRIDJOIN that learns which master rows to keep in memory from how many rows wait for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import PlanError
+from dovetail.semistream.cache import ADAPTIVE, LEAST_FREQUENT, CachePolicy
+from dovetail.semistream.lookup import OLDEST, Lookup
+from dovetail.semistream.operators.cached import Cached
+from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.output import Shape
+from dovetail.semistream.sizes import Part, Sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheJoin(SemiStreamJoin):
+    """Rows whose key is in a cache of frequent master rows are answered at once; the others wait as in HYBRIDJOIN.
+
+    The master data may lie in any order. `cache` says how keys enter and leave; `max_probe` bounds how many rows are
+    looked at between two loads (default: as many as can wait).
+    Reference: T 8.2, algorithm 6; the adaptive cache specs/semistream.md S7.
+    """
+
+    lookup: Lookup = OLDEST
+    cache: CachePolicy = ADAPTIVE
+    max_probe: int | None = None
+    parts: ClassVar[tuple[Part, ...]] = ("waiting", "cached")
+
+    def __post_init__(self) -> None:
+        SemiStreamJoin.__post_init__(self)
+        if self.max_probe is not None and self.max_probe < 1:
+            raise PlanError(f"max_probe={self.max_probe}: at least one row must be looked at; leave it out for all.")
+
+    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> Cached:
+        """The running join with these sizes."""
+        base, capacity = (self, budget, stream, shape, sizes), max(1, sizes.cached or 0)
+        operator = Cached(*base, policy=self.cache, capacity=capacity, learns=True, max_probe=self.max_probe)
+        operator.lookup = self.lookup
+        return operator
+
+    def options(self) -> list[str]:
+        """The look-up policy and the cache."""
+        return [f"lookup={self.lookup}", f"cache={self.cache}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sscj(CacheJoin):
+    """CACHEJOIN that makes room in its cache by dropping the key with the fewest hits.
+
+    Reference: L 2.
+    """
+
+    cache: CachePolicy = LEAST_FREQUENT

@@ -1,0 +1,178 @@
+"""The loop of all joins that load the home segments of waiting rows: admit, choose, load, resolve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.kernels import waiting_pool as kernels
+from dovetail.kernels.segment_match import resolve
+from dovetail.semistream.lookup import OLDEST, Lookup
+from dovetail.semistream.operators.base import Loaded, Rows, SemiStreamOperator
+from dovetail.semistream.rows import SHIFT, RowStore
+from dovetail.semistream.sizes import Sizes
+from dovetail.semistream.waiting import Waiting
+from dovetail.semistream.waiting_time import report_waits
+
+
+class IndexDriven(SemiStreamOperator):
+    """Rows wait in a queue and by home segment; a load settles every row that waits for its segment.
+
+    Reference: specs/semistream.md, 2.0 (home-segment resolution, partial reads, invariants i1 to i6).
+    """
+
+    lookup: Lookup = OLDEST
+    remembers = False
+    keys_met = 0
+    whole = True
+
+    def stream_store(self) -> RowStore:
+        """Where waiting rows are."""
+        slots = self.sizes.waiting or 1
+        self.waiting = self.own(Waiting(self._stream_schema, slots, self.segments.n, self.budget))
+        return self.waiting.store
+
+    def lend(self, batch: pa.RecordBatch) -> int:
+        """The chunk of a pushed batch."""
+        return self.waiting.borrow(batch)
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many stream rows are unanswered."""
+        return len(self.waiting)
+
+    def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Admit rows as slots become free, with a load whenever there is none."""
+        start, n = 0, len(rows.codes)
+        while start < n:
+            start = self.admit(rows, start)
+            if start < n:
+                yield from self.work()
+        while self.waiting.overdue(self.spec.max_residence, self._clock.now_ns()):
+            yield from self.work()
+
+    def admit(self, rows: Rows, start: int) -> int:
+        """The first row, from `start` on, that found no free slot."""
+        stop = kernels.admit(self.waiting.pool, rows.codes, rows.segments, rows.refs, start, self._clock.now_ns())
+        self.counts["admits"] += stop - start
+        return stop
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """Copy the rows that wait; where there is no room for them, answer some first."""
+        while not self.waiting.settle():
+            yield from self.work()
+            yield from self.flush()
+
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """One load, of the segment that the look-up policy chooses."""
+        segment = self.choose()
+        if segment >= 0:
+            yield from self.serve(segment)
+
+    def choose(self) -> int:
+        """The segment to load next, or -1 if nothing waits."""
+        return self.waiting.choose(self.lookup, self.spec.max_residence, self._clock.now_ns())
+
+    def serve(self, segment: int) -> Iterator[pa.RecordBatch]:
+        """Load a segment and answer every row that waits for it."""
+        yield from self.load(segment)
+        self.waiting.pool.meta[kernels.LOADS] += 1
+        yield from self.resolve(segment, self.loaded, "answered_by_page")
+
+    def resolve(self, segment: int, loaded: Loaded, answered_by: str) -> Iterator[pa.RecordBatch]:
+        """Every row that waits for the segment is answered by its rows; those without a match are misses."""
+        pool, answers = self.waiting.pool, self.answers
+        while pool.held[segment]:
+            start = answers.n
+            answers.n, done, missed, self.keys_met = resolve(
+                pool,
+                segment,
+                loaded.codes,
+                loaded.chunk << SHIFT,
+                self.scratch,
+                answers.written_how,
+                answers.out,
+                start,
+                self._clock.now_ns(),
+                self.remembers,
+            )
+            missed += answers.wrong(start)
+            self.counts["misses"] += missed
+            self.counts[answered_by] += done - missed
+            self.whole = not pool.held[segment]
+            if pool.held[segment]:
+                yield from self.flush()
+
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Take up new sizes of the waiting room, answering rows that no longer fit; other parts in subclasses."""
+        slots = sizes.waiting or self.waiting.slots
+        while len(self.waiting) > slots:
+            yield from self.work()
+        yield from self.flush()
+        if not self.waiting.resize(slots):
+            yield from self.drain()
+            self.waiting.reshape(slots, self.segments.n)
+        self.sizes = replace(self.sizes, waiting=slots)
+
+    def reshape(self) -> None:
+        """Chains for the segments of a new version."""
+        self.waiting.reshape(self.waiting.slots, self.segments.n)
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Everything that later answers depend on: waiting rows in order, and the state of the policies."""
+        slots, pool, now = self.waiting.in_order(), self.waiting.pool, self._clock.now_ns()
+        waits = {"age_ns": now - pool.since[slots], "born": pool.born[slots]}
+        return {
+            "rows": pa.Table.from_batches([self.waiting.rows()], self._stream_schema),
+            "waits": pa.table(waits),
+            "state": pa.table({"json": [json.dumps(self.state())]}),
+        }
+
+    def state(self) -> dict[str, int]:
+        """The numbers that the look-up policy goes by."""
+        meta = self.waiting.pool.meta
+        return {"loads": int(meta[kernels.LOADS]), "turn": int(meta[kernels.TURN])}
+
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Take up a snapshot in a join that has seen no rows; gives answers of rows that no longer fit."""
+        rows, waits = snapshot["rows"].combine_chunks(), snapshot["waits"]
+        out = list(self.push_again(rows))
+        pool, n = self.waiting.pool, len(self.waiting)
+        slots, now = self.waiting.in_order(), self._clock.now_ns()
+        if n == rows.num_rows:
+            pool.since[slots] = now - waits["age_ns"].to_numpy()
+            pool.born[slots] = waits["born"].to_numpy()
+        self.restate(json.loads(snapshot["state"]["json"][0].as_py()))
+        return out
+
+    def push_again(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Admit rows that waited before; they do not count as new ones."""
+        for batch in rows.to_batches():
+            before = self.counts["rows"]
+            yield from self.push_rows(batch)
+            self.counts["rows"] = before
+
+    def push_rows(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows take slots without passing a cache."""
+        chunk = self.lend(batch)
+        rows, _ = self._coded(batch, chunk, 0)
+        yield from IndexDriven.take(self, rows)
+        yield from self.flush()
+        yield from self.settle()
+
+    def restate(self, state: Mapping[str, int]) -> None:
+        """Take up the numbers of `state`."""
+        meta = self.waiting.pool.meta
+        meta[kernels.LOADS], meta[kernels.TURN] = state["loads"], state["turn"]
+
+    def report(self) -> Metrics:
+        """The metrics so far, with how long rows waited."""
+        pool = self.waiting.pool
+        self.metrics.peak("queue_peak", int(pool.meta[kernels.PEAK]), unit="rows")
+        self.metrics.peak("longest_residence", int(pool.meta[kernels.WORST]), unit="loads")
+        report_waits(self.metrics, "residence", pool.residence)
+        return super().report()

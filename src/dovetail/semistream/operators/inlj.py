@@ -1,0 +1,185 @@
+"""INLJ: the page of every stream row is read for that row alone, unless a cache of recent pages still has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import PlanError
+from dovetail.kernels.arrays import I64, int64s
+from dovetail.kernels.page_lru import hits_until
+from dovetail.kernels.segment_match import match_rows
+from dovetail.semistream.operators.base import Loaded, Rows, SemiStreamOperator
+from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.output import Shape
+from dovetail.semistream.rows import SHIFT, RowStore
+from dovetail.semistream.segments import Segments
+from dovetail.semistream.sizes import Part, Sizes, footprint
+
+if TYPE_CHECKING:
+    from dovetail.semistream.master.pages import Pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inlj(SemiStreamJoin):
+    """One page read for each stream row that has a home: nothing waits, and nothing is shared.
+
+    With `sizes.page_cache` the pages used last are kept, and rows whose page is there need no read.
+    Reference: T 2.4.1 and 5.1.2.
+    """
+
+    parts: ClassVar[tuple[Part, ...]] = ()
+
+    def fit(self, limit: int, stream: pa.Schema) -> Sizes:
+        """Pages one at a time, whatever the budget; `PlanError` if not even one fits."""
+        kept = self.sizes.page_cache or 0
+        cost = footprint(self.pages, stream, 1, 0, 0)
+        least = cost.fixed + kept * cost.segment
+        if limit < least:
+            raise PlanError(
+                f"{limit} bytes of memory are not enough for one page and {kept} cached ones; give {least}."
+            )
+        return Sizes(per_segment=1, page_cache=kept)
+
+    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> PageByPage:
+        """The running join with these sizes."""
+        return PageByPage(self, budget, stream, shape, sizes)
+
+
+class PageByPage(SemiStreamOperator):
+    """The running join: one load a row, and between loads the rows whose pages are kept."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._kept: dict[int, Loaded] = {}
+        self._pages = self.budget.reserve("page cache")  # given back with the pages
+        self._index = self.own(self.budget.reserve("page cache index"))
+        self._lent: int | None = None
+        self._start_cache()
+
+    def _start_cache(self) -> None:
+        places, pages = self.sizes.page_cache or 0, self.segments.n if self.sizes.page_cache else 0
+        self._index.resize(8 * places + 4 * pages)
+        self._place, self._used = np.full(pages, -1, np.int32), np.zeros(places, np.int64)
+        self._requests = 0
+
+    def geometry(self, pages: Pages) -> Segments:
+        """Every page is a segment."""
+        return Segments(pages, 1)
+
+    def stream_store(self) -> RowStore:
+        """Only the batch being pushed."""
+        return self.own(RowStore(self._stream_schema, self.budget.reserve("stream rows")))
+
+    def lend(self, batch: pa.RecordBatch) -> int:
+        """The chunk of the pushed batch."""
+        self._lent = self.stream.lend(batch)
+        return self._lent
+
+    @property
+    def waiting_rows(self) -> int:
+        """None ever wait."""
+        return 0
+
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """There is no deferred work."""
+        return iter(())
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """Let the batch go; all its rows were answered."""
+        if self._lent is not None:
+            self.stream.drop([self._lent])
+            self._lent = None
+        return iter(())
+
+    def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """One page after the other, as the rows ask for them; runs of rows whose pages are kept need none."""
+        self.counts["admits"] += len(rows.codes)
+        start, n = 0, len(rows.codes)
+        while start < n:
+            stop = self._hits(rows, start)
+            if stop > start:
+                yield from self._from_kept(rows, start, stop)
+            if stop < n:
+                page = int(rows.segments[stop])
+                yield from self.load(page)
+                yield from self._meet(rows, np.array([stop]), "answered_by_page")
+                self._keep(page)
+            start = stop + 1
+
+    def _hits(self, rows: Rows, start: int) -> int:
+        if not self._kept:
+            return start
+        stop = hits_until(rows.segments, start, self._place, self._used, self._requests)
+        self._requests += stop - start
+        return stop
+
+    def _from_kept(self, rows: Rows, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        wanted = rows.segments[start:stop]
+        for page in np.unique(wanted).tolist():
+            self._loaded = self._kept[page]
+            yield from self._meet(rows, np.flatnonzero(wanted == page) + start, "answered_by_cache")
+        self._loaded = None
+
+    def _keep(self, page: int) -> None:
+        """Keep the loaded page, in the place of the one whose last use is longest ago if there is no free place."""
+        if not self.sizes.page_cache:
+            return
+        place = len(self._kept)
+        if place == self.sizes.page_cache:
+            place = int(np.argmin(self._used))
+            gone = next(p for p in self._kept if self._place[p] == place)
+            self._forget(gone)
+        self.master.charge_to(self.loaded.chunk, self._pages)
+        self._kept[page] = self.loaded
+        self._place[page] = place
+        self._used[place] = self._requests
+        self._requests += 1
+
+    def _forget(self, page: int) -> None:
+        self.master.charge_to(self._kept.pop(page).chunk, self.master.reservation)
+        self._place[page] = -1
+
+    def _meet(self, rows: Rows, some: I64, answered_by: str) -> Iterator[pa.RecordBatch]:
+        codes, refs = int64s(rows.codes[some]), int64s(rows.refs[some])
+        answers, loaded, done = self.answers, self.loaded, 0
+        while done < len(codes):
+            at, before = answers.n, done
+            answers.n, done, missed = match_rows(
+                codes,
+                refs,
+                done,
+                loaded.codes,
+                loaded.chunk << SHIFT,
+                self.scratch,
+                answers.written_how,
+                answers.out,
+                at,
+            )
+            missed += answers.wrong(at)
+            self.counts["misses"] += missed
+            self.counts[answered_by] += done - before - missed
+            if done < len(codes):
+                yield from self.flush()
+
+    def lasting(self) -> set[int]:
+        """The pages used last."""
+        return {page.chunk for page in self._kept.values()} if hasattr(self, "_kept") else set()
+
+    def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
+        """Forget kept pages that changed."""
+        kept = {} if changed is None else {p: page for p, page in self._kept.items() if p not in changed}
+        for page in [page for page in self._kept if page not in kept]:
+            self._forget(page)
+        order = sorted(kept, key=lambda page: int(self._used[self._place[page]]))
+        self._start_cache()
+        self._requests = len(order)
+        for at, page in enumerate(order):
+            self._place[page], self._used[at] = at, at
+        self.release_pages()
+        return iter(())
