@@ -1,4 +1,4 @@
-"""A page file written by Spark: rows sorted by Spark, parts written by the tasks that hold them, committed in one step."""
+"""A page file written by Spark: rows sorted by Spark, parts written by the tasks that hold them, then one commit."""
 
 from __future__ import annotations
 

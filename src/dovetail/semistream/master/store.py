@@ -14,6 +14,7 @@ from dovetail.errors import ConfigError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
+from dovetail.semistream.master.sqlite import sqlite_source
 from dovetail.semistream.master.write import DEFAULT_PAGE
 
 if TYPE_CHECKING:
@@ -83,6 +84,21 @@ class MasterStore:
 
         build_pages(df, path, key, order, page, frequency, unique)
         return MasterStore.open(path)
+
+    @staticmethod
+    def sqlite(
+        path: str | Path,
+        table: str,
+        key: str | Sequence[str],
+        page: int | str = DEFAULT_PAGE,
+        schema: pa.Schema | None = None,
+    ) -> MasterStore:
+        """A table, or view, of an SQLite file, in ranges of its key that hold about `page` bytes each.
+
+        Have an index on the key. Types are those that the columns were declared with; `schema` names columns and other
+        types. A file in WAL mode can be read while it is written. Old versions cannot be read again.
+        """
+        return _named(sqlite_source(path, table, key, page, schema))
 
     def version(self) -> str:
         """The newest version now; what `at` takes to read exactly this one again."""

@@ -1,0 +1,158 @@
+"""A table of an SQLite file as master data."""
+
+from __future__ import annotations
+
+import sqlite3
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
+from dovetail.kernels.arrays import I64
+from dovetail.semistream.master.key_form import key_form
+from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, quoted
+from dovetail.semistream.master.sqlite_file import (
+    ATTEMPTS,
+    as_config_errors,
+    connect,
+    connected,
+    file_marker,
+    settled_marker,
+)
+from dovetail.semistream.master.sqlite_layout import (
+    check_key_values,
+    declared_columns,
+    key_terms,
+    lay_out,
+    range_condition,
+)
+from dovetail.semistream.master.sqlite_types import arrow_column, arrow_type
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSource:
+    """A table in an SQLite file that driver and workers share."""
+
+    path: str
+    table_name: str
+    ranges: Ranges
+    page_bytes: int
+
+    def version(self) -> str:
+        """What changes with every commit to the file: times and sizes of it and of its log."""
+        with as_config_errors(self.path), connected(self.path) as connection:
+            return settled_marker(self.path, connection)
+
+    def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
+        """The table as it is now; a `ConfigError` if that is not the version asked for: SQLite keeps no old ones."""
+        with as_config_errors(self.path):
+            reader = SqliteReader(self, connect(self.path))
+            if version not in (None, reader.version):
+                reader.close()
+                raise ConfigError(
+                    f"{self} has changed: version {version} is gone, now it is {reader.version}. SQLite keeps no old "
+                    f"versions; build a page file where a query must be able to read one again."
+                )
+        return RangePages(self.ranges, reader.version, reader, device)
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Not known: SQLite does not say which rows changed."""
+        return None
+
+    def prune(self, keep: int) -> list[str]:
+        """Nothing to remove: SQLite keeps no old versions."""
+        raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
+
+    def explain(self) -> str:
+        """The table in some lines."""
+        return f"{self}\n{self.ranges.explain(self.page_bytes)}"
+
+    def __str__(self) -> str:
+        return f"SQLite table {self.table_name!r} in {self.path}"
+
+
+class SqliteReader:
+    """One connection that sees one version: of a file in WAL mode by a transaction held open, while others write; of
+    another file by checking, in every read, that nobody has written since.
+    """
+
+    def __init__(self, source: SqliteSource, connection: sqlite3.Connection) -> None:
+        self._source, self._connection = source, connection
+        self._close = weakref.finalize(self, connection.close)
+        self._held = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        schema = source.ranges.schema
+        self._select = f"SELECT {', '.join(quoted(name) for name in schema.names)} FROM {quoted(source.table_name)}"  # noqa: S608  (names are quoted)
+        for _ in range(ATTEMPTS):
+            self.version = settled_marker(source.path, connection)
+            connection.execute("BEGIN")
+            self._changes = connection.execute("PRAGMA data_version").fetchone()[0]
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+            self._check_columns()
+            if file_marker(source.path) == self.version:
+                break
+            connection.execute("ROLLBACK")
+        else:
+            raise ConfigError(f"{source} is being written without pause; no moment was found to read it. Try again.")
+        if not self._held:
+            connection.execute("COMMIT")
+
+    def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
+        """Rows with a key from `low` on and below `high`, in the order of the key."""
+        schema, key = self._source.ranges.schema, self._source.ranges.key
+        where, values = range_condition(schema, key, low, high)
+        with as_config_errors(self._source.path):
+            rows = self._rows(f"{self._select} WHERE {where} ORDER BY {', '.join(key_terms(schema, key))}", values)
+        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[] for _ in schema]
+        arrays = [arrow_column(values, field.type, field.name) for values, field in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def close(self) -> None:
+        """Close the connection; twice is fine."""
+        self._close()
+
+    def _rows(self, sql: str, values: Sequence[object]) -> list[Any]:
+        if self._held:
+            return self._connection.execute(sql, values).fetchall()
+        self._connection.execute("BEGIN")
+        try:
+            rows = self._connection.execute(sql, values).fetchall()
+            changes = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        finally:
+            self._connection.execute("ROLLBACK")
+        if changes != self._changes:
+            raise ConfigError(
+                f"{self._source} was written while version {self.version} was read; start the batch again. "
+                f"A file in WAL mode (PRAGMA journal_mode=wal) can be read and written at once."
+            )
+        return rows
+
+    def _check_columns(self) -> None:
+        declared = declared_columns(self._connection, self._source.table_name, self._source.path)
+        missing = [name for name in self._source.ranges.schema.names if name not in declared]
+        if missing:
+            raise ConfigError(f"{self._source} has no column {missing} any more; it has {list(declared)}.")
+
+
+def sqlite_source(
+    path: str | Path, table: str, key: str | Sequence[str], page: int | str, schema: pa.Schema | None
+) -> SqliteSource:
+    """The table, laid out in pages by one pass over its key."""
+    place, page_bytes = str(Path(path).absolute()), parse_bytes(page)
+    with as_config_errors(place), connected(place) as connection:
+        connection.execute("BEGIN")
+        declared = declared_columns(connection, table, place)
+        schema = schema or pa.schema([(name, arrow_type(kind)) for name, kind in declared.items()])
+        unknown = [name for name in schema.names if name not in declared]
+        if unknown:
+            raise PlanError(f"table {table!r} has no column {unknown}; it has {list(declared)}.")
+        names = key_form(schema, key).names
+        check_key_values(connection, table, schema, names)
+        ranges = lay_out(connection, table, schema, names, page_bytes)
+        connection.execute("ROLLBACK")
+    return SqliteSource(place, table, ranges, page_bytes)
