@@ -181,7 +181,7 @@ def test_tasks_are_told_apart_and_the_session_is_as_before(spark) -> None:
     with interval_skew.settings(spark):
         frame = spark.range(1_000).repartition("id").where("id >= 0")
         assert interval_overlap.to_sink(lambda: frame).answer == 1_000
-        assert len(interval_skew.task_milliseconds(spark)) == 16
+        assert len(interval_skew.join_milliseconds(spark)) == 16
         rows = interval_skew.task_rows(frame)
     assert (len(rows), sum(rows)) == (16, 1_000)
     assert {key: spark.conf.get(key, None) for key in interval_skew.SETTINGS} == before

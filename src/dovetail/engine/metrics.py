@@ -81,6 +81,7 @@ class Metrics:
         self._merged: dict[_Key, Entry] = {}
         self._merged_tasks = 0
         self._notes: set[str] = set()
+        self._ratios: dict[str, tuple[str, str]] = {}
 
     def add(self, name: str, n: int = 1, side: str | None = None, unit: str = "rows", per_task: bool = False) -> None:
         """Count `n` more of something."""
@@ -110,14 +111,24 @@ class Metrics:
         """Attach a remark; the same remark from many tasks appears once."""
         self._notes.add(text)
 
+    def ratio(self, name: str, over: str, under: str) -> None:
+        """Show, for every side that has both, the number called `over` divided by the one called `under`."""
+        self._ratios[name] = over, under
+
     def merge(self, other: Metrics) -> Metrics:
         """Take in everything of `other`, which stays as it is; returns self."""
+        self.include(other)
+        self._merged_tasks += other.tasks
+        return self
+
+    def include(self, other: Metrics) -> Metrics:
+        """As `merge`, but `other` is no task of its own: the numbers of a part of a task, or of the driver."""
         for entry in other.entries():
             key = entry.name, entry.side
             before = self._merged.get(key)
             self._merged[key] = entry if before is None else before.joined(entry)
-        self._merged_tasks += other.tasks
         self._notes |= other._notes
+        self._ratios |= other._ratios
         return self
 
     @property
@@ -162,11 +173,23 @@ class Metrics:
                 out[f"{label}.max"] = entry.largest
             if entry.skew is not None:
                 out[f"{label}.skew"] = entry.skew
-        return out
+        return out | {_name(name, side): value for name, side, value in self.ratios()}
+
+    def ratios(self) -> tuple[tuple[str, str | None, float], ...]:
+        """Name, side and value of every ratio that has both its numbers, and not 0 below."""
+        values = {(entry.name, entry.side): entry.value for entry in self.entries()}
+        sides = sorted({side for _, side in values}, key=lambda side: side or "")
+        return tuple(
+            (name, side, values[over, side] / values[under, side])
+            for name, (over, under) in sorted(self._ratios.items())
+            for side in sides
+            if (over, side) in values and values.get((under, side))
+        )
 
     def to_json(self) -> str:
         """Everything as one line of JSON, in a fixed order."""
-        body = {"tasks": self.tasks, "notes": self.notes, "entries": [asdict(entry) for entry in self.entries()]}
+        entries = [asdict(entry) for entry in self.entries()]
+        body = {"tasks": self.tasks, "notes": self.notes, "ratios": self._ratios, "entries": entries}
         return json.dumps(body, separators=(",", ":"))
 
     @classmethod
@@ -178,13 +201,15 @@ class Metrics:
             entries = [_entry_from(item) for item in body["entries"]]
             metrics._merged_tasks = int(body["tasks"])
             metrics._notes = set(body["notes"])
-        except (KeyError, TypeError, ValueError) as error:
+            metrics._ratios = {name: (str(over), str(under)) for name, (over, under) in body["ratios"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"these are not metrics as to_json writes them: {text[:80]!r} ({error!r}).") from error
         metrics._merged = {(entry.name, entry.side): entry for entry in entries}
         return metrics
 
     def __str__(self) -> str:
         rows = [("metric", "side", "value", "largest task", "skew"), *map(_shown, self.entries())]
+        rows += [(name, side or "", f"{value:.3f}", "", "") for name, side, value in self.ratios()]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -213,7 +238,11 @@ def _entry_from(item: dict[str, Any]) -> Entry:
 
 
 def _label(entry: Entry) -> str:
-    return entry.name if entry.side is None else f"{entry.name}.{entry.side}"
+    return _name(entry.name, entry.side)
+
+
+def _name(name: str, side: str | None) -> str:
+    return name if side is None else f"{name}.{side}"
 
 
 def _shown(entry: Entry) -> tuple[str, str, str, str, str]:

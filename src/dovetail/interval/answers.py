@@ -153,11 +153,11 @@ class _Cell:
         right_rows = batch.select(list(self.question.right.columns)).filter(pa.array(~left))
         if right_rows.num_rows:
             self._right.append(right_rows)
-            self.metrics.add("rows", right_rows.num_rows, side="right")
+            self.metrics.add("placed", right_rows.num_rows, side="right", per_task=True)
         rows = batch.select(list(self.question.left.columns)).filter(pa.array(left))
         if not rows.num_rows:
             return
-        self.metrics.add("rows", rows.num_rows, side="left")
+        self.metrics.add("placed", rows.num_rows, side="left", per_task=True)
         if self._right.rows > self._portion_rows:
             self._left.append(rows)
             return

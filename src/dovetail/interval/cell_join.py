@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dovetail.engine.columns import nbytes
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
@@ -134,6 +135,11 @@ class _Run:
             for side, columns in (("left", task.left.columns), ("right", task.right.columns))
         }
         self.rows = {"left": 0, "right": 0}
+        # Spark hands over whole Arrow batches. Up to half of the budget is kept free for the one in hand; what a batch
+        # has beyond that is Spark's memory, and reported.
+        self._room = min(2 * nbytes(first), task.memory // 2)
+        self._delivered = self.budget.reserve("delivered batch")
+        self._delivered_peak = 0
         self._keys = _KeyNumbers(task)
         self._spools = {side: self._spool(side) for side in task.tracked}
         self._operator = self._open(first)
@@ -149,17 +155,32 @@ class _Run:
         extra += [pa.field(KEY, pa.int64())] if task.left.keys else []
         schemas = {side: pa.schema([*schema, *extra]) for side, schema in self.schemas.items()}
         spec = task.operator_spec(codes.h, codes.shift, begins)
-        limit = task.memory * 3 // 4 if task.tracked else task.memory
+        limit = task.memory - self._room
+        limit = limit * 3 // 4 if task.tracked else limit
         operator: IntervalOperator = spec.open(self.budget.child("operator", limit), schemas)
         return operator
 
     def _spool(self, side: str) -> Spool:
-        room = self.task.memory // (8 * len(self.task.tracked))
+        room = (self.task.memory - self._room) // (8 * len(self.task.tracked))
         memory, reading = self.budget.child(f"{side} rows", room), self.budget.child(f"{side} reading", room)
         return Spool(self.schemas[side], memory, reading, room // 4, f"{side} rows")
 
     def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Answers that become possible with this batch; rows that can match nothing come out or go at once."""
+        size = nbytes(batch)
+        self._delivered_peak = max(self._delivered_peak, size)
+        self._delivered.resize(min(size, self._room))
+        rows = max(1, batch.num_rows * self._piece_bytes // max(1, size))
+        for first in range(0, batch.num_rows, rows):
+            yield from self._take(batch.slice(first, rows))
+        self._delivered.resize(0)
+
+    @property
+    def _piece_bytes(self) -> int:
+        """How much the operator is given at a time, so that what waits unread in it stays small."""
+        return max(4096, (self.task.memory - self._room) // 32)
+
+    def _take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         numbers = self._keys.of(batch)
         sides = np.asarray(batch[SIDE])
         for name, number, columns in (("left", LEFT, self.task.left), ("right", RIGHT, self.task.right)):
@@ -217,11 +238,12 @@ class _Run:
         return pa.RecordBatch.from_arrays(arrays, names=[*self.schemas["left"].names, *self.schemas["right"].names])
 
     def measured(self) -> Metrics:
-        """The operator's counts with the rows of this cell and the memory that was used."""
-        metrics = Metrics().merge(self._operator.metrics)
+        """The operator's counts with the rows placed in this cell and the memory that was used."""
+        metrics = Metrics().include(self._operator.metrics)
         for side, rows in self.rows.items():
-            metrics.add("rows", rows, side=side)
+            metrics.add("placed", rows, side=side, per_task=True)
         metrics.peak("memory", self.budget.peak)
+        metrics.peak("delivered_batch", self._delivered_peak)
         return metrics
 
     def close(self) -> None:

@@ -106,9 +106,9 @@ def _answer_all(task: Shipped, batches: Iterator[pa.RecordBatch], metrics: Metri
     for batch in batches:
         if index is None:
             index, budget = _cached_index(task)
-            metrics.add("rows", index.rows.num_rows, side="right")
+            metrics.add("placed", index.rows.num_rows, side="right", per_task=True)
             metrics.peak("memory", budget.peak)
-        metrics.add("rows", batch.num_rows, side="left")
+        metrics.add("placed", batch.num_rows, side="left", per_task=True)
         yield answer(task.question, index, batch)
 
 

@@ -15,7 +15,7 @@ MISS_CELLS = 1024  # rows that cannot match spread over so many cells that nobod
 
 def name(side: Side, what: str) -> str:
     """A column of ours on one side."""
-    return f"{RESERVED}{side.name[0]}_{what}"
+    return f"{RESERVED}{side.name[0]}{side.mark}_{what}"
 
 
 def number(value: float) -> str:
@@ -36,22 +36,29 @@ class BinCells:
     def add(self, side: Side, frame: DataFrame) -> DataFrame:
         """The frame with a row for every cell."""
         ok = side.usable if side.kept else "true"
-        low, high = number(self.bins.low), number(self.bins.high)
-        places = [
-            f"if({ok}, least(greatest({side.position(bound)}, {low}), {high}), {low}) as {name(side, place)}"
-            for bound, place in ((side.start, "p0"), (side.end, "p1"))
-        ]
+        start, end = self._place(side, ok, side.start), self._place(side, ok, side.end)
+        if self.bins.levels == 1:
+            width = number(self.bins.widths[0])
+            first, last = f"{self._bin(start, width)}", f"{self._bin(end, width)}"
+            frame = frame.selectExpr(
+                "*",
+                f"{ok} as {name(side, 'ok')}",
+                f"{first} as {name(side, 'first')}",
+                f"{last} as {name(side, 'last')}",
+            )
+            return _explode_bins(side, frame, 1, f"{name(side, 'last')} - {name(side, 'first')} + 1")
+        places = f"{start} as {name(side, 'p0')}", f"{end} as {name(side, 'p1')}"
         frame = frame.selectExpr("*", f"{ok} as {name(side, 'ok')}", *places)
         frame = frame.selectExpr("*", f"{self._home(side)} as {name(side, 'home')}")
-        frame = frame.selectExpr("*", f"{self._count(side)} as {name(side, 'n')}")
-        return _explode_bins(side, self._explode_levels(side, frame), self.bins.levels)
+        return _explode_bins(side, self._explode_levels(side, frame), self.bins.levels, self._count(side))
+
+    def _place(self, side: Side, ok: str, bound: str) -> str:
+        low, high = number(self.bins.low), number(self.bins.high)
+        place = f"least(greatest({side.position(bound)}, {low}), {high})"
+        return place if ok == "true" else f"if({ok}, {place}, {low})"
 
     def _explode_levels(self, side: Side, frame: DataFrame) -> DataFrame:
         home, level, ok = name(side, "home"), name(side, "level"), name(side, "ok")
-        if self.bins.levels == 1:
-            width = number(self.bins.widths[0])
-            first, last = (self._bin(name(side, place), width) for place in ("p0", "p1"))
-            return frame.selectExpr("*", f"{first} as {name(side, 'first')}", f"{last} as {name(side, 'last')}")
         frame = frame.selectExpr("*", f"explode(sequence({home}, {self.bins.levels - 1})) as {level}")
         if side.name == "left":
             kinds = f"if({level} = {home}, 0, 1)"
@@ -104,12 +111,10 @@ class OrderCells:
         last = f"{len(self.points)}L" if earlier else name(side, "first")
         frame = frame.selectExpr("*", f"{ok} as {name(side, 'ok')}", f"if({ok}, {first}, 0L) as {name(side, 'first')}")
         frame = frame.selectExpr("*", f"if({name(side, 'ok')}, {last}, {name(side, 'first')}) as {name(side, 'last')}")
-        frame = frame.selectExpr("*", f"{name(side, 'last')} - {name(side, 'first')} + 1 as {name(side, 'n')}")
-        frame = frame.selectExpr("*", f"0 as {name(side, 'level')}", f"0 as {name(side, 'kind')}")
-        return _explode_bins(side, frame, 1)
+        return _explode_bins(side, frame, 1, f"{name(side, 'last')} - {name(side, 'first')} + 1")
 
 
-def _explode_bins(side: Side, frame: DataFrame, levels: int) -> DataFrame:
+def _explode_bins(side: Side, frame: DataFrame, levels: int, count: str) -> DataFrame:
     first, last, bin_, ok = (name(side, what) for what in ("first", "last", "bin", "ok"))
     frame = frame.selectExpr("*", f"explode(sequence({first}, {last})) as {bin_}")
     cell = bin_ if levels == 1 else f"({bin_} * {levels} + {name(side, 'level')}) * 2 + {name(side, 'kind')}"
@@ -117,12 +122,15 @@ def _explode_bins(side: Side, frame: DataFrame, levels: int) -> DataFrame:
         " - 1L" if side.name == "right" else ""
     )
     return frame.selectExpr(
-        "*", f"if({ok}, {cell}, {miss}) as {name(side, 'cell')}", f"{bin_} = {first} as {name(side, 'in')}"
+        "*",
+        f"if({ok}, {cell}, {miss}) as {name(side, 'cell')}",
+        f"{bin_} = {first} as {name(side, 'in')}",
+        f"{count} as {name(side, 'n')}",
     )
 
 
 def drop_scratch(side: Side, frame: DataFrame, keep: Sequence[str]) -> DataFrame:
     """The frame without the columns that only led to the cells."""
     kept = {name(side, what) for what in keep}
-    ours = [c for c in frame.columns if c.startswith(f"{RESERVED}{side.name[0]}_") and c not in kept]
+    ours = [c for c in frame.columns if c.startswith(name(side, "")) and c not in kept]
     return frame.drop(*ours)

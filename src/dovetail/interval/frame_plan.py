@@ -18,6 +18,7 @@ from dovetail.interval.answers import Kind
 from dovetail.interval.frame_answers import IndexMeeting, shipped_answer
 from dovetail.interval.frame_cells import BinCells, drop_scratch
 from dovetail.interval.frame_compose import CellsJoin
+from dovetail.interval.frame_measured import native_metrics
 from dovetail.interval.frame_native import SparkMeeting, as_column
 from dovetail.interval.frame_partitioned import PartitionedMeeting, RangeCells
 from dovetail.interval.frame_points import points_from_hint
@@ -44,6 +45,10 @@ class IntervalPlan:
     def frame(self) -> DataFrame:
         """The answer, as a lazy DataFrame."""
         left, right = self.checked_sides()
+        wanted = output_columns(left, right, self.request)
+        if self.request.columns is not None and self.request.condition is None:
+            # Spark sees through its own joins, but not into our operators: they are given no column in vain.
+            left, right = (_pruned(side, wanted) for side in (left, right))
         return project(self.whole(left, right), left, right, self.request)
 
     def checked_sides(self) -> tuple[Side, Side]:
@@ -52,8 +57,22 @@ class IntervalPlan:
         return self.left.checked(invalid), self.right.checked(invalid)
 
     def metrics(self) -> Metrics:
-        """What the tasks of the last run measured; empty before one, and on the native route, which Spark measures."""
-        return self.sink.collect()
+        """What the last run measured: rows of each side as planned, rows placed in its cells, replication, and so on.
+
+        The operators and indexes count for themselves; of the native route Spark's own records tell. Before a run
+        there are the rows alone.
+        """
+        metrics = self._planned()
+        if self.route.name == "native":
+            return metrics.include(native_metrics(self.left.frame.sparkSession, self.left, self.right))
+        return metrics.merge(self.sink.collect())
+
+    def _planned(self) -> Metrics:
+        planned = Metrics()
+        for side, stats in zip((self.left, self.right), self.statistics, strict=True):
+            planned.add("rows", stats.usable, side=side.name)
+        planned.ratio("replication", over="placed", under="rows")
+        return Metrics().include(planned)
 
     def whole(self, left: Side, right: Side) -> DataFrame:
         """The answer over checked sides, with columns of ours still in it."""
@@ -87,7 +106,7 @@ class IntervalPlan:
         target = new_target(path, columns, pa.schema(fields), compression, mode)
         ways = self._to_write()
         files = write_frame(frame, target) if ways is None else self._write_cells(left, right, ways, target)
-        return task_metrics(files, self.sink.collect() if ways is not None else Metrics())
+        return task_metrics(files, self.metrics() if ways is None else self._planned().merge(self.sink.collect()))
 
     def _to_write(self) -> Route | None:
         """The operators' route for an inner join that one can run; None where the answer comes from Spark."""
@@ -153,9 +172,10 @@ class IntervalPlan:
 
 
 def _pruned(side: Side, columns: tuple[str, ...]) -> Side:
-    """The side with only the columns that are written or joined on."""
+    """The side with only the columns that are wanted or joined on."""
     needed = {unquoted(name) for name in (side.start, side.end, *side.keys)} | set(columns)
-    return replace(side, frame=side.frame.select(*(quoted(c) for c in side.frame.columns if c in needed)))
+    chosen = [c for c in side.frame.columns if c in needed or c.startswith(RESERVED)]
+    return replace(side, frame=side.frame.select(*map(quoted, chosen)))
 
 
 def _some(points: tuple[object, ...]) -> str:

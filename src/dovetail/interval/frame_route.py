@@ -23,7 +23,7 @@ from dovetail.interval.frame_points import points_from_hint, points_from_positio
 from dovetail.interval.frame_sides import Side
 from dovetail.interval.frame_statistics import SideStatistics
 from dovetail.interval.request import OPERATORS, Request
-from dovetail.spark.connect import is_connect
+from dovetail.spark.connect import parallelism
 
 INDEX = "index"
 MOST_RANGES = 2000
@@ -105,7 +105,7 @@ def _index_route(
         return Route("in_memory", INDEX, _INDEX_REASON, None)
     if not request.left_only or way != "bins":
         return None
-    ranges = max(_cores(spark), ceil(sum(s.usable for s in stats) * INDEX_BYTES * 2 / request.memory))
+    ranges = max(parallelism(spark), ceil(sum(s.usable for s in stats) * INDEX_BYTES * 2 / request.memory))
     return Route("in_memory", INDEX, _RANGES_REASON, range_cells(request, left, stats, min(ranges, MOST_RANGES)))
 
 
@@ -158,7 +158,7 @@ def _partitioned(
     total = sum(s.usable * (s.row_bytes + 24) for s in stats)
     fitting = ceil(total * 1.25 / (request.memory / 2))
     route = request.route if request.route != "auto" else "in_memory" if fitting <= MOST_RANGES else "streaming"
-    wanted = max(_cores(spark), fitting) if route == "in_memory" else max(_cores(spark), ceil(total / 2**28))
+    wanted = max(parallelism(spark), fitting) if route == "in_memory" else max(parallelism(spark), ceil(total / 2**28))
     cells = range_cells(request, left, stats, min(wanted, MOST_RANGES))
     choice = price_operators(request, stats, cells.ranges)
     algorithm, swapped, reason = request.algorithm, False, "named by the user"
@@ -213,7 +213,3 @@ def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistic
         return choose(left, right, memory, relations=names, strict=request.relation.strict, unit_costs=load_profile())
     except (PlanError, UnsupportedError, OverflowError):
         return None  # a price is advice: inputs beyond the models' assumptions are joined all the same
-
-
-def _cores(spark: SparkSession) -> int:
-    return 8 if is_connect(spark) else max(2, spark.sparkContext.defaultParallelism)

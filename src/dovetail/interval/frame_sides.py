@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -55,6 +56,7 @@ class Side:
     closed: Closed
     kept: bool  # rows without a match appear in the result
     given: tuple[str, ...]  # the input's own column names, in the order of the first columns of `frame`
+    mark: str = ""  # part of the names of our own columns, so that this plan can be told from every other one
 
     @property
     def inverted(self) -> str:
@@ -111,11 +113,12 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
         for key, lk, rk in zip(request.keys, left_keys, right_keys, strict=True)
     ]
     left_out, right_out = _output_names(left.columns, right.columns, right_keys, request)
-    closed = request.relation
-    return (
+    closed, mark = request.relation, uuid4().hex[:8]
+    sides = (
         _side("left", left, left_out, left_bounds, bound_type, left_keys, key_types, closed.left_closed, request),
         _side("right", right, right_out, right_bounds, bound_type, right_keys, key_types, closed.right_closed, request),
     )
+    return replace(sides[0], mark=mark), replace(sides[1], mark=mark)
 
 
 def _side(

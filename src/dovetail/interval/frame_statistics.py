@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Row
 
 from dovetail.interval.bins import Sample
 from dovetail.interval.frame_sides import Side, raise_inverted
+from dovetail.kernels.arrays import AnyArray
+from dovetail.spark.connect import parallelism
 
 SAMPLE_ROWS = 4096
+_SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
+_POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
+_SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +40,26 @@ class SideStatistics:
 
 
 def collect_statistics(left: Side, right: Side, invalid: str) -> tuple[SideStatistics, SideStatistics]:
-    """Statistics of both sides; a `DataError` if there are inverted intervals and they are an error."""
-    # Two plain jobs beat one: an aggregate that also collects rows would leave Spark's compiled path.
-    summaries = {row["side"]: row for row in _summary(left).union(_summary(right)).collect()}
+    """Statistics of both sides; a `DataError` if there are inverted intervals and they are an error.
+
+    Two plain jobs, side by side, beat one: an aggregate that also collects rows would leave Spark's compiled path.
+    """
+    spark = left.frame.sparkSession
+    each = max(64, _SAMPLED_EACH // parallelism(spark))
+    taken = _draw(left, each).union(_draw(right, each))
+    with ThreadPoolExecutor(1) as thread:
+        drawing = thread.submit(inheritable_thread_target(spark)(taken.toArrow))  # the caller's job group goes along
+        summaries = {row["side"]: row for row in _summary(left).union(_summary(right)).collect()}
+        drawn = drawing.result()
     for side in (left, right):
         if summaries[side.name]["inverted"] and invalid == "error":
             raise_inverted(side, summaries[side.name]["inverted"])
-    sampled = _draw(left, summaries["left"]["usable"]).union(_draw(right, summaries["right"]["usable"])).toArrow()
-    sides = np.asarray(sampled["side"].to_numpy())
-    columns = [np.asarray(sampled[name].to_numpy()) for name in ("p0", "p1", "kh")]
+    columns = {name: np.asarray(drawn[name].to_numpy()) for name in drawn.column_names}
     found = []
     for number, side in enumerate((left, right)):
-        chosen = sides == number
-        start, end, key = (column[chosen] for column in columns)
-        usable = summaries[side.name]["usable"]
-        found.append(_statistics(side, summaries[side.name], Sample(start, end, key.astype(np.int64), usable)))
+        chosen = columns["side"] == number
+        sample = _evened({name: column[chosen] for name, column in columns.items()}, each, summaries[side.name])
+        found.append(_statistics(side, summaries[side.name], sample))
     return found[0], found[1]
 
 
@@ -74,11 +86,26 @@ def _summary(side: Side) -> DataFrame:
     )
 
 
-def _draw(side: Side, usable: int) -> DataFrame:
-    points = _points(side).where("ok")
-    if usable > SAMPLE_ROWS:
-        points = points.where(f"rand() < {SAMPLE_ROWS / usable!r}D")
-    return points.selectExpr(f"{0 if side.name == 'left' else 1} as side", "p0", "p1", "kh")
+def _draw(side: Side, each: int) -> DataFrame:
+    """Usable rows with their position in their partition, the rarer the later they come.
+
+    A partition cannot know how many rows it will have, so row i is taken with a chance of each / i: what is taken
+    grows with the logarithm of the partition, and can be thinned evenly when the numbers are known.
+    """
+    position = f"monotonically_increasing_id() % {_POSITION}L"
+    points = _points(side).selectExpr("*", f"{position} as position", f"rand({_SEED}) as chance")
+    taken = points.where(f"ok and chance * (1 + position) < {each}")
+    return taken.selectExpr(f"{0 if side.name == 'left' else 1} as side", "p0", "p1", "kh", "position")
+
+
+def _evened(taken: dict[str, AnyArray], each: int, row: Row) -> Sample:
+    """A uniform sample, in random order, from rows that were taken the rarer the later they came."""
+    usable = row["usable"]
+    chance = np.minimum(1.0, each / (1.0 + taken["position"]))
+    wanted = min(chance.min(initial=1.0), SAMPLE_ROWS / max(1, usable))
+    rng = np.random.default_rng(_SEED)
+    kept = rng.permutation(np.flatnonzero(rng.random(len(chance)) * chance < wanted))
+    return Sample(taken["p0"][kept], taken["p1"][kept], taken["kh"][kept].astype(np.int64), usable)
 
 
 def _points(side: Side) -> DataFrame:

@@ -146,6 +146,7 @@ def _publish(system: fs.FileSystem, place: str, target: Target, files: list[tupl
 
 def task_metrics(files: list[tuple[str, int]], metrics: Metrics) -> Metrics:
     """The run's metrics with what was written."""
-    metrics.add("files", len(files), unit="files")
-    metrics.add("rows written", sum(rows for _, rows in files))
-    return metrics
+    written = Metrics()
+    written.add("files", len(files), unit="files")
+    written.add("rows written", sum(rows for _, rows in files))
+    return metrics.include(written)

@@ -16,3 +16,8 @@ def require_classic(thing: Any, what: str, instead: str) -> None:
     """Raises UnsupportedError on Spark Connect, saying what does not work there and what to use instead."""
     if is_connect(thing):
         raise UnsupportedError(f"{what} does not work over Spark Connect; {instead}")
+
+
+def parallelism(spark: Any) -> int:
+    """How many tasks the session runs at once; a guess over Spark Connect, whose clients cannot know."""
+    return 8 if is_connect(spark) else max(2, int(spark.sparkContext.defaultParallelism))

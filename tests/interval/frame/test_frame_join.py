@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,6 +106,32 @@ def test_metrics_count_what_the_tasks_did(spark: SparkSession) -> None:
     metrics = plan.metrics()
     assert metrics.value("pairs") == rows == sum(expected(left, right, "inner").values())
     assert 0 < metrics.value("memory") <= 64 * 2**20
+    assert metrics.tasks == 3
+    figures = metrics.as_dict()
+    assert figures["replication.left"] == metrics.value("placed", "left") / metrics.value("rows", "left") >= 1
+    assert figures["placed.right.skew"] >= 1
+
+
+def test_spark_tells_what_the_native_route_did(spark: SparkSession) -> None:
+    left, right, l_frame, r_frame = frames(spark, 29, n=60)
+    plan = plan_interval_join(l_frame, r_frame, algorithm="native")
+    assert plan.metrics().value("placed") == 0
+    rows = plan.frame().count()
+    plan_interval_join(l_frame, r_frame, algorithm="native").frame().limit(1).collect()  # someone else's query
+    metrics = plan.metrics()
+    assert metrics.value("pairs") == rows == sum(expected(left, right, "inner").values())
+    assert metrics.as_dict()["replication.left"] >= 1
+    assert metrics.skew("task_time") is not None
+
+
+@pytest.mark.parametrize("algorithm", ["native", "forward_scan"])
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_columns_that_nobody_wants_stay_behind(spark: SparkSession, algorithm: str, how: str) -> None:
+    _, _, l_frame, r_frame = frames(spark, 31, n=40)
+    wide = interval_join(l_frame, r_frame, algorithm=algorithm, how=how)
+    names = [wide.columns[-1], wide.columns[0]]
+    narrow = interval_join(l_frame, r_frame, algorithm=algorithm, how=how, columns=names)
+    assert Counter(map(tuple, narrow.collect())) == Counter(map(tuple, wide.select(*names).collect()))
 
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:

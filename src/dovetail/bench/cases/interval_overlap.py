@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from dovetail.bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Ru
 from dovetail.bench.workbench import Workbench
 from dovetail.interval.frame import interval_count, interval_join, plan_interval_join
 from dovetail.kernels.arrays import I64
+from dovetail.spark.status import last_execution
 from dovetail.workloads import Exponential, RandomIntervals, Workload
 
 if TYPE_CHECKING:
@@ -170,25 +171,10 @@ def to_sink(make: Callable[[], DataFrame]) -> Outcome:
     return Outcome(sink_rows(frame.sparkSession), seconds)
 
 
-def last_execution(spark: SparkSession) -> tuple[Any, Any]:
-    """Spark's store of what queries did, and in it the query that this session has just run."""
-    session: Any = spark
-    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    store = session._jsparkSession.sharedState().statusStore()
-    return store, store.executionsList(store.executionsCount() - 1, 1).head()
-
-
 def sink_rows(spark: SparkSession) -> int:
     """The rows that the no-op sink of the last query counted: Spark's own metric, so that counting costs nothing."""
-    store, query = last_execution(spark)
-    sink = next(node for node in each(store.planGraph(query.executionId()).allNodes()) if "noop" in node.name())
-    rows = next(metric for metric in each(sink.metrics()) if metric.name() == "number of output rows")
-    return int(store.executionMetrics(query.executionId()).apply(rows.accumulatorId()).replace(",", ""))
-
-
-def each(sequence: Any) -> Iterator[Any]:
-    """The elements of a sequence that lives in the JVM."""
-    return map(sequence.apply, range(sequence.size()))
+    run = last_execution(spark)
+    return next(node.values["number of output rows"] for node in run.nodes if "noop" in node.name) if run else 0
 
 
 def _timed_files(place: Path, write: Callable[[], object]) -> Outcome:

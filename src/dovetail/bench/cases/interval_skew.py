@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
@@ -16,13 +16,12 @@ from dovetail.bench.cases.interval_overlap import (
     Inputs,
     OnSpark,
     binned,
-    each,
-    last_execution,
     overlap_counts,
     to_sink,
 )
 from dovetail.bench.workbench import Workbench
 from dovetail.interval.frame import interval_join
+from dovetail.spark.status import last_execution, task_milliseconds
 from dovetail.workloads import LogUniform, RandomIntervals, Workload
 
 if TYPE_CHECKING:
@@ -72,14 +71,10 @@ def largest_over_median(figures: list[int]) -> float:
     return max(figures) / max(1, statistics.median(figures))
 
 
-def task_milliseconds(spark: SparkSession) -> list[int]:
+def join_milliseconds(spark: SparkSession) -> list[int]:
     """The run times of the tasks that joined and gave out rows: the last stage of the query that has just run."""
-    _, query = last_execution(spark)
-    last = max(each(query.stages().toSeq()))
-    context: Any = spark.sparkContext
-    store = context._jsc.sc().statusStore()
-    tasks = store.taskList(last, store.lastStageAttempt(last).attemptId(), 100_000)
-    return [int(task.taskMetrics().get().executorRunTime()) for task in each(tasks)]
+    run = last_execution(spark)
+    return task_milliseconds(spark, max(run.stages)) if run else []
 
 
 def task_rows(frame: DataFrame) -> list[int]:
@@ -98,7 +93,7 @@ def _joined(join: Join, watched: bool = False) -> OnSpark:
             outcome = to_sink(lambda: join(left, right))
             if not watched:
                 return outcome
-            time_skew = largest_over_median(task_milliseconds(spark))
+            time_skew = largest_over_median(join_milliseconds(spark))
             rows_skew = largest_over_median(task_rows(join(left, right)))
         return replace(outcome, figures={"task_time_skew": time_skew, "task_rows_skew": rows_skew})
 

@@ -1,0 +1,81 @@
+"""What Spark itself recorded of the queries it ran: rows, spills and memory of plan nodes, and times of tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dovetail.engine.memory import parse_bytes
+
+_NUMBER = re.compile(r"^[\d,]+$")
+_SIZE = re.compile(r"^([\d.,]+) (B|KiB|MiB|GiB|TiB)")
+
+
+def each(sequence: Any) -> Iterator[Any]:
+    """The elements of a sequence that lives in the JVM."""
+    return map(sequence.apply, range(sequence.size()))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a plan that ran: its name, its description, and its counts and sizes by Spark's names for them.
+
+    Counts are exact. Sizes are totals over all tasks as Spark prints them, so they have three digits.
+    """
+
+    name: str
+    description: str
+    values: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One query that ran."""
+
+    nodes: tuple[Node, ...]
+    stages: tuple[int, ...]
+
+
+def last_execution(spark: SparkSession, mark: str = "") -> Execution | None:
+    """The newest query whose plan mentions the mark, with every event of it taken in; None if there is none."""
+    session: Any = spark
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = session._jsparkSession.sharedState().statusStore()
+    for number in reversed(range(store.executionsCount())):
+        query = store.executionsList(number, 1).head()
+        if mark in query.physicalPlanDescription():
+            return Execution(tuple(_nodes(store, query.executionId())), tuple(map(int, each(query.stages().toSeq()))))
+    return None
+
+
+def task_milliseconds(spark: SparkSession, stage: int) -> list[int]:
+    """The run times of the tasks of a stage."""
+    context: Any = spark.sparkContext
+    store = context._jsc.sc().statusStore()
+    tasks = store.taskList(stage, store.lastStageAttempt(stage).attemptId(), 100_000)
+    finished = (task.taskMetrics() for task in each(tasks))
+    return [int(metrics.get().executorRunTime()) for metrics in finished if metrics.isDefined()]
+
+
+def _nodes(store: Any, execution: int) -> Iterator[Node]:
+    texts = store.executionMetrics(execution)
+    for node in each(store.planGraph(execution).allNodes()):
+        found = ((metric.name(), texts.get(metric.accumulatorId())) for metric in each(node.metrics()))
+        values = {name: _value(text.get()) for name, text in found if text.isDefined()}
+        yield Node(node.name(), node.desc(), {name: value for name, value in values.items() if value is not None})
+
+
+def _value(text: str) -> int | None:
+    """The number in Spark's rendering of a metric; of a distribution, its total; None if it is no number."""
+    shown = text.splitlines()[-1].strip()
+    if _NUMBER.match(shown):
+        return int(shown.replace(",", ""))
+    size = _SIZE.match(shown)
+    if size is None:
+        return None
+    amount = float(size[1].replace(",", ""))
+    return parse_bytes(f"{amount} {size[2]}") if amount else 0
