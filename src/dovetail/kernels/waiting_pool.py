@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.kernels.arrays import I32, I64
+from dovetail.kernels.arrays import I32, I64, Bool
 from dovetail.kernels.compile import kernel, register_warmup
 
 
@@ -149,16 +149,27 @@ def admit(p: Pool, codes: I64, segments: I64, refs: I64, start: int, now_ns: int
 
 
 @kernel
-def admit_until(p: Pool, codes: I64, segments: I64, refs: I64, start: int, now_ns: int, threshold: int) -> int:
-    """As `admit`, but also stops after the row that gives a segment `threshold` waiting rows."""
-    room = len(p.code) - p.meta[LIVE]
-    stop: int = min(len(codes), start + room)
-    for row in range(start, stop):
+def admit_until(
+    p: Pool, codes: I64, segments: I64, refs: I64, start: int, now_ns: int, threshold: int, there: Bool, found: I64
+) -> tuple[int, int]:
+    """How far rows were taken, and how many of them need not wait, as their segment is there; those are written.
+
+    Stops when no slot is free, and after the row that gives a segment `threshold` waiting rows.
+    """
+    room, n = len(p.code) - p.meta[LIVE], 0
+    for row in range(start, len(codes)):
         segment = segments[row]
+        if there[segment]:
+            found[n] = row
+            n += 1
+            continue
+        if room == 0:
+            return row, n
         enter(p, codes[row], refs[row], segment, now_ns)
+        room -= 1
         if p.held[segment] >= threshold:
-            return row + 1
-    return stop
+            return row + 1, n
+    return len(codes), n
 
 
 @kernel
@@ -250,7 +261,7 @@ def _warm() -> None:
     some = np.arange(2, dtype=np.int64)
     some.flags.writeable = False
     admit(pool, some, some, some, 0, 1)
-    admit_until(pool, some, some, some, 0, 1, 2)
+    admit_until(pool, some, some, some, 0, 1, 2, np.zeros(2, np.bool_), np.empty(2, np.int64))
     for policy in range(7):
         choose(pool, policy, 0.3, 1 << 40, 0)
     waiting_slots(pool, np.empty(4, np.int32))

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
+from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.arrays import I64, int64s
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.master.pages import Order
+from dovetail.semistream.operators.base import SemiStreamOperator
+from dovetail.semistream.operators.cachejoin import CacheJoin
+from dovetail.semistream.operators.hybridjoin import HybridJoin
+from dovetail.semistream.operators.inlj import Inlj
+from dovetail.semistream.operators.meshjoin import MeshJoin
+from dovetail.semistream.operators.optimised_x_hybridjoin import OptimisedXHybridJoin
+from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.operators.x_hybridjoin import XHybridJoin
+from dovetail.semistream.sizes import Sizes
 
 SOURCE_DISK = DeviceModel("source disk", seek_s=0.004, bytes_per_s=1e9 / 99)
 """Seek 4 ms, 0.099 us a byte: the device that fits what the sources print about theirs (specs/semistream.md, 3.0)."""
@@ -70,3 +84,142 @@ class SimulatedPages:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """Seconds to probe, emit, remove, take from the stream, admit, and compare one row's frequency."""
+
+    probe: float
+    emit: float
+    remove: float
+    arrive: float
+    admit: float
+    compare: float
+
+    @property
+    def stay(self) -> float:
+        """Everything that a row costs that waits, but for being probed."""
+        return self.emit + self.remove + self.arrive + self.admit
+
+
+SOURCE_UNITS = UnitCosts(2617e-9, 2000e-9, 5248e-9, 3749e-9, 3588e-9, 100e-9)
+"""What the source printed for its machine (T, table 5.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSizes:
+    """The memory of the source's experiments: bytes in all, of a row and what the Java maps added to each."""
+
+    memory: int = 50 * 2**20
+    row_bytes: int = 120
+    waiting_bytes: int = 172
+    mesh_bytes: int = 164
+    cached_bytes: int = 260
+
+    def waiting(self, buffer_rows: int, cached: int = 0) -> int:
+        """Rows that can wait beside a disk buffer and a cache of so many rows."""
+        return (self.memory - buffer_rows * self.row_bytes - cached * self.cached_bytes) // self.waiting_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What a saturated join did: rows a load, the share answered by pinned or cached rows, and rows a second."""
+
+    algorithm: str
+    rows_per_load: float
+    cached_share: float
+    per_second: float
+    loads: int
+
+
+Keys = Callable[[int], I64]
+
+
+def source_join(
+    algorithm: str,
+    n: int,
+    segment_rows: int = 500,
+    cached: int = 16_000,
+    order: Order = "key",
+    lookup: Lookup = OLDEST,
+    threshold: int = 5,
+    sizes: SourceSizes | None = None,
+) -> SemiStreamJoin:
+    """A join with the source's sizes over `n` simulated master rows: one page a segment.
+
+    INLJ reads pages of 8 kB and MESHJOIN segments of 0.93 MB, as the source found best.
+    """
+    source = sizes or SourceSizes()
+    rows = {"inlj": 8192 // source.row_bytes, "meshjoin": int(0.93 * 2**20 / source.row_bytes)}.get(
+        algorithm, segment_rows
+    )
+    base: dict[str, Any] = {
+        "pages": SimulatedPages(n, rows, source.row_bytes, order),
+        "on": ("key",),
+        "how": "left_semi",
+    }
+    if algorithm == "inlj":
+        return Inlj(**base)
+    if algorithm == "meshjoin":
+        return MeshJoin(
+            **base, sizes=Sizes(waiting=(source.memory - rows * source.row_bytes) // source.mesh_bytes, per_segment=1)
+        )
+    base["lookup"] = lookup
+    if algorithm == "hybridjoin":
+        return HybridJoin(**base, sizes=Sizes(waiting=source.waiting(rows), per_segment=1))
+    if algorithm == "x_hybridjoin":
+        return XHybridJoin(**base, sizes=Sizes(waiting=source.waiting(2 * rows), per_segment=1, pinned=1))
+    waiting = source.waiting(rows, cached)
+    if algorithm == "optimised_x_hybridjoin":
+        return OptimisedXHybridJoin(**base, sizes=Sizes(waiting=waiting, per_segment=1, pinned=cached // rows))
+    policy = CachePolicy("random", threshold)
+    return CacheJoin(**base, sizes=Sizes(waiting=waiting, per_segment=1, cached=cached), cache=policy)
+
+
+def service_rate(join: SemiStreamJoin, keys: Keys, warm: int, measure: int, units: UnitCosts = SOURCE_UNITS) -> Rate:
+    """The rate of a join over a stream that is never short: `keys(n)` gives the next n keys of the stream.
+
+    The join runs for real over `warm` rows and then over `measure` rows more, of which its reads and steps are counted
+    and priced: reads by the device, steps by `units` and the loop costs of specs/semistream.md, section 3.
+    """
+    schema = pa.schema([pa.field("key", pa.int64(), nullable=False)])
+    with join.open(MemoryBudget(2**40, "simulation"), {"stream": schema}) as operator:
+        _feed(operator, keys, schema, warm)
+        before, started = dict(operator.counts), join.pages.device.busy_ns
+        _feed(operator, keys, schema, measure)
+        did = {name: n - before[name] for name, n in operator.counts.items()}
+        reading = (join.pages.device.busy_ns - started) / 1e9
+        done = did["answered_by_page"] + did["answered_by_cache"] + did["misses"]
+        seconds = reading + _steps(join, did, units)
+        return Rate(
+            type(join).__name__,
+            done / max(1, did["loads"]),
+            did["answered_by_cache"] / max(1, done),
+            done / seconds,
+            did["loads"],
+        )
+
+
+def _feed(operator: SemiStreamOperator, keys: Keys, schema: pa.Schema, rows: int) -> None:
+    for start in range(0, rows, 1 << 16):
+        batch = pa.RecordBatch.from_arrays([pa.array(keys(min(1 << 16, rows - start)))], schema=schema)
+        for _ in operator.push("stream", batch):
+            pass
+
+
+def _steps(join: SemiStreamJoin, did: dict[str, int], units: UnitCosts) -> float:
+    """Seconds of everything but reading."""
+    rows = int(join.pages.starts[1])
+    hits, paged = did["answered_by_cache"], did["answered_by_page"] + did["misses"]
+    if isinstance(join, Inlj):
+        return paged * (units.arrive + units.probe + units.emit)
+    scanned = did["loads"] * rows * units.probe
+    if isinstance(join, XHybridJoin):
+        return 2 * scanned + (hits + paged) * units.stay
+    if isinstance(join, (OptimisedXHybridJoin, CacheJoin)):
+        compared = did["loads"] * rows * units.compare if isinstance(join, CacheJoin) else 0.0
+        return (
+            scanned + compared + paged * (units.stay + units.probe) + hits * (units.probe + units.emit + units.arrive)
+        )
+    return scanned + paged * units.stay

@@ -53,7 +53,7 @@ class MeshJoin(SemiStreamJoin):
                     break
         if fitting is None or limit < min(least):
             raise PlanError(
-                f"{format_bytes(limit)} of memory, waiting={self.sizes.waiting}: not enough for chunks of one row; this "
+                f"{format_bytes(limit)} of memory, waiting={self.sizes.waiting}: not enough for chunks of one row; the "
                 f"join needs at least {min(least)} bytes, and as many waiting rows as segments x parts."
             )
         return fitting
