@@ -67,7 +67,7 @@ class Empirical:
         """The p_i of segments, of the real layout where it is known and not in order of frequency."""
         cached = min(cached, self.rows)
         if ordered:
-            return in_frequency_order(self.share, self.rows, segment_rows, cached)
+            return in_frequency_order(self.share, self.rows, segment_rows, cached, bend=self.wanted.size)
         if self.places is None:
             return shuffled(self.share, self.rows, segment_rows, cached)
         n = -(-self.rows // segment_rows)

@@ -52,10 +52,13 @@ class Segments:
         return float(np.sum(taken * share)), rest
 
 
-def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int = 0) -> Segments:
-    """Segments of rows that lie most wanted first, without the first `cached` ones, which never reach storage."""
+def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int = 0, bend: int = 0) -> Segments:
+    """Segments of rows that lie most wanted first, without the first `cached` ones, which never reach storage.
+
+    Groups do not reach across `bend`, a rank at which shares fall at once.
+    """
     n = _n_segments(rows - cached, segment_rows)
-    edges = _group_edges(n)
+    edges = np.unique(np.append(_group_edges(n), np.clip(-(-(bend - cached) // segment_rows), 0, n)))
     ranks = np.minimum(cached + edges * float(segment_rows), float(rows))
     mass = np.diff(share(ranks))
     count = np.diff(edges).astype(np.float64)

@@ -37,6 +37,8 @@ def tune(algorithm: str, setting: Setting, *, measure: Measure | None = None, tr
     2^(1/4), and stops where no neighbour is better or after `trials` trials. Sizes that do not fit are passed over; if
     none fits, a `NoRoomError` says so.
     """
+    if trials < 1:
+        raise PlanError(f"{trials} trials were allowed; tuning takes at least 1.")
     model = model_of(algorithm)
     climb = _Climb(model, setting, measure or by_model(model, setting), trials)
     near = _near(algorithm, setting, measured=measure is not None)
@@ -116,8 +118,6 @@ class _Climb:
             self.visit(neighbours(self.model, self.setting, before, factor))
 
     def result(self) -> Tuned:
-        if not self.tried:
-            raise PlanError(f"{self.limit} trials were allowed; tuning takes at least 1.")
         best = self.best()
         if self.tried[best] == _NO_RATE:
             raise NoRoomError(

@@ -1,0 +1,155 @@
+"""The choice: what the source advises for which data, what cannot run and why, and what explain shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dovetail.engine.profile import Profile
+from dovetail.errors import PlanError
+from dovetail.semistream.cost import (
+    ALGORITHMS,
+    Policy,
+    Setting,
+    Zipf,
+    choose,
+    from_profile,
+    our_entries,
+    price,
+    uniform,
+)
+
+PLAIN = Setting(50 * 2**20, Zipf(2_000_000, 1.0), policy=Policy(lookup="oldest"))
+OURS = replace(PLAIN, costs=from_profile(Profile()), entries=our_entries(20))
+
+
+# Specification 1.6.
+def test_an_index_and_a_skewed_stream_make_a_cachejoin() -> None:
+    for order in ("key", "none"):
+        assert choose(replace(PLAIN, order=order)).best.algorithm == "cachejoin"  # type: ignore[arg-type]  # a literal
+        assert choose(replace(OURS, order=order)).best.algorithm == "cachejoin"  # type: ignore[arg-type]  # a literal
+
+
+def test_an_index_and_a_uniform_stream_make_a_hybridjoin() -> None:
+    assert choose(replace(PLAIN, distribution=uniform(2_000_000))).best.algorithm == "hybridjoin"
+
+
+def test_reads_in_turn_at_twice_the_speed_bring_meshjoin_level_with_hybridjoin() -> None:
+    found = choose(replace(OURS, distribution=uniform(2_000_000)), algorithms=("meshjoin", "hybridjoin"))
+    assert found.prices[0].rate == pytest.approx(found.prices[1].rate, rel=0.05)
+    slow = replace(OURS.costs, read=replace(OURS.costs.read, sequential=OURS.costs.read.random))
+    assert choose(replace(OURS, costs=slow, distribution=uniform(2_000_000))).best.algorithm == "hybridjoin"
+
+
+def test_order_of_frequency_and_skew_make_an_optimised_x_hybridjoin() -> None:
+    found = choose(replace(PLAIN, order="frequency"))
+    assert found.best.algorithm == "optimised_x_hybridjoin"
+    rates = {p.algorithm: p.rate for p in found.prices}
+    assert rates["optimised_x_hybridjoin"] > rates["x_hybridjoin"] > rates["hybridjoin"] > rates["meshjoin"]
+
+
+def test_no_index_makes_a_meshjoin() -> None:
+    found = choose(replace(PLAIN, indexed=False))
+    assert found.best.algorithm in ("meshjoin", "r_meshjoin")
+    assert {p.algorithm for p in found.prices if p.feasible} == {"meshjoin", "r_meshjoin"}
+    assert all("index" in p.reason for p in found.prices if not p.feasible)
+
+
+def test_guarded_lookups_change_rates_but_not_the_advice() -> None:
+    guarded = replace(PLAIN, policy=Policy(), order="frequency")
+    found = choose(guarded)
+    assert found.best.algorithm == "optimised_x_hybridjoin"
+    assert found.best.rate > choose(replace(PLAIN, order="frequency")).best.rate
+
+
+# Specification S10.
+def test_a_slow_stream_gets_single_page_reads() -> None:
+    found = choose(replace(PLAIN, arrival=100.0))
+    assert found.best.algorithm == "inlj"
+    assert found.best.residence is not None
+    assert found.best.residence.mean_s < 0.01
+    assert "keeps up with the stream" in found.reason
+
+
+def test_page_reads_that_are_nearly_busy_are_passed_over() -> None:
+    found = choose(replace(PLAIN, arrival=180.0), algorithms=("inlj", "hybridjoin", "cachejoin"))
+    assert found.best.algorithm != "inlj"
+    assert next(p for p in found.prices if p.algorithm == "inlj").reason == "too busy to stay ahead of bursts"
+
+
+def test_those_that_keep_up_come_before_those_that_do_not() -> None:
+    found = choose(replace(PLAIN, arrival=12_000.0))
+    kept = [p.residence is not None and p.residence.sustained for p in found.prices if p.feasible]
+    assert kept == sorted(kept, reverse=True)
+    assert any(kept)
+    assert not all(kept)
+    assert all(p.reason == "falls behind the stream" for p in found.prices if p.residence and not p.residence.sustained)
+
+
+def test_a_stream_too_fast_for_all_gets_the_fastest() -> None:
+    found = choose(replace(PLAIN, arrival=1e9))
+    assert found.best.algorithm == "cachejoin"
+
+
+# Specification S18.
+def test_master_data_that_fits_is_said_to_fit() -> None:
+    found = choose(replace(OURS, distribution=Zipf(100_000, 1.0)))
+    assert "100,000 master rows fit in memory" in found.note
+    assert found.note in found.explain()
+    assert choose(OURS, algorithms=("hybridjoin",)).note == ""
+
+
+def test_micro_batches_are_priced_by_their_own_cost() -> None:
+    carried = price("hybridjoin", OURS)
+    small, large = (price("hybridjoin", replace(OURS, batch_rows=n)) for n in (10_000, 50_000_000))
+    assert small.rate < large.rate <= carried.rate * 1.01
+    assert small.batch is not None
+    assert small.rate == pytest.approx(10_000 / small.batch.seconds)
+
+
+def test_small_batches_want_a_larger_cache_than_an_endless_stream() -> None:
+    endless, batch = (price("cachejoin", s).prediction for s in (OURS, replace(OURS, batch_rows=10_000)))
+    assert endless is not None
+    assert batch is not None
+    assert batch.sizes.cached_rows > endless.sizes.cached_rows
+
+
+def test_lists_without_an_age_limit_are_not_chosen() -> None:
+    assert "max_age" in price("partitioned", PLAIN).reason
+    assert price("partitioned", replace(PLAIN, policy=Policy(max_age=1e6))).feasible
+    assert price("partitioned", replace(PLAIN, batch_rows=10_000)).feasible
+
+
+def test_every_algorithm_has_a_price_or_a_reason() -> None:
+    found = choose(PLAIN)
+    assert {p.algorithm for p in found.prices} == set(ALGORITHMS)
+    for p in found.prices:
+        assert p.feasible == (p.rate > 0)
+        assert p.feasible or p.reason
+
+
+def test_explain_shows_winner_memory_and_losers() -> None:
+    lines = choose(PLAIN, algorithms=("inlj", "hybridjoin", "cachejoin", "x_hybridjoin")).explain().splitlines()
+    assert lines[0].startswith("cachejoin: ")
+    assert "times the rate of hybridjoin" in lines[0]
+    assert lines[1].startswith("memory: disk buffer ")
+    assert lines[2].split()[:2] == ["algorithm", "rows/s"]
+    assert [line.split()[0] for line in lines[3:]] == ["cachejoin", "hybridjoin", "inlj", "x_hybridjoin"]
+    assert lines[-1].endswith("needs master data in order of frequency")
+
+
+def test_alike_rates_go_to_the_simpler_one() -> None:
+    found = choose(PLAIN, algorithms=("sscj", "cachejoin"))
+    assert found.best.algorithm == "cachejoin"
+    assert found.reason == "cachejoin: no slower than sscj, and simpler"
+    assert choose(PLAIN, algorithms=("sscj",)).reason == "sscj: the only one that can run"
+
+
+def test_when_nothing_can_run_every_reason_is_given() -> None:
+    with pytest.raises(PlanError, match=r"inlj: needs an index.*meshjoin: does not fit"):
+        choose(replace(PLAIN, indexed=False, memory=300), algorithms=("inlj", "meshjoin"))
+    with pytest.raises(PlanError, match="no algorithm was given"):
+        choose(PLAIN, algorithms=())
+    with pytest.raises(PlanError, match="choose among"):
+        choose(PLAIN, algorithms=("nested_loop",))

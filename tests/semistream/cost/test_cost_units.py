@@ -1,0 +1,90 @@
+"""Unit costs: the source's own, this machine's, and reads by size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dovetail.engine.device import PRESETS
+from dovetail.engine.profile import Profile
+from dovetail.errors import PlanError
+from dovetail.semistream.cost import (
+    SOURCE_COSTS,
+    SOURCE_ENTRIES,
+    ReadCosts,
+    Setting,
+    Sizes,
+    Zipf,
+    from_profile,
+    predict,
+)
+
+
+def test_the_sources_disk() -> None:
+    read = SOURCE_COSTS.read
+    assert read.seconds(60_000) == pytest.approx(9.94e-3)
+    assert read.seconds(60_000, sequential=True) == pytest.approx(5.94e-3)
+    assert read.seconds(8192) == pytest.approx(4.81e-3, abs=1e-5)
+    assert read.seconds(5_000_000) == pytest.approx(4e-3 + 5 * 0.099)
+
+
+def test_the_sources_loop_adds_up() -> None:
+    w = 109
+    loop = SOURCE_COSTS.read.seconds(60_000) + SOURCE_COSTS.probing_s(500, w)
+    loop += w * (SOURCE_COSTS.emit + SOURCE_COSTS.evict + SOURCE_COSTS.receive + SOURCE_COSTS.admit)
+    assert loop == pytest.approx(0.012837, abs=2e-6)
+
+
+def test_the_sources_entries() -> None:
+    assert (SOURCE_ENTRIES.waiting, SOURCE_ENTRIES.chunked) == (8 * 20 + 12, 8 * 20 + 4)
+    setting = Setting(50 * 2**20, Zipf(2_000_000))
+    assert setting.cached_bytes == 260
+    assert predict("hybridjoin", setting, Sizes(500)).sizes.waiting_rows == pytest.approx(304_470, abs=1)
+
+
+def test_reads_between_and_beyond_measured_sizes_lie_on_lines() -> None:
+    read = ReadCosts(((1000.0, 1.0), (2000.0, 2.0), (4000.0, 3.0)), ((1000.0, 0.5),))
+    sizes = (1, 1000, 1500, 3000, 6000)
+    assert [read.seconds(n) for n in sizes] == [1.0, 1.0, 1.5, 2.5, 4.0]
+    assert read.seconds(9999, sequential=True) == 0.5
+
+
+def test_a_profile_gives_the_costs_of_this_machine() -> None:
+    profile = Profile()
+    costs = from_profile(profile, load_s=1e-5)
+    assert costs.probes == "smaller"
+    assert costs.load_s(65_536) == pytest.approx(profile.page_read_s(65_536) + 1e-5)
+    assert costs.read.seconds(4096, sequential=True) == pytest.approx(profile.page_read_s(4096, sequential=True))
+    assert (costs.probe, costs.admit, costs.evict) == (50e-9, 80e-9, 80e-9)
+    other = ReadCosts.linear(0.1, 1e6)
+    assert from_profile(profile, read=other).read == other
+
+
+def test_a_simulated_device_gives_its_own_reads() -> None:
+    for name in ("hdd", "ssd", "database", "object_store"):
+        model = PRESETS[name]
+        read = ReadCosts.of_device(model)
+        for nbytes in (100, 8192, 3_000_000):
+            assert read.seconds(nbytes) == pytest.approx(model.read_s(nbytes))
+            assert read.seconds(nbytes, sequential=True) == pytest.approx(model.read_s(nbytes, sequential=True))
+    with pytest.raises(PlanError, match="measured profile"):
+        ReadCosts.of_device(PRESETS["real"])
+
+
+def test_stored_bytes_decide_what_a_read_costs() -> None:
+    wide = Setting(50 * 2**20, Zipf(2_000_000))
+    packed = replace(wide, stored_row_bytes=60.0)
+    saved = predict("hybridjoin", wide, Sizes(500)).step_s - predict("hybridjoin", packed, Sizes(500)).step_s
+    assert saved == pytest.approx(500 * 60 * 0.099e-6)
+
+
+def test_wrong_costs_say_what_is_allowed() -> None:
+    with pytest.raises(PlanError, match="sizes rising"):
+        ReadCosts(((2.0, 1.0), (1.0, 1.0)), ((1.0, 1.0),))
+    with pytest.raises(PlanError, match="at least one"):
+        ReadCosts((), ((1.0, 1.0),))
+    with pytest.raises(PlanError, match="not negative"):
+        replace(SOURCE_COSTS, probe=-1.0)
+    with pytest.raises(PlanError, match="'smaller'"):
+        replace(SOURCE_COSTS, probes="all")  # type: ignore[arg-type]  # what is tested
