@@ -32,8 +32,17 @@ class MemoryPages:
     `total` gives every key a home, as a sorted index does, keys that are not there too; otherwise they have none.
     """
 
-    def __init__(self, rows: pa.Table, key: tuple[str, ...], page_rows: int, *, total: bool = False, indexed: bool = True,
-                 order: str = "none", version: str = "1") -> None:
+    def __init__(
+        self,
+        rows: pa.Table,
+        key: tuple[str, ...],
+        page_rows: int,
+        *,
+        total: bool = False,
+        indexed: bool = True,
+        order: str = "none",
+        version: str = "1",
+    ) -> None:
         self.schema, self.key, self.order, self.indexed, self.version = rows.schema, key, order, indexed, version
         self.device = Device(DISK, VirtualClock())
         self.total, self.closed = total, False

@@ -52,7 +52,9 @@ class Case:
     def expected(self, how: str) -> Any:
         on = [(name, name) for name in self.on]
         pairs = oracle.enrich(self.stream.to_pylist(), self.master.to_pylist(), on, how)
-        return oracle.bag(oracle.flat(pairs, self.stream.schema.names, ["r", "text"] if how in ("inner", "left") else []))
+        return oracle.bag(
+            oracle.flat(pairs, self.stream.schema.names, ["r", "text"] if how in ("inner", "left") else [])
+        )
 
 
 def random_case(seed: int, kind: str = "int", unique: bool = False) -> Case:
@@ -68,7 +70,9 @@ def random_case(seed: int, kind: str = "int", unique: bool = False) -> Case:
     master = pa.table({**columns, "r": pa.array(np.arange(len(keys))), "text": pa.array(texts, pa.string())})
     wanted = rng.zipf(1.3, n_stream) % (domain + 5)
     columns = key_values(kind, wanted, rng.random(n_stream) < 0.1)
-    stream = pa.table({"id": pa.array(np.arange(n_stream)), **columns, "word": pa.array(["w" * (i % 4) for i in wanted])})
+    stream = pa.table(
+        {"id": pa.array(np.arange(n_stream)), **columns, "word": pa.array(["w" * (i % 4) for i in wanted])}
+    )
     on = ("k", "l") if kind == "composite" else ("k",)
     pages = MemoryPages(master, on, int(rng.integers(1, 12)), total=bool(rng.integers(2)))
     return Case(stream, pages, master, on, int(rng.choice([1, 2, 7, 50, 1000])))

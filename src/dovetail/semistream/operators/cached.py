@@ -41,7 +41,7 @@ class Cached(IndexDriven):
 
     def cache_limit(self, capacity: int) -> int:
         """Bytes that the rows of so many keys may have."""
-        return int(1.05 * capacity * (row_bytes(self.pages) + 1)) + 64
+        return int(1.25 * capacity * (row_bytes(self.pages) + 1)) + 256
 
     def kept_columns(self) -> list[str] | None:
         """Also the key: a cached row without columns could not be stored."""
