@@ -22,7 +22,6 @@ Replaces = Literal["random", "least_frequent", "adaptive"]
 _CODES = {"random": kernels.TAKES_ANY, "least_frequent": kernels.TAKES_LEAST, "adaptive": kernels.TAKES_SAMPLED}
 PageOf = Callable[[I64], I64]
 MANY_CHUNKS = 24
-HIT_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +64,18 @@ class RowCache:
         limit: int,
         policy: CachePolicy,
         budget: MemoryBudget,
+        hits: int,
     ) -> None:
         self._index = budget.reserve("cache keys")
         self._rows = budget.reserve("cache rows")
         self.store, self.policy = store, policy
         self._allocate(capacity, limit)
         self.chunks: set[int] = set()
-        self.hits: tuple[I64, I64] = np.empty(HIT_ROWS, np.int64), np.empty(HIT_ROWS, np.int64)
+        self.hits: tuple[I64, I64] = np.empty(hits, np.int64), np.empty(hits, np.int64)
         self.crowded = False
 
     def _allocate(self, capacity: int, limit: int) -> None:
-        self._index.resize(kernels.cache_bytes(capacity) + 16 * HIT_ROWS)
+        self._index.resize(kernels.cache_bytes(capacity))
         self.keys = kernels.empty_cache(capacity, limit, self.policy.threshold, self.policy.seed)
 
     def __len__(self) -> int:
