@@ -72,7 +72,8 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        settings = f"-p {self.port} -h 127.0.0.1 -k {self.home} -F -c shared_buffers=32MB -c autovacuum=off"
+        settings = f"-p {self.port} -h 127.0.0.1 -k {self.home} -F"
+        settings += " -c shared_buffers=32MB -c autovacuum=off -c lock_timeout=20s"
         self._run("pg_ctl", "start", "-w", "-D", str(self.home / "data"), "-l", str(self.home / "log"), "-o", settings)
 
     def stop(self) -> None:

@@ -185,11 +185,12 @@ def test_versions_stay_when_nothing_is_written(tmp_path: Path) -> None:
 def test_reads_are_of_one_version_while_somebody_writes(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     create(path, some_rows(0, 0), {"k": "INTEGER PRIMARY KEY", "stamp": "INTEGER"})
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=wal")
     store, done = MasterStore.sqlite(path, "t", "k", page="1KB"), threading.Event()
 
     def write() -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-            writer.execute("PRAGMA journal_mode=wal")
             stamp = 0
             while not done.wait(0.03):
                 stamp += 1

@@ -14,6 +14,7 @@ from dovetail.errors import ConfigError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
+from dovetail.semistream.master.postgres import postgres_source
 from dovetail.semistream.master.sqlite import sqlite_source
 from dovetail.semistream.master.write import DEFAULT_PAGE
 
@@ -99,6 +100,18 @@ class MasterStore:
         types. A file in WAL mode can be read while it is written. Old versions cannot be read again.
         """
         return _named(sqlite_source(path, table, key, page, schema))
+
+    @staticmethod
+    def postgres(
+        url: str, table: str, key: str | Sequence[str], page: int | str = DEFAULT_PAGE, marker: str | None = None
+    ) -> MasterStore:
+        """A table, or view, of a PostgreSQL server, in ranges of its key that hold about `page` bytes each.
+
+        Have an index on the key; on a text key one with COLLATE "C", for pages are ordered by bytes. The version moves
+        with every transaction that writes anywhere in the server, unless `marker` is a query of your own whose single
+        value changes when the table does. Each opened version is one snapshot. Old versions cannot be read again.
+        """
+        return _named(postgres_source(url, table, key, page, marker))
 
     def version(self) -> str:
         """The newest version now; what `at` takes to read exactly this one again."""
