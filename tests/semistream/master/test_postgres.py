@@ -39,12 +39,13 @@ def literal(value: Any) -> str:
 
 def create(server: Server, table: pa.Table, declared: dict[str, str], name: str = "t", key: Sequence[str] = ()) -> None:
     columns = ", ".join(f'"{column}" {kind}' for column, kind in declared.items())
-    server.execute(f'DROP TABLE IF EXISTS "{name}" CASCADE', f'CREATE TABLE "{name}" ({columns})')
+    statements = [f'DROP TABLE IF EXISTS "{name}" CASCADE', f'CREATE TABLE "{name}" ({columns})']
     rows = ", ".join(f"({', '.join(map(literal, row.values()))})" for row in table.to_pylist())
     if rows:
-        server.execute(f'INSERT INTO "{name}" VALUES {rows}')
+        statements.append(f'INSERT INTO "{name}" VALUES {rows}')
     if key:
-        server.execute(f"""CREATE INDEX ON "{name}" ({", ".join(f'"{column}"' for column in key)})""")
+        statements.append(f"""CREATE INDEX ON "{name}" ({", ".join(f'"{column}"' for column in key)})""")
+    server.execute(*statements)
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -66,7 +67,7 @@ def test_equals_the_rows(postgres: Server, kinds: tuple[str, ...]) -> None:
     names = [f"k{at}" for at in range(len(kinds))]
     others = {"row": "int4", "word": "text", "wanted": "float8"}
     declared = {name: DECLARED[kind] for name, kind in zip(names, kinds, strict=True)} | others
-    for rows, keys, page in [(0, 5, "1KB"), (1, 1, 1), (100, 1000, 1), (400, 60, "1KB"), (300, 3000, "2KB")]:
+    for rows, keys, page in [(0, 5, "1KB"), (60, 1000, 1), (400, 60, "1KB")]:
         table = plain(master(rng, kinds, rows, keys).drop_columns(["list"]))
         create(postgres, table, declared, key=names)
         store = MasterStore.postgres(postgres.url, "t", names, page)

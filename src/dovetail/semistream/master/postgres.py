@@ -16,9 +16,10 @@ from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.postgres_connection import (
     as_config_errors,
     check_url,
-    connect,
+    give_back,
     query,
     scalars,
+    with_connection,
     without_password,
 )
 from dovetail.semistream.master.postgres_layout import (
@@ -54,12 +55,9 @@ class PostgresSource:
 
     def version(self) -> str:
         """What changes with every commit that could change the table, or the user's own marker."""
-        connection = connect(self.url)
-        try:
-            with as_config_errors(self.url, "cannot read from"):
-                return self.marker_of(connection)
-        finally:
-            connection.close()
+        connection, found = with_connection(self.url, self.marker_of)
+        give_back(self.url, connection)
+        return found
 
     def marker_of(self, connection: Connection) -> str:
         """The version that this connection's transaction sees."""
@@ -137,23 +135,22 @@ class PostgresReader:
 
     def _keep(self, connection: Connection) -> None:
         self._connection = connection
-        self._end = weakref.finalize(self, connection.close)
+        self._end = weakref.finalize(self, give_back, self._source.url, connection)
 
     def _begun(self, version: str | None) -> tuple[Connection, str]:
         """A connection in a transaction that sees the version."""
-        source = self._source
-        connection = connect(source.url)
+        connection, (found, columns) = with_connection(self._source.url, self._begin)
         try:
-            with as_config_errors(source.url, "cannot read from"):
-                with connection.cursor() as cursor:
-                    cursor.execute(_SNAPSHOT)
-                found = source.marker_of(connection)
-                columns = tuple(columns_of(connection, source.table_name))
             self._check(version, found, columns)
         except BaseException:
-            connection.close()
+            give_back(self._source.url, connection)
             raise
         return connection, found
+
+    def _begin(self, connection: Connection) -> tuple[str, tuple[PgColumn, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_SNAPSHOT)
+        return self._source.marker_of(connection), tuple(columns_of(connection, self._source.table_name))
 
     def _check(self, version: str | None, found: str, columns: tuple[PgColumn, ...]) -> None:
         source = self._source
@@ -172,15 +169,15 @@ def postgres_source(
 ) -> PostgresSource:
     """The table, laid out in pages by one pass over its key in one snapshot."""
     page_bytes, url = parse_bytes(page), check_url(url)
-    connection = connect(url)
-    try:
-        with as_config_errors(url, "cannot read from"):
-            with connection.cursor() as cursor:
-                cursor.execute(_SNAPSHOT)
-            columns = tuple(columns_of(connection, table))
-            keys = key_columns(columns, key)
-            ranges = lay_out(connection, table, columns, keys, page_bytes)
-            advice = index_advice(connection, table, keys, ranges)
-    finally:
-        connection.close()
+
+    def laid_out(connection: Connection) -> tuple[tuple[PgColumn, ...], Ranges, str]:
+        with connection.cursor() as cursor:
+            cursor.execute(_SNAPSHOT)
+        columns = tuple(columns_of(connection, table))
+        keys = key_columns(columns, key)
+        ranges = lay_out(connection, table, columns, keys, page_bytes)
+        return columns, ranges, index_advice(connection, table, keys, ranges)
+
+    connection, (columns, ranges, advice) = with_connection(url, laid_out)
+    give_back(url, connection)
     return PostgresSource(url, table, columns, ranges, page_bytes, marker, advice)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import atexit
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from dovetail.errors import ConfigError, PlanError
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
+T = TypeVar("T")
 _HIDDEN = "***"
 _CONNECT_S = 10
 
@@ -49,7 +52,7 @@ def censored(text: str, url: str) -> str:
 
 
 def connect(url: str) -> Connection:
-    """A connection that leaves transactions to us; errors as `as_config_errors` makes them."""
+    """A new connection that leaves transactions to us."""
     try:
         from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
     except ImportError as error:
@@ -59,6 +62,52 @@ def connect(url: str) -> Connection:
     with as_config_errors(url, "cannot connect to"):
         made: Connection = dbapi.connect(url, autocommit=True)
         return made
+
+
+# Connecting takes a hundred milliseconds, asking for a version one: connections that are done with wait here for the
+# next who needs one. Of this process only: a forked child must not speak on its parent's connections.
+_idle: dict[tuple[int, str], list[Connection]] = {}
+_MOST_IDLE = 2
+
+
+def with_connection(url: str, use: Callable[[Connection], T]) -> tuple[Connection, T]:
+    """A connection and what `use` made of it; one that waited and turns out to be dead is replaced by a new one."""
+    waiting = _idle.get((os.getpid(), url), [])
+    while waiting:
+        connection = waiting.pop()
+        try:
+            return connection, use(connection)
+        except Exception:  # whatever is wrong with it, or with the request: a new connection will tell which
+            connection.close()
+    connection = connect(url)
+    try:
+        with as_config_errors(url, "cannot read from"):
+            return connection, use(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def give_back(url: str, connection: Connection) -> None:
+    """Let the next one have the connection, with no transaction open, or close it if enough are waiting."""
+    waiting = _idle.setdefault((os.getpid(), url), [])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+    except Exception:  # it is dead, which is no harm: nothing was written on it
+        connection.close()
+        return
+    if len(waiting) < _MOST_IDLE:
+        waiting.append(connection)
+    else:
+        connection.close()
+
+
+@atexit.register
+def _close_idle() -> None:
+    for (process, _), waiting in _idle.items():
+        while process == os.getpid() and waiting:
+            waiting.pop().close()
 
 
 def query(connection: Connection, sql: str, values: Sequence[str] = ()) -> pa.Table:
