@@ -120,6 +120,8 @@ def test_optimised_x_hybridjoin_per_iteration(rows: int, w_s: float, w_n: float)
 def test_ssij_and_partitioned_per_load() -> None:
     assert predict("ssij", source(), PLAIN).w == pytest.approx(75, rel=0.03)
     assert predict("ssij", source(), CACHED).w == pytest.approx(216, rel=0.05)
+    when_full = source(exponent=0.0, list_threshold=float("inf"))
+    assert predict("partitioned", when_full, PLAIN).w == pytest.approx(148, rel=0.04)
     assert predict("partitioned", source(exponent=0.0), PLAIN).w == pytest.approx(148, rel=0.04)
 
 
@@ -337,7 +339,7 @@ def test_wrong_requests_say_what_is_allowed() -> None:
 # A batch that fits in the slots is SSIJ's join phase.
 def test_a_small_batch_loads_each_segment_it_asks_for_once() -> None:
     found = predict("hybridjoin", source(exponent=0.0), PLAIN)
-    batch = drained(found, 10_000)
+    batch = drained(found, source(exponent=0.0), 10_000)
     assert batch.steps == pytest.approx(4000 * (1 - (1 - 1 / 4000) ** 10_000), rel=0.001)
     assert batch.mu < found.mu
     assert batch.mu == pytest.approx(10_000 / batch.seconds)
@@ -345,17 +347,45 @@ def test_a_small_batch_loads_each_segment_it_asks_for_once() -> None:
 
 def test_large_batches_approach_the_steady_state() -> None:
     found = predict("cachejoin", source(lookup="guarded"), CACHED)
-    rates = [drained(found, n).mu for n in (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)]
+    rates = [drained(found, source(), n).mu for n in (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)]
     assert rates == sorted(rates)
     assert rates[-1] == pytest.approx(found.mu, rel=0.02)
 
 
 def test_batches_of_the_other_algorithms() -> None:
-    assert drained(predict("inlj", source(), PAGE), 1000).steps == 1000
+    assert drained(predict("inlj", source(), PAGE), source(), 1000).steps == 1000
     mesh = predict("meshjoin", source(), MESH)
-    assert drained(mesh, 1).steps == pytest.approx(mesh.bound_steps, rel=0.01)
+    assert drained(mesh, source(), 1).steps == pytest.approx(mesh.bound_steps, rel=0.01)
     ssij = predict("ssij", source(), PLAIN)
-    assert drained(ssij, 10**8).mu == pytest.approx(ssij.mu, rel=0.01)
+    assert drained(ssij, source(), 10**8).mu == pytest.approx(ssij.mu, rel=0.01)
+
+
+def test_a_join_phase_reads_in_turn_where_neighbours_are_asked_for_too() -> None:
+    here = source(exponent=0.0)
+    found = predict("ssij", here, PLAIN)
+    assert found.step_s == pytest.approx(5.94e-3 + 500 * 2617e-9, rel=0.001)  # every segment is asked for: no seeks
+    few = drained(found, here, 40)
+    assert few.seconds / few.steps == pytest.approx(9.94e-3 + 500 * 2617e-9, rel=0.02)
+
+
+def test_joins_that_collect_let_a_slow_stream_wait() -> None:
+    here = source(max_age=1e6)
+    ssij = at_rate(MODELS["ssij"].predict, here, predict("ssij", here, PLAIN), 100)
+    assert ssij.sustained
+    assert ssij.longest_s == pytest.approx(304_470 / 100, rel=0.01)
+    assert ssij.mean_s == pytest.approx(ssij.longest_s / 2, rel=0.01)
+    lists = at_rate(MODELS["partitioned"].predict, here, predict("partitioned", here, PLAIN), 100)
+    assert lists.longest_s == pytest.approx(1e6 / 100, rel=0.01)
+
+
+def test_lists_are_as_long_as_the_threshold_lets_them_grow() -> None:
+    fitted = predict("partitioned", source(), PLAIN)
+    assert fitted.w == pytest.approx(2 * 304_470 / 4000, rel=0.02)
+    short = predict("partitioned", source(list_threshold=10), PLAIN)
+    assert short.w == pytest.approx(10, rel=0.01)
+    assert short.waiting < 304_469
+    full = predict("partitioned", source(list_threshold=float("inf")), PLAIN)
+    assert full.w > 2 * fitted.w
 
 
 def test_page_reads_suffice_up_to_seven_tenths() -> None:

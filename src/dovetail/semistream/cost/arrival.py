@@ -32,8 +32,8 @@ class Residence:
 def at_rate(model: Model, setting: Setting, prediction: Prediction, arrival: float) -> Residence:
     """The waiting times of a predicted join under `arrival` tuples per second.
 
-    An index-driven join never rests while a tuple waits, so that its queue grows until one load answers as many tuples
-    as arrive meanwhile: the queue is the capacity at which the service rate is the arrival rate.
+    HYBRIDJOIN and its kin never rest while a tuple waits, so that the queue grows until one load answers as many tuples
+    as arrive meanwhile: the queue is the capacity at which the service rate is the arrival rate. The others collect.
     """
     if prediction.algorithm == "inlj":
         mean = inlj_delay(prediction, arrival)
@@ -42,6 +42,8 @@ def at_rate(model: Model, setting: Setting, prediction: Prediction, arrival: flo
         times = round_times(prediction, arrival)
         waiting = min(prediction.waiting, arrival * times.residence_s)
         return Residence(arrival <= prediction.mu, times.to_match_s, times.residence_s, waiting)
+    if prediction.algorithm in ("ssij", "partitioned"):
+        return _collecting(prediction, arrival)
     if arrival >= prediction.mu:
         longest = min(prediction.residence_bound_s, prediction.window / prediction.mu)
         return Residence(False, prediction.mean_residence_s, longest, prediction.waiting)
@@ -50,6 +52,16 @@ def at_rate(model: Model, setting: Setting, prediction: Prediction, arrival: flo
         return Residence(True, queue.c_loop, queue.c_loop, arrival * queue.c_loop)
     longest = min(queue.residence_bound_s, queue.window / arrival)
     return Residence(True, queue.waiting / arrival, longest, queue.waiting)
+
+
+def _collecting(prediction: Prediction, arrival: float) -> Residence:
+    """Joins that load only when memory is full, a list long or a tuple old: a slow stream waits until then."""
+    served = min(arrival, prediction.mu)
+    reaching = served * (1 - prediction.p_n)
+    longest = prediction.waiting * 2 / reaching
+    if prediction.algorithm == "partitioned":
+        longest = prediction.bound_steps * prediction.w / served
+    return Residence(arrival < prediction.mu, prediction.waiting / served, longest, prediction.waiting)
 
 
 def _queue(model: Model, setting: Setting, prediction: Prediction, arrival: float) -> Prediction:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dovetail.semistream.cost.prediction import Prediction
-from dovetail.semistream.cost.ssij import segments_asked
+from dovetail.semistream.cost.setting import Setting
+from dovetail.semistream.cost.ssij import phase_read_s, segments_asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +23,28 @@ class BatchPrice:
         return self.rows / self.seconds
 
 
-def drained(prediction: Prediction, rows: int) -> BatchPrice:
-    """A batch of `rows` tuples with nothing waiting at its start and end; caches stay filled from earlier batches.
+def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
+    """A batch of `rows` tuples for the setting of the prediction; nothing waits at its start and end.
 
+    Caches stay filled from earlier batches.
     Tuples that reach storage and find slots all at once are SSIJ's join phase: one load for each segment that is asked
     for. Of more tuples, those beyond the slots are answered as in the steady state and the rest at the end, one load
     for each segment that some tuple then asks for. The MESHJOIN family goes round once more.
     """
-    misses = rows * (1 - prediction.p_n)
-    steps = _steps(prediction, misses, prediction.sizes.waiting_rows or 1)
-    seconds = steps * prediction.step_s + misses * prediction.miss_s + (rows - misses) * prediction.hit_s
+    misses, capacity = rows * (1 - prediction.p_n), prediction.sizes.waiting_rows or 1
+    steps = _steps(prediction, misses, capacity)
+    seconds = steps * _step_s(prediction, setting, min(misses, capacity))
+    seconds += misses * prediction.miss_s + (rows - misses) * prediction.hit_s
     return BatchPrice(rows, steps, seconds)
+
+
+def _step_s(prediction: Prediction, setting: Setting, together: float) -> float:
+    """Fewer tuples than slots leave gaps in SSIJ's reading in order; a step of the others costs as always."""
+    if prediction.algorithm != "ssij" or prediction.segments is None:
+        return prediction.step_s
+    d, segments = prediction.sizes.segment_rows, prediction.segments
+    full = phase_read_s(setting, d, segments, prediction.sizes.waiting_rows or 1)
+    return prediction.step_s - full + phase_read_s(setting, d, segments, together)
 
 
 def _steps(prediction: Prediction, misses: float, capacity: int) -> float:

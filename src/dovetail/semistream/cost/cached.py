@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.semistream.cost.hybridjoin import bound_steps, steady_state
-from dovetail.semistream.cost.learned import learned_share
+from dovetail.semistream.cost.learned import learned_share, suitable_threshold
 from dovetail.semistream.cost.prediction import Prediction, Sizes
 from dovetail.semistream.cost.setting import Setting
 from dovetail.semistream.cost.split import waiting_room
@@ -39,7 +39,10 @@ def _learned(algorithm: str, setting: Setting, sizes: Sizes) -> Prediction:
     if setting.policy.cache != "perfect" and sizes.cached_rows:
         room, _ = waiting_room(setting, sizes, _table(setting, sizes, counted=True))
         together = min(room, setting.batch_rows or room)
-        p_n = learned_share(setting.distribution, sizes.cached_rows, together, setting.policy.threshold)
+        threshold = setting.policy.threshold
+        if setting.policy.cache == "adaptive":  # its threshold finds its own level, from wherever it starts
+            threshold = max(threshold or 0, suitable_threshold(setting.distribution, sizes.cached_rows, together))
+        p_n = learned_share(setting.distribution, sizes.cached_rows, together, threshold)
     return _prediction(algorithm, setting, sizes, p_n, counted=True)
 
 

@@ -115,7 +115,7 @@ def price(algorithm: str, setting: Setting) -> Price:
     except NoRoomError as error:
         return Price(algorithm, reason=f"does not fit: {error}")
     if setting.batch_rows is not None:
-        batch = drained(prediction, setting.batch_rows)
+        batch = drained(prediction, setting, setting.batch_rows)
         return Price(algorithm, batch.mu, prediction, batch=batch)
     rate = prediction.mu
     if setting.arrival is None:

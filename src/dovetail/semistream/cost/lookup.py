@@ -66,7 +66,7 @@ def second_position(segments: Segments, capacity: float, position: float = 0.3, 
     """The steady state of `capacity` slots when every second look-up is `position` of the way from the newest tuple.
 
     Within 4 % of simulated counts for exponents 0 to 1, plain and guarded, with 10 to 600 waiting tuples for each of
-    1,000 segments or more, and within 10 % for 300. Too low by a third at exponent 1.6, where one segment is nearly all.
+    1,000 segments or more, and within 10 % for 300. A third too low at exponent 1.6, when one segment is nearly all.
     Reference: the look-up position paper, section 4; guarded look-ups are ours.
     """
     start = oldest_first(segments, capacity)

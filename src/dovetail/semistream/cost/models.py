@@ -71,4 +71,4 @@ def service_rate(prediction: Prediction, setting: Setting) -> float:
     """Tuples per second that can be served: in the steady state, or in micro-batches if the setting has them."""
     if setting.batch_rows is None:
         return prediction.mu
-    return drained(prediction, setting.batch_rows).mu
+    return drained(prediction, setting, setting.batch_rows).mu

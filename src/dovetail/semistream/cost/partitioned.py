@@ -27,34 +27,52 @@ class _Cycle:
     waiting: F64
 
 
-def longest_first(segments: Segments, capacity: float, max_age: float | None = None) -> Steady:
-    """The steady state when the longest lists are answered as soon as `capacity` tuples wait.
+def longest_first(
+    segments: Segments, capacity: float, max_age: float | None = None, threshold: float = float("inf")
+) -> Steady:
+    """The steady state when lists are answered that have `threshold` tuples, and the longest when `capacity` wait.
 
     Our model, the sources have none. Answering stops at the low-water mark, so that it happens every D = 0.1 h_S
-    tuples, and takes all lists of at least theta tuples: a segment is loaded every max(D, theta / p_i + D / 2) tuples,
-    or D / 2 after its first tuple has become `max_age` old, if that is sooner. Lists grow evenly, so that half of
-    p_i times the gap waits; theta is where that makes (1 + 0.9) h_S / 2. Within 5 % of simulated counts.
+    tuples, and takes all lists of at least theta tuples: a segment is loaded every max(D, theta / p_i + D / 2) tuples;
+    or when it has `threshold` tuples, or D / 2 after its first tuple has become `max_age` old, if that is sooner. Lists
+    grow evenly, so that half of p_i times the gap waits; theta is where that makes (1 + 0.9) h_S / 2, unless the
+    threshold keeps memory from ever being full. Within 5 % of simulated counts.
     """
+    rules = _Rules(capacity, max_age, threshold)
     low, high = 1e-6, max(capacity, 1.0)
     room = (1 + LOW_WATER) / 2 * capacity
-    for _ in range(_HALVINGS):
+    never_full = _held(segments, high, rules) - float(np.sum(segments.count)) / 2 <= capacity
+    for _ in range(0 if never_full else _HALVINGS):
         theta = (low * high) ** 0.5
-        held = float(np.sum(segments.count * _cycle(segments, theta, capacity, max_age).waiting))
-        low, high = (theta, high) if held < room else (low, theta)
-    cycle = _cycle(segments, low, capacity, max_age)
+        low, high = (theta, high) if _held(segments, theta, rules) < room else (low, theta)
+    cycle = _cycle(segments, high, rules)
     loads = float(np.sum(segments.count / cycle.gap))
     # Until its first tuple comes nobody asks for a segment.
     asked = float(np.sum(segments.count * (1 - np.minimum(1.0, 1 / (segments.share * cycle.gap)))))
     per_load = min(max(1.0, 1 / loads if loads else 1.0), max(1.0, capacity))
-    return Steady(per_load, float(cycle.gap.max(initial=0.0)), room, asked)
+    return Steady(per_load, float(cycle.gap.max(initial=0.0)), min(_held(segments, high, rules), capacity), asked)
 
 
-def _cycle(segments: Segments, theta: float, capacity: float, max_age: float | None) -> _Cycle:
-    p, every = segments.share, (1 - LOW_WATER) * capacity
-    gap = np.maximum(np.maximum(every, theta / p + every / 2), 1 / p)
-    if max_age is None:
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """When a segment is loaded."""
+
+    capacity: float
+    max_age: float | None
+    threshold: float
+
+
+def _held(segments: Segments, theta: float, rules: _Rules) -> float:
+    return float(np.sum(segments.count * _cycle(segments, theta, rules).waiting))
+
+
+def _cycle(segments: Segments, theta: float, rules: _Rules) -> _Cycle:
+    p, every = segments.share, (1 - LOW_WATER) * rules.capacity
+    gap = np.minimum(np.maximum(every, theta / p + every / 2), rules.threshold / p)
+    gap = np.maximum(gap, 1 / p)
+    if rules.max_age is None:
         return _Cycle(gap, p * gap / 2)
-    age = max_age + every / 2
+    age = rules.max_age + every / 2
     aged = 1 / p + age < gap
     return _Cycle(
         np.where(aged, 1 / p + age, gap),
@@ -73,8 +91,10 @@ def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
     room, memory = waiting_room(setting, sizes, table)
     p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
     p_n = min(p_n, 1 - 1e-9)
-    max_age = setting.policy.max_age
-    steady = longest_first(segments, room, None if max_age is None else max_age * (1 - p_n))
+    max_age, threshold = setting.policy.max_age, setting.policy.list_threshold
+    if threshold is None:
+        threshold = 2.0 * -(-room // max(1, segments.n_segments + kept))
+    steady = longest_first(segments, room, None if max_age is None else max_age * (1 - p_n), threshold)
     emit = setting.matched * costs.emit
     read = costs.load_s(setting.read_bytes(sizes.segment_rows))
     w = steady.per_load / (1 - p_n)

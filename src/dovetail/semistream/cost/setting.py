@@ -62,7 +62,8 @@ class Policy:
     `position` is where every second look-up stands, from the newest tuple. `threshold` is the start value of the
     frequency detection; None takes the one that suits the cache. A "perfect" cache holds the most wanted rows from the
     start. `max_age`: stream tuples after which a segment of the partition-based join is loaded even if few tuples
-    wait for it; None waits for ever.
+    wait for it; None waits for ever. `list_threshold`: waiting tuples at which it is loaded at once; None for twice
+    the average of full memory, infinity to load only when memory is full.
     """
 
     lookup: Lookup = "guarded"
@@ -70,6 +71,7 @@ class Policy:
     cache: Cache = "adaptive"
     threshold: int | None = None
     max_age: float | None = None
+    list_threshold: float | None = None
 
     def __post_init__(self) -> None:
         if self.lookup not in ("oldest", "alternate", "guarded"):

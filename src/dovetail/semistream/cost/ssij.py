@@ -17,11 +17,26 @@ def segments_asked(segments: Segments, tuples: float) -> float:
     return float(np.sum(segments.count * -np.expm1(-segments.share * tuples)))
 
 
+def follows(segments: Segments, tuples: float) -> float:
+    """The share of loads in order that start where the last one ended: segments alike in demand are neighbours."""
+    asked = -np.expm1(-segments.share * tuples)
+    total = float(np.sum(segments.count * asked))
+    return float(np.sum(segments.count * asked * asked)) / total if total else 0.0
+
+
+def phase_read_s(setting: Setting, segment_rows: int, segments: Segments, tuples: float) -> float:
+    """Seconds of one read in a join phase of so many tuples."""
+    nbytes, in_turn = setting.read_bytes(segment_rows), follows(segments, tuples)
+    costs = setting.costs
+    return in_turn * costs.load_s(nbytes, sequential=True) + (1 - in_turn) * costs.load_s(nbytes)
+
+
 def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
     """SSIJ with the `cached_rows` / `segment_rows` segments cached that are asked for most.
 
     Our model, the sources have none: a join phase answers h_S tuples with one load for each segment that one of them
     asks for, sum 1 - exp(-p_i h_S): about half the tuples per load of HYBRIDJOIN, as nothing is admitted in between.
+    Loads go in the order of the master data, so that one whose neighbour is asked for too follows the last one.
     Reference: the look-up position paper, section 2.
     """
     costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
@@ -31,7 +46,7 @@ def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
     loads = max(1.0, segments_asked(segments, room))
     per_load = max(1.0, room / loads)
     emit = setting.matched * costs.emit
-    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    read = phase_read_s(setting, sizes.segment_rows, segments, room)
     return Prediction(
         algorithm="ssij",
         sizes=replace(sizes, waiting_rows=room),
