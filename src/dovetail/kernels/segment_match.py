@@ -93,6 +93,28 @@ def _index_rows(s: Scratch, mask: int, codes: I64, used: int, adding: bool) -> i
 
 
 @kernel
+def _ascending(codes: I64) -> bool:
+    falls = 0
+    for row in range(1, len(codes)):
+        falls += codes[row] < codes[row - 1]
+    return falls == 0
+
+
+@kernel
+def _find_rows(s: Scratch, codes: I64, used: int) -> None:
+    """Chain the master rows of each key, found by halving, as codes ascend."""
+    for key in range(used):
+        row = np.searchsorted(codes, s.code[key])
+        stop = row
+        while stop < len(codes) and codes[stop] == s.code[key]:
+            stop += 1
+        for at in range(stop - 1, row - 1, -1):
+            s.following[at] = s.first[key]
+            s.first[key] = at
+    s.probes[0] += used
+
+
+@kernel
 def _give(s: Scratch, first: int, ref: int, source: int, how: int, out: tuple[I64, I64], at: int) -> int:
     """Where the next pair goes after those of one stream row."""
     refs, rows = out
@@ -158,7 +180,10 @@ def resolve(
             if s.cells[cell] == 0:
                 used = _add_key(s, cell, p.code[slot], used)
             slot = p.follower[slot]
-        used = _index_rows(s, mask, codes, used, False)
+        if 16 * used < len(codes) and _ascending(codes):
+            _find_rows(s, codes, used)
+        else:
+            used = _index_rows(s, mask, codes, used, False)
     else:
         used = _index_rows(s, mask, codes, used, True)
     s.probes[0] += n_waiting

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import held_bytes, take_columns
+from dovetail.engine.columns import held_bytes, nbytes, take_columns
 from dovetail.engine.memory import Reservation
 from dovetail.kernels.arrays import I64
 
@@ -29,6 +29,7 @@ class RowStore:
         self._chunks: dict[int, pa.RecordBatch] = {}
         self._bytes: dict[int, int] = {}
         self._payers: dict[int, Reservation] = {}
+        self._sizes: dict[int, int] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -77,7 +78,7 @@ class RowStore:
         number = self._next
         self._next += 1
         self._chunks[number] = batch
-        self._bytes[number] = size
+        self._bytes[number], self._sizes[number] = size, nbytes(batch)
         return number
 
     def charge_to(self, chunk: int, reservation: Reservation) -> None:
@@ -90,13 +91,13 @@ class RowStore:
     def drop(self, chunks: Sequence[int]) -> None:
         """Forget these chunks."""
         for chunk in chunks:
-            del self._chunks[chunk]
+            del self._chunks[chunk], self._sizes[chunk]
             self._payers.pop(chunk, self.reservation).shrink(self._bytes.pop(chunk))
 
     def row_bytes(self) -> float:
         """Bytes of an average row in here."""
         rows = self.rows
-        return sum(batch.nbytes for batch in self._chunks.values()) / rows if rows else 0.0
+        return sum(self._sizes.values()) / rows if rows else 0.0
 
     def gather(self, refs: I64, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of these names, in this order; a row of nulls for each -1."""

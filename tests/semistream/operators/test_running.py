@@ -1,0 +1,259 @@
+"""Joins in progress: pauses, snapshots and crashes, new versions of the master data, new sizes, bounds on waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tests.oracle as oracle
+from tests.semistream.operators.memory_pages import MemoryPages
+from tests.semistream.operators.stream_cases import Case, answers, random_case
+from tests.semistream.operators.test_answers import random_spec
+
+from dovetail.engine.clock import VirtualClock
+from dovetail.engine.host import Pause, Schedule, run_local
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import ConfigError, PlanError
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.lookup import Lookup, Residence
+from dovetail.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin, MeshJoin, PartitionedJoin, XHybridJoin
+from dovetail.semistream.sizes import Sizes
+from dovetail.semistream.waiting_time import wait_percentiles
+
+CARRYING = [name for name in ALGORITHMS if name != "inlj"]
+
+
+def opened(spec: Any, case: Case, memory: str = "8MB") -> Any:
+    return spec.open(MemoryBudget(memory), {"stream": case.stream.schema})
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_local_host_drives_every_join_with_pauses(name: str) -> None:
+    for seed in range(4):
+        case = random_case(300 + seed)
+        spec = random_spec(np.random.default_rng(seed), name, case, "left")
+        items = [item for batch in case.batches() for item in (batch, Pause(0.002))]
+        schedule = Schedule(seed=seed, pause_chance=0.3)
+        got = run_local(spec, {"stream": items}, "8MB", schedule, schemas={"stream": case.stream.schema})
+        assert oracle.bag(answers(got)) == case.expected("left")
+
+
+@pytest.mark.parametrize("name", CARRYING)
+def test_a_crash_at_any_batch_changes_nothing(name: str) -> None:
+    """Acceptance test A15: state N and answers N come from one attempt; a retry starts from state N - 1."""
+    for seed in range(4):
+        case = random_case(400 + seed, "string" if seed == 3 else "int")
+        rng = np.random.default_rng(seed)
+        spec, done, state = random_spec(rng, name, case, "left", hash_bits=64), [], None
+        for batch in case.batches():
+            attempts = [answers_of_attempt(spec, case, state, batch) for _ in range(2)]
+            assert attempts[0][0] == attempts[1][0], "a retried batch gives the same rows in the same order"
+            done += attempts[1][0]
+            state = attempts[1][1]
+        last = opened(spec, case)
+        with last as operator:
+            if state is not None:
+                done += rows_in(operator.restore(state))
+            done += answers(operator.finish())
+        assert oracle.bag(done) == case.expected("left")
+
+
+def rows_in(batches: list[pa.RecordBatch]) -> list[Any]:
+    return answers(iter(batches))
+
+
+def answers_of_attempt(spec: Any, case: Case, state: Any, batch: pa.RecordBatch) -> tuple[list[Any], Any]:
+    with opened(spec, case) as operator:
+        rows = rows_in(operator.restore(state)) if state is not None else []
+        rows += answers(operator.push("stream", batch))
+        return rows, operator.snapshot()
+
+
+@pytest.mark.parametrize("name", CARRYING)
+def test_a_snapshot_carries_policies_so_that_a_run_goes_on_as_if_never_stopped(name: str) -> None:
+    for seed in range(3):
+        case = random_case(450 + seed)
+        spec = random_spec(np.random.default_rng(seed), name, case, "left", hash_bits=64)
+        batches = case.batches()
+        half = len(batches) // 2
+        with opened(spec, case) as whole, opened(spec, case) as first, opened(spec, case) as second:
+            straight = [row for batch in batches for row in answers(whole.push("stream", batch))]
+            straight += answers(whole.finish())
+            broken = [row for batch in batches[:half] for row in answers(first.push("stream", batch))]
+            broken += rows_in(second.restore(first.snapshot()))
+            broken += [row for batch in batches[half:] for row in answers(second.push("stream", batch))]
+            broken += answers(second.finish())
+        assert straight == broken
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_new_version_answers_later_rows_and_never_earlier_ones(name: str) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        keys = np.arange(40)
+        old = pa.table({"k": keys, "r": keys, "text": pa.array(["old"] * 40)})
+        changed_keys = keys[rng.random(40) < 0.3]
+        new = pa.table({"k": keys, "r": keys, "text": pa.array(["new" if k in changed_keys else "old" for k in keys])})
+        pages, later = MemoryPages(old, ("k",), 4), MemoryPages(new, ("k",), 4, version="2")
+        changed = np.unique(changed_keys // 4) if seed % 2 else None
+        stream = pa.table({"id": np.arange(200), "k": rng.zipf(1.4, 200) % 45, "word": pa.array(["w"] * 200)})
+        case = Case(stream, pages, old, ("k",), 50)
+        spec = random_spec(rng, name, case, "left", hash_bits=64)
+        batches = case.batches()
+        with opened(spec, case) as operator:
+            got = [row for batch in batches[:2] for row in answers(operator.push("stream", batch))]
+            got += answers(operator.adopt(later, changed))
+            got += [row for batch in batches[2:] for row in answers(operator.push("stream", batch))]
+            got += answers(operator.finish())
+        before = Case(stream.slice(0, 100), pages, old, ("k",), 50).expected("left")
+        after = Case(stream.slice(100), later, new, ("k",), 50).expected("left")
+        assert oracle.bag(got) == before + after
+
+
+def test_a_new_version_with_other_columns_is_refused() -> None:
+    case = random_case(9)
+    other = MemoryPages(pa.table({"k": [1], "z": [2]}), ("k",), 1)
+    with opened(HybridJoin(pages=case.pages, on=case.on), case) as operator, pytest.raises(PlanError, match="columns"):
+        list(operator.adopt(other))
+
+
+@pytest.mark.parametrize("name", ["hybridjoin", "cachejoin", "sscj", "partitioned", "ssij", "x_hybridjoin"])
+def test_sizes_may_change_while_running(name: str) -> None:
+    for seed in range(5):
+        case, rng = random_case(500 + seed), np.random.default_rng(seed)
+        spec = random_spec(rng, name, case, "left")
+        with opened(spec, case) as operator:
+            got = []
+            for batch in case.batches():
+                got += answers(operator.push("stream", batch))
+                got += answers(
+                    operator.resize(Sizes(waiting=int(rng.integers(1, 60)), cached=int(rng.integers(1, 12))))
+                )
+                assert operator.waiting_rows <= operator.sizes.waiting == operator.waiting.slots
+                if "cache" in name or name == "sscj":
+                    assert len(operator.cache) <= operator.sizes.cached
+            got += answers(operator.finish())
+        assert oracle.bag(got) == case.expected("left")
+
+
+def test_pinned_pages_cannot_be_resized() -> None:
+    case = random_case(3)
+    spec = XHybridJoin(pages=case.pages, on=case.on, sizes=Sizes(waiting=4, per_segment=1, pinned=1))
+    with opened(spec, case) as operator, pytest.raises(PlanError, match="pinned"):
+        list(operator.resize(Sizes(pinned=2)))
+
+
+def starving(lookup: Lookup, bound: Residence | None) -> int:
+    """The longest residence, in loads, of a key that is asked for once among many requests for the others."""
+    master = pa.table({"k": np.arange(8), "r": np.arange(8)})
+    pages = MemoryPages(master, ("k",), 1)
+    keys = np.tile([1, 1, 1, 2, 2, 2, 3, 3, 3], 60)
+    keys[0] = 7
+    stream = pa.table({"k": keys})
+    sizes = Sizes(waiting=6, per_segment=1)
+    spec = HybridJoin(pages=pages, on=("k",), sizes=sizes, lookup=lookup, max_residence=bound)
+    case = Case(stream, pages, master, ("k",), 50)
+    with opened(spec, case) as operator:
+        for batch in case.batches():
+            answers(operator.push("stream", batch))
+        answers(operator.finish())
+    return int(operator.metrics.value("longest_residence"))
+
+
+def test_max_residence_forces_old_rows_to_be_served() -> None:
+    assert starving(Lookup("greedy"), None) > 100
+    assert starving(Lookup("greedy"), Residence(loads=10)) <= 12
+    assert starving(Lookup("position", 0.1), Residence(loads=5)) <= 7
+    assert starving(Lookup("greedy"), Residence(seconds=0.02)) < 20
+
+
+def test_rows_older_than_max_residence_are_answered_by_the_next_push() -> None:
+    master = pa.table({"k": np.arange(8), "r": np.arange(8)})
+    for cls in (HybridJoin, PartitionedJoin, CacheJoin):
+        pages = MemoryPages(master, ("k",), 1)
+        clock = pages.device.clock
+        assert isinstance(clock, VirtualClock)
+        spec = cls(pages=pages, on=("k",), sizes=Sizes(waiting=100, per_segment=1), max_residence=Residence(seconds=5))
+        with spec.open(MemoryBudget("1MB"), {"stream": pa.schema([("k", pa.int64())])}) as operator:
+            assert answers(operator.push("stream", pa.record_batch({"k": [3]}))) == []
+            clock.advance(6)
+            assert answers(operator.push("stream", pa.record_batch({"k": [4]}))) == [(3, 3)]
+            assert answers(operator.finish()) == [(4, 4)]
+
+
+def test_a_partial_chunk_waits_for_more_rows_only_so_long() -> None:
+    master = pa.table({"k": np.arange(4), "r": np.arange(4)})
+    pages = MemoryPages(master, ("k",), 1)
+    spec = MeshJoin(pages=pages, on=("k",), sizes=Sizes(waiting=8, per_segment=1), max_chunk_wait_s=10.0)
+    with spec.open(MemoryBudget("1MB"), {"stream": pa.schema([("k", pa.int64())])}) as operator:
+        assert answers(operator.push("stream", pa.record_batch({"k": [3]}))) == []
+        polls = iter([False] * 3 + [True])
+        assert answers(operator.idle(lambda: next(polls))) == []
+        assert not pages.reads
+        pages.device.clock.advance(11)
+        assert answers(operator.idle(lambda: False)) == [(3, 3)]
+        assert [first for first, _ in pages.reads] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_failed_read_loses_nothing_and_invents_nothing(name: str) -> None:
+    case = random_case(14, unique=True)
+    spec = random_spec(np.random.default_rng(1), name, case, "left", sizes=Sizes(waiting=500, per_segment=2))
+    with opened(spec, case) as operator:
+        read, got = case.pages.read, []
+        for batch in case.batches():
+            got += answers(operator.push("stream", batch))
+
+        def failing(first: int, count: int) -> pa.RecordBatch:
+            raise ConfigError("the disk is gone")
+
+        case.pages.read = failing  # type: ignore[method-assign]
+        if operator.waiting_rows:
+            with pytest.raises(ConfigError):
+                answers(operator.drain())
+        case.pages.read = read  # type: ignore[method-assign]
+        got += answers(operator.finish())
+    assert oracle.bag(got) == case.expected("left")
+
+
+def test_waiting_times_are_counted_and_have_percentiles() -> None:
+    case = random_case(20)
+    spec = HybridJoin(pages=case.pages, on=case.on, sizes=Sizes(waiting=5, per_segment=1))
+    with opened(spec, case) as operator:
+        for batch in case.batches():
+            answers(operator.push("stream", batch))
+        answers(operator.finish())
+    waits = wait_percentiles(operator.metrics, "residence")
+    assert 0 < waits[0.5] <= waits[0.95] <= waits[0.99]
+
+
+def test_the_adaptive_cache_remembers_keys_that_are_missing() -> None:
+    master = pa.table({"k": np.arange(0, 40, 2), "r": np.arange(20)})
+    pages = MemoryPages(master, ("k",), 4, total=True)
+    stream = pa.table({"k": np.tile([7, 7, 7, 7, 2, 4, 6, 8], 40)})
+    case = Case(stream, pages, master, ("k",), 16)
+    sizes = Sizes(waiting=8, per_segment=1, cached=10)
+    loads = {}
+    for rule in ("adaptive", "random"):
+        spec = CacheJoin(pages=pages, on=("k",), how="left", sizes=sizes, cache=CachePolicy(rule, 2))  # type: ignore[arg-type]
+        with opened(spec, case) as operator:
+            rows = [row for batch in case.batches() for row in answers(operator.push("stream", batch))]
+            rows += answers(operator.finish())
+        assert [row for row in rows if row[0] == 7] == [(7, None)] * 160
+        loads[rule] = operator.metrics.value("loads")
+    assert loads["adaptive"] < loads["random"]
+
+
+def test_closing_early_gives_back_all_memory() -> None:
+    for name in ALGORITHMS:
+        case = random_case(21)
+        budget = MemoryBudget("8MB")
+        operator = ALGORITHMS[name](pages=case.pages, on=case.on).open(budget, {"stream": case.stream.schema})
+        pushed: Iterator[pa.RecordBatch] = operator.push("stream", case.batches()[0])
+        next(pushed, None)
+        operator.close()
+        operator.close()
+        assert budget.used == 0, budget.components()
