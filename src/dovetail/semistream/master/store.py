@@ -14,6 +14,7 @@ from dovetail.errors import ConfigError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
+from dovetail.semistream.master.parquet import ParquetSource
 from dovetail.semistream.master.postgres import postgres_source
 from dovetail.semistream.master.sqlite import sqlite_source
 from dovetail.semistream.master.write import DEFAULT_PAGE
@@ -85,6 +86,17 @@ class MasterStore:
 
         build_pages(df, path, key, order, page, frequency, unique)
         return MasterStore.open(path)
+
+    @staticmethod
+    def parquet(path: str | Path, key: str | Sequence[str]) -> MasterStore:
+        """A Parquet file or directory, local or at a URI that Arrow knows (s3://, gs://, hdfs://), hive partitions too.
+
+        Pages are row groups; write them small, sorted by key. Their statistics of the first key column are the index,
+        if their ranges do not overlap; row groups that share a key become one page. Otherwise only joins that read
+        everything in turn work, and `explain` says why. Old versions cannot be read again.
+        """
+        place = str(path) if "://" in str(path) else str(Path(path).absolute())
+        return _named(ParquetSource(place, (key,) if isinstance(key, str) else tuple(key)))
 
     @staticmethod
     def sqlite(
