@@ -32,10 +32,13 @@ class KeyCodes:
         encoders = [KeyEncoder([kind]) for kind in self.types]
         self._parts = [encoder if encoder.stable else None for encoder in encoders]
         self.exact = len(self._parts) == 1 and self._parts[0] is not None
+        self._plain = self.exact and self.types[0] == pa.int64()
         self._bits = bits
 
     def encode(self, columns: Sequence[pa.Array]) -> tuple[I64, Bool]:
         """The code of each row and whether all its key columns are there; do not write to the codes."""
+        if self._plain and columns[0].null_count == 0:  # the usual key: nothing to convert, nothing to check
+            return int64s(columns[0].to_numpy()), _all_valid(len(columns[0]))
         codes, valid = self._part(0, columns[0])
         for at in range(1, len(columns)):
             more, also = self._part(at, columns[at])
@@ -57,6 +60,10 @@ class KeyCodes:
     def _part(self, at: int, array: pa.Array) -> tuple[I64, Bool]:
         encoder = self._parts[at]
         return encoder.encode([array]) if encoder is not None else (_hashes(array), valid_rows(array))
+
+
+def _all_valid(n: int) -> Bool:
+    return np.broadcast_to(np.True_, n)
 
 
 def _hashes(array: pa.Array) -> I64:

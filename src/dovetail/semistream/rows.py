@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +78,7 @@ class RowStore:
         number = self._next
         self._next += 1
         self._chunks[number] = batch
-        self._bytes[number], self._sizes[number] = size, nbytes(batch)
+        self._bytes[number] = size
         return number
 
     def charge_to(self, chunk: int, reservation: Reservation) -> None:
@@ -88,15 +88,18 @@ class RowStore:
         reservation.grow(size)
         self._payers[chunk] = reservation
 
-    def drop(self, chunks: Sequence[int]) -> None:
+    def drop(self, chunks: Iterable[int]) -> None:
         """Forget these chunks."""
         for chunk in chunks:
-            del self._chunks[chunk], self._sizes[chunk]
+            del self._chunks[chunk]
+            self._sizes.pop(chunk, None)
             self._payers.pop(chunk, self.reservation).shrink(self._bytes.pop(chunk))
 
     def row_bytes(self) -> float:
         """Bytes of an average row in here."""
         rows = self.rows
+        for number in self._chunks.keys() - self._sizes.keys():
+            self._sizes[number] = nbytes(self._chunks[number])
         return sum(self._sizes.values()) / rows if rows else 0.0
 
     def gather(self, refs: I64, columns: Sequence[str] | None = None) -> pa.RecordBatch:

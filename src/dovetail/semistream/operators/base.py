@@ -82,6 +82,7 @@ class SemiStreamOperator(OperatorBase):
         on, key = self.spec.on, pages.key
         self.answers = self.own(Answers(shape, self.spec.how, self.key_codes, on, key, self.budget, stores, capacity))
         self._loaded: Loaded | None = None
+        self._passing: set[int] = set()
 
     def _grow_scratch(self) -> None:
         rows = self.segments.most_rows
@@ -168,13 +169,14 @@ class SemiStreamOperator(OperatorBase):
 
     def hold(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Keep a batch of master rows as the loaded one until answers that name it are out."""
-        columns = self.kept_columns()
-        kept = batch if columns is None else batch.select(columns)
-        if not self.fits(held_bytes(batch)):
+        size = held_bytes(batch)
+        kept = batch.select(self.kept_columns())
+        if not self.fits(size):
             yield from self.flush()
-        chunk = self.master.add_charged(kept, held_bytes(batch))
+        chunk = self.master.add_charged(kept, size)
         codes, _ = self.key_codes.encode([batch.column(batch.schema.get_field_index(k)) for k in self.pages.key])
         self._loaded = Loaded(kept, codes, chunk)
+        self._passing.add(chunk)
 
     def fits(self, n: int) -> bool:
         """Whether so many bytes could be reserved now, with some left for answers."""
@@ -189,8 +191,15 @@ class SemiStreamOperator(OperatorBase):
         """Whether answers name master rows, so that pages must stay until they are out."""
         return bool(self.answers.shape.master)
 
-    def kept_columns(self) -> list[str] | None:
-        """The master columns that answers, checks of keys and caches need; None for all."""
+    def kept_columns(self) -> list[str]:
+        """The master columns that answers, checks of keys and caches need."""
+        if self._kept_columns is None:
+            self._kept_columns = self._needed_columns()
+        return self._kept_columns
+
+    _kept_columns: list[str] | None = None
+
+    def _needed_columns(self) -> list[str]:
         needed = set(self.answers.shape.master)
         if not self.key_codes.exact:
             needed |= set(self.pages.key)
@@ -210,8 +219,11 @@ class SemiStreamOperator(OperatorBase):
 
     def release_pages(self) -> None:
         """Let go of pages that nothing names; pages that a join keeps for longer are its own business."""
-        loaded = -1 if self._loaded is None else self._loaded.chunk
-        self.master.drop([chunk for chunk in self.master.chunks() if chunk != loaded and chunk not in self.lasting()])
+        if not self._passing:
+            return
+        lasting = self.lasting() | ({self._loaded.chunk} if self._loaded is not None else set())
+        self.master.drop(self._passing - lasting)
+        self._passing &= lasting
 
     def lasting(self) -> set[int]:
         """Chunks of master rows that stay."""

@@ -43,9 +43,8 @@ class Cached(IndexDriven):
         """Bytes that the rows of so many keys may have."""
         return int(1.25 * capacity * (row_bytes(self.pages) + 1)) + 256
 
-    def kept_columns(self) -> list[str] | None:
-        """Also the key: a cached row without columns could not be stored."""
-        return super().kept_columns() or [self.pages.key[0]]
+    def _needed_columns(self) -> list[str]:
+        return super()._needed_columns() or [self.pages.key[0]]  # a cached row needs a column to be stored
 
     def lasting(self) -> set[int]:
         """Chunks of cached rows."""

@@ -62,8 +62,7 @@ class Prefilled(Cached):
             return
         batch = self.pages.read(0, count)
         codes, _ = self.key_codes.encode([batch.column(batch.schema.get_field_index(k)) for k in self.pages.key])
-        columns = self.kept_columns()
-        self.cache.fill(batch if columns is None else batch.select(columns), codes, self._page_of)
+        self.cache.fill(batch.select(self.kept_columns()), codes, self._page_of)
 
     def _page_of(self, rows: I64) -> I64:
         return self.segments.page_of(0, rows)

@@ -63,8 +63,7 @@ class PinnedPages(IndexDriven):
         if not self.segments.pinned:
             return
         batch = self.segments.read(self.segments.aligned)
-        columns = self.kept_columns()
-        kept = batch if columns is None else batch.select(columns)
+        kept = batch.select(self.kept_columns())
         size = int(batch.get_total_buffer_size())
         chunk = self.master.add_charged(kept, size, self._pinned_rows)
         codes, _ = self.key_codes.encode([batch.column(batch.schema.get_field_index(k)) for k in self.pages.key])
