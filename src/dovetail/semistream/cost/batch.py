@@ -32,29 +32,33 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     for each segment that some tuple then asks for. The MESHJOIN family goes round once more.
     """
     misses, capacity = rows * (1 - prediction.p_n), prediction.sizes.waiting_rows or 1
-    steps = _steps(prediction, misses, capacity)
-    seconds = steps * _step_s(prediction, setting, min(misses, capacity))
+    running, draining = _steps(prediction, misses, capacity)
+    seconds = running * prediction.step_s + draining * _drain_step_s(prediction, setting, min(misses, capacity))
     seconds += misses * prediction.miss_s + (rows - misses) * prediction.hit_s
-    return BatchPrice(rows, steps, seconds)
+    return BatchPrice(rows, running + draining, seconds)
 
 
-def _step_s(prediction: Prediction, setting: Setting, together: float) -> float:
-    """Fewer tuples than slots leave gaps in SSIJ's reading in order; a step of the others costs as always."""
-    if prediction.algorithm != "ssij" or prediction.segments is None:
+def _drain_step_s(prediction: Prediction, setting: Setting, together: float) -> float:
+    """A load at the end of a batch: cheaper in order, where neighbours follow each other."""
+    in_order = prediction.algorithm == "ssij" or setting.policy.drains_in_order
+    if prediction.segments is None or not in_order:
         return prediction.step_s
     d, segments = prediction.sizes.segment_rows, prediction.segments
-    full = phase_read_s(setting, d, segments, prediction.sizes.waiting_rows or 1)
-    return prediction.step_s - full + phase_read_s(setting, d, segments, together)
-
-
-def _steps(prediction: Prediction, misses: float, capacity: int) -> float:
-    if prediction.algorithm == "inlj":
-        return misses
-    if prediction.segments is None:
-        return misses / prediction.w + prediction.bound_steps
-    if misses <= capacity:
-        return segments_asked(prediction.segments, misses)
+    usual = setting.costs.load_s(setting.read_bytes(d))
     if prediction.algorithm == "ssij":
-        return misses / prediction.w_s
+        usual = phase_read_s(setting, d, segments, prediction.sizes.waiting_rows or 1)
+    return prediction.step_s - usual + phase_read_s(setting, d, segments, together)
+
+
+def _steps(prediction: Prediction, misses: float, capacity: int) -> tuple[float, float]:
+    """Iterations while the batch is taken in, and after."""
+    if prediction.algorithm == "inlj":
+        return misses, 0.0
+    if prediction.segments is None:
+        return misses / prediction.w, prediction.bound_steps
+    if misses <= capacity:
+        return 0.0, segments_asked(prediction.segments, misses)
+    if prediction.algorithm == "ssij":
+        return 0.0, misses / prediction.w_s
     at_end = min(segments_asked(prediction.segments, capacity), prediction.asked)
-    return (misses - capacity) / prediction.w_s + at_end
+    return (misses - capacity) / prediction.w_s, at_end

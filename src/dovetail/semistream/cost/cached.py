@@ -47,8 +47,9 @@ def _learned(algorithm: str, setting: Setting, sizes: Sizes) -> Prediction:
 
 
 def _table(setting: Setting, sizes: Sizes, *, counted: bool) -> tuple[str, float]:
-    counter = setting.entries.cached_counter if counted else 0.0
-    return "cached rows", sizes.cached_rows * (setting.cached_bytes + counter)
+    if not counted:
+        return "pinned rows", setting.pinned_bytes(sizes.cached_rows, hashed=True)
+    return "cached rows", sizes.cached_rows * (setting.cached_bytes + setting.entries.cached_counter)
 
 
 def _prediction(algorithm: str, setting: Setting, sizes: Sizes, p_n: float, *, counted: bool) -> Prediction:

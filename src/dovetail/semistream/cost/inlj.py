@@ -14,7 +14,7 @@ def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
     Reference: seed 000, section 5.1.2, which only plots it.
     """
     costs = setting.costs
-    page = max(sizes.segment_rows * setting.row_bytes, 1.0)
+    page = setting.buffer_bytes(sizes.segment_rows)
     if page + setting.index_bytes > setting.memory:
         raise NoRoomError(f"a page of {page:,.0f} bytes does not fit in {setting.memory:,}; give more memory.")
     return Prediction(

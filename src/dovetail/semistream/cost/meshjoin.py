@@ -31,7 +31,7 @@ def predict_r_meshjoin(setting: Setting, sizes: Sizes) -> Prediction:
 
 
 def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chunk_bytes: float) -> Prediction:
-    buffer = sizes.segment_rows * setting.row_bytes
+    buffer = setting.buffer_bytes(sizes.segment_rows)
     costs, parts = setting.costs, sizes.parts if algorithm == "r_meshjoin" else 1
     if sizes.waiting_rows is None:
         w = capacity(setting, sizes, buffer, chunk_bytes)

@@ -87,7 +87,7 @@ def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
     Reference: seed 000, section 2.4.3.
     """
     costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
-    table = ("resident segments", kept * sizes.segment_rows * setting.cached_bytes)
+    table = ("resident segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=True))
     room, memory = waiting_room(setting, sizes, table)
     p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
     p_n = min(p_n, 1 - 1e-9)

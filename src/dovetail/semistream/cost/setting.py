@@ -20,22 +20,30 @@ class EntryBytes:
     """Real bytes of what a join keeps in memory.
 
     `waiting`: one waiting tuple with its share of table and queue (f v_S + q). `chunked`: the same in the MESHJOIN
-    family, whose queue holds plain pointers. `cached_extra`: what a cached master row takes beyond its own bytes,
-    `cached_counter`: and beyond that where its hits are counted.
-    `per_segment`: counters and list heads for each segment of the master data. `index_page`, `index_row`: an index
-    in memory, by page for data in key order, by row otherwise; stores that keep their index elsewhere take none.
+    family, whose queue holds plain pointers. `cached_extra`: what a cached master row takes beyond its own bytes, and
+    `cached_counter` where its hits are counted. `pinned`: one pinned row, None for a plain row in X-HYBRIDJOIN and a
+    cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a resident segment, None for a plain row in SSIJ and a
+    cached one in the partition-based join; `resident_segment` for each such segment. `buffer_extra`: what a row of a
+    loaded segment takes beyond its own bytes. `fixed`: what no size changes, such as answers being built.
+    `per_segment`: counters and list heads for each segment of the master data. `index_page`, `index_row`: an index in
+    memory, by page for data in key order, by row otherwise; stores that keep their index elsewhere take none.
     """
 
     waiting: float
     chunked: float
     cached_extra: float
     cached_counter: float = 0.0
+    pinned: float | None = None
+    resident: float | None = None
+    resident_segment: float = 0.0
+    buffer_extra: float = 0.0
+    fixed: float = 0.0
     per_segment: float = 0.0
     index_page: float = 0.0
     index_row: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.waiting, self.chunked) <= 0 or any(getattr(self, f.name) < 0 for f in fields(self)):
+        if min(self.waiting, self.chunked) <= 0 or any((getattr(self, f.name) or 0) < 0 for f in fields(self)):
             raise PlanError(f"{self} was given; a waiting tuple takes some bytes, and nothing takes fewer than none.")
 
 
@@ -63,7 +71,8 @@ class Policy:
     frequency detection; None takes the one that suits the cache. A "perfect" cache holds the most wanted rows from the
     start. `max_age`: stream tuples after which a segment of the partition-based join is loaded even if few tuples
     wait for it; None waits for ever. `list_threshold`: waiting tuples at which it is loaded at once; None for twice
-    the average of full memory, infinity to load only when memory is full.
+    the average of full memory, infinity to load only when memory is full. `drains_in_order`: what waits at the end of a
+    micro-batch is loaded in the order of the master data, as SSIJ always does.
     """
 
     lookup: Lookup = "guarded"
@@ -72,6 +81,7 @@ class Policy:
     threshold: int | None = None
     max_age: float | None = None
     list_threshold: float | None = None
+    drains_in_order: bool = False
 
     def __post_init__(self) -> None:
         if self.lookup not in ("oldest", "alternate", "guarded"):
@@ -152,6 +162,21 @@ class Setting:
         pages = -(-self.master_rows // self.page_rows)
         by_row = self.entries.index_row * self.master_rows if self.order != "key" else 0.0
         return self.entries.index_page * pages + by_row
+
+    def buffer_bytes(self, rows: float) -> float:
+        """Bytes of a disk buffer of so many rows, and of what is there whatever the sizes are."""
+        return rows * (self.row_bytes + self.entries.buffer_extra) + self.entries.fixed
+
+    def pinned_bytes(self, rows: int, *, hashed: bool) -> float:
+        """Bytes of so many pinned rows, in a hash table or not."""
+        usual = self.cached_bytes if hashed else self.row_bytes
+        return rows * (usual if self.entries.pinned is None else self.entries.pinned)
+
+    def resident_bytes(self, segments: int, segment_rows: int, *, hashed: bool) -> float:
+        """Bytes of so many resident segments, in a hash table or not."""
+        usual = self.cached_bytes if hashed else self.row_bytes
+        row = usual if self.entries.resident is None else self.entries.resident
+        return segments * (segment_rows * row + self.entries.resident_segment)
 
     def read_bytes(self, rows: float) -> float:
         """Bytes that reading so many rows moves."""

@@ -15,7 +15,7 @@ def waiting_room(setting: Setting, sizes: Sizes, cached: tuple[str, float] = ("c
     """
     n_segments = -(-setting.master_rows // sizes.segment_rows)
     parts = (
-        ("disk buffer", sizes.segment_rows * setting.row_bytes),
+        ("disk buffer", setting.buffer_bytes(sizes.segment_rows)),
         cached,
         ("index", setting.index_bytes),
         ("segment counters", setting.entries.per_segment * n_segments),

@@ -40,7 +40,8 @@ def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
     Reference: the look-up position paper, section 2.
     """
     costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
-    room, memory = waiting_room(setting, sizes, ("cached segments", kept * sizes.segment_rows * setting.row_bytes))
+    table = ("cached segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=False))
+    room, memory = waiting_room(setting, sizes, table)
     p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
     p_n = min(p_n, 1 - 1e-9)
     loads = max(1.0, segments_asked(segments, room))

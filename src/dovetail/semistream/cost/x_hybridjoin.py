@@ -21,7 +21,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     Reference: seed 000, equations 6.1 to 6.9; w by F3x: the window model with h_S - p_N w slots.
     """
     costs, d_n = setting.costs, sizes.cached_rows
-    room, memory = waiting_room(setting, sizes, ("pinned rows", d_n * setting.row_bytes))
+    room, memory = waiting_room(setting, sizes, ("pinned rows", setting.pinned_bytes(d_n, hashed=False)))
     segments = setting.segments(sizes.segment_rows, d_n)
     p_n = setting.p_n(d_n)
     steady, w = Steady(1.0, 0.0, 1.0, 1.0), 0.0

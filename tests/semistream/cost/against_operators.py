@@ -1,0 +1,133 @@
+"""Running operators over simulated master data, and what the models say of the same sizes.
+
+As a program it prints the whole grid: `python -m tests.semistream.cost.against_operators`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.cost import Policy, Prediction, Setting, Sizes, Zipf, predict
+from dovetail.semistream.lookup import Lookup
+from dovetail.semistream.operators.registry import ALGORITHMS
+from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.simulation import Keys, Rate, SimulatedPages, service_rate
+from dovetail.semistream.sizes import Sizes as OperatorSizes
+from dovetail.workloads.zipf import ZipfLaw
+
+AMPLE = 2**40  # bytes: sizes are given, memory decides nothing
+MASTER_ROW = 120
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: an algorithm, its sizes, and the stream."""
+
+    algorithm: str
+    rows: int = 10_000
+    segment_rows: int = 50
+    waiting: int = 2000
+    exponent: float = 1.0
+    order: str = "frequency"
+    cached: int = 0
+    parts: int = 1
+    policy: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        policy = "".join(f" {value}" for value in self.policy.values())
+        return (
+            f"{self.algorithm} {self.rows}/{self.segment_rows} h_S={self.waiting} e={self.exponent} {self.order} "
+            f"h_R={self.cached} l={self.parts}{policy}"
+        )
+
+    def model(self) -> Prediction:
+        """What the model says."""
+        policy = Policy(**{"lookup": "oldest", "cache": "random", "threshold": 5, **self.policy})
+        setting = Setting(AMPLE, Zipf(self.rows, self.exponent), order=self.order, policy=policy)  # type: ignore[arg-type]  # a literal
+        waiting = None if self.algorithm == "inlj" else self.waiting
+        return predict(self.algorithm, setting, Sizes(self.segment_rows, self.cached, self.parts, waiting))
+
+    def run(self, seed: int = 1, warm: int = 14, measured: int = 10) -> Rate:
+        """What the operator counts, over a stream of so many times the waiting rows."""
+        per_row = 1 if self.algorithm == "inlj" else self.waiting
+        length = (2000, 6000) if self.algorithm == "inlj" else (warm * per_row, measured * per_row)
+        return service_rate(self.join(), self.stream(seed), *length)
+
+    def stream(self, seed: int) -> Keys:
+        """Keys of the stream; the most wanted master row is number 0."""
+        law, rng = ZipfLaw(self.rows, self.exponent, "integral"), np.random.default_rng(seed)
+        return lambda n: law.ranks(rng, n) - 1
+
+    def join(self) -> SemiStreamJoin:
+        """The operator's specification: one page a segment."""
+        pages = SimulatedPages(self.rows, self.segment_rows // self.parts, MASTER_ROW, self.order, seed=3)  # type: ignore[arg-type]  # a literal
+        options: dict[str, Any] = {"pages": pages, "on": ("key",), "how": "left_semi"}
+        if self.algorithm != "inlj":
+            options["sizes"] = self._sizes()
+        if self.algorithm in ("hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin", "cachejoin", "sscj"):
+            options["lookup"] = Lookup(self.policy.get("lookup", "oldest"))
+        if self.algorithm == "cachejoin":
+            options["cache"] = CachePolicy(self.policy.get("cache", "random"), self.policy.get("threshold", 5))
+        return ALGORITHMS[self.algorithm](**options)
+
+    def _sizes(self) -> OperatorSizes:
+        kept = self.cached // self.segment_rows
+        part = {
+            "r_meshjoin": {"parts": self.parts},
+            "x_hybridjoin": {"pinned": kept},
+            "optimised_x_hybridjoin": {"pinned": kept},
+            "cachejoin": {"cached": self.cached},
+            "sscj": {"cached": self.cached},
+            "ssij": {"resident": kept},
+            "partitioned": {"resident": kept},
+        }.get(self.algorithm, {})
+        return OperatorSizes(waiting=self.waiting, per_segment=self.parts, **part)
+
+
+def grid() -> Iterator[Case]:
+    """At least 24 settings of each algorithm; fewer of those whose counts are fixed by arithmetic."""
+    shapes = ((40_000, 6000), (80_000, 20_000))
+    for (rows, waiting), exponent in itertools.product(shapes, (0.0, 0.5, 0.8, 1.0)):
+        here: dict[str, Any] = {"rows": rows, "segment_rows": 100, "waiting": waiting, "exponent": exponent}
+        for lookup in ("oldest", "alternate", "guarded"):
+            policy = {"lookup": lookup}
+            yield from (Case("hybridjoin", **here, order=order, policy=policy) for order in ("frequency", "none"))
+            for cached in (200, 800, 2000):
+                yield Case("x_hybridjoin", **here, cached=cached, policy=policy)
+                yield Case("optimised_x_hybridjoin", **here, cached=cached, policy=policy)
+            for cache, order in itertools.product(("random", "adaptive"), ("frequency", "none")):
+                learned = {**policy, "cache": cache, "threshold": 5 if cache == "random" else 2}
+                yield Case("cachejoin", **here, order=order, cached=800, policy=learned)
+            yield Case("sscj", **here, order="none", cached=800, policy=policy)
+        for cached, order in itertools.product((0, 400, 1600), ("frequency", "none")):
+            yield Case("ssij", **here, order=order, cached=cached)
+            yield Case("partitioned", **here, order=order, cached=cached)
+        yield Case("inlj", **here)
+    for rows, segment in itertools.product((5000, 20_000), (50, 200)):
+        yield Case("meshjoin", rows, segment, 4000)
+        yield Case("r_meshjoin", rows, segment, 4000, parts=2)
+
+
+def main() -> None:
+    """Print every case with the operator's and the model's tuples per load and rate."""
+    worst: dict[str, list[float]] = {}
+    for case in grid():
+        counted, predicted = case.run(), case.model()
+        per_load = 1 / (predicted.loads_per_tuple * counted.rows_per_load) - 1
+        rate = predicted.mu / counted.per_second - 1
+        worst.setdefault(case.algorithm, []).append(per_load)
+        counts = f"{counted.rows_per_load:8.1f} {per_load:+7.1%} {counted.per_second:10,.0f} {rate:+7.1%}"
+        print(f"{case!s:90} {counts}", flush=True)
+    for name, errors in worst.items():
+        off = np.abs(errors)
+        print(f"{name:24} {off.size:3} settings, mean {off.mean():.1%}, worst {off.max():.1%}")
+
+
+if __name__ == "__main__":
+    main()
