@@ -38,16 +38,28 @@ def _put_numbers(numbers: I64, at: I64, out: U8) -> None:
 @kernel
 def _put_text(offsets: I64, data: U8, escape: bool, at: I64, out: U8) -> None:
     for row in range(len(at)):
-        place = at[row]
+        place, length = at[row], offsets[row + 1] - offsets[row]
+        zeros = 0
         for source in range(offsets[row], offsets[row + 1]):
-            out[place] = data[source]
-            place += 1
-            if escape and data[source] == 0:
-                out[place] = 255
-                place += 1
+            zeros += data[source] == 0
+        if escape and zeros:
+            _put_escaped(data, offsets[row], offsets[row + 1], place, out)
+        else:  # the usual case, in a loop plain enough to run many bytes at once
+            for byte in range(length):
+                out[place + byte] = data[offsets[row] + byte]
         if escape:
-            out[place] = 0
-            out[place + 1] = 0
+            out[place + length + zeros] = 0
+            out[place + length + zeros + 1] = 0
+
+
+@kernel
+def _put_escaped(data: U8, start: int, stop: int, place: int, out: U8) -> None:
+    for source in range(start, stop):
+        out[place] = data[source]
+        place += 1
+        if data[source] == 0:
+            out[place] = 255
+            place += 1
 
 
 @kernel

@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.semistream.master.generation import Generation, IndexFile, PartFile, building, commit
+from dovetail.semistream.master.generation import Generation, IndexFile, PartFile, building, commit, local_path
 from dovetail.semistream.master.index_file import read_page, with_clashes
 from dovetail.semistream.master.index_merge import IndexPart, Stretch, merge_stretch, plan_stretches, store_index_part
 from dovetail.semistream.master.key_form import KeyForm, key_form
@@ -65,12 +65,12 @@ def build_pages(
     Spark sorts the rows, each task writes one part, and the driver commits: no rows pass through it. The path must be
     the same storage for driver and executors. As `write_pages` otherwise, but that order "none" spreads keys by hash.
     """
-    schema = _arrow_schema(df)
+    place, schema = local_path(path), _arrow_schema(df)
     check_order(order, frequency, schema.names)
     form = key_form(schema, key)
     page_bytes = parse_bytes(page)
     keyed, null_keys = _with_keys(df, form)
-    with building(Path(path).absolute()) as work:
+    with building(place) as work:
         plan = BuildPlan(str(work), schema, form.names, order, page_bytes, unique)
         laid_out = _laid_out(keyed, form.names, order, frequency, unique)
         parts, index_parts = _parts(_collected(map_in_arrow(laid_out, partial(_write_part, plan), _REPORT)), plan)
@@ -80,7 +80,7 @@ def build_pages(
         found = Generation(
             uuid.uuid4().hex[:8], schema, form.names, order, unique, page_bytes, null_keys, parts, index
         )  # fmt: skip
-        return commit(Path(path).absolute(), work, found)
+        return commit(place, work, found)
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:
@@ -139,7 +139,7 @@ def _write_part(plan: BuildPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[
 def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
     work, writer = Path(plan.work), None
     try:
-        for batch in batches:
+        for batch in (batch for batch in batches if batch.num_rows):
             if writer is None:
                 place = work / part_name(number)
                 ordered = plan.order == "key"

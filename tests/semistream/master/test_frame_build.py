@@ -77,6 +77,18 @@ def test_a_rebuild_is_the_next_generation_and_a_failed_one_is_none(spark: SparkS
     assert store.at(first).starts.tolist() == [0, 3]
 
 
+def test_nested_columns_and_times(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.sql(
+        "SELECT id AS k, named_struct('a', id, 'b', array('x')) AS s, map('m', id) AS m, timestamp_seconds(id) AS t, "
+        "make_interval(0, 0, 0, 1) IS NULL AS f FROM range(5)"
+    )
+    store = MasterStore.build(df, tmp_path / "p", ["t", "k"])
+    assert store.schema.field("t").type == pa.timestamp("us", "UTC")
+    assert store.at().read(0, 1).select(["k", "s", "m"]).to_pylist() == [
+        {"k": n, "s": {"a": n, "b": ["x"]}, "m": [("m", n)]} for n in range(5)
+    ]
+
+
 def test_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     none = frame(spark, pa.table({"k": pa.array([None], pa.int64()), "v": ["x"]}))
     for order in ("key", "none"):

@@ -173,6 +173,21 @@ def test_a_version_is_one_snapshot(postgres: Server, store: MasterStore) -> None
     fresh.close()
 
 
+def test_rows_added_at_the_end_get_pages_of_their_own(postgres: Server) -> None:
+    postgres.execute("DROP TABLE IF EXISTS t CASCADE", "CREATE TABLE t (k numeric(10, 1), b text)")
+    store, whole = MasterStore.postgres(postgres.url, "t", ["k", "b"], page="1KB"), pa.table({"k": [], "b": []})
+    for first in (0, 300, 600):
+        postgres.execute(f"INSERT INTO t SELECT i, i % 7 FROM generate_series({first}, {first + 299}) i")
+        with closing(store.at()) as pages:
+            numbers = range(first + 300)
+            whole = pa.table({"k": [Decimal(n) for n in numbers], "b": [str(n % 7) for n in numbers]}).cast(
+                pages.schema
+            )
+            assert_is(pages, whole, ["k", "b"], whole.slice(0, 5))
+            assert len(pages.starts) > 6
+            assert np.diff(pages.starts).max() <= 100
+
+
 def test_a_marker_of_ones_own(postgres: Server, store: MasterStore) -> None:
     marked = MasterStore.postgres(postgres.url, "t", "k", marker="SELECT max(stamp) FROM t")
     assert marked.version() == "0"
@@ -232,7 +247,7 @@ def test_a_server_that_stops_is_an_error_and_a_server_that_is_back_is_read_on(
 
 def test_passwords_are_never_shown(postgres: Server, store: MasterStore) -> None:
     again = pickle.loads(pickle.dumps(store))  # noqa: S301  (pickled here)
-    assert again == store
+    assert (again, hash(again)) == (store, hash(store))
     assert read(again, 0, 1).num_rows == 64
     shown = [repr(store), str(store), store.explain(), repr(store.source), str(store.source)]
     wrong = postgres.url.replace("tester", "nobody")

@@ -161,10 +161,30 @@ def test_another_file_that_is_written_is_an_error_and_then_another_version(tmp_p
     with pytest.raises(ConfigError, match="was written while version"):
         pages.read(0, 1)
     fresh = store.at()
-    n_pages = len(fresh.starts) - 1
     assert fresh.version != pages.version
-    assert fresh.home([pa.array([5500, -7, None])]).tolist() == [n_pages - 1, 0, -1]
-    assert fresh.read(n_pages - 1, 1)["k"].to_pylist()[-1] == 5999, "new keys are in a page too"
+    assert fresh.home([pa.array([-7, None])]).tolist() == [0, -1]
+    (home,) = fresh.home([pa.array([5500])]).tolist()
+    assert 5500 in fresh.read(home, 1)["k"].to_pylist(), "new keys are in a page too"
+
+
+def test_rows_added_at_the_end_get_pages_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    create(path, some_rows(0, 0).slice(0, 0), {"k": "INTEGER", "stamp": "INTEGER"})
+    store, whole = MasterStore.sqlite(path, "t", "k", page="1KB"), some_rows(0, 0).slice(0, 0)
+    assert store.at().starts.tolist() == [0, 0]
+    for first in (0, 1000, 2000):
+        with closing(sqlite3.connect(path)) as writer, writer:
+            insert(writer, some_rows(first, first))
+        whole = pa.concat_tables([whole, some_rows(first, first)])
+        for named in (store, MasterStore.sqlite(path, "t", "k", page="1KB")):
+            pages = named.at()
+            assert_is(pages, whole, ["k"], some_rows(first - 500, 0))
+            assert np.diff(pages.starts).max() <= 2 * 64
+            pages.close()
+    with closing(sqlite3.connect(path)) as writer, writer:
+        writer.execute("INSERT INTO t SELECT 2999, 7 FROM t")
+    pages = store.at()
+    assert (pages.read(len(pages.starts) - 2, 1)["k"].to_numpy() == 2999).sum() == 3001
 
 
 def test_versions_stay_when_nothing_is_written(tmp_path: Path) -> None:

@@ -121,6 +121,13 @@ def _from_json(text: str) -> Generation:
     return Generation(**found)
 
 
+def local_path(path: str | Path) -> Path:
+    """The place of a page file, whatever directory a process is in; a `PlanError` if it is a URI."""
+    if "://" in str(path):
+        raise PlanError(f"{path} is a URI; a page file is a directory that driver and executors mount: give its path.")
+    return Path(path).absolute()
+
+
 def current_version(path: Path) -> str:
     """The version that the manifest names."""
     text = _read_text(path / MANIFEST, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,13 +26,15 @@ from dovetail.semistream.master.postgres_connection import (
 from dovetail.semistream.master.postgres_layout import (
     PgColumn,
     columns_of,
+    count_from,
+    fences_from,
     index_advice,
     key_columns,
     lay_out,
     range_condition,
     relation,
 )
-from dovetail.semistream.master.ranges import Bound, RangePages, Ranges
+from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, extended
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -70,7 +73,8 @@ class PostgresSource:
     def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
         """The table as it is now; a `ConfigError` if that is not the version asked for: old ones cannot be read."""
         reader = PostgresReader(self, version)
-        return RangePages(self.ranges, reader.version, reader, device)
+        with as_config_errors(self.url, "cannot read from"):
+            return RangePages(reader.ranges(), reader.version, reader, device)
 
     def changed(self, old: str, new: str) -> I64 | None:
         """Not known: the server does not say which rows changed."""
@@ -113,6 +117,12 @@ class PostgresReader:
         found = self._answered(sql, values)
         arrays = [c.arrow_column(found.column(at)) for at, c in enumerate(self._source.columns)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._source.ranges.schema)
+
+    def ranges(self) -> Ranges:
+        """The source's ranges, with more of them if rows were added at the end."""
+        table = self._connection, self._source.table_name, self._key
+        count, fences = partial(count_from, *table), partial(fences_from, *table)
+        return extended(self._source.ranges, self._source.page_bytes, count, fences)
 
     def close(self) -> None:
         """End the transaction and the connection; twice is fine."""

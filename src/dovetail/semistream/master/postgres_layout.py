@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.semistream.master.postgres_connection import query, scalars
-from dovetail.semistream.master.ranges import Bound, Ranges, make_ranges, page_rows, quoted
+from dovetail.semistream.master.ranges import Bound, Ranges, fence_table, make_ranges, page_rows, quoted
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -147,31 +147,36 @@ def lay_out(
     row_bytes = sample.nbytes / max(sample.num_rows, 1)
     whole = range_condition(key, None, None)[0]
     total, keyed = scalars(connection, f"SELECT COUNT(*), COUNT(*) FILTER (WHERE {whole}) FROM {relation(table)}")  # noqa: S608  (quoted)
-    found = query(connection, _fence_query(table, key, page_rows(page_bytes, row_bytes)))
-    parts = len(key)
-    keys = [column.arrow_column(found.column(at)) for at, column in enumerate(key)]
-    binds = [found.column(parts + at).combine_chunks() for at in range(parts)]
-    key_names = tuple(column.name for column in key)
-    starts = found.column(2 * parts).combine_chunks()
-    return make_ranges(schema, key_names, keys, binds, starts, keyed, row_bytes, total - keyed)
+    fences = fences_from(connection, table, key, None, page_rows(page_bytes, row_bytes))
+    return make_ranges(schema, tuple(column.name for column in key), fences, keyed, row_bytes, total - keyed)
 
 
-def _fence_query(table: str, key: Sequence[PgColumn], rows: int) -> str:
-    """The first key of each page, also as text, and the number of its first row: pages never end inside a key."""
+def count_from(connection: Connection, table: str, key: Sequence[PgColumn], low: Bound, limit: int) -> int:
+    """How many rows have a key from `low` on; no more than `limit` are counted."""
+    where, values = range_condition(key, low, None)
+    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {relation(table)} WHERE {where} LIMIT {limit}) r"  # noqa: S608  (quoted)
+    return int(scalars(connection, sql, values)[0])
+
+
+def fences_from(connection: Connection, table: str, key: Sequence[PgColumn], low: Bound, rows: int) -> pa.Table:
+    """Where pages of so many rows begin, from a key on; never inside a key. Keys come as values and as text."""
     terms = ", ".join(f"{column.ordered} AS k{at}" for at, column in enumerate(key))
     names = ", ".join(f"k{at}" for at in range(len(key)))
     values = [PgColumn(f"k{at}", column.pg_type, column.arrow).selected for at, column in enumerate(key)]
-    shown = ", ".join(
-        [f"{value} AS v{at}" for at, value in enumerate(values)] + [f"k{at}::text AS t{at}" for at in range(len(key))]
-    )
-    return f"""
-        WITH keyed AS (SELECT {terms} FROM {relation(table)} WHERE {range_condition(key, None, None)[0]}),
+    shown = ", ".join(f"{value} AS v{at}, k{at}::text AS t{at}" for at, value in enumerate(values))
+    where, bound = range_condition(key, low, None)
+    sql = f"""
+        WITH keyed AS (SELECT {terms} FROM {relation(table)} WHERE {where}),
         grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
         placed AS (SELECT {names}, (SUM(n) OVER (ORDER BY {names}) - n)::int8 AS start FROM grouped),
         paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
         SELECT {shown}, start FROM paged
         WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
     """  # noqa: S608  (names are quoted, rows is an int)
+    found = query(connection, sql, bound)
+    keys = [column.arrow_column(found.column(f"v{at}")) for at, column in enumerate(key)]
+    binds = [found.column(f"t{at}").combine_chunks() for at in range(len(key))]
+    return fence_table(keys, binds, found.column("start").combine_chunks())
 
 
 def index_advice(connection: Connection, table: str, key: Sequence[PgColumn], ranges: Ranges) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from dovetail.semistream.master.key_form import KeyForm, key_form
 from dovetail.semistream.master.normal import Normal, last_not_above
 from dovetail.semistream.master.pages import Order
 
+_UNKNOWN_ROW = 64.0  # bytes of a row where there is none to measure
 Bound = tuple[object, ...] | None
 """The key at which a range begins or ends, as the database takes it; None where there is no end."""
 
@@ -57,24 +58,57 @@ class Ranges:
 
 
 def make_ranges(
-    schema: pa.Schema, key: tuple[str, ...], keys: Sequence[pa.Array], binds: Sequence[pa.Array], starts: pa.Array,
-    rows: int, row_bytes: float, null_keys: int,
-) -> Ranges:  # fmt: skip
+    schema: pa.Schema, key: tuple[str, ...], fences: pa.Table, rows: int, row_bytes: float, null_keys: int
+) -> Ranges:
     """Ranges that begin at these keys, which must ascend as their normal forms do."""
-    form = key_form(schema, key)
-    normal, _ = form.normal(keys)
-    if (normal.steps() <= 0).any():
-        raise DataError(f"the database does not order {list(key)} as its values are ordered; use a column that is.")
+    _check_order(schema, key, fences)
+    if fences.num_rows == 0:  # an empty table: one page, wherever it begins, for what may come
+        columns = [pa.nulls(1, field.type) for field in fences.schema][:-1]
+        fences = pa.Table.from_arrays([*columns, pa.array([0], pa.int64())], fences.column_names)
+    return Ranges(schema, key, _stored(fences), rows, row_bytes or _UNKNOWN_ROW, null_keys)
+
+
+def fence_table(keys: Sequence[pa.Array], binds: Sequence[pa.Array], starts: pa.Array) -> pa.Table:
+    """Where pages begin: keys, the same as the database takes them, and numbers of first rows."""
     columns = {f"key_{at}": column for at, column in enumerate(keys)}
     columns |= {f"bind_{at}": column for at, column in enumerate(binds)}
-    table = pa.table({**columns, "start": starts})
-    if table.num_rows == 0:  # an empty table: one page, wherever it begins, for what may come
-        table = pa.table({name: pa.nulls(1, table.schema.field(name).type) for name in table.column_names})
-        table = table.set_column(table.num_columns - 1, "start", pa.array([0], pa.int64()))
+    return pa.table({**columns, "start": starts})
+
+
+def _check_order(schema: pa.Schema, key: tuple[str, ...], fences: pa.Table) -> None:
+    normal, _ = key_form(schema, key).normal([fences.column(f"key_{at}") for at in range(len(key))])
+    if (normal.steps() <= 0).any():
+        raise DataError(f"the database does not order {list(key)} as its values are ordered; use a column that is.")
+
+
+def _stored(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
         stream.write_table(table)
-    return Ranges(schema, key, sink.getvalue().to_pybytes(), rows, row_bytes, null_keys)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def extended(
+    ranges: Ranges, page_bytes: int, count: Callable[[Bound, int], int], fences: Callable[[Bound, int], pa.Table]
+) -> Ranges:
+    """The ranges, with more of them at the end if the last page has grown beyond two: keys often only ascend.
+
+    `count` gives the rows from a key on, up to a limit; `fences` where pages of so many rows begin, from a key on.
+    """
+    table = ranges.table()
+    last, parts = table.num_rows - 1, len(ranges.key)
+    low = None if last == 0 else tuple(table.column(f"bind_{at}")[last].as_py() for at in range(parts))
+    start, per_page = table.column("start")[last].as_py(), page_rows(page_bytes, ranges.row_bytes)
+    usual = 2 * max(per_page, ranges.rows - start)
+    if count(low, usual + 1) <= usual:
+        return ranges
+    tail = fences(low, per_page)
+    _check_order(ranges.schema, ranges.key, tail)
+    tail = tail.set_column(tail.num_columns - 1, "start", pa.array(tail.column("start").to_numpy() + start))
+    # The first of the tail is the page that has grown; it begins where it began.
+    head = table if low is not None else tail.slice(0, 1)
+    whole = pa.concat_tables([head, tail.slice(1).cast(head.schema)])
+    return replace(ranges, fences=_stored(whole), rows=start + count(low, 2**62))
 
 
 class Reader(Protocol):

@@ -6,6 +6,7 @@ import sqlite3
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.key_form import key_form
-from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, quoted
+from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, extended, quoted
 from dovetail.semistream.master.sqlite_file import (
     ATTEMPTS,
     as_config_errors,
@@ -27,7 +28,9 @@ from dovetail.semistream.master.sqlite_file import (
 )
 from dovetail.semistream.master.sqlite_layout import (
     check_key_values,
+    count_from,
     declared_columns,
+    fences_from,
     key_terms,
     lay_out,
     range_condition,
@@ -59,7 +62,7 @@ class SqliteSource:
                     f"{self} has changed: version {version} is gone, now it is {reader.version}. SQLite keeps no old "
                     f"versions; build a page file where a query must be able to read one again."
                 )
-        return RangePages(self.ranges, reader.version, reader, device)
+            return RangePages(reader.ranges(), reader.version, reader, device)
 
     def changed(self, old: str, new: str) -> I64 | None:
         """Not known: SQLite does not say which rows changed."""
@@ -111,6 +114,12 @@ class SqliteReader:
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[] for _ in schema]
         arrays = [arrow_column(values, field.type, field.name) for values, field in zip(columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def ranges(self) -> Ranges:
+        """The source's ranges, with more of them if rows were added at the end."""
+        source, named = self._source, self._source.ranges
+        table = self._connection, source.table_name, named.schema, named.key
+        return extended(named, source.page_bytes, partial(count_from, *table), partial(fences_from, *table))
 
     def close(self) -> None:
         """Close the connection; twice is fine."""

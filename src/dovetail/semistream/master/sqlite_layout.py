@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from dovetail.errors import ConfigError, DataError
-from dovetail.semistream.master.ranges import Bound, Ranges, make_ranges, page_rows, quoted
+from dovetail.semistream.master.ranges import Bound, Ranges, fence_table, make_ranges, page_rows, quoted
 from dovetail.semistream.master.sqlite_types import arrow_column, key_condition
 
 _SAMPLE = 1000  # rows whose size stands for all
@@ -50,25 +50,36 @@ def lay_out(
     total, keyed = connection.execute(
         f"SELECT COUNT(*), COUNT(CASE WHEN {whole} THEN 1 END) FROM {quoted(table)}"  # noqa: S608  (quoted)
     ).fetchone()
-    found = connection.execute(_fence_query(table, schema, key, page_rows(page_bytes, row_bytes))).fetchall()
-    fences = list(zip(*found, strict=True)) or [() for _ in range(len(key) + 1)]
-    keys = [arrow_column(values, schema.field(name).type, name) for values, name in zip(fences, key, strict=False)]
-    binds = [pa.array(values) for values in fences[:-1]]
-    starts = pa.array(fences[-1], pa.int64())
-    return make_ranges(schema, key, keys, binds, starts, keyed, row_bytes, total - keyed)
+    fences = fences_from(connection, table, schema, key, None, page_rows(page_bytes, row_bytes))
+    return make_ranges(schema, key, fences, keyed, row_bytes, total - keyed)
 
 
-def _fence_query(table: str, schema: pa.Schema, key: Sequence[str], rows: int) -> str:
-    """The first key of each page and the number of its first row: pages of so many rows, never inside a key."""
+def count_from(
+    connection: sqlite3.Connection, table: str, schema: pa.Schema, key: Sequence[str], low: Bound, limit: int
+) -> int:
+    """How many rows have a key from `low` on; no more than `limit` are counted."""
+    where, values = range_condition(schema, key, low, None)
+    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {quoted(table)} WHERE {where} LIMIT {limit})"  # noqa: S608  (quoted)
+    return int(connection.execute(sql, values).fetchone()[0])
+
+
+def fences_from(
+    connection: sqlite3.Connection, table: str, schema: pa.Schema, key: Sequence[str], low: Bound, rows: int
+) -> pa.Table:
+    """Where pages of so many rows begin, from a key on; never inside a key."""
     keys = ", ".join(f"{term} AS k{at}" for at, term in enumerate(key_terms(schema, key)))
     names = ", ".join(f"k{at}" for at in range(len(key)))
-    return f"""
-        WITH keyed AS (SELECT {keys} FROM {quoted(table)} WHERE {range_condition(schema, key, None, None)[0]}),
+    where, bound = range_condition(schema, key, low, None)
+    sql = f"""
+        WITH keyed AS (SELECT {keys} FROM {quoted(table)} WHERE {where}),
         grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
         placed AS (SELECT {names}, SUM(n) OVER (ORDER BY {names}) - n AS start FROM grouped),
         paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
         SELECT {names}, start FROM paged WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
     """  # noqa: S608  (names are quoted, rows is an int)
+    found = list(zip(*connection.execute(sql, bound), strict=True)) or [() for _ in range(len(key) + 1)]
+    columns = [arrow_column(values, schema.field(name).type, name) for values, name in zip(found, key, strict=False)]
+    return fence_table(columns, [pa.array(values) for values in found[:-1]], pa.array(found[-1], pa.int64()))
 
 
 def key_terms(schema: pa.Schema, key: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dovetail.engine.device import Device
 from dovetail.errors import ConfigError
 from dovetail.kernels.arrays import I64
+from dovetail.semistream.master.generation import local_path
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
 from dovetail.semistream.master.parquet import ParquetSource
@@ -64,7 +65,7 @@ class MasterStore:
     @staticmethod
     def open(path: str | Path) -> MasterStore:
         """The page file at this path."""
-        return _named(PageFileSource(str(path)))
+        return _named(PageFileSource(str(local_path(path))))
 
     @staticmethod
     def build(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
 from dovetail.kernels.arrays import I64
-from dovetail.semistream.master.generation import Generation, PartFile, building, commit
+from dovetail.semistream.master.generation import Generation, PartFile, building, commit, local_path
 from dovetail.semistream.master.index_file import store_index
 from dovetail.semistream.master.key_form import key_form
 from dovetail.semistream.master.normal import Normal
@@ -38,7 +38,7 @@ def write_pages(
     one key always together. Rows with a null in the key are left out and counted. `unique=True` refuses keys that occur
     twice. `page` is the size that pages have unless one key's rows need more.
     """
-    table = as_table(rows)
+    place, table = local_path(path), as_table(rows)
     check_order(order, frequency, table.schema.names)
     form = key_form(table.schema, key)
     page_bytes = parse_bytes(page)
@@ -46,7 +46,7 @@ def write_pages(
     kept = np.flatnonzero(valid)
     weights = None if frequency is None else _weights(table.column(frequency).take(pa.array(kept)), frequency)
     layout = kept[layout_order(keys.take(kept), order, weights)]
-    with building(Path(path)) as work:
+    with building(place) as work:
         writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, order == "key", unique)
         try:
             for start in range(0, len(layout), 65_536):
@@ -63,7 +63,7 @@ def write_pages(
             uuid.uuid4().hex[:8], table.schema, form.names, order, unique, page_bytes,
             table.num_rows - len(kept), (listed,), index,
         )  # fmt: skip
-        return commit(Path(path), work, found)
+        return commit(place, work, found)
 
 
 def as_table(rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:
