@@ -6,7 +6,10 @@ import base64
 import os
 import weakref
 import zlib
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -41,10 +44,11 @@ class PageFile:
         self._place = str(home)
         self._form = key_form(self.schema, self.key)
         table = page_table(path, generation)
-        self._ends = np.concatenate([[0], np.cumsum(table.column("size").to_numpy())]).astype(np.int64)
-        self._crcs: list[int] = table.column("crc").to_pylist()
+        ends = np.concatenate([[0], np.cumsum(table.column("size").to_numpy())]).astype(np.int64)
+        self._ends = array("q", ends.tobytes())  # single numbers come out of it several times faster than of NumPy
+        self._crcs = array("I", table.column("crc").to_numpy().tobytes())
         self.starts: I64 = np.concatenate([[0], np.cumsum(table.column("rows").to_numpy())]).astype(np.int64)
-        self._part_pages = np.cumsum([0, *(part.pages for part in generation.parts)])
+        self._part_pages = list(accumulate((part.pages for part in generation.parts), initial=0))
         self._index = _index(home, generation, table)
         self._files = [_opened(home / part.rows_file, part.nbytes) for part in generation.parts]
         self._close = weakref.finalize(self, _close_all, self._files)
@@ -55,7 +59,7 @@ class PageFile:
 
     def stored_bytes(self, first: int, count: int) -> int:
         """Bytes that reading these pages moves."""
-        return int(self._ends[first + count] - self._ends[first])
+        return self._ends[first + count] - self._ends[first]
 
     def read(self, first: int, count: int) -> pa.RecordBatch:
         """The rows of `count` pages from `first` on, by one read. A page that is not whole is a `ConfigError`."""
@@ -65,8 +69,8 @@ class PageFile:
             )
         if not self._close.alive:
             raise ValueError(f"{self.path} is closed; pages cannot be read.")
-        start = int(self._ends[first])
-        size = int(self._ends[first + count]) - start
+        start = self._ends[first]
+        size = self._ends[first + count] - start
         data = self.device.call(lambda: self._fetch(first, count, size), nbytes=size, place=(self._place, start))
         batches = [self._decoded(page, data, start) for page in range(first, first + count)]
         return batches[0] if count == 1 else pa.concat_batches(batches)
@@ -80,10 +84,10 @@ class PageFile:
         data = pa.allocate_buffer(size)
         view, done, page = memoryview(data), 0, first
         while page < first + count:
-            part = int(np.searchsorted(self._part_pages, page, side="right")) - 1
-            stop = min(first + count, int(self._part_pages[part + 1]))
-            length = int(self._ends[stop] - self._ends[page])
-            offset = int(self._ends[page] - self._ends[self._part_pages[part]])
+            part = bisect_right(self._part_pages, page) - 1
+            stop = min(first + count, self._part_pages[part + 1])
+            length = self._ends[stop] - self._ends[page]
+            offset = self._ends[page] - self._ends[self._part_pages[part]]
             self._fill(part, view[done : done + length], offset)
             done, page = done + length, stop
         return data
@@ -101,9 +105,9 @@ class PageFile:
             done += got
 
     def _decoded(self, page: int, data: pa.Buffer, start: int) -> pa.RecordBatch:
-        message = data.slice(int(self._ends[page]) - start, int(self._ends[page + 1] - self._ends[page]))
+        message = data.slice(self._ends[page] - start, self._ends[page + 1] - self._ends[page])
         if zlib.crc32(message) != self._crcs[page]:
-            part = int(np.searchsorted(self._part_pages, page, side="right")) - 1
+            part = bisect_right(self._part_pages, page) - 1
             raise ConfigError(f"page {page} in {self._name(part)} is damaged (checksum differs); {_REPAIR}.")
         return pa.ipc.read_record_batch(message, self.schema)
 
