@@ -210,6 +210,8 @@ def test_residence_bounds() -> None:
     doubled = predict("hybridjoin", source(exponent=0.0, lookup="guarded"), PLAIN)
     assert doubled.residence_bound_s == pytest.approx(8000 * doubled.c_loop)
     assert predict("partitioned", source(), PLAIN).residence_bound_s == float("inf")
+    for lookup, steps in (("position", float("inf")), ("greedy", float("inf")), ("greedy_oldest", 8000)):
+        assert predict("hybridjoin", source(exponent=0.0, lookup=lookup), PLAIN).bound_steps == steps
     aged = predict("partitioned", source(max_age=1e6), PLAIN)
     assert aged.residence_bound_s == pytest.approx(1e6 / aged.mu, rel=0.01)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.semistream.cost.lookup import second_position
+from dovetail.semistream.cost.other_lookups import fullest, fullest_and_oldest, only_position
 from dovetail.semistream.cost.prediction import Prediction, Sizes
 from dovetail.semistream.cost.segments import Segments
 from dovetail.semistream.cost.setting import Policy, Setting
@@ -14,13 +15,26 @@ from dovetail.semistream.cost.window import Steady, oldest_first
 
 def steady_state(segments: Segments, capacity: float, policy: Policy) -> Steady:
     """Tuples per load under the look-up policy; without a skewed stream and a queue, all are much alike."""
-    if policy.lookup == "oldest":
-        return oldest_first(segments, capacity)
-    return second_position(segments, capacity, policy.position, guarded=policy.lookup == "guarded")
+    match policy.lookup:
+        case "oldest":
+            return oldest_first(segments, capacity)
+        case "alternate" | "guarded":
+            return second_position(segments, capacity, policy.position, guarded=policy.lookup == "guarded")
+        case "position":
+            return only_position(segments, capacity, policy.position)
+        case "greedy":
+            return fullest(segments, capacity)
+        case "greedy_oldest":
+            return fullest_and_oldest(segments, capacity)
 
 
 def bound_steps(segments: Segments, policy: Policy) -> float:
-    """Loads after which a tuple is answered at the latest: n_p, twice that with a second position (F6)."""
+    """Loads after which a tuple is answered at the latest (F6): n_p if the oldest is looked up, twice that if in turn.
+
+    Without look-ups of the oldest tuple there is no bound.
+    """
+    if policy.lookup in ("position", "greedy"):
+        return float("inf")
     return float(segments.n_segments * (1 if policy.lookup == "oldest" else 2))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Literal, get_args
 
 from dovetail.errors import PlanError
 from dovetail.semistream.cost.distribution import Distribution, cached_share
@@ -11,7 +11,7 @@ from dovetail.semistream.cost.segments import Segments
 from dovetail.semistream.cost.units import SOURCE_COSTS, UnitCosts
 
 Order = Literal["key", "frequency", "none"]
-Lookup = Literal["oldest", "alternate", "guarded"]
+Lookup = Literal["oldest", "alternate", "guarded", "position", "greedy", "greedy_oldest"]
 Cache = Literal["perfect", "random", "least_frequent", "adaptive"]
 
 
@@ -67,12 +67,12 @@ def our_entries(payload_bytes: float) -> EntryBytes:
 class Policy:
     """How a join looks up and caches, where its algorithm leaves the choice.
 
-    `position` is where every second look-up stands, from the newest tuple. `threshold` is the start value of the
-    frequency detection; None takes the one that suits the cache. A "perfect" cache holds the most wanted rows from the
-    start. `max_age`: stream tuples after which a segment of the partition-based join is loaded even if few tuples
-    wait for it; None waits for ever. `list_threshold`: waiting tuples at which it is loaded at once; None for twice
-    the average of full memory, infinity to load only when memory is full. `drains_in_order`: what waits at the end of a
-    micro-batch is loaded in the order of the master data, as SSIJ always does.
+    `position` is where look-ups stand that are not at the oldest tuple, as a share counted from the newest. `threshold`
+    is the start value of the frequency detection; None takes the one that suits the cache. A "perfect" cache holds the
+    most wanted rows from the start. `max_age`: stream tuples after which a segment of the partition-based join is
+    loaded even if few tuples wait for it; None waits for ever. `list_threshold`: waiting tuples at which it is loaded
+    at once; None for twice the average of full memory, infinity to load only when memory is full. `drains_in_order`:
+    what waits at the end of a micro-batch is loaded in the order of the master data, as SSIJ always does.
     """
 
     lookup: Lookup = "guarded"
@@ -84,8 +84,8 @@ class Policy:
     drains_in_order: bool = False
 
     def __post_init__(self) -> None:
-        if self.lookup not in ("oldest", "alternate", "guarded"):
-            raise PlanError(f"lookup {self.lookup!r} was given; it is 'oldest', 'alternate' or 'guarded'.")
+        if self.lookup not in get_args(Lookup):
+            raise PlanError(f"lookup {self.lookup!r} was given; it is one of {list(get_args(Lookup))}.")
         if self.cache not in ("perfect", "random", "least_frequent", "adaptive"):
             raise PlanError(
                 f"cache {self.cache!r} was given; it is 'perfect', 'random', 'least_frequent' or 'adaptive'."
