@@ -15,12 +15,13 @@ from dovetail.errors import PlanError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.generation import Generation, PartFile, building, commit, local_path
 from dovetail.semistream.master.index_file import store_index
-from dovetail.semistream.master.key_form import key_form
+from dovetail.semistream.master.key_form import KeyForm, key_form
 from dovetail.semistream.master.normal import Normal
 from dovetail.semistream.master.page_writer import Part, PartWriter
 from dovetail.semistream.master.pages import Order
 
 DEFAULT_PAGE = "32KB"
+_STEP = 65_536  # rows put in order at a time
 
 
 def write_pages(
@@ -42,28 +43,37 @@ def write_pages(
     check_order(order, frequency, table.schema.names)
     form = key_form(table.schema, key)
     page_bytes = parse_bytes(page)
-    keys, valid = form.normal([table.column(name) for name in form.names])
-    kept = np.flatnonzero(valid)
-    weights = None if frequency is None else _weights(table.column(frequency).take(pa.array(kept)), frequency)
-    layout = kept[layout_order(keys.take(kept), order, weights)]
+    layout = _laid_out(table, form, order, frequency)
     with building(place) as work:
         writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, order == "key", unique)
-        try:
-            for start in range(0, len(layout), 65_536):
-                piece = table.take(pa.array(layout[start : start + 65_536])).combine_chunks()
-                for batch in piece.to_batches():
-                    writer.append(batch)
-            part = writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
+        part = _written(writer, table, layout)
         listed = store_part(work, part)
         index = None if order == "key" else store_index(work, part, table.schema, form)
         found = Generation(
             uuid.uuid4().hex[:8], table.schema, form.names, order, unique, page_bytes,
-            table.num_rows - len(kept), (listed,), index,
+            table.num_rows - len(layout), (listed,), index,
         )  # fmt: skip
         return commit(place, work, found)
+
+
+def _laid_out(table: pa.Table, form: KeyForm, order: Order, frequency: str | None) -> I64:
+    """Numbers of the rows that have a key, in the order in which they will lie."""
+    keys, valid = form.normal([table.column(name) for name in form.names])
+    kept = np.flatnonzero(valid)
+    weights = None if frequency is None else _weights(table.column(frequency).take(pa.array(kept)), frequency)
+    return kept[layout_order(keys.take(kept), order, weights)]
+
+
+def _written(writer: PartWriter, table: pa.Table, layout: I64) -> Part:
+    try:
+        for start in range(0, len(layout), _STEP):
+            piece = table.take(pa.array(layout[start : start + _STEP])).combine_chunks()
+            for batch in piece.to_batches():
+                writer.append(batch)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
 
 
 def as_table(rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:
