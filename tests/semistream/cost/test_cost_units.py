@@ -19,6 +19,8 @@ from dovetail.semistream.cost import (
     from_profile,
     predict,
 )
+from dovetail.semistream.cost.measure_reads import measured_reads
+from dovetail.semistream.simulation import SimulatedPages
 
 
 def test_the_sources_disk() -> None:
@@ -70,6 +72,21 @@ def test_a_simulated_device_gives_its_own_reads() -> None:
             assert read.seconds(nbytes, sequential=True) == pytest.approx(model.read_s(nbytes, sequential=True))
     with pytest.raises(PlanError, match="measured profile"):
         ReadCosts.of_device(PRESETS["real"])
+
+
+def test_reads_of_a_simulated_store_are_found_to_cost_what_its_model_says() -> None:
+    pages = SimulatedPages(20_000, 50, 120)
+    found, model = measured_reads(pages, most_bytes=400_000), pages.device.model
+    for nbytes in (6000, 24_000, 50_000, 200_000, 1_000_000):
+        assert found.seconds(nbytes) == pytest.approx(model.read_s(nbytes), rel=0.001)
+        assert found.seconds(nbytes, sequential=True) == pytest.approx(model.read_s(nbytes, sequential=True), rel=0.001)
+
+
+def test_a_store_of_one_page_can_be_measured_too_and_an_empty_one_not() -> None:
+    found = measured_reads(SimulatedPages(10, 50, 120))
+    assert len(found.random) == 1
+    with pytest.raises(PlanError, match="0 pages"):
+        measured_reads(SimulatedPages(0, 50, 120))
 
 
 def test_stored_bytes_decide_what_a_read_costs() -> None:

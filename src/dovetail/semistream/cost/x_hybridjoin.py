@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from dovetail.semistream.cost.hybridjoin import bound_steps, steady_state
 from dovetail.semistream.cost.prediction import Prediction, Sizes
-from dovetail.semistream.cost.setting import Setting
+from dovetail.semistream.cost.segments import Segments
+from dovetail.semistream.cost.setting import Policy, Setting
 from dovetail.semistream.cost.split import waiting_room
 from dovetail.semistream.cost.window import Steady
 
-_ROUNDS = 8
+_FEW = 0.02  # of the slots: so many may hold wanted tuples before the rest is looked at anew
 
 
 def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
@@ -24,12 +25,8 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     room, memory = waiting_room(setting, sizes, ("pinned rows", setting.pinned_bytes(d_n, hashed=False)))
     segments = setting.segments(sizes.segment_rows, d_n)
     p_n = setting.p_n(d_n)
-    steady, w = Steady(1.0, 0.0, 1.0, 1.0), 0.0
-    for _ in range(_ROUNDS):
-        steady = steady_state(segments, max(1.0, room - p_n * w), setting.policy)
-        before, w = w, min(float(room), steady.per_load / max(1 - p_n, 1 / room))
-        if abs(w - before) * p_n < 1e-3 * room:
-            break
+    steady = _beside_wanted(segments, room, p_n, setting.policy)
+    w = min(float(room), steady.per_load / max(1 - p_n, 1 / room))
     read = costs.load_s(setting.read_bytes(sizes.segment_rows))
     each = setting.matched * costs.emit + costs.evict + costs.receive + costs.admit
     return Prediction(
@@ -47,3 +44,13 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
         memory=memory,
         segments=segments,
     )
+
+
+def _beside_wanted(segments: Segments, room: int, p_n: float, policy: Policy) -> Steady:
+    """The steady state in the slots that wanted tuples leave: per load, tuples are about in proportion to slots."""
+    alone = steady_state(segments, room, policy)
+    w = alone.per_load / max(1 - p_n, 1 / room)
+    taken = p_n * w / (1 + p_n * w / room)
+    if taken > _FEW * room:
+        return steady_state(segments, max(1.0, room - taken), policy)
+    return replace(alone, per_load=max(1.0, alone.per_load * (1 - taken / room)))
