@@ -50,8 +50,10 @@ class PageFile:
         self.starts: I64 = np.concatenate([[0], np.cumsum(table.column("rows").to_numpy())]).astype(np.int64)
         self._part_pages = list(accumulate((part.pages for part in generation.parts), initial=0))
         self._index = _index(home, generation, table)
-        self._files = [_opened(home / part.rows_file, part.nbytes) for part in generation.parts]
+        self._files: list[int] = []
         self._close = weakref.finalize(self, _close_all, self._files)
+        for part in generation.parts:
+            self._files.append(_opened(home / part.rows_file, part.nbytes))
 
     def home(self, key: Sequence[pa.Array]) -> I64:
         """The page of each row's key, or -1 where there is certainly none, nulls among them. No page is read."""
@@ -167,8 +169,8 @@ def _mapped(path: Path, kind: np.dtype[np.signedinteger], index: IndexFile, crc_
     """A file of the index in memory that the system may take back, after its checksums were compared."""
     if index.entries == 0:
         return np.empty(0, kind)
-    os.close(_opened(path, index.entries * kind.itemsize))
-    found = np.memmap(path, kind, "r")
+    with os.fdopen(_opened(path, index.entries * kind.itemsize), "rb") as file:
+        found = np.memmap(file, kind, "r")
     at = 0
     for stretch in index.stretches:
         if zlib.crc32(found[at : at + stretch[0]].data) != stretch[crc_at]:
