@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 from dovetail.errors import PlanError
 from dovetail.semistream.cost import (
@@ -27,6 +28,7 @@ from dovetail.semistream.cost import (
     round_times,
     seek_equivalent_bytes,
 )
+from dovetail.semistream.cost.learned import at_least
 
 M = 50 * 2**20
 PLAIN = Sizes(500)
@@ -300,6 +302,20 @@ def test_a_learned_cache_is_below_a_perfect_one_and_depends_on_its_start() -> No
     assert perfect == pytest.approx(0.667, abs=0.001)
     assert five == pytest.approx(0.654, rel=0.03)
     assert two == pytest.approx(0.561, rel=0.05)
+
+
+def test_chances_of_a_poisson_number() -> None:
+    means = np.array([0.0, 0.5, 5.0, 50.0, 900.0])
+    for threshold in (1, 2, 7, 60, 61, 850, 20_000):
+        exact = poisson.sf(threshold - 1, means)
+        assert at_least(means, threshold) == pytest.approx(exact, abs=0.02)
+
+
+@pytest.mark.parametrize("cached", [1, 16, 300])
+def test_a_tiny_cache_learns_the_few_rows_that_matter(cached: int) -> None:
+    here = source(cache="adaptive", threshold=2, order="none")
+    found = predict("cachejoin", here, replace(CACHED, cached_rows=cached))
+    assert found.p_n == pytest.approx(here.p_n(cached), rel=0.08)
 
 
 @pytest.mark.parametrize("algorithm", list(MODELS))

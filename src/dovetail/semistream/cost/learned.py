@@ -10,6 +10,8 @@ from dovetail.semistream.cost.distribution import Distribution, cached_share
 _EXACT_RANKS = 200
 _GROUPS = 400
 _ROUNDS = 500
+_SUMMED = 60  # up to this threshold, terms are added one by one
+_LOGISTIC = 1.702  # 1 / (1 + exp(-1.702 z)) is within 0.01 of the normal distribution
 
 
 def learned_share(distribution: Distribution, cached: int, capacity: float, threshold: int | None = None) -> float:
@@ -27,12 +29,12 @@ def learned_share(distribution: Distribution, cached: int, capacity: float, thre
         threshold = suitable_threshold(distribution, cached, capacity)
     inside = np.zeros_like(wanted)
     window = capacity
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         entering = (1 - inside) * at_least(wanted * window, threshold)
         room, arriving = cached - float(np.sum(count * inside)), float(np.sum(count * entering))
         inside = inside + entering * min(1.0, room / max(arriving, 1e-300))
         p_n = float(np.sum(count * wanted * inside))
-        if arriving >= room or arriving < 1e-3 * cached:
+        if arriving >= room or (number and arriving < 1e-3 * cached):
             break
         window = 2 * capacity / max(1 - p_n, 1e-6)
     return min(p_n, cached_share(distribution, cached))
@@ -47,7 +49,10 @@ def suitable_threshold(distribution: Distribution, cached: int, capacity: float)
 
 
 def at_least(mean: F64, threshold: int) -> F64:
-    """The probability that a Poisson number is at least `threshold`."""
+    """The probability that a Poisson number is at least `threshold`; a large one is taken as normally distributed."""
+    if threshold > _SUMMED:
+        z = (mean - threshold + 0.5) / np.sqrt(np.maximum(mean, 1e-300))
+        return 1 / (1 + np.exp(-_LOGISTIC * np.clip(z, -40.0, 40.0)))
     term = np.exp(-mean)
     below = term.copy()
     for k in range(1, threshold):
