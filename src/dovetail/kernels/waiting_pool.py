@@ -101,7 +101,7 @@ def enter(p: Pool, code: int, ref: int, segment: int, now_ns: int) -> None:
 
 @kernel
 def leave(p: Pool, slot: int, now_ns: int) -> None:
-    """The slot leaves the queue and is free; its segment's chain is the caller's."""
+    """The slot leaves the queue and is free, which its segment -1 tells; the segment's chain is the caller's."""
     m = p.meta
     finger = m[FINGER]
     if finger == slot:
@@ -123,6 +123,7 @@ def leave(p: Pool, slot: int, now_ns: int) -> None:
         m[NEWEST] = older
     m[WORST] = max(m[WORST], m[LOADS] - p.born[slot])
     p.residence[bucket(now_ns - p.since[slot])] += 1
+    p.segment[slot] = NONE
     p.follower[slot] = m[FREE]
     m[FREE] = slot
     m[LIVE] -= 1

@@ -65,10 +65,11 @@ class RowCache:
         policy: CachePolicy,
         budget: MemoryBudget,
         hits: int,
+        floor: int,
     ) -> None:
         self._index = budget.reserve("cache keys")
         self._rows = budget.reserve("cache rows")
-        self.store, self.policy = store, policy
+        self.store, self.policy, self._floor = store, policy, floor
         self._allocate(capacity, limit)
         self.chunks: set[int] = set()
         self.hits: tuple[I64, I64] = np.empty(hits, np.int64), np.empty(hits, np.int64)
@@ -133,10 +134,9 @@ class RowCache:
 
     def _add(self, batch: pa.RecordBatch) -> int | None:
         size = held_bytes(batch)
-        if not self._rows.try_grow(size):
+        if self._rows.budget.available < size + self._floor:
             self.crowded = True
             return None
-        self._rows.shrink(size)
         chunk = self.store.add_charged(batch, size, self._rows)
         self.chunks.add(chunk)
         return chunk

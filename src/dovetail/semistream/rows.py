@@ -24,8 +24,8 @@ def refs_of(chunk: int, rows: I64) -> I64:
 class RowStore:
     """Chunks of rows; a row's name is its chunk and its place in it. Our own chunks are charged, borrowed ones not."""
 
-    def __init__(self, schema: pa.Schema, reservation: Reservation) -> None:
-        self.schema, self.reservation = schema, reservation
+    def __init__(self, schema: pa.Schema, reservation: Reservation, floor: int = 0) -> None:
+        self.schema, self.reservation, self.floor = schema, reservation, floor
         self._chunks: dict[int, pa.RecordBatch] = {}
         self._bytes: dict[int, int] = {}
         self._payers: dict[int, Reservation] = {}
@@ -34,6 +34,9 @@ class RowStore:
 
     def __len__(self) -> int:
         return len(self._chunks)
+
+    def __contains__(self, chunk: object) -> bool:
+        return chunk in self._chunks
 
     @property
     def rows(self) -> int:
@@ -61,10 +64,14 @@ class RowStore:
         """The number of a chunk that somebody else holds and pays for, until it is dropped here."""
         return self._keep(batch, 0)
 
+    def try_reserve(self, n: int) -> bool:
+        """Whether `n` more bytes are ours, with `floor` bytes of the budget still left for others."""
+        return self.reservation.budget.available >= n + self.floor and self.reservation.try_grow(n)
+
     def add(self, batch: pa.RecordBatch) -> int | None:
         """The number of a chunk of our own; None if there is no room."""
         size = held_bytes(batch)
-        return self._keep(batch, size) if self.reservation.try_grow(size) else None
+        return self._keep(batch, size) if self.try_reserve(size) else None
 
     def add_charged(self, batch: pa.RecordBatch, size: int, reservation: Reservation | None = None) -> int:
         """The number of a chunk of our own that holds `size` bytes; `BudgetExceeded` if there is no room."""

@@ -20,7 +20,7 @@ from dovetail.semistream.segments import Segments, row_bytes, width_of
 Part = Literal["waiting", "cached", "pinned", "resident", "chunks"]
 INTAKE_BYTES = 72  # of a row being admitted: code, validity, segment, reference, cache hit, and what they come from
 TYPICAL_SEEK_BYTES = 50_000  # what a device could have read in the time of one seek; about equal on disks and flash
-GARBAGE = 1.5  # stored rows against wanted ones, between two compactions
+GARBAGE = 2.0  # stored rows against wanted ones, between two compactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import take_columns, taken_bytes
+from dovetail.engine.columns import held_bytes, take_columns, taken_bytes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels import waiting_pool as kernels
 from dovetail.kernels.arrays import I32, I64, int64s
@@ -20,13 +20,14 @@ class Waiting:
     """At most `slots` rows, in order of admission and by segment.
 
     Rows of the batch that is being pushed stay where they are; those that still wait at its end are copied to chunks of
-    our own, and chunks are copied together when less than half of them is wanted.
+    our own, and chunks are copied together when less than half of them is wanted. `floor` bytes of the budget are left
+    to others.
     """
 
-    def __init__(self, schema: pa.Schema, slots: int, segments: int, budget: MemoryBudget) -> None:
+    def __init__(self, schema: pa.Schema, slots: int, segments: int, budget: MemoryBudget, floor: int = 0) -> None:
         self._slots = budget.reserve("waiting slots")
         self._chains = budget.reserve("segment chains")
-        self.store = RowStore(schema, budget.reserve("waiting rows"))
+        self.store = RowStore(schema, budget.reserve("waiting rows"), floor)
         self._segments = segments
         self._charge(slots)
         self.pool = kernels.empty_pool(slots, segments)
@@ -74,8 +75,7 @@ class Waiting:
         if self._lent is None:
             return True
         chunk, ticket = self._lent
-        slots = np.empty(len(self), np.int32)
-        slots = slots[: kernels.slots_from(self.pool, ticket, slots)][::-1]
+        slots = self._since(ticket)
         if len(slots) and not self._copy(slots, chunk):
             return False
         self.store.drop([chunk])
@@ -84,48 +84,61 @@ class Waiting:
             self.compact()
         return True
 
-    def _copy(self, slots: I32, chunk: int) -> bool:
+    def _copy(self, slots: I64 | I32, chunk: int) -> bool:
         rows = self.pool.ref[slots] & ROW
         batch = self.store.chunk(chunk)
-        room = self.store.reservation
         need = taken_bytes(batch, rows) + 128 * batch.num_columns
-        if not room.try_grow(need):
+        if not self.store.try_reserve(need):
             self.compact()
-            if not room.try_grow(need):
+            if not self.store.try_reserve(need):
                 return False
         copied = take_columns(batch, rows)
-        room.shrink(need)
+        self.store.reservation.shrink(need)
         new = self.store.add(copied)
         if new is None:
             return False
         self.pool.ref[slots] = refs_of(new, np.arange(len(slots)))
         return True
 
-    def compact(self) -> None:
-        """Drop chunks that nothing waits in; copy those together that are half empty, or small when there are many."""
+    def _since(self, ticket: int) -> I64 | I32:
+        """The slots of rows admitted from `ticket` on that still wait, in any order."""
+        used, recent = int(self.pool.meta[kernels.USED]), int(self.pool.meta[kernels.TICKET]) - ticket
+        if 8 * recent > used:  # reading all slots in a row is faster than following links through many of them
+            return np.flatnonzero((self.pool.segment[:used] >= 0) & (self.pool.ticket[:used] >= ticket))
         slots = np.empty(len(self), np.int32)
-        kernels.waiting_slots(self.pool, slots)
+        return slots[: kernels.slots_from(self.pool, ticket, slots)]
+
+    def compact(self) -> None:
+        """Drop chunks that nothing waits in; copy those that are half empty, and small ones together if many."""
+        slots = np.flatnonzero(self.pool.segment[: int(self.pool.meta[kernels.USED])] >= 0)
         chunks = self.pool.ref[slots] >> SHIFT
         lent = -1 if self._lent is None else self._lent[0]
-        counted = dict(zip(*(a.tolist() for a in np.unique(chunks, return_counts=True)), strict=True))
-        self.store.drop([c for c in self.store.chunks() if c not in counted and c != lent])
-        small = self.slots // MANY_CHUNKS if len(self.store) > MANY_CHUNKS else 0
-        worn = [c for c, n in counted.items() if c != lent and (2 * n < self.store.chunk_rows(c) or n < small)]
-        self._join(slots[np.isin(chunks, worn)], worn)
+        low = int(chunks.min(initial=0))
+        counted = np.bincount(chunks - low) if len(slots) else np.empty(0, np.int64)
+        live = {low + at: int(n) for at, n in enumerate(counted.tolist()) if n}
+        self.store.drop([c for c in self.store.chunks() if c not in live and c != lent])
+        for chunk, n in live.items():
+            if chunk != lent and 2 * n < self.store.chunk_rows(chunk):
+                self._move(slots[chunks == chunk], [chunk])
+        if len(self.store) > MANY_CHUNKS:
+            small = [c for c, n in live.items() if c != lent and c in self.store and n < self.slots // MANY_CHUNKS]
+            self._move(slots[np.isin(chunks, small)], small)
 
-    def _join(self, slots: I32, worn: list[int]) -> None:
+    def _move(self, slots: I64, worn: list[int]) -> None:
+        """Copy these rows to one new chunk in the place of the worn ones, if there is room for both."""
         if not len(slots):
             return
-        refs = self.pool.ref[slots]
-        need = int(2 * len(slots) * self.store.row_bytes()) + 128 * len(self.store.schema)
-        if not self.store.reservation.try_grow(need):
+        refs, store = self.pool.ref[slots], self.store
+        copies = 1 if len(worn) == 1 else 3  # rows of several chunks pass through copies of their own
+        need = int(copies * 1.25 * len(slots) * store.row_bytes()) + 128 * len(store.schema)
+        if not store.reservation.try_grow(need):
             return
-        joined = self.store.gather(refs)
-        self.store.reservation.shrink(need)
-        new = self.store.add(joined)
-        if new is not None:
+        joined = store.gather(refs)
+        store.reservation.shrink(need)
+        if held_bytes(joined) <= store.reservation.budget.available:
+            new = store.add_charged(joined, held_bytes(joined))
             self.pool.ref[slots] = refs_of(new, np.arange(len(slots)))
-            self.store.drop(worn)
+            store.drop(worn)
 
     def in_order(self) -> I32:
         """The slots of all waiting rows, oldest first."""

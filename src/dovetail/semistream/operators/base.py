@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -70,7 +70,7 @@ class SemiStreamOperator(OperatorBase):
         self.pages = pages
         self.segments = self.geometry(pages)
         cost = footprint(pages, self._stream_schema, self.sizes.per_segment or 1, 0, self.budget.limit)
-        self._intake_rows, self._hold_bytes = cost.intake, cost.hold
+        self._intake_rows, self._hold_bytes, self._floor = cost.intake, cost.hold, cost.output + cost.hold
         self._intake = self.own(self.budget.reserve("stream buffer"))
         self._intake.grow(INTAKE_BYTES * self._intake_rows)
         self._working = self.own(self.budget.reserve("disk buffer keys"))
@@ -253,17 +253,33 @@ class SemiStreamOperator(OperatorBase):
         yield from self.drain()
         self._bytes_before += self.pages.device.bytes_read - self._read_before
         self._read_before = pages.device.bytes_read
+        self.regroup(pages)
+        yield from self.adopted(changed)
+
+    def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
+        """What a join does about its own copies of master rows when a version was taken up."""
+        return iter(())
+
+    def regroup(self, pages: Pages) -> None:
+        """Segments of these pages from now on; nothing waits, and no segment is loaded."""
         self._loaded = None
         self.release_pages()
         self.pages, self.segments = pages, self.geometry(pages)
         self._grow_scratch()
         self.answers.reserve(self.segments.most_rows + 64)
         self.reshape()
-        yield from self.adopted(changed)
 
-    def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
-        """What a join does about its own copies of master rows when a version was taken up."""
-        return iter(())
+    @abstractmethod
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Take up those of these sizes that are given, and answer what no longer fits."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Everything that later answers depend on."""
+
+    @abstractmethod
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Take up a snapshot in a join that has seen no rows; gives answers of rows that no longer fit."""
 
     def reshape(self) -> None:
         """Fit what depends on the number of segments to a new version; nothing waits then."""

@@ -35,7 +35,9 @@ class Cached(IndexDriven):
         self.learns, self.max_probe = learns, max_probe or self.waiting.slots
         self._probes_left = self.max_probe
         limit = self.cache_limit(capacity)
-        self.cache = self.own(RowCache(self.master, capacity, limit, policy, self.budget, self._intake_rows))
+        self.cache = self.own(
+            RowCache(self.master, capacity, limit, policy, self.budget, self._intake_rows, self._floor)
+        )
         self.remembers = learns and policy.replaces == "adaptive" and self.key_codes.exact
         self._every = policy.every or max(16, self.segments.wanted // 80)
 

@@ -33,7 +33,7 @@ class IndexDriven(SemiStreamOperator):
     def stream_store(self) -> RowStore:
         """Where waiting rows are."""
         slots = self.sizes.waiting or 1
-        self.waiting = self.own(Waiting(self._stream_schema, slots, self.segments.n, self.budget))
+        self.waiting = self.own(Waiting(self._stream_schema, slots, self.segments.n, self.budget, self._floor))
         return self.waiting.store
 
     def lend(self, batch: pa.RecordBatch) -> int:
@@ -64,7 +64,9 @@ class IndexDriven(SemiStreamOperator):
     def settle(self) -> Iterator[pa.RecordBatch]:
         """Copy the rows that wait; where there is no room for them, answer some first."""
         while not self.waiting.settle():
-            yield from self.work()
+            target = len(self.waiting) - 1 - self.waiting.slots // 16
+            while len(self.waiting) > max(0, target):
+                yield from self.work()
             yield from self.flush()
 
     def work(self) -> Iterator[pa.RecordBatch]:
@@ -108,7 +110,12 @@ class IndexDriven(SemiStreamOperator):
                 yield from self.flush()
 
     def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Take up new sizes of the waiting room, answering rows that no longer fit; other parts in subclasses."""
+        """Take up new sizes, answering rows that no longer fit; another segment length answers all that wait."""
+        if sizes.per_segment not in (None, self.sizes.per_segment):
+            yield from self.drain()
+            self.sizes = replace(self.sizes, per_segment=sizes.per_segment)
+            self.regroup(self.pages)
+            self.regrouped()
         slots = sizes.waiting or self.waiting.slots
         while len(self.waiting) > slots:
             yield from self.work()
@@ -117,6 +124,9 @@ class IndexDriven(SemiStreamOperator):
             yield from self.drain()
             self.waiting.reshape(slots, self.segments.n)
         self.sizes = replace(self.sizes, waiting=slots)
+
+    def regrouped(self) -> None:
+        """What a join does about segments it keeps when these have another length."""
 
     def reshape(self) -> None:
         """Chains for the segments of a new version."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -170,6 +170,24 @@ class PageByPage(SemiStreamOperator):
     def lasting(self) -> set[int]:
         """The pages used last."""
         return {page.chunk for page in self._kept.values()} if hasattr(self, "_kept") else set()
+
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Keep another number of pages, starting with none."""
+        if sizes.page_cache is not None:
+            yield from self.flush()
+            for page in list(self._kept):
+                self._forget(page)
+            self.release_pages()
+            self.sizes = replace(self.sizes, page_cache=sizes.page_cache)
+            self._start_cache()
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Nothing: no row ever waits, and pages kept only save reads."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Nothing to take up."""
+        return []
 
     def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
         """Forget kept pages that changed."""

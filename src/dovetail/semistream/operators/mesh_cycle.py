@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dovetail.kernels.selection import expand_runs
 from dovetail.kernels.waiting_pool import BUCKETS
 from dovetail.semistream.operators.base import Rows, SemiStreamOperator
 from dovetail.semistream.rows import ROW, RowStore, refs_of
+from dovetail.semistream.sizes import Sizes
 from dovetail.semistream.waiting_time import report_waits
 
 RING_BYTES = 8 * 4 + 1
@@ -38,20 +40,24 @@ class MeshCycle(SemiStreamOperator):
         super().__init__(*arguments)
         self.chunk_rows, self._wait_ns = chunk_rows, int(max_chunk_wait_s * 1e9)
         self._parts = self.sizes.parts or 1
-        self._capacity = chunk_rows * (self.n_chunks + 1)
         self._room = self.own(self.budget.reserve("waiting slots"))
-        self._table = HashMultimap(chunk_rows * self.n_chunks)
-        self._room.grow(RING_BYTES * self._capacity + self._table.nbytes)
+        self._start_ring()
+        self._lent: tuple[int, int] | None = None
+        self._residence = np.zeros(BUCKETS, np.int64)
+        self.iterations = 0
+        self._queue_peak = 0
+
+    def _start_ring(self) -> None:
+        """An empty ring for as many chunks as a round has parts, and one being gathered; the round starts anew."""
+        self._capacity = self.chunk_rows * (self.n_chunks + 1)
+        self._table = HashMultimap(self.chunk_rows * self.n_chunks)
+        self._room.resize(RING_BYTES * self._capacity + self._table.nbytes)
         self._ref, self._code = np.zeros(self._capacity, np.int64), np.zeros(self._capacity, np.int64)
         self._slot, self._since = np.zeros(self._capacity, np.int64), np.zeros(self._capacity, np.int64)
         self._matched = np.zeros(self._capacity, np.bool_)
         self._chunks: deque[int] = deque()
         self._first = self._added = self._last = 0
         self._position = self._part = 0
-        self._lent: tuple[int, int] | None = None
-        self._residence = np.zeros(BUCKETS, np.int64)
-        self.iterations = 0
-        self._queue_peak = 0
 
     @property
     def n_chunks(self) -> int:
@@ -65,7 +71,7 @@ class MeshCycle(SemiStreamOperator):
 
     def stream_store(self) -> RowStore:
         """Where waiting rows are."""
-        return self.own(RowStore(self._stream_schema, self.budget.reserve("waiting rows")))
+        return self.own(RowStore(self._stream_schema, self.budget.reserve("waiting rows"), self._floor))
 
     def lend(self, batch: pa.RecordBatch) -> int:
         """The chunk of a pushed batch."""
@@ -211,7 +217,7 @@ class MeshCycle(SemiStreamOperator):
     def _copied(self, at: I64, chunk: int) -> bool:
         batch, rows = self.stream.chunk(chunk), self._ref[at] & ROW
         need = taken_bytes(batch, rows) + 128 * batch.num_columns
-        if not self.stream.reservation.try_grow(need):
+        if not self.stream.try_reserve(need):
             self._tidy()
             return False
         copied = take_columns(batch, rows)
@@ -238,13 +244,22 @@ class MeshCycle(SemiStreamOperator):
                     self.stream.drop(old)
 
     def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
-        """Start the round anew; the ring holds as many chunks as the new version has parts."""
-        self._position = self._part = 0
-        self._chunks.clear()
-        need = self.chunk_rows * (self.n_chunks + 1)
-        if need != self._capacity:
-            self.chunk_rows = max(1, self._capacity // (self.n_chunks + 1))
+        """Start the round anew, with chunks for as many parts as the new version has."""
+        self._rechunk()
         return iter(())
+
+    def _rechunk(self) -> None:
+        self.chunk_rows = max(1, (self.sizes.waiting or 1) // self.n_chunks)
+        self._start_ring()
+
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Answer all that waits, then go on with other numbers of waiting rows, pages a segment, or parts."""
+        yield from self.drain()
+        given = {name: n for name in ("waiting", "per_segment", "parts") if (n := getattr(sizes, name)) is not None}
+        self.sizes = replace(self.sizes, **given)
+        self._parts = self.sizes.parts or 1
+        self.regroup(self.pages)
+        self._rechunk()
 
     def snapshot(self) -> dict[str, pa.Table]:
         """Everything that later answers depend on: rows in order, which have matched, the chunks and the position."""

@@ -114,6 +114,13 @@ class WithResidents(IndexDriven):
         self.release_pages()
         return iter(())
 
+    def regrouped(self) -> None:
+        """Segments of another length are other segments: let all go."""
+        for segment in list(self._residents):
+            self._let_go(segment)
+        self._count_anew()
+        self.release_pages()
+
     def state(self) -> dict[str, Any]:
         """Also the requests and who is resident, in order."""
         some = np.flatnonzero(self.requests)

@@ -1,0 +1,66 @@
+"""Simulated service rates against the table of the specification (9.2, 9.3), on the source's costs and sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dovetail.semistream.lookup import Lookup
+from dovetail.semistream.simulation import SOURCE_DISK, Rate, SimulatedPages, service_rate, source_join
+from dovetail.workloads.zipf import ZipfLaw
+
+ALTERNATE = Lookup("alternate")
+# Rows a second at exponent 1, by master rows in millions; warm-up and measurement in queue lengths.
+TABLE: list[tuple[str, str, dict[str, Any], tuple[float, float], dict[float, float]]] = [
+    ("inlj", "inlj", {}, (1, 1), {0.5: 207}),
+    ("meshjoin", "meshjoin", {}, (1.1, 0.5), {0.5: 26_426}),
+    ("hybridjoin", "hybridjoin", {}, (5, 5), {0.5: 27_799, 2: 10_252}),
+    ("alternate", "hybridjoin", {"lookup": ALTERNATE}, (12, 5), {0.5: 44_989}),
+    ("x", "x_hybridjoin", {}, (6, 6), {0.5: 39_534}),
+    ("optimised x", "optimised_x_hybridjoin", {}, (8, 8), {0.5: 65_008}),
+    ("cachejoin", "cachejoin", {"order": "none"}, (8, 8), {0.5: 60_714, 2: 25_328}),
+]
+CELLS = [(*row[:4], millions, rate) for row in TABLE for millions, rate in row[4].items()]
+
+
+def rate_of(algorithm: str, millions: float, options: dict[str, Any], rounds: tuple[float, float]) -> Rate:
+    n = int(millions * 1e6)
+    join = source_join(algorithm, n, **options)
+    law, rng = ZipfLaw(n, 1.0, "integral"), np.random.default_rng(11)
+    rows = join.sizes.waiting or 2_000
+    return service_rate(join, lambda k: law.ranks(rng, k) - 1, int(rounds[0] * rows), int(rounds[1] * rows))
+
+
+@pytest.fixture(scope="module")
+def rates() -> dict[tuple[str, float], Rate]:
+    return {
+        (name, millions): rate_of(algorithm, millions, o, rounds) for name, algorithm, o, rounds, millions, _ in CELLS
+    }
+
+
+@pytest.mark.parametrize(("name", "millions", "expected"), [(cell[0], cell[4], cell[5]) for cell in CELLS])
+def test_service_rates_are_those_of_the_specification(
+    rates: dict[tuple[str, float], Rate], name: str, millions: float, expected: float
+) -> None:
+    assert rates[name, millions].per_second == pytest.approx(expected, rel=0.1)
+
+
+def test_a14_order_of_the_algorithms_at_exponent_one(rates: dict[tuple[str, float], Rate]) -> None:
+    order = ("inlj", "meshjoin", "hybridjoin", "x", "cachejoin", "optimised x")
+    found = [rates[name, 0.5].per_second for name in order]
+    assert found == sorted(found)
+    assert rates["hybridjoin", 0.5].per_second < rates["alternate", 0.5].per_second
+
+
+def test_simulated_pages_count_reads_at_nominal_size() -> None:
+    pages = SimulatedPages(1_000, 100, 120, order="none", seed=3)
+    keys = pa.array([5, 999, 1_000, None, -1])
+    homes = pages.home([keys])
+    assert homes.tolist()[2:] == [-1, -1, -1]
+    for key, page in zip([5, 999], homes.tolist()[:2], strict=True):
+        assert key in pages.read(page, 1).column(0).to_pylist()
+    assert pages.device.bytes_read == 2 * 12_000
+    assert pages.device.busy_ns == 2 * round(SOURCE_DISK.read_s(12_000) * 1e9)
