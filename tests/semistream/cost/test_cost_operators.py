@@ -61,7 +61,7 @@ def test_the_model_is_within_15_percent_of_the_operator(case: Case) -> None:
 
 
 @pytest.mark.parametrize("algorithm", list(MODELS))
-@pytest.mark.parametrize("limit", [500_000, 4_000_000])
+@pytest.mark.parametrize("limit", [1_000_000, 4_000_000])
 def test_operators_take_tuned_sizes_and_wait_with_as_many_rows_as_predicted(algorithm: str, limit: int) -> None:
     pages = SimulatedPages(50_000, 64, 120, "frequency")
     setting = setting_of(pages, STREAM, limit, Zipf(50_000, 1.0), SOURCE_COSTS, policy=Policy(lookup="oldest"))

@@ -31,7 +31,8 @@ def predict_r_meshjoin(setting: Setting, sizes: Sizes) -> Prediction:
 
 
 def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chunk_bytes: float) -> Prediction:
-    buffer = setting.buffer_bytes(sizes.segment_rows)
+    spare = setting.entries.chunk_spare * setting.entries.chunked * chunks
+    buffer = setting.buffer_bytes(sizes.segment_rows) + spare
     costs, parts = setting.costs, sizes.parts if algorithm == "r_meshjoin" else 1
     if sizes.waiting_rows is None:
         w = capacity(setting, sizes, buffer, chunk_bytes)

@@ -69,6 +69,7 @@ def real_entries(cost: Footprint) -> EntryBytes:
     return EntryBytes(
         waiting=cost.waiting_row,
         chunked=_RING_BYTES + HashMultimap(1000).nbytes / 1000 * 2 + GARBAGE * (cost.stream_row + 1),
+        chunk_spare=1.0,
         cached_extra=cost.cached_key - cost.master_row,
         # The pinned rows are a segment too: held once to be read, once to be answered from.
         pinned=cost.cached_key + 2.2 * cost.master_row + per_row,

@@ -20,18 +20,20 @@ class EntryBytes:
     """Real bytes of what a join keeps in memory.
 
     `waiting`: one waiting tuple with its share of table and queue (f v_S + q). `chunked`: the same in the MESHJOIN
-    family, whose queue holds plain pointers. `cached_extra`: what a cached master row takes beyond its own bytes, and
-    `cached_counter` where its hits are counted. `pinned`: one pinned row, None for a plain row in X-HYBRIDJOIN and a
-    cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a resident segment, None for a plain row in SSIJ and a
-    cached one in the partition-based join; `resident_segment` for each such segment. `buffer_extra`: what a row of a
-    loaded segment takes beyond its own bytes. `fixed`: what no size changes, such as answers being built.
-    `per_segment`: counters and list heads for each segment of the master data. `index_page`, `index_row`: an index in
-    memory, by page for data in key order, by row otherwise; stores that keep their index elsewhere take none.
+    family, whose queue holds plain pointers, and `chunk_spare` such tuples more for each chunk. `cached_extra`: what a
+    cached master row takes beyond its own bytes, and `cached_counter` where its hits are counted. `pinned`: one pinned
+    row, None for a plain row in X-HYBRIDJOIN and a cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a
+    resident segment, None for a plain row in SSIJ and a cached one in the partition-based join; `resident_segment` for
+    each such segment. `buffer_extra`: what a row of a loaded segment takes beyond its own bytes. `fixed`: what no size
+    changes, such as answers being built. `per_segment`: counters and list heads for each segment of the master data.
+    `index_page`, `index_row`: an index in memory, by page for data in key order, by row otherwise; stores that keep
+    their index elsewhere take none.
     """
 
     waiting: float
     chunked: float
     cached_extra: float
+    chunk_spare: float = 0.0
     cached_counter: float = 0.0
     pinned: float | None = None
     resident: float | None = None
