@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.kernels.arrays import I64, U8, AnyArray, int64s
+from dovetail.kernels.arrays import I64, U8, AnyArray, frozen, int64s
 from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.hashing import bytes_hash, pair_hash
 
@@ -24,7 +24,7 @@ def _fold(first: I64, second: I64, out: I64) -> None:
 def text_hashes(offsets: AnyArray, data: U8) -> I64:
     """The hash of each stretch of bytes; equal hashes do not mean equal bytes."""
     out = np.empty(max(0, len(offsets) - 1), np.int64)
-    _text_hashes(offsets, data, out)
+    _text_hashes(frozen(offsets, offsets.dtype), frozen(data, np.uint8), out)
     return out
 
 
@@ -39,5 +39,5 @@ def folded(first: I64, second: I64) -> I64:
 def _warm() -> None:
     data = np.frombuffer(b"ab", np.uint8)
     for kind in (np.int32, np.int64):
-        text_hashes(np.frombuffer(np.array([0, 1, 2], kind).tobytes(), kind), data)
+        text_hashes(np.array([0, 1, 2], kind), data)
     folded(np.arange(2), np.arange(2))

@@ -265,5 +265,6 @@ def _warm() -> None:
     admit_until(pool, some, some, some, 0, 1, 2, np.zeros(2, np.bool_), np.empty(2, np.int64))
     for policy in range(7):
         choose(pool, policy, 0.3, 1 << 40, 0)
+    fullest(pool.held)
     waiting_slots(pool, np.empty(4, np.int32))
     slots_from(pool, 0, np.empty(4, np.int32))
