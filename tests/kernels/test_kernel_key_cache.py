@@ -62,7 +62,7 @@ def test_stream_rows_hit_wait_or_stop_at_a_full_pool() -> None:
     codes, refs = int64s(np.array([5, 1, 6, 2, 5, 3])), int64s(np.arange(6) + 50)
     hits = np.empty(10, np.int64), np.empty(10, np.int64)
     segments = int64s(np.zeros(6, np.int64))
-    row, n = caches.probe_admit(cache, pool, codes, segments, refs, 0, 6, hits, 0, False)
+    row, n = caches.probe_admit(cache, pool, codes, segments, refs, 0, 6, hits, 0)
     assert (row, n, int(pool.meta[LIVE])) == (5, 3, 2)
     assert hits[0][:3].tolist() == [0, 2, 4]
     for how, expected in {

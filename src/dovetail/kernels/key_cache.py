@@ -211,21 +211,18 @@ def probe_admit(
     stop: int,
     hits: tuple[I64, I64],
     now_ns: int,
-    checked: bool,
 ) -> tuple[int, int]:
     """The stream-probing phase: rows in the cache are written as (row, entry), the others wait, until no slot is free.
 
-    Gives the first row not looked at and the number of hits. Where hits must still be checked they may have to wait
-    too, and so need a free slot each.
+    Gives the first row not looked at and the number of hits.
     """
     room, n, row = len(p.code) - p.meta[LIVE], 0, start
     while row < stop and n < len(hits[0]):
         entry = find(c, codes[row])
-        if entry >= 0 and (not checked or room > 0):
+        if entry >= 0:
             hits[0][n], hits[1][n] = row, entry
             c.hits[entry] += 1
             n += 1
-            room -= checked
         elif room > 0:
             enter(p, codes[row], refs[row], segments[row], now_ns)
             room -= 1
@@ -272,5 +269,5 @@ def _warm() -> None:
     hits = np.empty(3, np.int64), np.empty(3, np.int64)
     frozen = np.minimum(some, 1)
     frozen.flags.writeable = False
-    probe_admit(cache, pool, some, frozen, some, 0, 0, hits, 0, False)
+    probe_admit(cache, pool, some, frozen, some, 0, 0, hits, 0)
     hit_pairs(cache, some, hits, 0, 0, 0, (np.empty(3, np.int64), np.empty(3, np.int64)), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,14 @@ from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.master.pages import Order
 from dovetail.semistream.operators.base import SemiStreamOperator
-from dovetail.semistream.operators.cachejoin import CacheJoin
+from dovetail.semistream.operators.cachejoin import CacheJoin, Sscj
 from dovetail.semistream.operators.hybridjoin import HybridJoin
 from dovetail.semistream.operators.inlj import Inlj
-from dovetail.semistream.operators.meshjoin import MeshJoin
+from dovetail.semistream.operators.meshjoin import MeshJoin, RMeshJoin
 from dovetail.semistream.operators.optimised_x_hybridjoin import OptimisedXHybridJoin
+from dovetail.semistream.operators.partitioned import PartitionedJoin
 from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.operators.ssij import Ssij
 from dovetail.semistream.operators.x_hybridjoin import XHybridJoin
 from dovetail.semistream.sizes import Sizes
 
@@ -122,6 +124,10 @@ class SourceSizes:
         return (self.memory - buffer_rows * self.row_bytes - cached * self.cached_bytes) // self.waiting_bytes
 
 
+SOURCE_SIZES = SourceSizes()
+PRINTED_CACHE = CachePolicy("random", 5)
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """What a saturated join did: rows a load, the share answered by pinned or cached rows, and rows a second."""
@@ -136,45 +142,101 @@ class Rate:
 Keys = Callable[[int], I64]
 
 
-def source_join(
-    algorithm: str,
-    n: int,
-    segment_rows: int = 500,
-    cached: int = 16_000,
-    order: Order = "key",
-    lookup: Lookup = OLDEST,
-    threshold: int = 5,
-    sizes: SourceSizes | None = None,
-) -> SemiStreamJoin:
-    """A join with the source's sizes over `n` simulated master rows: one page a segment.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """A join of the source's experiments: `n` master rows on a simulated disk, memory counted as the source counts it.
 
-    INLJ reads pages of 8 kB and MESHJOIN segments of 0.93 MB, as the source found best.
+    INLJ reads pages of 8 kB and MESHJOIN segments of 0.93 MB unless `segment_rows` is given; the others 500 rows. The
+    number of waiting rows follows from the memory that is left. `threshold` is where a learned cache starts.
     """
-    source = sizes or SourceSizes()
-    rows = {"inlj": 8192 // source.row_bytes, "meshjoin": int(0.93 * 2**20 / source.row_bytes)}.get(
-        algorithm, segment_rows
-    )
-    base: dict[str, Any] = {
-        "pages": SimulatedPages(n, rows, source.row_bytes, order),
-        "on": ("key",),
-        "how": "left_semi",
-    }
-    if algorithm == "inlj":
-        return Inlj(**base)
-    if algorithm == "meshjoin":
-        return MeshJoin(
-            **base, sizes=Sizes(waiting=(source.memory - rows * source.row_bytes) // source.mesh_bytes, per_segment=1)
-        )
-    base["lookup"] = lookup
-    if algorithm == "hybridjoin":
-        return HybridJoin(**base, sizes=Sizes(waiting=source.waiting(rows), per_segment=1))
-    if algorithm == "x_hybridjoin":
-        return XHybridJoin(**base, sizes=Sizes(waiting=source.waiting(2 * rows), per_segment=1, pinned=1))
-    waiting = source.waiting(rows, cached)
-    if algorithm == "optimised_x_hybridjoin":
-        return OptimisedXHybridJoin(**base, sizes=Sizes(waiting=waiting, per_segment=1, pinned=cached // rows))
-    policy = CachePolicy("random", threshold)
-    return CacheJoin(**base, sizes=Sizes(waiting=waiting, per_segment=1, cached=cached), cache=policy)
+
+    n: int
+    segment_rows: int | None = None
+    cached: int = 16_000
+    pinned_rows: int | None = None
+    resident: int = 0
+    parts: int = 2
+    order: Order = "key"
+    lookup: Lookup = OLDEST
+    cache: CachePolicy = PRINTED_CACHE
+    memory: SourceSizes = SOURCE_SIZES
+    disk: DeviceModel = SOURCE_DISK
+
+    def rows(self, algorithm: str) -> int:
+        """Master rows of a segment."""
+        own = {"inlj": 8192 // self.memory.row_bytes}
+        own |= dict.fromkeys(("meshjoin", "r_meshjoin"), int(0.93 * 2**20 / self.memory.row_bytes))
+        return self.segment_rows or own.get(algorithm, 500)
+
+    def join(self, algorithm: str) -> SemiStreamJoin:
+        """The algorithm with the sizes of this experiment, one page a segment; rows are found, not built."""
+        rows, memory = self.rows(algorithm), self.memory
+        device = Device(self.disk, VirtualClock())
+        page = -(-rows // self.parts) if algorithm == "r_meshjoin" else rows
+        base: dict[str, Any] = {"on": ("key",), "how": "left_semi"}
+        base["pages"] = SimulatedPages(self.n, page, memory.row_bytes, self.order, device)
+        return _BUILDERS[algorithm](self, base, rows)
+
+
+def _inlj(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+    return Inlj(**base)
+
+
+def _mesh(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+    waiting = (of.memory.memory - rows * of.memory.row_bytes) // of.memory.mesh_bytes
+    return MeshJoin(**base, sizes=Sizes(waiting=waiting, per_segment=1))
+
+
+def _r_mesh(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+    waiting = (of.memory.memory - rows * of.memory.row_bytes) // of.memory.mesh_bytes
+    return RMeshJoin(**base, sizes=Sizes(waiting=waiting, per_segment=of.parts, parts=of.parts))
+
+
+def _hybrid(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+    return HybridJoin(**base, lookup=of.lookup, sizes=Sizes(waiting=of.memory.waiting(rows), per_segment=1))
+
+
+def _resident(cls: type[Ssij] | type[PartitionedJoin]) -> Builder:
+    def build(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+        waiting = of.memory.waiting(rows * (1 + of.resident))
+        return cls(**base, sizes=Sizes(waiting=waiting, per_segment=1, resident=of.resident))
+
+    return build
+
+
+def _x(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+    pinned = rows if of.pinned_rows is None else of.pinned_rows
+    sizes = Sizes(waiting=of.memory.waiting(rows + pinned), per_segment=1, pinned=pinned // rows)
+    return XHybridJoin(**base, lookup=of.lookup, sizes=sizes)
+
+
+def _optimised_x(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+    sizes = Sizes(waiting=of.memory.waiting(rows, of.cached), per_segment=1, pinned=of.cached // rows)
+    return OptimisedXHybridJoin(**base, lookup=of.lookup, sizes=sizes)
+
+
+def _learned(cls: type[CacheJoin]) -> Builder:
+    def build(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
+        sizes = Sizes(waiting=of.memory.waiting(rows, of.cached), per_segment=1, cached=of.cached)
+        policy = replace(of.cache, replaces="least_frequent") if cls is Sscj else of.cache
+        return cls(**base, lookup=of.lookup, sizes=sizes, cache=policy)
+
+    return build
+
+
+Builder = Callable[[Experiment, dict[str, Any], int], SemiStreamJoin]
+_BUILDERS: dict[str, Builder] = {
+    "inlj": _inlj,
+    "meshjoin": _mesh,
+    "r_meshjoin": _r_mesh,
+    "partitioned": _resident(PartitionedJoin),
+    "ssij": _resident(Ssij),
+    "hybridjoin": _hybrid,
+    "x_hybridjoin": _x,
+    "optimised_x_hybridjoin": _optimised_x,
+    "cachejoin": _learned(CacheJoin),
+    "sscj": _learned(Sscj),
+}
 
 
 def service_rate(join: SemiStreamJoin, keys: Keys, warm: int, measure: int, units: UnitCosts = SOURCE_UNITS) -> Rate:
@@ -191,7 +253,7 @@ def service_rate(join: SemiStreamJoin, keys: Keys, warm: int, measure: int, unit
         did = {name: n - before[name] for name, n in operator.counts.items()}
         reading = (join.pages.device.busy_ns - started) / 1e9
         done = did["answered_by_page"] + did["answered_by_cache"] + did["misses"]
-        seconds = reading + _steps(join, did, units)
+        seconds = reading + _steps(join, operator.sizes, did, units)
         return Rate(
             type(join).__name__,
             done / max(1, did["loads"]),
@@ -208,18 +270,19 @@ def _feed(operator: SemiStreamOperator, keys: Keys, schema: pa.Schema, rows: int
             pass
 
 
-def _steps(join: SemiStreamJoin, did: dict[str, int], units: UnitCosts) -> float:
+def _steps(join: SemiStreamJoin, sizes: Sizes, did: dict[str, int], units: UnitCosts) -> float:
     """Seconds of everything but reading."""
-    rows = int(join.pages.starts[1])
+    starts = join.pages.starts
+    rows = int(starts[min(sizes.per_segment or 1, len(starts) - 1)])
     hits, paged = did["answered_by_cache"], did["answered_by_page"] + did["misses"]
+    at_once = units.probe + units.emit + units.arrive
     if isinstance(join, Inlj):
-        return paged * (units.arrive + units.probe + units.emit)
+        return (hits + paged) * at_once
     scanned = did["loads"] * rows * units.probe
-    if isinstance(join, XHybridJoin):
-        return 2 * scanned + (hits + paged) * units.stay
-    if isinstance(join, (OptimisedXHybridJoin, CacheJoin)):
-        compared = did["loads"] * rows * units.compare if isinstance(join, CacheJoin) else 0.0
-        return (
-            scanned + compared + paged * (units.stay + units.probe) + hits * (units.probe + units.emit + units.arrive)
-        )
-    return scanned + paged * units.stay
+    if isinstance(join, XHybridJoin):  # the pinned rows are met before every load
+        pinned = int(starts[min(sizes.pinned or 0, len(starts) - 1)])
+        return scanned + did["loads"] * pinned * units.probe + (hits + paged) * units.stay
+    if isinstance(join, CacheJoin):
+        scanned += did["loads"] * rows * units.compare
+    probed = units.probe if isinstance(join, (OptimisedXHybridJoin, CacheJoin)) else 0.0  # misses were probed as well
+    return scanned + paged * (units.stay + probed) + hits * at_once

@@ -189,6 +189,18 @@ def test_rows_older_than_max_residence_are_answered_by_the_next_push() -> None:
             assert answers(operator.finish()) == [(4, 4)]
 
 
+def test_rows_may_be_held_in_a_pause_until_they_are_due() -> None:
+    pages = MemoryPages(pa.table({"k": np.arange(8), "r": np.arange(8)}), ("k",), 1)
+    bound, sizes = Residence(seconds=5), Sizes(waiting=100, per_segment=1)
+    spec = HybridJoin(pages=pages, on=("k",), sizes=sizes, max_residence=bound, when_idle="hold")
+    with spec.open(MemoryBudget("1MB"), {"stream": pa.schema([("k", pa.int64())])}) as operator:
+        answers(operator.push("stream", pa.record_batch({"k": [3]})))
+        assert answers(operator.idle(lambda: False)) == []
+        pages.device.clock.advance(6)
+        answers(operator.push("stream", pa.record_batch({"k": pa.array([], pa.int64())})))
+        assert answers(operator.idle(lambda: False)) == [(3, 3)]
+
+
 def test_a_partial_chunk_waits_for_more_rows_only_so_long() -> None:
     master = pa.table({"k": np.arange(4), "r": np.arange(4)})
     pages = MemoryPages(master, ("k",), 1)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dovetail.semistream.lookup import Lookup
-from dovetail.semistream.simulation import SOURCE_DISK, Rate, SimulatedPages, service_rate, source_join
+from dovetail.semistream.operators import ALGORITHMS
+from dovetail.semistream.simulation import SOURCE_DISK, Experiment, Rate, SimulatedPages, SourceSizes, service_rate
 from dovetail.workloads.zipf import ZipfLaw
 
 ALTERNATE = Lookup("alternate")
@@ -28,7 +29,7 @@ CELLS = [(*row[:4], millions, rate) for row in TABLE for millions, rate in row[4
 
 def rate_of(algorithm: str, millions: float, options: dict[str, Any], rounds: tuple[float, float]) -> Rate:
     n = int(millions * 1e6)
-    join = source_join(algorithm, n, **options)
+    join = Experiment(n=n, **options).join(algorithm)
     law, rng = ZipfLaw(n, 1.0, "integral"), np.random.default_rng(11)
     rows = join.sizes.waiting or 2_000
     return service_rate(join, lambda k: law.ranks(rng, k) - 1, int(rounds[0] * rows), int(rounds[1] * rows))
@@ -64,3 +65,28 @@ def test_simulated_pages_count_reads_at_nominal_size() -> None:
         assert key in pages.read(page, 1).column(0).to_pylist()
     assert pages.device.bytes_read == 2 * 12_000
     assert pages.device.busy_ns == 2 * round(SOURCE_DISK.read_s(12_000) * 1e9)
+
+
+def small_rate(name: str, exponent: float, **options: Any) -> Rate:
+    """A fiftieth of the source's size: 200 segments with 76 waiting rows for each."""
+    law, rng = ZipfLaw(20_000, exponent, "integral"), np.random.default_rng(2)
+    memory = SourceSizes(memory=(15_200 * 172) + 12_000)
+    join = Experiment(n=20_000, segment_rows=100, memory=memory, **options).join(name)
+    rows = 500 if name == "inlj" else 10 * (join.sizes.waiting or 0)
+    return service_rate(join, lambda k: law.ranks(rng, k) - 1, rows, rows)
+
+
+def test_every_algorithm_has_a_rate_on_the_sources_disk() -> None:
+    found = {name: small_rate(name, 0.9, cached=1_000).per_second for name in ALGORITHMS}
+    assert found["inlj"] == min(found.values())
+    assert found["r_meshjoin"] == pytest.approx(found["meshjoin"], rel=0.1)
+    assert found["sscj"] == pytest.approx(found["cachejoin"], rel=0.1)
+    assert found["cachejoin"] > found["hybridjoin"]
+
+
+def test_loads_of_the_older_joins_are_shared_as_the_specification_counted() -> None:
+    """2.4 and 2.5: SSIJ half of HYBRIDJOIN's rows a load, the partition-based join about as many; residents help."""
+    hybrid, ssij, partitioned = (small_rate(name, 0.0).rows_per_load for name in ("hybridjoin", "ssij", "partitioned"))
+    assert ssij / hybrid == pytest.approx(0.5, abs=0.03)
+    assert partitioned / hybrid == pytest.approx(148 / 152, abs=0.05)
+    assert small_rate("ssij", 1.0, resident=4).rows_per_load > 1.5 * small_rate("ssij", 1.0).rows_per_load

@@ -55,7 +55,7 @@ class SemiStreamOperator(OperatorBase):
     def __init__(
         self, spec: SemiStreamJoin, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes
     ) -> None:
-        self._clock = spec.pages.device.clock
+        self._clock, self._limit = spec.pages.device.clock, budget.available
         super().__init__(shape.schema, budget, Metrics(self._clock))
         self.spec, self.sizes = spec, sizes
         self._stream_schema = stream
@@ -69,7 +69,7 @@ class SemiStreamOperator(OperatorBase):
     def _open(self, pages: Pages, shape: Shape) -> None:
         self.pages = pages
         self.segments = self.geometry(pages)
-        cost = footprint(pages, self._stream_schema, self.sizes.per_segment or 1, 0, self.budget.limit)
+        cost = footprint(pages, self._stream_schema, self.sizes.per_segment or 1, 0, self._limit)
         self._intake_rows, self._hold_bytes, self._floor = cost.intake, cost.hold, cost.output + cost.hold
         self._intake = self.own(self.budget.reserve("stream buffer"))
         self._intake.grow(INTAKE_BYTES * self._intake_rows)

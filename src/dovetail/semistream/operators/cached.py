@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
-from dovetail.kernels import waiting_pool as pools
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.key_cache import age, hit_pairs, probe_admit
 from dovetail.kernels.segment_match import INNER, keep_checked
@@ -70,42 +69,34 @@ class Cached(IndexDriven):
 
     def probe(self, rows: Rows, start: int) -> Generator[pa.RecordBatch, None, int]:
         """Rows from `start` on are answered from the cache or wait; returns the first that was not looked at."""
-        pool, hits = self.waiting.pool, self.cache.hits
-        before, stop = len(self.waiting), min(len(rows.codes), start + self._probes_left)
-        checked = not self.key_codes.exact
-        at, n = probe_admit(
-            self.cache.keys,
-            pool,
-            rows.codes,
-            rows.segments,
-            rows.refs,
-            start,
-            stop,
-            hits,
-            self._clock.now_ns(),
-            checked,
-        )
+        pool, hits, before = self.waiting.pool, self.cache.hits, len(self.waiting)
+        stop, now = min(len(rows.codes), start + self._probes_left), self._clock.now_ns()
+        at, n = probe_admit(self.cache.keys, pool, rows.codes, rows.segments, rows.refs, start, stop, hits, now)
         self._probes_left -= at - start
         self.scratch.probes[0] += at - start
-        yield from self._answer(rows, n)
         self.counts["admits"] += len(self.waiting) - before
+        yield from self._answer(rows, n)
         return at
 
     def _answer(self, rows: Rows, n: int) -> Iterator[pa.RecordBatch]:
-        done = 0
-        how = self.answers.how if self.key_codes.exact else INNER
+        """Pairs for all hits; rows that only shared a cached key's hash wait after all."""
+        answers, done, exact = self.answers, 0, self.key_codes.exact
+        how, wrong = answers.how if exact else INNER, [np.empty(0, np.int64)]
         while done < n:
-            start = self.answers.n
-            answers = self.answers
+            start = answers.n
             upto, answers.n = hit_pairs(self.cache.keys, rows.refs, self.cache.hits, done, n, how, answers.out, start)
-            wrong = 0 if self.key_codes.exact else self._send_back(rows, self.cache.hits[0][done:upto], start)
-            self.counts["answered_by_cache"] += upto - done - wrong
+            if not exact:
+                wrong.append(self._wrong(rows, self.cache.hits[0][done:upto], start))
+            self.counts["answered_by_cache"] += upto - done - len(wrong[-1])
             done = upto
             if done < n:
                 yield from self.flush()
+        others = np.concatenate(wrong)
+        if len(others):
+            yield from self.wait(Rows(*(int64s(column[others]) for column in rows)))
 
-    def _send_back(self, rows: Rows, hit: I64, start: int) -> int:
-        """How many hits were of other keys with the same hash; their rows wait instead."""
+    def _wrong(self, rows: Rows, hit: I64, start: int) -> I64:
+        """Hits of other keys with the same hash; their pairs, from `start` on, are gone."""
         answers = self.answers
         refs, pairs = answers.refs[start : answers.n], answers.rows[start : answers.n]
         right = answers.right_pairs(refs, pairs)
@@ -114,11 +105,15 @@ class Cached(IndexDriven):
         n, kept = int(good.sum()), right[good]
         answers.refs[start : start + n], answers.rows[start : start + n] = refs[good], pairs[good]
         answers.n = keep_checked(answers.refs, answers.rows, start, start + n, kept, answers.how)
-        wrong = hit[~np.isin(rows.refs[hit], found)]
-        if len(wrong):
-            codes, segments, refs = (int64s(a[wrong]) for a in rows)
-            pools.admit(self.waiting.pool, codes, segments, refs, 0, self._clock.now_ns())
-        return len(wrong)
+        return hit[~np.isin(rows.refs[hit], found)]
+
+    def wait(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """These rows take slots, with loads while there is none."""
+        start = 0
+        while start < len(rows.codes):
+            start = self.admit(rows, start)
+            if start < len(rows.codes):
+                yield from self.work()
 
     def serve(self, segment: int) -> Iterator[pa.RecordBatch]:
         """Load and answer; then keys with many waiting rows enter the cache, as none of their rows waits any more."""

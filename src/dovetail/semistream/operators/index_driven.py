@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.operator import Until
 from dovetail.kernels import waiting_pool as kernels
 from dovetail.kernels.segment_match import resolve
 from dovetail.semistream.lookup import OLDEST, Lookup
@@ -74,6 +75,15 @@ class IndexDriven(SemiStreamOperator):
         segment = self.choose()
         if segment >= 0:
             yield from self.serve(segment)
+
+    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Go on with what waits, or with what waits for too long, until that is answered or input is back."""
+        if self.spec.when_idle == "drain":
+            yield from super().idle(until)
+            return
+        while self.waiting.overdue(self.spec.max_residence, self._clock.now_ns()) and not until():
+            yield from self.work()
+        yield from self.flush()
 
     def choose(self) -> int:
         """The segment to load next, or -1 if nothing waits."""

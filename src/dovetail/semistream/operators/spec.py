@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
@@ -29,7 +29,9 @@ class SemiStreamJoin(ABC):
     `on` names the stream's key columns, in the order of the master's. Every stream row is answered exactly once, by all
     master rows of its key; nulls match nothing. Answers of one key keep the order of the stream; there is no other
     order. `columns` are the master columns wanted (all if None). Sizes that are left out are fitted to the budget.
-    `hash_bits` below 64 makes hashed keys meet; answers stay right, as every hash is checked.
+    In a pause rows are answered until none waits, or, with `when_idle="hold"`, only those beyond `max_residence`, as a
+    load for few rows wastes most of it. `hash_bits` below 64 makes hashed keys meet; answers stay right, as every hash
+    is checked.
     """
 
     pages: Pages = field(repr=False)
@@ -39,6 +41,7 @@ class SemiStreamJoin(ABC):
     suffixes: tuple[str, str] = ("", "_master")
     sizes: Sizes = FITTED
     max_residence: Residence | None = None
+    when_idle: Literal["drain", "hold"] = "drain"
     hash_bits: int = 64
 
     parts: ClassVar[tuple[Part, ...]] = ("waiting",)
@@ -46,6 +49,8 @@ class SemiStreamJoin(ABC):
 
     def __post_init__(self) -> None:
         check_how(self.how)
+        if self.when_idle not in ("drain", "hold"):
+            raise PlanError(f"when_idle={self.when_idle!r} is not one of ['drain', 'hold'].")
         if not self.on:
             raise PlanError("on=() names no key; give the stream's key columns.")
         if self.needs_index and not self.pages.indexed:

@@ -88,9 +88,6 @@ class PinnedPages(IndexDriven):
     def meet_pinned(self) -> Iterator[pa.RecordBatch]:
         """Answer what waits for the pinned pages."""
         if self._pinned is not None:
-            self.scratch.probes[0] += len(self._pinned.codes) - min(
-                len(self._pinned.codes), int(self.waiting.pool.held[self.segments.aligned])
-            )
             yield from self.resolve(self.segments.aligned, self._pinned, "answered_by_cache")
 
     def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
