@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from dovetail.interval.frame import interval_join as interval_join
     from dovetail.interval.frame import interval_topk as interval_topk
     from dovetail.interval.frame import plan_interval_join as plan_interval_join
+    from dovetail.semistream.frame import enrich as enrich
+    from dovetail.semistream.frame import plan_enrich as plan_enrich
+    from dovetail.semistream.freshness import ttl as ttl
+    from dovetail.semistream.master.store import MasterStore as MasterStore
+    from dovetail.semistream.on_miss import dead_letter as dead_letter
+    from dovetail.semistream.on_miss import park as park
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
     from dovetail.sql import sql as sql
@@ -20,26 +26,38 @@ if TYPE_CHECKING:
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
 # needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
 _PUBLIC = {
+    "MasterStore": "dovetail.semistream.master.store",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.interval.frame",
+    "dead_letter": "dovetail.semistream.on_miss",
+    "enrich": "dovetail.semistream.frame",
     "interval_count": "dovetail.interval.frame",
     "interval_join": "dovetail.interval.frame",
     "interval_topk": "dovetail.interval.frame",
+    "park": "dovetail.semistream.on_miss",
+    "plan_enrich": "dovetail.semistream.frame",
     "plan_interval_join": "dovetail.interval.frame",
     "session": "dovetail.spark.session",
     "sql": "dovetail.sql",
+    "ttl": "dovetail.semistream.freshness",
 }
 
 __all__ = [
+    "MasterStore",
     "__version__",
     "configure",
     "count_overlaps",
+    "dead_letter",
+    "enrich",
     "interval_count",
     "interval_join",
     "interval_topk",
+    "park",
+    "plan_enrich",
     "plan_interval_join",
     "session",
     "sql",
+    "ttl",
 ]
 
 

@@ -1,0 +1,191 @@
+"""Which algorithm runs a request, with which sizes, and what it should then do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.profile import load_profile
+from dovetail.errors import PlanError
+from dovetail.kernels.arrays import I64
+from dovetail.semistream.cost import (
+    Choice,
+    Distribution,
+    Policy,
+    Price,
+    Setting,
+    SkewEstimate,
+    Zipf,
+    estimate_skew,
+    from_profile,
+    tune,
+    uniform,
+)
+from dovetail.semistream.cost import choose as choose_algorithm
+from dovetail.semistream.cost.batch import drained
+from dovetail.semistream.cost.models import model_of
+from dovetail.semistream.cost.operator_sizes import operator_sizes, setting_of
+from dovetail.semistream.cost.prediction import NoRoomError
+from dovetail.semistream.keys import KeyCodes, key_columns
+from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.operators.registry import ALGORITHMS
+from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.request import Request
+from dovetail.semistream.sizes import FITTED, Sizes
+
+ENOUGH = 500  # sampled keys from which a skew can be told
+_SMALLEST_FIRST = ("hybridjoin", "inlj", "meshjoin")  # what to try where no model finds room
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Codes of some of the stream's keys, and how many rows a task has in one go, if that is known."""
+
+    keys: I64
+    batch_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An algorithm, the sizes of its parts, and where they come from; `price` is its prediction, if there is one."""
+
+    algorithm: str
+    sizes: Sizes
+    origin: str
+    price: Price | None = None
+    skew: SkewEstimate | None = None
+    choice: Choice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """How an operator is told what to join: the stream's key columns, and the master columns that answers need."""
+
+    on: tuple[str, ...]
+    columns: tuple[str, ...]
+    how: str
+
+
+def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pages: Pages, rows: int | None) -> Sample:
+    """The codes of the keys that have a home in the master data."""
+    types = [pages.schema.field(name).type for name in pages.key]
+    codes, found = KeyCodes(types), [np.empty(0, np.int64)]
+    for table in tables:
+        for batch in table.to_batches() if isinstance(table, pa.Table) else [table]:
+            columns = key_columns(batch, on, types)
+            some, valid = codes.encode(columns)
+            home = pages.home(columns) >= 0 if pages.indexed else valid
+            found.append(some[valid & home])
+    return Sample(np.concatenate(found), rows)
+
+
+def distribution_of(sample: Sample | None, rows: int) -> tuple[Distribution, SkewEstimate | None]:
+    """How wanted master rows are: by the sample, else by Zipf's law with exponent 1."""
+    rows = max(1, rows)
+    if sample is None or len(sample.keys) < ENOUGH:
+        return Zipf(rows, 1.0), None
+    if len(np.unique(sample.keys)) > rows:  # an index by fences gives keys a home that the master data has not
+        return uniform(rows), None
+    found = estimate_skew(sample.keys, rows)
+    return found.distribution, found
+
+
+def decide(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, sample: Sample | None = None) -> Decision:
+    """The algorithm and its sizes: as asked, by the models, or split evenly; a `PlanError` if memory is too small."""
+    if request.algorithm != "auto" and (request.sizes is not None or request.tune in ("off", "measure")):
+        sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
+        return _checked(request, wiring, pages, stream, Decision(request.algorithm, sizes, origin))
+    setting, skew = setting_for(request, pages, stream, sample)
+    found = _chosen(request, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
+    return _checked(request, wiring, pages, stream, found)
+
+
+def setting_for(
+    request: Request, pages: Pages, stream: pa.Schema, sample: Sample | None
+) -> tuple[Setting, SkewEstimate | None]:
+    """What the models are told: store, stream, memory, this machine's costs, and the skew of the sample."""
+    distribution, skew = distribution_of(sample, int(pages.starts[-1]))
+    policy = Policy(lookup=request.lookup.kind, position=request.lookup.position, cache=request.cache.replaces)
+    rows = None if sample is None or request.mode == "carry" else sample.batch_rows
+    costs = from_profile(load_profile())
+    return setting_of(pages, stream, request.memory, distribution, costs, policy=policy, batch_rows=rows), skew
+
+
+def _chosen(request: Request, setting: Setting, skew: SkewEstimate | None) -> Decision:
+    try:
+        choice = choose_algorithm(setting)
+    except PlanError:
+        name = next((n for n in _SMALLEST_FIRST if setting.indexed or not model_of(n).needs_index), "meshjoin")
+        return Decision(name, request.sizes or FITTED, "even split: no model finds room", skew=skew)
+    best = choice.best
+    if best.prediction is None:
+        raise PlanError(f"no algorithm can run here: {choice.explain()}")
+    sizes, origin = operator_sizes(best.algorithm, best.prediction.sizes, setting), "model"
+    if request.sizes is not None or request.tune in ("off", "measure"):
+        sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
+    return Decision(best.algorithm, sizes, origin, best, skew, choice)
+
+
+def _tuned(request: Request, setting: Setting, skew: SkewEstimate | None) -> Decision:
+    name = request.algorithm
+    try:
+        tuned = tune(name, setting)
+        prediction = model_of(name).predict(setting, tuned.sizes)
+    except NoRoomError:
+        return Decision(name, FITTED, "even split: the model finds no room", skew=skew)
+    batch = None if setting.batch_rows is None else drained(prediction, setting, setting.batch_rows)
+    price = Price(name, prediction.mu if batch is None else batch.mu, prediction, batch=batch)
+    return Decision(name, operator_sizes(name, tuned.sizes, setting), "model", price, skew)
+
+
+def _checked(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, found: Decision) -> Decision:
+    """The decision if it fits the budget; tuned sizes that do not, by a hair, give way to an even split."""
+    spec = specification(request, wiring, pages, found.algorithm, found.sizes)
+    try:
+        spec.fit(request.memory, stream)
+    except PlanError:
+        if found.origin == "explicit" or found.sizes == FITTED:
+            raise
+        specification(request, wiring, pages, found.algorithm, FITTED).fit(request.memory, stream)
+        return Decision(found.algorithm, FITTED, "even split: tuned sizes do not fit", skew=found.skew)
+    return found
+
+
+def check_store(algorithm: str, pages: Pages) -> None:
+    """A `PlanError` if the algorithm needs an index or an order that the store has not."""
+    if algorithm == "auto":
+        return
+    model = model_of(algorithm)
+    if model.needs_index and not pages.indexed:
+        others = [name for name in ALGORITHMS if not model_of(name).needs_index]
+        raise PlanError(
+            f"algorithm={algorithm!r} looks keys up, but the store has no index; use one of {', '.join(others)} or "
+            f"'auto', or build a page file."
+        )
+    if model.needs_frequency_order and pages.order != "frequency":
+        raise PlanError(
+            f"algorithm={algorithm!r} pins the most wanted rows, but the store is in order {pages.order!r}; build it "
+            f"with order='frequency', or use 'cachejoin', which learns what is wanted."
+        )
+
+
+def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str, sizes: Sizes) -> SemiStreamJoin:
+    """The operator's specification for these pages."""
+    kind = ALGORITHMS[algorithm]
+    names = {field.name for field in fields(kind)}
+    options: dict[str, Any] = {"lookup": request.lookup, "cache": request.cache}
+    if algorithm != "cachejoin":
+        del options["cache"]  # SSCJ is CACHEJOIN with a cache of its own kind
+    options = {name: value for name, value in options.items() if name in names}
+    return kind(
+        pages=pages,
+        on=wiring.on,
+        how=wiring.how,  # type: ignore[arg-type]  # one of the operators' own
+        columns=wiring.columns,
+        sizes=sizes,
+        **options,
+    )

@@ -1,0 +1,128 @@
+"""Enrichment of streams and batches from master data on Spark: what users call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.frame_plan import EnrichPlan, make_plan
+from dovetail.semistream.freshness import Freshness
+from dovetail.semistream.lookup import Lookup
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.on_miss import OnMiss
+from dovetail.semistream.request import parse_request
+from dovetail.semistream.sizes import Sizes
+
+
+def enrich(
+    rows: DataFrame,
+    master: MasterStore,
+    on: str | Sequence[str | tuple[str, str]],
+    how: str = "inner",
+    algorithm: str = "auto",
+    lookup: Lookup | str | float = "guarded",
+    cache: CachePolicy | str = "adaptive",
+    mode: str = "per_batch",
+    memory: int | str = "50MB",
+    tune: str | Sizes | Mapping[str, int] = "model",
+    on_miss: OnMiss | str = "drop",
+    freshness: Freshness | str = "per_batch",
+    route: str = "none",
+    columns: Sequence[str] | None = None,
+    suffixes: tuple[str, str] = ("", "_master"),
+    versions: str | None = None,
+) -> DataFrame:
+    """Rows with the master rows of their key, as a lazy DataFrame; of a stream, every row exactly once.
+
+    Args:
+        rows: A streaming or batch DataFrame.
+        master: The master data.
+        on: The key: "k", ["k"], or [("column", "master column")]. It must be the store's whole key. Types of whole
+            numbers and decimals may differ, as may float and double. Null keys match nothing. A key given by one name
+            appears once in the result.
+        how: inner, left, left_semi or left_anti. A key with several master rows gives several answers.
+        algorithm: auto, inlj, meshjoin, r_meshjoin, partitioned, ssij, hybridjoin, x_hybridjoin,
+            optimised_x_hybridjoin, cachejoin or sscj.
+        lookup: Which waiting row decides what is read next: oldest, alternate, guarded, or a position in (0, 1].
+        cache: How CACHEJOIN's cache makes room: random, least_frequent or adaptive.
+        mode: "per_batch": every micro-batch ends fully answered. "carry": rows may wait in the stream's checkpointed
+            state for the next one, so that reads are shared by more rows.
+        memory: The budget of each task.
+        tune: Sizes of the algorithm's parts: by "model", by "measure" on the first rows, "off" for an even split, or
+            given: {"waiting": 10_000, "per_segment": 4}.
+        on_miss: For inner joins, rows without a match: "drop", `dead_letter(path)` or, in mode "carry",
+            `park(retry, deadline)`.
+        freshness: When a newer version of the master data is taken up: "per_batch", `ttl("10 min")` or "pinned". Each
+            micro-batch has one version, which is logged, so that a replay gives the same rows. Parquet files and
+            databases keep no old versions: there a task takes what it finds, all its rows from one version. A batch
+            DataFrame reads the version of when it was planned.
+        route: "none", or "master": rows go to the task that owns their slice of the master data.
+        columns: The output columns wanted, in order.
+        suffixes: Added to the names that both sides have, stream first.
+        versions: The directory of the version log, which driver and executors share; by default in or beside the store.
+
+    Returns:
+        The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame
+        may run a small job to sample its keys; `plan_enrich` shows what it led to.
+
+    Raises:
+        PlanError: for a request that cannot be right, before any job starts.
+        ConfigError: when the store cannot be read. In a task it fails the task; it is never taken for a miss.
+    """
+    request = parse_request(
+        on,
+        how,
+        algorithm,
+        lookup,
+        cache,
+        mode,
+        memory,
+        tune,
+        on_miss,
+        freshness,
+        route,
+        columns,
+        suffixes,
+        versions,
+    )
+    return make_plan(rows, master, request).frame()
+
+
+def plan_enrich(
+    rows: DataFrame,
+    master: MasterStore,
+    on: str | Sequence[str | tuple[str, str]],
+    how: str = "inner",
+    algorithm: str = "auto",
+    lookup: Lookup | str | float = "guarded",
+    cache: CachePolicy | str = "adaptive",
+    mode: str = "per_batch",
+    memory: int | str = "50MB",
+    tune: str | Sizes | Mapping[str, int] = "model",
+    on_miss: OnMiss | str = "drop",
+    freshness: Freshness | str = "per_batch",
+    route: str = "none",
+    columns: Sequence[str] | None = None,
+    suffixes: tuple[str, str] = ("", "_master"),
+    versions: str | None = None,
+) -> EnrichPlan:
+    """The plan of `enrich` with the same arguments: `explain`, `frame`, `metrics`."""
+    request = parse_request(
+        on,
+        how,
+        algorithm,
+        lookup,
+        cache,
+        mode,
+        memory,
+        tune,
+        on_miss,
+        freshness,
+        route,
+        columns,
+        suffixes,
+        versions,
+    )
+    return make_plan(rows, master, request)

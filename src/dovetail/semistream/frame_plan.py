@@ -1,0 +1,217 @@
+"""A planned enrichment: the algorithm that was chosen and why, the DataFrame it gives, and what it measured."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.memory import format_bytes
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.profile import load_profile
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.semistream.cost import Choice, choose
+from dovetail.semistream.decision import (
+    Decision,
+    Sample,
+    Wiring,
+    check_store,
+    decide,
+    sample_of,
+    setting_for,
+    specification,
+)
+from dovetail.semistream.frame_columns import Columns, plan_columns
+from dovetail.semistream.frame_task import EnrichTask, stream_names
+from dovetail.semistream.frame_worker import enrich_rows, owned_rows
+from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.on_miss import DeadLetter
+from dovetail.semistream.request import Request
+from dovetail.semistream.versions import VersionLog, default_log, keeps_versions
+from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.metrics import MetricsSink
+
+_SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichPlan:
+    """An enrichment that is planned but not run: `frame` is the lazy DataFrame."""
+
+    columns: Columns
+    task: EnrichTask
+    decision: Decision
+    specification: str
+    sink: MetricsSink
+
+    def frame(self) -> DataFrame:
+        """The answer, as a lazy DataFrame; streaming if the input is."""
+        rows = self.columns.frame
+        if self.task.request.route == "master":
+            rows = self._routed(rows)
+        return map_in_arrow(rows, partial(enrich_rows, self.task), self.columns.output)
+
+    def _routed(self, rows: DataFrame) -> DataFrame:
+        """Rows in the partition of the task that owns their slice of the master data."""
+        owners = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+        schema = T.StructType([T.StructField("owner", T.IntegerType()), *rows.schema.fields])
+        owned = map_in_arrow(rows, partial(owned_rows, self.task, owners), schema)
+        return owned.repartitionById(owners, F.col("owner")).drop("owner")
+
+    def metrics(self) -> Metrics:
+        """What the last run measured, with the service rate beside the predicted one; of a stream, all its batches."""
+        found = self.sink.collect()
+        rate = measured_rate(found)
+        if rate is not None:
+            price = self.decision.price
+            predicted = "" if price is None else f", {price.rate:,.0f} predicted"
+            found.note(f"service rate of a task: {rate:,.0f} rows/s measured{predicted}")
+        return found
+
+    def explain(self) -> str:
+        """Algorithm and why, memory split, predicted service rate, the measured one after a run, and the losers."""
+        request, task = self.task.request, self.task
+        version = task.version or f"newest ({request.freshness})"
+        lines = [
+            f"Enrich: how={request.how}, mode={request.mode}, memory={format_bytes(request.memory)} per task, "
+            f"on_miss={request.on_miss}, freshness={request.freshness}, route={request.route}",
+            self.specification,
+            *task.store.explain().splitlines(),
+            f"version: {version}; versions of micro-batches are kept in {task.log.path}",
+            f"sizes: {self.decision.origin}" + (", again from the first rows of each worker" if task.learns else ""),
+        ]
+        return "\n".join([*lines, *self._prices()])
+
+    def _prices(self) -> list[str]:
+        skew = self.decision.skew
+        lines = [skew.explain() if skew else "skew: not sampled; Zipf's law with exponent 1 is assumed"]
+        price = self.decision.price
+        if price is not None and price.prediction is not None:
+            parts = [f"{name} {format_bytes(int(size))}" for name, size in price.prediction.memory if size >= 1]
+            lines.append(f"memory: {', '.join(parts)}")
+            lines.append(f"predicted service rate of a task: {price.rate:,.0f} rows/s ({load_profile().explain()})")
+        lines += self._measured()
+        choice = self.decision.choice or self._choice()
+        return [*lines, *(["prices:"] if choice else []), *(f"  {x}" for x in _table(choice))]
+
+    def _measured(self) -> list[str]:
+        try:
+            rate = measured_rate(self.sink.collect())
+        except UnsupportedError:  # over Spark Connect nothing comes back
+            return []
+        return [] if rate is None else [f"measured service rate of a task: {rate:,.0f} rows/s"]
+
+    def _choice(self) -> Choice | None:
+        """What all algorithms would have cost, where one was named."""
+        task = self.task
+        pages = task.store.at(task.version)
+        try:
+            setting, _ = setting_for(task.request, pages, _stream_schema(self.columns), None)
+            return choose(setting)
+        except PlanError:
+            return None
+        finally:
+            pages.close()
+
+
+def measured_rate(metrics: Metrics) -> float | None:
+    """Rows per second that operators served while they were at work; None before a run."""
+    names = {entry.name for entry in metrics.entries()}
+    if not {"rows", "serving"} <= names or not metrics.value("serving"):
+        return None
+    return metrics.value("rows") / metrics.seconds("serving")
+
+
+def _table(choice: Choice | None) -> list[str]:
+    return [] if choice is None else choice.explain().splitlines()
+
+
+def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichPlan:
+    """The plan of a request; a `PlanError` for what cannot be right comes before any job."""
+    if not isinstance(store, MasterStore):
+        raise PlanError(
+            f"the master data is a {type(store).__name__}; give a MasterStore, such as MasterStore.open(path)."
+        )
+    columns = plan_columns(frame, store, request)
+    names = stream_names(columns.n_stream)
+    how = "left" if isinstance(request.on_miss, DeadLetter) else request.how
+    wiring = Wiring(tuple(names[at] for at in columns.on), columns.master, how)
+    version = store.version() if keeps_versions(store) else None
+    pages = store.at(version)
+    try:
+        check_store(request.algorithm, pages)
+        decision = _decided(frame, request, wiring, pages, columns)
+        line = specification(request, wiring, pages, decision.algorithm, decision.sizes).explain()
+    finally:
+        pages.close()
+    sink = MetricsSink(frame.sparkSession)
+    task = _task(frame, store, request, columns, wiring, decision, version, sink)
+    return EnrichPlan(columns, task, decision, _readable(line, names, columns), sink)
+
+
+def _decided(frame: DataFrame, request: Request, wiring: Wiring, pages: Pages, columns: Columns) -> Decision:
+    schema = _stream_schema(columns)
+    first = decide(replace(request, tune="off"), wiring, pages, schema) if request.algorithm != "auto" else None
+    if first is not None and (request.sizes is not None or request.tune != "model"):
+        return first
+    return decide(request, wiring, pages, schema, _sample(frame, columns, wiring, pages))
+
+
+def _sample(frame: DataFrame, columns: Columns, wiring: Wiring, pages: Pages) -> Sample | None:
+    """Keys of the first rows of a batch DataFrame; a stream's are not there yet."""
+    if frame.isStreaming:
+        return None
+    named = columns.frame.toDF(*(f"c{at}" for at in range(columns.n_stream)))
+    rows = named.select(*(f"c{at}" for at in columns.on)).limit(_SAMPLED).toArrow().rename_columns(list(wiring.on))
+    types = [pages.schema.field(name).type for name in pages.key]
+    fields = [
+        pa.field(name, kind if pa.types.is_timestamp(kind) else rows.schema.field(name).type)
+        for name, kind in zip(wiring.on, types, strict=True)
+    ]
+    return sample_of([rows.cast(pa.schema(fields))], wiring.on, pages, None)
+
+
+def _stream_schema(columns: Columns) -> pa.Schema:
+    names = stream_names(columns.n_stream)
+    types = [arrow_type(field.dataType) for field in columns.frame.schema]
+    return pa.schema([pa.field(name, kind) for name, kind in zip(names, types, strict=True)])
+
+
+def _task(
+    frame: DataFrame,
+    store: MasterStore,
+    request: Request,
+    columns: Columns,
+    wiring: Wiring,
+    decision: Decision,
+    version: str | None,
+    sink: MetricsSink,
+) -> EnrichTask:
+    return EnrichTask(
+        plan=uuid.uuid4().hex,
+        store=store,
+        request=request,
+        decision=replace(decision, price=None, choice=None, skew=None),
+        wiring=wiring,
+        n_stream=columns.n_stream,
+        picked=columns.picked,
+        output=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.output]),
+        letters=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.stream]),
+        log=VersionLog(request.versions) if request.versions else default_log(store),
+        version=version,
+        learns=frame.isStreaming and request.sizes is None and (request.algorithm == "auto" or request.tune == "model"),
+        sink=sink,
+    )
+
+
+def _readable(line: str, names: list[str], columns: Columns) -> str:
+    """The line with the user's names for the stream's columns."""
+    for neutral, name in zip(reversed(names), reversed(columns.frame.columns), strict=True):
+        line = line.replace(neutral, name)
+    return line

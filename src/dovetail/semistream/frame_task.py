@@ -1,0 +1,125 @@
+"""What a task of an enrichment is told, where it runs, and the version of the master data that it must take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from dovetail.errors import ConfigError
+from dovetail.semistream.decision import Decision, Wiring
+from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.request import Request
+from dovetail.semistream.versions import Batch, VersionLog, keeps_versions
+from dovetail.spark.metrics import MetricsSink
+
+_MOVES = 20  # times that a store without history may change while a task tries to open it
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichTask:
+    """One planned enrichment as its tasks see it.
+
+    Columns have neutral names inside, so that none can clash: the stream's by position, `wiring.on` among them.
+    `stream` are the positions of the stream columns in the result; `picked` is, for each output column, its position
+    among the operator's. `learns`: the first rows decide sizes, as nothing was known of the stream when it was planned.
+    """
+
+    plan: str
+    store: MasterStore
+    request: Request
+    decision: Decision
+    wiring: Wiring
+    n_stream: int
+    picked: tuple[int, ...]
+    output: pa.Schema
+    letters: pa.Schema
+    log: VersionLog
+    version: str | None
+    learns: bool
+    sink: MetricsSink
+
+    def stream_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch from Spark under our names; timestamps that are keys in the master's unit and zone, a name only."""
+        arrays, names = list(batch.columns), stream_names(self.n_stream)
+        for name, key in zip(self.wiring.on, self.store.key, strict=True):
+            at, kind = names.index(name), self.store.schema.field(key).type
+            if pa.types.is_timestamp(kind):
+                arrays[at] = _as(arrays[at], kind)
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def answer_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """An operator's batch as the result has it."""
+        arrays = [_as(batch.column(at), field.type) for at, field in zip(self.picked, self.output, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.output)
+
+    def letter_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The stream's part of an operator's batch, under the user's names."""
+        arrays = [_as(batch.column(at), field.type) for at, field in enumerate(self.letters)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.letters)
+
+
+def stream_names(n: int) -> list[str]:
+    """The names of the stream's columns inside tasks."""
+    return [f"\0{at}" for at in range(n)]
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The task attempt that runs: of a micro-batch if `batch` is there, else of a query's execution."""
+
+    batch: Batch | None
+    unit: str
+    partition: int
+
+    @classmethod
+    def here(cls, plan: str) -> Where:
+        """Where the calling code runs."""
+        context = TaskContext.get()
+        if context is None:
+            return cls(None, f"{plan}-0", 0)
+        query, number = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+        if query and number:
+            return cls(Batch(query, int(number)), f"{query}-{number}", context.partitionId())
+        execution = context.getLocalProperty("spark.sql.execution.id") or "0"
+        return cls(None, f"{plan}-{execution}", context.partitionId())
+
+
+def wanted_version(task: EnrichTask, where: Where) -> str | None:
+    """The version that this task must read; None for the newest, where a store keeps no others."""
+    if where.batch is None:
+        return task.version
+    return task.log.entry(where.batch, task.request.freshness, task.store).version
+
+
+def open_version(task: EnrichTask, where: Where, version: str | None) -> Pages:
+    """The pages of the version. A store without history that has moved on gives what it has, and the log says so."""
+    for _ in range(_MOVES):
+        try:
+            return task.store.at(version)
+        except ConfigError as error:
+            if where.batch is None or version is None:
+                raise
+            if keeps_versions(task.store):
+                raise _lost(task, where, version, error) from error
+            if task.store.version() == version:
+                raise
+            version = task.log.move_on(where.batch, task.request.freshness, task.store, version).version
+    raise ConfigError(f"{task.store.source} changes faster than it can be opened; build a page file from it.")
+
+
+def _lost(task: EnrichTask, where: Where, version: str, error: ConfigError) -> ConfigError:
+    """The store's error; if the version is not there any more, with what it was needed for and the way out."""
+    current = task.store.version()
+    if where.batch is None or current == version or f"version {version}" not in str(error):
+        return error
+    return ConfigError(
+        f"{error} Micro-batch {where.batch.number} was pinned to this version so that a replay gives the same rows; to "
+        f"answer it from {current} instead, remove {task.log.place(where.batch, task.request.freshness)}."
+    )

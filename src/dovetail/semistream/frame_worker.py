@@ -1,0 +1,274 @@
+"""What runs in a task: the operator that this worker keeps for the plan, fed with rows until all are answered.
+
+Operators stay in the worker between tasks and micro-batches, for the sake of their caches only: one that is lost, with
+its worker or after a failure, is opened again and answers alike.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections import OrderedDict
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import BudgetExceeded, ConfigError, PlanError
+from dovetail.semistream.dead_letters import DeadLetters
+from dovetail.semistream.decision import Decision, decide, sample_of, specification
+from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
+from dovetail.semistream.keys import key_columns
+from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.measured import measured_sizes
+from dovetail.semistream.on_miss import DeadLetter
+from dovetail.semistream.operators.base import SemiStreamOperator
+from dovetail.semistream.sizes import FITTED
+from dovetail.spark.arrow import Batches
+
+_MOST = 4  # operators that a worker keeps, each with the budget of a task
+_PEEKED = 4  # batches that are looked at before a stream's first rows decide
+
+
+@dataclass(slots=True)
+class Held:
+    """An operator in this worker, the version it reads, and what it had counted when the last task ended."""
+
+    operator: SemiStreamOperator
+    pages: Pages
+    counted: Metrics = field(default_factory=Metrics)
+
+    def close(self) -> None:
+        """Free memory, files and connections."""
+        try:
+            self.operator.close()
+        finally:
+            self.pages.close()
+
+
+_HELD: OrderedDict[str, Held] = OrderedDict()
+
+
+def enrich_rows(task: EnrichTask, batches: Batches) -> Batches:
+    """The answers of all rows of a task, from one version of the master data; every row is answered when it ends."""
+    rows = (task.stream_rows(batch) for batch in batches if batch.num_rows)
+    head = list(islice(rows, 1))
+    if not head:
+        return
+    where = Where.here(task.plan)
+    held, head = _taken(task, where, head, rows)
+    try:
+        yield from _answers(task, where, held, chain(head, rows))
+    except BaseException:
+        held.close()  # half way through a batch: never used again
+        raise
+    _keep(task.plan, held)
+
+
+def _answers(task: EnrichTask, where: Where, held: Held, rows: Batches) -> Batches:
+    watch = Stopwatch()
+    misses = task.request.on_miss
+    name = f"{where.unit}-{where.partition}"
+    letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
+    with letters or nullcontext():
+        for batch in rows:
+            for found in watch.time(held.operator.push("stream", batch)):
+                yield from _sorted_out(task, letters, found)
+        for found in watch.time(held.operator.drain()):
+            yield from _sorted_out(task, letters, found)
+        if letters is not None:
+            letters.commit()
+    report = _report(held, watch)
+    if letters is not None:
+        report.add("dead_letters", letters.rows)
+    task.sink.task(report)
+
+
+def _sorted_out(task: EnrichTask, letters: DeadLetters | None, found: pa.RecordBatch) -> Batches:
+    """The batch as the result has it, without the rows that go to the dead letters."""
+    if letters is not None:
+        missed = pc.is_null(found.column(task.n_stream + len(task.wiring.columns) - 1))
+        letters.add(task.letter_rows(found.filter(missed)))
+        found = found.filter(pc.invert(missed))
+    if found.num_rows:
+        yield task.answer_rows(found)
+
+
+class Stopwatch:
+    """Nanoseconds spent inside operators, not in waiting for rows or for who takes the answers."""
+
+    def __init__(self) -> None:
+        self.spent_ns = 0
+
+    def time(self, batches: Batches) -> Batches:
+        """The same batches."""
+        while True:
+            start = time.perf_counter_ns()
+            batch = next(batches, None)
+            self.spent_ns += time.perf_counter_ns() - start
+            if batch is None:
+                return
+            yield batch
+
+
+def _report(held: Held, watch: Stopwatch) -> Metrics:
+    """What the operator did since the last report."""
+    now = totals(held.operator)
+    report = difference(now, held.counted)
+    held.counted = now
+    report.add_ns("serving", watch.spent_ns)
+    return report
+
+
+def totals(operator: SemiStreamOperator) -> Metrics:
+    """Everything that an operator has counted since it was opened."""
+    own, operator.metrics = operator.metrics, Metrics()
+    try:
+        found = operator.report()
+    finally:
+        operator.metrics = own
+    found.peak("memory_peak", operator.budget.peak)
+    return found
+
+
+def difference(now: Metrics, before: Metrics) -> Metrics:
+    """Counters as far as they grew, and peaks as they are."""
+    known = {(e.name, e.side): e.value for e in before.entries()}
+    found = Metrics()
+    for entry in now.entries():
+        if entry.kind == "peak":
+            found.peak(entry.name, entry.value, entry.side, entry.unit)
+        elif entry.value != known.get((entry.name, entry.side), 0):
+            found.add(entry.name, entry.value - known.get((entry.name, entry.side), 0), entry.side, entry.unit)
+    return found
+
+
+def _taken(
+    task: EnrichTask, where: Where, head: list[pa.RecordBatch], rows: Batches
+) -> tuple[Held, list[pa.RecordBatch]]:
+    """The operator of this plan on the version that the task must read, and the rows that were looked at."""
+    held = _HELD.pop(task.plan, None)
+    try:
+        version = wanted_version(task, where)
+        if held is not None and held.operator.stream.schema.equals(head[0].schema):
+            if version == held.pages.version:
+                return held, head
+            pages = open_version(task, where, version)
+            if _adopted(task, held, pages):
+                return held, head
+            held = None
+        elif held is not None:
+            held.close()
+            held = None
+        return _opened(task, where, version, head, rows)
+    except BaseException:
+        if held is not None:
+            held.close()
+        raise
+
+
+def _adopted(task: EnrichTask, held: Held, pages: Pages) -> bool:
+    """Whether the operator took up the new version; if its parts no longer fit the budget, it is closed instead."""
+    old = held.pages
+    try:
+        changed = task.store.changed(old.version, pages.version)
+    except ConfigError:
+        changed = None  # the old version is gone, so what differs cannot be told
+    try:
+        for _ in held.operator.adopt(pages, changed):
+            pass
+    except (BudgetExceeded, PlanError):
+        held.close()
+        pages.close()
+        return False
+    held.pages = pages
+    old.close()
+    return True
+
+
+def _opened(
+    task: EnrichTask, where: Where, version: str | None, head: list[pa.RecordBatch], rows: Batches
+) -> tuple[Held, list[pa.RecordBatch]]:
+    pages = open_version(task, where, version)
+    try:
+        decision = task.decision
+        if task.learns or task.request.tune == "measure":
+            head = [*head, *islice(rows, _PEEKED - 1)]
+            decision = _learned(task, pages, head)
+        return Held(open_operator(task, pages, head[0].schema, decision), pages), head
+    except BaseException:
+        pages.close()
+        raise
+
+
+def _learned(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch]) -> Decision:
+    """The decision that the first rows lead to."""
+    schema, decision = head[0].schema, task.decision
+    if task.learns:
+        whole = len(head) < _PEEKED
+        n = sum(batch.num_rows for batch in head)
+        sample = sample_of(head, task.wiring.on, pages, n if whole else None)
+        decision = decide(task.request, task.wiring, pages, schema, sample)
+    if task.request.tune == "measure":
+        decision = measured_sizes(task.request, task.wiring, pages, head, decision)
+    return decision
+
+
+def open_operator(task: EnrichTask, pages: Pages, schema: pa.Schema, decision: Decision) -> SemiStreamOperator:
+    """The running join in a budget of its own; sizes that this version has no room for are fitted."""
+    budget = MemoryBudget(task.request.memory, "enrich")
+    spec = specification(task.request, task.wiring, pages, decision.algorithm, decision.sizes)
+    try:
+        return spec.open(budget, {"stream": schema})
+    except (BudgetExceeded, PlanError):
+        if decision.origin == "explicit":
+            raise
+        budget = MemoryBudget(task.request.memory, "enrich")
+        return replace(spec, sizes=FITTED).open(budget, {"stream": schema})
+
+
+def _keep(plan: str, held: Held) -> None:
+    """Keep the operator for the next task; of more plans than a worker keeps, the one unused for longest goes."""
+    other = _HELD.pop(plan, None)
+    if other is not None:
+        other.close()
+    _HELD[plan] = held
+    while len(_HELD) > _MOST:
+        _HELD.popitem(last=False)[1].close()
+
+
+@atexit.register
+def forget() -> None:
+    """Close every operator that this process keeps."""
+    while _HELD:
+        _HELD.popitem()[1].close()
+
+
+def owned_rows(task: EnrichTask, owners: int, batches: Batches) -> Batches:
+    """Rows with, in front, the number of the owner of their home page; rows without a home go anywhere."""
+    where, pages = Where.here(task.plan), None
+    try:
+        for batch in batches:
+            if pages is None:
+                pages = open_version(task, where, wanted_version(task, where))
+            owner = owners_of(task, pages, task.stream_rows(batch), owners)
+            yield pa.RecordBatch.from_arrays([pa.array(owner), *batch.columns], names=["owner", *batch.schema.names])
+    finally:
+        if pages is not None:
+            pages.close()
+
+
+def owners_of(
+    task: EnrichTask, pages: Pages, rows: pa.RecordBatch, owners: int
+) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The owner of each row: pages are dealt to owners in equal runs."""
+    types = [pages.schema.field(name).type for name in pages.key]
+    home = pages.home(key_columns(rows, task.wiring.on, types))
+    n_pages = max(1, len(pages.starts) - 1)
+    anywhere = np.arange(rows.num_rows) % owners
+    return np.where(home >= 0, home * owners // n_pages, anywhere).astype(np.int32)

@@ -1,0 +1,69 @@
+"""What becomes of stream rows without a match in an inner join."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dovetail.errors import PlanError
+from dovetail.semistream.duration import parse_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Rows without a match are left out."""
+
+    def __str__(self) -> str:
+        return "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Rows without a match are kept as Parquet files in a directory that all tasks can write to."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"dead_letter({self.path})"
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Rows without a match are tried again every `retry_s`, until they are `deadline_s` old; then they are left out."""
+
+    retry_s: float
+    deadline_s: float
+
+    def __str__(self) -> str:
+        return f"park(retry {self.retry_s:g} s, deadline {self.deadline_s:g} s)"
+
+
+OnMiss = Drop | DeadLetter | Park
+
+
+def dead_letter(path: str | Path) -> DeadLetter:
+    """Keep rows without a match as Parquet under `path`, a directory or a URI that Arrow knows.
+
+    There is one file for each micro-batch and partition that had any, named by query, batch and partition. An attempt
+    that fails leaves none, and a repeated one replaces its file, so each row is there once.
+    """
+    if not str(path):
+        raise PlanError("dead_letter needs a directory; give its path.")
+    return DeadLetter(str(path) if "://" in str(path) else str(Path(path).absolute()))
+
+
+def park(retry: str | float = "5s", deadline: str | float = "10 min") -> Park:
+    """Keep rows without a match in the stream's state and try them again, for master rows that arrive late."""
+    found = Park(parse_seconds("retry", retry), parse_seconds("deadline", deadline))
+    if found.retry_s > found.deadline_s:
+        raise PlanError(f"park: retry={retry!r} is longer than deadline={deadline!r}; give a longer deadline.")
+    return found
+
+
+def on_miss_of(given: OnMiss | str) -> OnMiss:
+    """What is meant by "drop" or by a call of `dead_letter` or `park`."""
+    if isinstance(given, (Drop, DeadLetter, Park)):
+        return given
+    if given == "drop":
+        return Drop()
+    raise PlanError(f"on_miss={given!r} is not known; use 'drop', dead_letter(path) or park(retry, deadline).")

@@ -1,0 +1,186 @@
+"""Which version of the master data each micro-batch was answered from, kept so that a replay takes the same one.
+
+versions/
+    <query id>/
+        17.0.json        what batch 17 takes: the version, and when it was taken up
+        pinned.0.json    what all batches take, where the version is pinned
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dovetail.errors import ConfigError
+from dovetail.semistream.freshness import Freshness
+from dovetail.semistream.master.page_source import PageFileSource
+from dovetail.semistream.master.store import MasterStore
+
+_KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
+_ATTEMPTS = 200  # to read an entry that another task is just writing
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A version, and when it was the newest, in seconds since 1970."""
+
+    version: str
+    taken_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch by query and number."""
+
+    query: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLog:
+    """A directory that driver and executors share, with one small file for each micro-batch.
+
+    The first task of a batch to ask writes the entry, in one step; all others, and every replay, read it. So a batch
+    has one version however many tasks, attempts and restarts it takes.
+    """
+
+    path: str
+
+    def entry(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
+        """The version that the batch takes: as logged, else what `freshness` says now."""
+        name = "pinned" if freshness.kind == "pinned" else str(batch.number)
+        found = self._newest(batch.query, name)
+        if found is not None:
+            return self._read(batch.query, name, found)
+        return self._write(batch.query, name, 0, self._proposal(batch, freshness, store))
+
+    def move_on(self, batch: Batch, freshness: Freshness, store: MasterStore, gone: str) -> Entry:
+        """The version that takes the place of one which the store no longer has; the same for all who ask."""
+        name = "pinned" if freshness.kind == "pinned" else str(batch.number)
+        attempt = self._newest(batch.query, name)
+        if attempt is not None:
+            logged = self._read(batch.query, name, attempt)
+            if logged.version != gone:
+                return logged
+        return self._write(batch.query, name, (attempt or 0) + 1, Entry(store.version(), time.time()))
+
+    def place(self, batch: Batch, freshness: Freshness) -> Path:
+        """Where the entry of a batch is, for those who must remove it."""
+        name = "pinned" if freshness.kind == "pinned" else str(batch.number)
+        return self._file(batch.query, name, self._newest(batch.query, name) or 0)
+
+    def batches(self, query: str) -> dict[int, str]:
+        """The logged version of every batch of a query that is still kept."""
+        names = {name.partition(".")[0] for name in self._names(query)}
+        numbers = sorted(int(name) for name in names if name.isdigit())
+        return {n: self._read(query, str(n), self._newest(query, str(n)) or 0).version for n in numbers}
+
+    def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
+        now = time.time()
+        if freshness.kind == "ttl":
+            before = [n for n in self.batches(batch.query) if n < batch.number]
+            if before:
+                last = self._read(batch.query, str(before[-1]), self._newest(batch.query, str(before[-1])) or 0)
+                if 0 <= now - last.taken_at < freshness.seconds:
+                    return last
+        return Entry(store.version(), now)
+
+    def _newest(self, query: str, name: str) -> int | None:
+        attempts = [n.split(".")[1] for n in self._names(query) if n.startswith(f"{name}.")]
+        return max((int(attempt) for attempt in attempts if attempt.isdigit()), default=None)
+
+    def _names(self, query: str) -> list[str]:
+        try:
+            return [entry.name for entry in os.scandir(Path(self.path) / query) if entry.name.endswith(".json")]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def _file(self, query: str, name: str, attempt: int) -> Path:
+        return Path(self.path) / query / f"{name}.{attempt}.json"
+
+    def _read(self, query: str, name: str, attempt: int) -> Entry:
+        place = self._file(query, name, attempt)
+        for _ in range(_ATTEMPTS):
+            try:
+                text = place.read_text(encoding="utf-8")
+            except OSError as error:
+                raise self._unreachable(error) from error
+            with contextlib.suppress(ValueError, TypeError):
+                return Entry(**json.loads(text))
+            time.sleep(0.01)
+        raise ConfigError(f"{place} is damaged; remove it to answer its batch from the current version.")
+
+    def _write(self, query: str, name: str, attempt: int, entry: Entry) -> Entry:
+        place = self._file(query, name, attempt)
+        temporary = place.with_name(f".{uuid.uuid4().hex}")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _write_synced(temporary, json.dumps(asdict(entry)))
+            try:
+                won = _published(temporary, place)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unreachable(error) from error
+        if won and name.isdigit():
+            self._forget(query, int(name))
+        return self._read(query, name, attempt)
+
+    def _forget(self, query: str, newest: int) -> None:
+        for name in self._names(query):
+            number = name.partition(".")[0]
+            if number.isdigit() and int(number) < newest - _KEPT:
+                (Path(self.path) / query / name).unlink(missing_ok=True)
+
+    def _unreachable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"the versions of micro-batches cannot be kept in {self.path} ({error.strerror}); give enrich a directory "
+            f"that driver and executors can write to, versions=..."
+        )
+
+
+def _write_synced(place: Path, text: str) -> None:
+    with place.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _published(temporary: Path, place: Path) -> bool:
+    """Whether this was the first to give the file its name; it appears whole or not at all."""
+    try:
+        os.link(temporary, place)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links: created by one, and read by others once it is whole
+        try:
+            handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(temporary.read_text(encoding="utf-8"))
+    return True
+
+
+def keeps_versions(store: MasterStore) -> bool:
+    """Whether the store can open versions other than the newest."""
+    return isinstance(store.source, PageFileSource)
+
+
+def default_log(store: MasterStore) -> VersionLog:
+    """The log inside a page file, beside other local files, and in the user's state directory for servers."""
+    path = getattr(store.source, "path", None)
+    if path is None or "://" in str(path):
+        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "dovetail" / "versions"
+        return VersionLog(str(base / uuid.uuid5(uuid.NAMESPACE_URL, str(store.source)).hex))
+    place = Path(path)
+    if keeps_versions(store):
+        return VersionLog(str(place / ".versions"))
+    return VersionLog(str(place.with_name(f".{place.name}.versions")))
