@@ -154,6 +154,27 @@ def _key_of(s: Scratch, mask: int, code: int, used: int, remember: bool) -> tupl
 
 
 @kernel
+def _prepare(p: Pool, segment: int, codes: I64, s: Scratch, remember: bool) -> tuple[int, int]:
+    """A table over the smaller side with the master rows of each of its keys; its mask and its number of keys."""
+    n_waiting = p.held[segment]
+    mask = _clear(s, min(n_waiting, len(codes)) + (8 if remember else 0))
+    used, slot = 0, p.head[segment]
+    if n_waiting < len(codes):
+        while slot >= 0:
+            cell = _cell(s, mask, p.code[slot])
+            if s.cells[cell] == 0:
+                used = _add_key(s, cell, p.code[slot], used)
+            slot = p.follower[slot]
+        if 16 * used < len(codes) and _ascending(codes):
+            _find_rows(s, codes, used)
+        else:
+            used = _index_rows(s, mask, codes, used, False)
+    else:
+        used = _index_rows(s, mask, codes, used, True)
+    return mask, used
+
+
+@kernel
 def resolve(
     p: Pool,
     segment: int,
@@ -171,22 +192,8 @@ def resolve(
     Gives where the next pair goes, rows answered, rows among them without a match, and keys in the scratch table, whose
     `waiting` counts the rows of each. Call again with more room if rows of the segment still wait.
     """
-    n_waiting = p.held[segment]
-    mask = _clear(s, min(n_waiting, len(codes)) + (8 if remember else 0))
-    used, slot = 0, p.head[segment]
-    if n_waiting < len(codes):
-        while slot >= 0:
-            cell = _cell(s, mask, p.code[slot])
-            if s.cells[cell] == 0:
-                used = _add_key(s, cell, p.code[slot], used)
-            slot = p.follower[slot]
-        if 16 * used < len(codes) and _ascending(codes):
-            _find_rows(s, codes, used)
-        else:
-            used = _index_rows(s, mask, codes, used, False)
-    else:
-        used = _index_rows(s, mask, codes, used, True)
-    s.probes[0] += n_waiting
+    mask, used = _prepare(p, segment, codes, s, remember)
+    s.probes[0] += p.held[segment]
     slot, done, missed = p.head[segment], 0, 0
     while slot >= 0:
         key, used = _key_of(s, mask, p.code[slot], used, remember)

@@ -15,6 +15,7 @@ from dovetail.kernels.arrays import I64, Bool, int64s
 from dovetail.kernels.key_bytes import folded, text_hashes
 
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
+_TRUE = np.ones(1 << 16, np.bool_)
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
@@ -63,7 +64,7 @@ class KeyCodes:
 
 
 def _all_valid(n: int) -> Bool:
-    return np.broadcast_to(np.True_, n)
+    return _TRUE[:n] if n <= len(_TRUE) else np.ones(n, np.bool_)
 
 
 def _hashes(array: pa.Array) -> I64:

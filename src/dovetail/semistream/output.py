@@ -157,10 +157,10 @@ class Answers:
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Everything collected, in batches that fit what is left of the budget; each is the caller's once given."""
         row_bytes = 3 * (self.stream.row_bytes() + self.master.row_bytes() + 2)
-        start = 0
+        start, whole = 0, self.master.charged if self.shape.master else 0  # pages may be copied whole
         while start < self.n:
-            stop = min(self.n, start + max(1, int((self._budget.available - 1024) / row_bytes)))
-            need = int((stop - start) * row_bytes)
+            stop = min(self.n, start + max(1, int((self._budget.available - whole - 1024) / row_bytes)))
+            need = int((stop - start) * row_bytes) + whole
             self._built.grow(min(need, self._budget.available) if stop - start == 1 else need)
             batch = self._batch(self.refs[start:stop], self.rows[start:stop])
             self._built.resize(nbytes(batch))

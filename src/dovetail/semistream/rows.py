@@ -14,6 +14,7 @@ from dovetail.kernels.arrays import I64
 SHIFT = 32
 ROW = (1 << SHIFT) - 1
 MISSING = -1
+COPIED_WHOLE = 128 << 10  # chunks of fewer bytes are copied whole, which is faster than picking rows from each
 
 
 def refs_of(chunk: int, rows: I64) -> I64:
@@ -29,7 +30,6 @@ class RowStore:
         self._chunks: dict[int, pa.RecordBatch] = {}
         self._bytes: dict[int, int] = {}
         self._payers: dict[int, Reservation] = {}
-        self._sizes: dict[int, int] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -99,15 +99,13 @@ class RowStore:
         """Forget these chunks."""
         for chunk in chunks:
             del self._chunks[chunk]
-            self._sizes.pop(chunk, None)
             self._payers.pop(chunk, self.reservation).shrink(self._bytes.pop(chunk))
 
     def row_bytes(self) -> float:
         """Bytes of an average row in here."""
         rows = self.rows
-        for number in self._chunks.keys() - self._sizes.keys():
-            self._sizes[number] = nbytes(self._chunks[number])
-        return sum(self._sizes.values()) / rows if rows else 0.0
+        borrowed = sum(nbytes(self._chunks[number]) for number, size in self._bytes.items() if not size)
+        return (sum(self._bytes.values()) + borrowed) / rows if rows else 0.0
 
     def gather(self, refs: I64, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of these names, in this order; a row of nulls for each -1."""
@@ -129,7 +127,7 @@ class RowStore:
         for number, start, stop in zip(used.tolist(), starts.tolist(), stops.tolist(), strict=True):
             batch, at = self._chunk(number, columns), order[start:stop]
             rows = refs[at] & ROW
-            if 2 * (stop - start) < batch.num_rows:
+            if 2 * (stop - start) < batch.num_rows and not 0 < self._bytes[number] < COPIED_WHOLE:
                 batch, rows = take_columns(batch, rows), np.arange(stop - start)
             parts.append(batch)
             places[at] = rows + before

@@ -88,7 +88,7 @@ class Footprint:
     @property
     def output(self) -> int:
         """Answers while they are built."""
-        return max(int(32 * 3 * (self.master_row + self.stream_row + 2)), self.limit // 10) + 1024
+        return max(int(32 * 3 * (self.master_row + self.stream_row + 2)), self.limit // 10) + self.hold + 1024
 
     @property
     def fixed(self) -> int:
