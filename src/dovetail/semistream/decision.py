@@ -38,7 +38,6 @@ from dovetail.semistream.request import Request
 from dovetail.semistream.sizes import FITTED, Sizes
 
 ENOUGH = 500  # sampled keys from which a skew can be told
-_SMALLEST_FIRST = ("hybridjoin", "inlj", "meshjoin")  # what to try where no model finds room
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def decide(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, sa
         sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
         return _checked(request, wiring, pages, stream, Decision(request.algorithm, sizes, origin))
     setting, skew = setting_for(request, pages, stream, sample)
-    found = _chosen(request, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
+    found = _chosen(request, pages, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
     return _checked(request, wiring, pages, stream, found)
 
 
@@ -115,11 +114,11 @@ def setting_for(
     return setting_of(pages, stream, request.memory, distribution, costs, policy=policy, batch_rows=rows), skew
 
 
-def _chosen(request: Request, setting: Setting, skew: SkewEstimate | None) -> Decision:
+def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate | None) -> Decision:
     try:
         choice = choose_algorithm(setting)
     except PlanError:
-        name = next((n for n in _SMALLEST_FIRST if setting.indexed or not model_of(n).needs_index), "meshjoin")
+        name = smallest(pages)
         return Decision(name, request.sizes or FITTED, "even split: no model finds room", skew=skew)
     best = choice.best
     if best.prediction is None:
@@ -153,6 +152,11 @@ def _checked(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, 
         specification(request, wiring, pages, found.algorithm, FITTED).fit(request.memory, stream)
         return Decision(found.algorithm, FITTED, "even split: tuned sizes do not fit", skew=found.skew)
     return found
+
+
+def smallest(pages: Pages) -> str:
+    """The algorithm that needs the least memory."""
+    return "hybridjoin" if pages.indexed else "meshjoin"
 
 
 def check_store(algorithm: str, pages: Pages) -> None:

@@ -24,6 +24,7 @@ from dovetail.semistream.decision import (
     decide,
     sample_of,
     setting_for,
+    smallest,
     specification,
 )
 from dovetail.semistream.frame_columns import Columns, plan_columns
@@ -157,8 +158,9 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
 
 def _decided(frame: DataFrame, request: Request, wiring: Wiring, pages: Pages, columns: Columns) -> Decision:
     schema = _stream_schema(columns)
-    first = decide(replace(request, tune="off"), wiring, pages, schema) if request.algorithm != "auto" else None
-    if first is not None and (request.sizes is not None or request.tune != "model"):
+    named = request.algorithm if request.algorithm != "auto" else smallest(pages)
+    first = decide(replace(request, algorithm=named, tune="off"), wiring, pages, schema)  # before any job
+    if request.algorithm != "auto" and (request.sizes is not None or request.tune != "model"):
         return first
     return decide(request, wiring, pages, schema, _sample(frame, columns, wiring, pages))
 

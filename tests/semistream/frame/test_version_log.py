@@ -1,0 +1,90 @@
+"""The log of versions: one entry a batch, whoever asks first, and the same for ever after."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.semistream.frame.cases import page_store
+
+from dovetail.errors import ConfigError
+from dovetail.semistream.freshness import Freshness
+from dovetail.semistream.versions import Batch, VersionLog, default_log, keeps_versions
+
+PER_BATCH, PINNED = Freshness("per_batch"), Freshness("pinned")
+
+
+def test_a_batch_keeps_its_version_and_later_ones_take_the_newest(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", pa.table({"k": [1]}))
+    log, first = default_log(store), store.version()
+    assert keeps_versions(store)
+    assert log.entry(Batch("q", 0), PER_BATCH, store).version == first
+    page_store(tmp_path / "m.pages", pa.table({"k": [2]}))
+    second = store.version()
+    assert log.entry(Batch("q", 0), PER_BATCH, store).version == first
+    assert log.entry(Batch("q", 1), PER_BATCH, store).version == second
+    assert log.entry(Batch("other", 0), PER_BATCH, store).version == second
+    assert log.batches("q") == {0: first, 1: second}
+
+
+def test_pinned_is_for_good_and_ttl_for_a_while(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", pa.table({"k": [1]}))
+    log, first = VersionLog(str(tmp_path / "log")), store.version()
+    brief, long = Freshness("ttl", 0.2), Freshness("ttl", 3600)
+    for query, freshness in (("p", PINNED), ("b", brief), ("l", long)):
+        assert log.entry(Batch(query, 0), freshness, store).version == first
+    page_store(tmp_path / "m.pages", pa.table({"k": [2]}))
+    second = store.version()
+    assert log.entry(Batch("p", 7), PINNED, store).version == first
+    assert log.entry(Batch("l", 1), long, store).version == first
+    taken = log.entry(Batch("b", 0), brief, store).taken_at
+    while time.time() - taken < 0.2:
+        time.sleep(0.02)
+    assert log.entry(Batch("b", 1), brief, store).version == second
+    assert log.entry(Batch("b", 0), brief, store).version == first
+
+
+def test_many_ask_at_once_and_hear_the_same(tmp_path: Path) -> None:
+    heard: list[tuple[int, str]] = []
+    log = VersionLog(str(tmp_path / "log"))
+    stores = [page_store(tmp_path / f"{at}.pages", pa.table({"k": [at]})) for at in range(8)]
+    start = threading.Barrier(8)
+
+    def ask(at: int) -> None:
+        start.wait()
+        heard.extend((n, log.entry(Batch("q", n), PER_BATCH, stores[at]).version) for n in range(20))
+
+    threads = [threading.Thread(target=ask, args=(at,)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(heard) == 160
+    assert len(set(heard)) == 20
+    assert not list((tmp_path / "log" / "q").glob(".*"))
+
+
+def test_a_version_that_is_gone_is_replaced_once_for_all(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", pa.table({"k": [1]}))
+    log, first = VersionLog(str(tmp_path / "log")), store.version()
+    log.entry(Batch("q", 3), PER_BATCH, store)
+    page_store(tmp_path / "m.pages", pa.table({"k": [2]}))
+    second = log.move_on(Batch("q", 3), PER_BATCH, store, first).version
+    assert second == store.version() != first
+    page_store(tmp_path / "m.pages", pa.table({"k": [3]}))
+    assert log.move_on(Batch("q", 3), PER_BATCH, store, first).version == second
+    assert log.entry(Batch("q", 3), PER_BATCH, store).version == second
+
+
+def test_old_batches_are_forgotten_and_trouble_is_told(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", pa.table({"k": [1]}))
+    log = VersionLog(str(tmp_path / "log"))
+    for number in (0, 1, 150, 210):
+        log.entry(Batch("q", number), PER_BATCH, store)
+    assert list(log.batches("q")) == [150, 210]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot be kept in .*versions="):
+        VersionLog(str(tmp_path / "file")).entry(Batch("q", 0), PER_BATCH, store)
