@@ -33,6 +33,7 @@ def enrich(
     columns: Sequence[str] | None = None,
     suffixes: tuple[str, str] = ("", "_master"),
     versions: str | None = None,
+    max_wait: str | float = "10 s",
 ) -> DataFrame:
     """Rows with the master rows of their key, as a lazy DataFrame; of a stream, every row exactly once.
 
@@ -62,6 +63,8 @@ def enrich(
         columns: The output columns wanted, in order.
         suffixes: Added to the names that both sides have, stream first.
         versions: The directory of the version log, which driver and executors share; by default in or beside the store.
+        max_wait: In mode "carry", when all waiting rows are answered whatever it costs: in the first micro-batch that
+            starts so long after rows began to wait.
 
     Returns:
         The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame
@@ -86,6 +89,7 @@ def enrich(
         columns,
         suffixes,
         versions,
+        max_wait,
     )
     return make_plan(rows, master, request).frame()
 
@@ -107,6 +111,7 @@ def plan_enrich(
     columns: Sequence[str] | None = None,
     suffixes: tuple[str, str] = ("", "_master"),
     versions: str | None = None,
+    max_wait: str | float = "10 s",
 ) -> EnrichPlan:
     """The plan of `enrich` with the same arguments: `explain`, `frame`, `metrics`."""
     request = parse_request(
@@ -124,5 +129,6 @@ def plan_enrich(
         columns,
         suffixes,
         versions,
+        max_wait,
     )
     return make_plan(rows, master, request)

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from dovetail.errors import PlanError
 from dovetail.semistream.keys import comparable
 from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.on_miss import DeadLetter
+from dovetail.semistream.on_miss import DeadLetter, Park, sets_aside
 from dovetail.semistream.request import KeyPair, Request, key_pairs, known
 from dovetail.spark.arrow import arrow_type
 
@@ -27,7 +27,8 @@ _UNITS = ("s", "ms", "us", "ns")
 class Columns:
     """What the result is made of.
 
-    `frame` has the stream columns that are needed, then key columns of ours where types had to be brought together.
+    `frame` has the stream columns that are needed, then key columns of ours where types had to be brought together, and
+    last the time when a row came if it may be parked.
     `on` are the positions of the keys in it, `master` the master columns that answers need. Each output column has its
     position among those of frame and master together.
     """
@@ -63,6 +64,8 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     used |= {pair.stream for pair, cast in zip(pairs, casts, strict=True) if cast is None}
     stream = [field for field in frame.schema if keeps_all or field.name in used]
     helpers = [cast.alias(f"{KEY}{at}") for at, cast in enumerate(casts) if cast is not None]
+    if isinstance(request.on_miss, Park):
+        helpers.append(F.lit(0).cast("long").alias(f"{KEY}came"))
     names = [field.name for field in stream]
     added = iter(range(len(names), len(names) + len(helpers)))
     on = [next(added) if cast is not None else names.index(p.stream) for p, cast in zip(pairs, casts, strict=True)]
@@ -150,7 +153,7 @@ def _selected(named: dict[str, tuple[str, str]], request: Request) -> dict[str, 
 def _master_columns(wanted: dict[str, tuple[str, str]], store: MasterStore, request: Request) -> tuple[str, ...]:
     """The master columns that answers need; the first key column last where a null in it must tell a miss."""
     names = [name for side, name in wanted.values() if side == "master"]
-    if not isinstance(request.on_miss, DeadLetter):
+    if not sets_aside(request.on_miss):
         return tuple(names)
     return (*(name for name in names if name != store.key[0]), store.key[0])
 

@@ -32,7 +32,7 @@ from dovetail.semistream.frame_task import EnrichTask, stream_names
 from dovetail.semistream.frame_worker import enrich_rows, owned_rows
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.on_miss import DeadLetter
+from dovetail.semistream.on_miss import sets_aside
 from dovetail.semistream.request import Request
 from dovetail.semistream.versions import VersionLog, default_log, keeps_versions
 from dovetail.spark.arrow import arrow_type, map_in_arrow
@@ -54,13 +54,21 @@ class EnrichPlan:
     def frame(self) -> DataFrame:
         """The answer, as a lazy DataFrame; streaming if the input is."""
         rows = self.columns.frame
+        if self.task.request.mode == "carry":
+            return self._carried(rows)
         if self.task.request.route == "master":
             rows = self._routed(rows)
         return map_in_arrow(rows, partial(enrich_rows, self.task), self.columns.output)
 
+    def _carried(self, rows: DataFrame) -> DataFrame:
+        from dovetail.semistream.frame_carry import carried_frame  # brings pandas, which nothing else here needs
+
+        max_wait_ms = int(self.task.request.max_wait_s * 1000)
+        return carried_frame(rows, self.task, _owners(rows), max_wait_ms, self.columns.output)
+
     def _routed(self, rows: DataFrame) -> DataFrame:
         """Rows in the partition of the task that owns their slice of the master data."""
-        owners = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+        owners = _owners(rows)
         schema = T.StructType([T.StructField("owner", T.IntegerType()), *rows.schema.fields])
         owned = map_in_arrow(rows, partial(owned_rows, self.task, owners), schema)
         return owned.repartitionById(owners, F.col("owner")).drop("owner")
@@ -121,6 +129,11 @@ class EnrichPlan:
             pages.close()
 
 
+def _owners(rows: DataFrame) -> int:
+    """Tasks that share the master data between them."""
+    return int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+
+
 def measured_rate(metrics: Metrics) -> float | None:
     """Rows per second that operators served while they were at work; None before a run."""
     names = {entry.name for entry in metrics.entries()}
@@ -139,9 +152,11 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
         raise PlanError(
             f"the master data is a {type(store).__name__}; give a MasterStore, such as MasterStore.open(path)."
         )
+    if request.mode == "carry" and not frame.isStreaming:
+        raise PlanError("mode='carry' is for streams; a batch DataFrame has no later batch: use mode='per_batch'.")
     columns = plan_columns(frame, store, request)
     names = stream_names(columns.n_stream)
-    how = "left" if isinstance(request.on_miss, DeadLetter) else request.how
+    how = "left" if sets_aside(request.on_miss) else request.how
     wiring = Wiring(tuple(names[at] for at in columns.on), columns.master, how)
     version = store.version() if keeps_versions(store) else None
     pages = store.at(version)
@@ -185,6 +200,13 @@ def _stream_schema(columns: Columns) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, kind in zip(names, types, strict=True)])
 
 
+def _task_schema(columns: Columns, wiring: Wiring, store: MasterStore) -> pa.Schema:
+    """The stream's columns in tasks: timestamps that are keys as the master has them."""
+    kinds = {name: store.schema.field(key).type for name, key in zip(wiring.on, store.key, strict=True)}
+    times = {name: kind for name, kind in kinds.items() if pa.types.is_timestamp(kind)}
+    return pa.schema([pa.field(f.name, times.get(f.name, f.type)) for f in _stream_schema(columns)])
+
+
 def _task(
     frame: DataFrame,
     store: MasterStore,
@@ -202,6 +224,7 @@ def _task(
         decision=replace(decision, price=None, choice=None, skew=None),
         wiring=wiring,
         n_stream=columns.n_stream,
+        stream=_task_schema(columns, wiring, store),
         picked=columns.picked,
         output=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.output]),
         letters=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.stream]),

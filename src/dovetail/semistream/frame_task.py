@@ -23,8 +23,9 @@ class EnrichTask:
     """One planned enrichment as its tasks see it.
 
     Columns have neutral names inside, so that none can clash: the stream's by position, `wiring.on` among them.
-    `stream` are the positions of the stream columns in the result; `picked` is, for each output column, its position
-    among the operator's. `learns`: the first rows decide sizes, as nothing was known of the stream when it was planned.
+    `stream` has the columns that operators get, `picked` is, for each output column, its position among the operator's.
+    `letters` are the stream's columns as the user named them. `learns`: the first rows decide sizes, as nothing was
+    known of the stream when it was planned.
     """
 
     plan: str
@@ -33,6 +34,7 @@ class EnrichTask:
     decision: Decision
     wiring: Wiring
     n_stream: int
+    stream: pa.Schema
     picked: tuple[int, ...]
     output: pa.Schema
     letters: pa.Schema

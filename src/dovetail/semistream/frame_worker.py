@@ -226,7 +226,7 @@ def open_operator(task: EnrichTask, pages: Pages, schema: pa.Schema, decision: D
     try:
         return spec.open(budget, {"stream": schema})
     except (BudgetExceeded, PlanError):
-        if decision.origin == "explicit":
+        if decision.origin in ("explicit", "carried"):
             raise
         budget = MemoryBudget(task.request.memory, "enrich")
         return replace(spec, sizes=FITTED).open(budget, {"stream": schema})

@@ -60,6 +60,11 @@ def park(retry: str | float = "5s", deadline: str | float = "10 min") -> Park:
     return found
 
 
+def sets_aside(on_miss: OnMiss) -> bool:
+    """Whether rows without a match are wanted for something."""
+    return not isinstance(on_miss, Drop)
+
+
 def on_miss_of(given: OnMiss | str) -> OnMiss:
     """What is meant by "drop" or by a call of `dead_letter` or `park`."""
     if isinstance(given, (Drop, DeadLetter, Park)):

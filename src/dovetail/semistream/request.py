@@ -10,6 +10,7 @@ from typing import Any
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
 from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.duration import parse_seconds
 from dovetail.semistream.freshness import Freshness
 from dovetail.semistream.lookup import Lookup
 from dovetail.semistream.master.store import MasterStore
@@ -56,6 +57,7 @@ class Request:
     columns: tuple[str, ...] | None
     suffixes: tuple[str, str]
     versions: str | None = None
+    max_wait_s: float = 10.0
 
     @property
     def gives_master(self) -> bool:
@@ -78,6 +80,7 @@ def parse_request(
     columns: Sequence[str] | None = None,
     suffixes: tuple[str, str] = ("", "_master"),
     versions: str | None = None,
+    max_wait: str | float = "10 s",
 ) -> Request:
     """The request that these arguments make, or a `PlanError` that says what to change."""
     how = HOW_ALIASES.get(how, how)
@@ -104,6 +107,7 @@ def parse_request(
         _columns(columns),
         _suffixes(suffixes),
         None if versions is None else str(versions),
+        parse_seconds("max_wait", max_wait),
     )
 
 

@@ -1,0 +1,84 @@
+"""What a stream keeps from one micro-batch to the next in mode "carry": a join's state as bytes, and parked rows."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import pyarrow as pa
+
+from dovetail.errors import ConfigError
+from dovetail.semistream.decision import Decision
+from dovetail.semistream.sizes import Sizes
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The state of one owner after a micro-batch: all that its later answers depend on.
+
+    `drained_ms` is the time of the batch since when rows wait. `snapshot` is the operator's, `parked` has rows without
+    a match that are to be tried again, with when in column "next_ms".
+    """
+
+    version: str
+    algorithm: str
+    sizes: Sizes
+    drained_ms: int
+    snapshot: Mapping[str, pa.Table] = field(default_factory=dict)
+    parked: pa.Table | None = None
+
+    @property
+    def decision(self) -> Decision:
+        """What the operator must be opened with to take the snapshot up."""
+        return Decision(self.algorithm, self.sizes, "carried")
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are unanswered."""
+        return int(self.snapshot["rows"].num_rows) if "rows" in self.snapshot else 0
+
+    def to_bytes(self) -> bytes:
+        """The state as it is stored."""
+        tables = dict(self.snapshot)
+        if self.parked is not None and self.parked.num_rows:
+            tables["parked"] = self.parked
+        parts = {name: table_bytes(table) for name, table in tables.items()}
+        head = {
+            "format": _FORMAT, "version": self.version, "algorithm": self.algorithm, "sizes": asdict(self.sizes),
+            "drained_ms": self.drained_ms, "tables": [(name, len(part)) for name, part in parts.items()],
+        }  # fmt: skip
+        text = json.dumps(head).encode()
+        return b"".join([struct.pack("<I", len(text)), text, *parts.values()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Carried:
+        """The state that was stored."""
+        (length,) = struct.unpack_from("<I", data)
+        head, at = json.loads(data[4 : 4 + length]), 4 + length
+        if head["format"] != _FORMAT:
+            raise ConfigError(f"the checkpoint has state of format {head['format']}, not {_FORMAT}; use a new one.")
+        tables = {}
+        for name, size in head["tables"]:
+            tables[name] = table_of(data[at : at + size])
+            at += size
+        parked = tables.pop("parked", None)
+        sizes = Sizes(**head["sizes"])
+        return cls(head["version"], head["algorithm"], sizes, head["drained_ms"], tables, parked)
+
+
+def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return bytes(sink.getvalue())
+
+
+def table_of(data: bytes) -> pa.Table:
+    """The table of an Arrow stream."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_all()

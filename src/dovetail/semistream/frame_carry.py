@@ -1,0 +1,332 @@
+"""Mode "carry": rows wait from one micro-batch to the next in the stream's checkpointed state.
+
+Rows travel packed, as Arrow streams in binary columns: types stay exact, and state is written once an owner and batch.
+What a batch answers depends on the state before it, its rows in a fixed order, its logged version and its logged time
+alone, so that an attempt that is repeated answers the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from dovetail.errors import BudgetExceeded, ConfigError, PlanError
+from dovetail.semistream.carried import Carried, table_bytes, table_of
+from dovetail.semistream.dead_letters import DeadLetters
+from dovetail.semistream.decision import decide, sample_of
+from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
+from dovetail.semistream.frame_worker import Stopwatch, open_operator, owners_of, totals
+from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.on_miss import DeadLetter, Park
+from dovetail.semistream.operators.base import SemiStreamOperator
+from dovetail.semistream.operators.registry import ALGORITHMS
+from dovetail.spark.arrow import Batches, map_in_arrow
+
+_PACKED = T.StructType(
+    [
+        T.StructField("owner", T.IntegerType()),
+        T.StructField("part", T.IntegerType()),
+        T.StructField("number", T.LongType()),
+        T.StructField("rows", T.BinaryType()),
+    ]
+)
+_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+NEXT = "next_ms"
+_WATERMARK = "spark.watermarkDelayMs"
+
+
+def carried_frame(rows: DataFrame, task: EnrichTask, owners: int, max_wait_ms: int, output: T.StructType) -> DataFrame:
+    """The answers of a stream whose rows may wait for later micro-batches, until it pauses or `max_wait` is over.
+
+    The time of batches is event time of our own, so that Spark runs one batch without rows when a stream pauses, and
+    ends after it where the stream is to end. A stream with a watermark cannot have another: its rows wait for rows.
+    """
+    timed = not any(_WATERMARK in (field.metadata or {}) for field in rows.schema)
+    packed = map_in_arrow(rows, partial(pack, task, owners), _PACKED)
+    packed = packed.withColumn("at", F.current_timestamp()).withColumn("now_ms", F.unix_millis("at"))
+    if timed:
+        packed = packed.withWatermark("at", "0 seconds")
+    answers = packed.groupBy("owner").transformWithStateInPandas(
+        Carrier(task, max_wait_ms, timed), _ANSWERS, "append", "eventTime" if timed else "none"
+    )
+    return map_in_arrow(answers, unpack, _without_watermarks(output))
+
+
+def _without_watermarks(output: T.StructType) -> T.StructType:
+    """Rows that waited may be older than any watermark; what follows must set its own."""
+    fields = [(f, {k: v for k, v in (f.metadata or {}).items() if k != _WATERMARK}) for f in output]
+    return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
+
+
+def pack(task: EnrichTask, owners: int, batches: Batches) -> Batches:
+    """The rows of each batch by the owner of their home page."""
+    where, context, pages, number = Where.here(task.plan), TaskContext.get(), None, 0
+    part = 0 if context is None else context.partitionId()
+    try:
+        for batch in batches:
+            rows = task.stream_rows(batch).cast(task.stream)
+            if pages is None:
+                pages = open_version(task, where, wanted_version(task, where))
+            owner = _spread(task, pages, rows, owners)
+            order = np.argsort(owner, kind="stable")
+            names, starts = np.unique(owner[order], return_index=True)
+            slices = np.split(order, starts[1:])
+            data = [table_bytes(rows.take(pa.array(some))) for some in slices]
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "owner": pa.array(names, pa.int32()),
+                    "part": pa.array([part] * len(data), pa.int32()),
+                    "number": pa.array([number] * len(data), pa.int64()),
+                    "rows": pa.array(data, pa.binary()),
+                }
+            )
+            number += 1
+    finally:
+        if pages is not None:
+            pages.close()
+
+
+def _spread(task: EnrichTask, pages: Pages, rows: pa.RecordBatch, owners: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    if pages.indexed:
+        return owners_of(task, pages, rows, owners)
+    return (np.arange(rows.num_rows) % owners).astype(np.int32)
+
+
+def unpack(batches: Batches) -> Batches:
+    """Answers as rows again."""
+    for batch in batches:
+        for data in batch.column(0):
+            yield from table_of(data.as_buffer()).to_batches()
+
+
+@dataclass(slots=True)
+class Turn:
+    """One call for one owner: the operator with its state taken up, and the answers so far."""
+
+    task: EnrichTask
+    where: Where
+    now_ms: int
+    operator: SemiStreamOperator
+    pages: Pages
+    drained_ms: int
+    letters: DeadLetters | None
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    out: list[bytes] = field(default_factory=list)
+    missed: list[pa.RecordBatch] = field(default_factory=list)
+
+    def take(self, batches: Batches) -> None:
+        """Pack the answers, and set those without a match aside."""
+        for found in self.watch.time(batches):
+            kept = found
+            if isinstance(self.task.request.on_miss, (DeadLetter, Park)):
+                missed = pc.is_null(found.column(self.task.n_stream + len(self.task.wiring.columns) - 1))
+                self._set_aside(found.filter(missed).select(range(self.task.n_stream)))
+                kept = found.filter(pc.invert(missed))
+            if kept.num_rows:
+                self.out.append(table_bytes(self.task.answer_rows(kept)))
+
+    def _set_aside(self, rows: pa.RecordBatch) -> None:
+        if self.letters is not None:
+            self.letters.add(self.task.letter_rows(rows))
+        elif rows.num_rows:
+            self.missed.append(rows)
+
+    def answers(self) -> Iterator[pd.DataFrame]:
+        """The packed answers, as Spark takes them."""
+        if self.out:
+            yield pd.DataFrame({"rows": self.out})
+
+
+class Carrier(StatefulProcessor):
+    """Spark's face of the operator of one owner: its state is read and written once in a micro-batch."""
+
+    def __init__(self, task: EnrichTask, max_wait_ms: int, timed: bool) -> None:
+        self.task, self.max_wait_ms, self.timed = task, max_wait_ms, timed
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._handle = handle
+        self._state = handle.getValueState("carried", T.StructType([T.StructField("data", T.BinaryType())]))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The answers that the new rows of a batch and what waited make possible."""
+        arrived = pd.concat(list(rows)).sort_values(["part", "number"])  # as read, whatever the shuffle did
+        tables = [table_of(data) for data in arrived["rows"]]
+        batches = [batch for table in tables for batch in table.to_batches() if batch.num_rows]
+        yield from self._turn(int(key[0]), batches, int(arrived["now_ms"].max()))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The answers of rows that have waited long enough, or are to be tried again."""
+        if self._state.exists():
+            yield from self._turn(int(key[0]), None, timerValues.getCurrentWatermarkInMs())
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _turn(self, owner: int, arrived: list[pa.RecordBatch] | None, now_ms: int) -> Iterator[Any]:
+        """One call: with rows, or, where None, with the news that none have come."""
+        task, where = self.task, Where.here(self.task.plan)
+        before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
+        misses = task.request.on_miss
+        name = f"{where.unit}-{owner}{'-idle' if arrived is None else ''}"
+        letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
+        with letters or nullcontext():
+            turn = _begun(task, where, before, arrived or [], now_ms, letters)
+            try:
+                after = self._run(turn, before, arrived)
+            finally:
+                turn.operator.close()
+                turn.pages.close()
+            if letters is not None:
+                letters.commit()
+        self._store(after, now_ms)
+        yield from turn.answers()
+
+    def _run(self, turn: Turn, before: Carried | None, arrived: list[pa.RecordBatch] | None) -> Carried:
+        operator, task = turn.operator, turn.task
+        due, parked = _due(before.parked if before else None, turn.now_ms)
+        for batch in [*due, *(_born(task, batch, turn.now_ms) for batch in arrived or [])]:
+            turn.take(operator.push("stream", batch))
+        if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms:
+            turn.take(operator.drain())
+        if not operator.waiting_rows:
+            turn.drained_ms = turn.now_ms
+        snapshot = operator.snapshot()
+        parked = _parked(task, parked, turn.missed, turn.now_ms)
+        _report(turn)
+        return Carried(turn.pages.version, _name_of(operator), operator.sizes, turn.drained_ms, snapshot, parked)
+
+    def _store(self, after: Carried, now_ms: int) -> None:
+        """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
+        if self.timed:
+            for timer in list(self._handle.listTimers()):
+                self._handle.deleteTimer(timer)
+            if after.waiting:
+                self._handle.registerTimer(now_ms)
+            elif after.parked is not None and after.parked.num_rows:
+                self._handle.registerTimer(max(now_ms, int(pc.min(after.parked[NEXT]).as_py())))
+        self._state.update((after.to_bytes(),))
+
+
+def _begun(
+    task: EnrichTask, where: Where, before: Carried | None, batches: list[pa.RecordBatch], now_ms: int, letters: Any
+) -> Turn:
+    """The operator on the version of this batch, with the state before it taken up."""
+    version = wanted_version(task, where)
+    if before is None:
+        pages = open_version(task, where, version)
+        operator = _first(task, pages, batches)
+        return Turn(task, where, now_ms, operator, pages, now_ms, letters)
+    turn = _resumed(task, where, before, version, now_ms, letters)
+    if version is not None and turn.pages.version != version:
+        pages, old = open_version(task, where, version), turn.pages
+        try:
+            changed = task.store.changed(old.version, pages.version)
+        except ConfigError:
+            changed = None
+        turn.take(turn.operator.adopt(pages, changed))
+        turn.pages = pages
+        old.close()
+    return turn
+
+
+def _first(task: EnrichTask, pages: Pages, batches: list[pa.RecordBatch]) -> SemiStreamOperator:
+    decision = task.decision
+    if task.learns and batches:
+        sample = sample_of(batches, task.wiring.on, pages, None)
+        decision = decide(task.request, task.wiring, pages, task.stream, sample)
+    return open_operator(task, pages, task.stream, decision)
+
+
+def _resumed(task: EnrichTask, where: Where, before: Carried, version: str | None, now_ms: int, letters: Any) -> Turn:
+    """The operator as it was, on the version it was on.
+
+    If that version is gone, or memory was changed so that the state no longer fits, an empty one answers what waited.
+    """
+    rows = before.snapshot.get("rows")
+    if rows is not None and not rows.schema.equals(task.stream):
+        raise ConfigError(
+            f"rows that wait in the checkpoint have columns of types {rows.schema.types}, those of the stream are now "
+            f"{task.stream.types}; start the query from a new checkpoint."
+        )
+    try:
+        pages = task.store.at(before.version)
+    except ConfigError:
+        pages = open_version(task, where, version)
+        return _restarted(task, where, before, pages, now_ms, letters)
+    try:
+        operator = open_operator(task, pages, task.stream, before.decision)
+    except (PlanError, BudgetExceeded):
+        return _restarted(task, where, before, pages, now_ms, letters)
+    turn = Turn(task, where, now_ms, operator, pages, before.drained_ms, letters)
+    if before.snapshot:
+        turn.take(iter(operator.restore(before.snapshot)))
+    return turn
+
+
+def _restarted(task: EnrichTask, where: Where, before: Carried, pages: Pages, now_ms: int, letters: Any) -> Turn:
+    batches = before.snapshot["rows"].to_batches() if before.waiting else []
+    turn = Turn(task, where, now_ms, _first(task, pages, batches), pages, now_ms, letters)
+    for batch in batches:
+        turn.take(turn.operator.push("stream", batch))
+    turn.take(turn.operator.drain())
+    return turn
+
+
+def _born(task: EnrichTask, batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """New rows; where they may be parked, with the time they came."""
+    if not isinstance(task.request.on_miss, Park):
+        return batch
+    came = pa.array(np.full(batch.num_rows, now_ms, np.int64))
+    return batch.set_column(task.n_stream - 1, batch.schema.field(task.n_stream - 1), came)
+
+
+def _due(parked: pa.Table | None, now_ms: int) -> tuple[list[pa.RecordBatch], pa.Table | None]:
+    """Parked rows that are to be tried now, and the others."""
+    if parked is None:
+        return [], None
+    due = pc.less_equal(parked[NEXT], now_ms)
+    tried = parked.filter(due).drop_columns([NEXT]).combine_chunks()
+    return [batch for batch in tried.to_batches() if batch.num_rows], parked.filter(pc.invert(due))
+
+
+def _parked(task: EnrichTask, others: pa.Table | None, missed: list[pa.RecordBatch], now_ms: int) -> pa.Table | None:
+    """Rows to be tried again: those not due yet, and those that missed, unless they are too old or have a null key."""
+    misses = task.request.on_miss
+    if not isinstance(misses, Park) or not missed:
+        return others
+    rows = pa.Table.from_batches(missed)
+    came = rows.column(task.n_stream - 1).to_numpy()
+    young = now_ms - came < misses.deadline_s * 1000
+    for name in task.wiring.on:
+        young &= rows[name].is_valid().to_numpy()
+    again = np.minimum(now_ms + int(misses.retry_s * 1000), came + int(misses.deadline_s * 1000))
+    kept = rows.append_column(NEXT, pa.array(again)).filter(pa.array(young))
+    return kept if others is None else pa.concat_tables([others, kept])
+
+
+def _name_of(operator: SemiStreamOperator) -> str:
+    return next(name for name, kind in ALGORITHMS.items() if type(operator.spec) is kind)
+
+
+def _report(turn: Turn) -> None:
+    report = totals(turn.operator)
+    report.add_ns("serving", turn.watch.spent_ns)
+    if turn.letters is not None:
+        report.add("dead_letters", turn.letters.rows)
+    if turn.missed:
+        report.add("set_aside", sum(batch.num_rows for batch in turn.missed))
+    turn.task.sink.task(report)
