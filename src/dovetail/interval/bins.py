@@ -8,7 +8,7 @@ home rows and visitors of the other side, visitors never join visitors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 ROW_COST = 0.5e-6  # seconds to explode, shuffle and sort one row
-CANDIDATE_COST = 8e-9  # seconds to test one pair that shares a bin
+CANDIDATE_COST = 8e-9  # seconds to test one pair that shares a bin, in a merge join
+HASHED_CANDIDATE_COST = 80e-9  # the same in a hash join, where rows of a bin lie scattered
 MAX_LEVELS = 6
 PRICED_ROWS = 1024
 MAX_BINS_PER_ROW = 1024
@@ -51,6 +52,7 @@ class Bins:
     widths: tuple[float, ...]
     rows: float = field(default=0.0, compare=False)
     candidates: float = field(default=0.0, compare=False)
+    candidate_cost: float = field(default=CANDIDATE_COST, compare=False)
 
     @property
     def levels(self) -> int:
@@ -60,7 +62,7 @@ class Bins:
     @property
     def seconds(self) -> float:
         """Predicted time of one core for exploding, shuffling and testing."""
-        return self.rows * ROW_COST + self.candidates * CANDIDATE_COST
+        return self.rows * ROW_COST + self.candidates * self.candidate_cost
 
     def home(self, length: F64) -> I64:
         """The level on which an interval of this length is at home: the narrowest that is no shorter."""
@@ -75,7 +77,7 @@ class Bins:
         )
 
 
-def choose_bins(left: Sample, right: Sample, max_length: float = 0.0) -> Bins:
+def choose_bins(left: Sample, right: Sample, max_length: float = 0.0, candidate_cost: float = CANDIDATE_COST) -> Bins:
     """The cheapest layout that a short search finds for these two samples; any layout is correct.
 
     The best single width comes first, then the level that helps most, and so on while one helps. `max_length` is the
@@ -85,17 +87,23 @@ def choose_bins(left: Sample, right: Sample, max_length: float = 0.0) -> Bins:
     longest = min(max_length, high - low)
     left, right = left.thinned(PRICED_ROWS), right.thinned(PRICED_ROWS)
     grid = _grid(left, right, high - low)
-    best = Bins(low, high, (high - low,), np.inf)
+    empty = Bins(low, high, (high - low,), np.inf, candidate_cost=candidate_cost)
+
+    def priced(layouts: set[tuple[float, ...]]) -> Bins:
+        return min((_priced(left, right, replace(empty, widths=w)) for w in sorted(layouts)), key=lambda b: b.seconds)
+
+    best = empty
     while best.levels <= MAX_LEVELS:
         chosen = best.widths if np.isfinite(best.rows) else ()
         layouts = {_topped(tuple(sorted({*chosen, width})), longest) for width in grid}
-        found = min(
-            (_priced(left, right, Bins(low, high, widths)) for widths in layouts), key=lambda bins: bins.seconds
-        )
+        found = priced(layouts)
         if found.seconds >= best.seconds * 0.9:
             break
         best = found
-    return best if np.isfinite(best.rows) else Bins(low, high, _topped((high - low,), longest))
+    if not np.isfinite(best.rows):
+        return replace(empty, widths=_topped((high - low,), longest), rows=0.0)
+    finer = {_topped(tuple(sorted({*best.widths[1:], best.widths[0] * by})), longest) for by in (0.6, 1.0, 1.7)}
+    return priced(finer)
 
 
 def _topped(widths: tuple[float, ...], longest: float) -> tuple[float, ...]:
@@ -132,7 +140,7 @@ def _clamped(width: float, span: float) -> float:
 def _priced(left: Sample, right: Sample, bins: Bins) -> Bins:
     rows = candidates = 0.0
     if max(_most_bins(left, bins), _most_bins(right, bins)) > MAX_BINS_PER_ROW:
-        return Bins(bins.low, bins.high, bins.widths, np.inf)
+        return replace(bins, rows=np.inf)
     left_home, right_home = _home(left, bins), _home(right, bins)
     for level, width in enumerate(bins.widths):
         l_home, l_visit = _occupancy(left, left_home, level, width, bins)
@@ -142,7 +150,7 @@ def _priced(left: Sample, right: Sample, bins: Bins) -> Bins:
         everything = np.concatenate([r_home, r_visit])
         candidates += _meetings(l_home, everything) + _meetings(l_visit, r_home)
     candidates *= left.weight * right.weight
-    return Bins(bins.low, bins.high, bins.widths, rows, candidates)
+    return replace(bins, rows=rows, candidates=candidates)
 
 
 def _most_bins(sample: Sample, bins: Bins) -> float:

@@ -27,6 +27,9 @@ def number(value: float) -> str:
 class BinCells:
     """Cells of every bin that a row touches, on the level of its length and on those above.
 
+    Where keys can be hashed the cell is one number made of keys and bin, which Spark sorts and looks up faster than
+    several columns; it may stand for two bins by chance, so that the keys must be compared as well.
+
     Columns added: `cell`; `in`, whether the row starts in that bin; `n`, in how many cells it lives.
     A pair that shares a point meets in several cells, but in just one of them one of the two starts.
     """
@@ -118,19 +121,21 @@ def _explode_bins(side: Side, frame: DataFrame, levels: int, count: str) -> Data
     first, last, bin_, ok = (name(side, what) for what in ("first", "last", "bin", "ok"))
     frame = frame.selectExpr("*", f"explode(sequence({first}, {last})) as {bin_}")
     cell = bin_ if levels == 1 else f"({bin_} * {levels} + {name(side, 'level')}) * 2 + {name(side, 'kind')}"
-    miss = f"-1L - pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 2" + (
-        " - 1L" if side.name == "right" else ""
-    )
+    # Nobody else uses the cells of rows that match nothing: numbers of their own modulo 4, for each side.
+    miss = f"pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 4 + {1 if side.name == 'left' else 3}"
+    if side.packs_keys:
+        cell = f"xxhash64({', '.join(side.keys)}, {cell})"
     return frame.selectExpr(
         "*",
-        f"if({ok}, {cell}, {miss}) as {name(side, 'cell')}",
+        f"if({ok}, shiftleft({cell}, 2), {miss}) as {name(side, 'cell')}",
         f"{bin_} = {first} as {name(side, 'in')}",
         f"{count} as {name(side, 'n')}",
     )
 
 
+_COLUMNS = ("ok", "p0", "p1", "home", "level", "kind", "width", "first", "last", "bin", "cell", "in", "n")
+
+
 def drop_scratch(side: Side, frame: DataFrame, keep: Sequence[str]) -> DataFrame:
     """The frame without the columns that only led to the cells."""
-    kept = {name(side, what) for what in keep}
-    ours = [c for c in frame.columns if c.startswith(name(side, "")) and c not in kept]
-    return frame.drop(*ours)
+    return frame.drop(*(name(side, what) for what in _COLUMNS if what not in keep))

@@ -52,13 +52,15 @@ class SparkMeeting:
         self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
     ) -> DataFrame:
         """The joined rows; `once`, a pair comes out of the one cell in which one of the two starts."""
-        parts = [f"{a} = {b}" for a, b in zip(first.keys, second.keys, strict=True)]
+        # Where the cell has the keys in it, Spark must not see an equality, or it would sort and hash by them as well.
+        equal = "({0} <= {1} and {0} >= {1})" if self.cells is not None and first.packs_keys else "{0} = {1}"
+        parts = [equal.format(a, b) for a, b in zip(first.keys, second.keys, strict=True)]
         relation = self.relation.swapped() if first.name == "right" else self.relation
         if self.cells is not None:
-            parts.append(f"{name(first, 'cell')} = {name(second, 'cell')}")
-        if once and isinstance(self.cells, BinCells):
-            parts.append(f"({name(first, 'in')} or {name(second, 'in')})")
+            parts.insert(0, f"{name(first, 'cell')} = {name(second, 'cell')}")
         parts.append(f"({relation.sql(first.start, first.end, second.start, second.end)})")
+        if once and isinstance(self.cells, BinCells):  # after the relation, which turns down more
+            parts.append(f"({name(first, 'in')} or {name(second, 'in')})")
         if self.cells is None:
             parts += [side.usable for side in (first, second) if side.kept]
         matches = F.expr(" and ".join(parts))

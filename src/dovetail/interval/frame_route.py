@@ -8,10 +8,11 @@ from math import ceil, isfinite, log2
 import numpy as np
 from pyspark.sql import SparkSession
 
+from dovetail.engine.memory import parse_bytes
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.interval.answers import INDEX_BYTES
-from dovetail.interval.bins import CANDIDATE_COST, choose_bins
+from dovetail.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, choose_bins
 from dovetail.interval.cell_join import sweepable
 from dovetail.interval.cost import FrameMemory, IntervalStatistics, choose
 from dovetail.interval.cost.choose import Choice
@@ -61,7 +62,7 @@ def choose_route(
         route = _index_route(request, left, stats, way, spark)
         if route is not None:
             return route
-    native = _native(request, way, stats, f"{obstacle}; " if partitioned else "")
+    native = _native(request, way, stats, f"{obstacle}; " if partitioned else "", spark)
     if request.algorithm != "auto" or request.route != "auto" or obstacle is not None:
         return native
     other = _partitioned(request, left, stats, spark)
@@ -109,8 +110,10 @@ def _index_route(
     return Route("in_memory", INDEX, _RANGES_REASON, range_cells(request, left, stats, min(ranges, MOST_RANGES)))
 
 
-def _native(request: Request, way: str, stats: tuple[SideStatistics, SideStatistics], because: str) -> Route:
-    cells = native_cells(request, way, stats)
+def _native(
+    request: Request, way: str, stats: tuple[SideStatistics, SideStatistics], because: str, spark: SparkSession
+) -> Route:
+    cells = native_cells(request, way, stats, spark)
     reasons = {
         "bins": "pairs are found by bins that Spark compiles, spills and balances",
         "equality": "Spark's own equality join on the bounds, the rest as a filter",
@@ -120,7 +123,7 @@ def _native(request: Request, way: str, stats: tuple[SideStatistics, SideStatist
     seconds = None
     if isinstance(cells, BinCells):
         row = load_profile().shuffle_row.seconds
-        seconds = cells.bins.rows * row + cells.bins.candidates * CANDIDATE_COST
+        seconds = cells.bins.rows * row + cells.bins.candidates * cells.bins.candidate_cost
     return Route("native", way, because + reasons[way], cells, native_seconds=seconds)
 
 
@@ -136,12 +139,13 @@ def _operators_seconds(route: Route, stats: tuple[SideStatistics, SideStatistics
 
 
 def native_cells(
-    request: Request, way: str, stats: tuple[SideStatistics, SideStatistics]
+    request: Request, way: str, stats: tuple[SideStatistics, SideStatistics], spark: SparkSession
 ) -> BinCells | OrderCells | None:
     """The cells of the native route."""
     left, right = stats
     if way == "bins":
-        return BinCells(choose_bins(left.sample, right.sample, max(left.max_length, right.max_length)))
+        cost = HASHED_CANDIDATE_COST if _broadcasts(stats, spark) else CANDIDATE_COST
+        return BinCells(choose_bins(left.sample, right.sample, max(left.max_length, right.max_length), cost))
     if way == "order":
         earlier = "left" if request.relation.only == "before" else "right"
         ends, starts = (left, right) if earlier == "left" else (right, left)
@@ -150,6 +154,15 @@ def native_cells(
         cuts = np.unique(np.quantile(points, np.arange(1, ranges) / ranges)) if len(points) else np.array([])
         return OrderCells(tuple(float(cut) for cut in cuts if isfinite(cut)), earlier)
     return None
+
+
+def _broadcasts(stats: tuple[SideStatistics, SideStatistics], spark: SparkSession) -> bool:
+    """Whether Spark is likely to send one side to all tasks and join by hashing instead of merging."""
+    try:
+        limit = parse_bytes(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or "10MB")
+    except PlanError:
+        return False  # switched off
+    return min(s.rows * s.row_bytes for s in stats) <= limit
 
 
 def _partitioned(

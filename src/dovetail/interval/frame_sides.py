@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import DataError, PlanError
-from dovetail.interval.relation import Closed, is_empty_sql
+from dovetail.interval.relation import Closed
 from dovetail.interval.request import Request
 
 BOUND_TYPES = (
@@ -56,6 +56,8 @@ class Side:
     closed: Closed
     kept: bool  # rows without a match appear in the result
     given: tuple[str, ...]  # the input's own column names, in the order of the first columns of `frame`
+    source: DataFrame  # the input itself
+    named: tuple[str, ...]  # the input's columns that bound and key a row
     mark: str = ""  # part of the names of our own columns, so that this plan can be told from every other one
 
     @property
@@ -69,9 +71,19 @@ class Side:
     @property
     def usable(self) -> str:
         """SQL: the row can match something: bounds and keys are there, in order, and some point lies between."""
-        empty = is_empty_sql(self.start, self.end, self.closed)
+        # In order and not empty at once; plain, because Spark plans it several times in every join.
+        holds = f"{self.start} {'<=' if self.closed == 'both' else '<'} {self.end}"
+        if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):
+            holds += f" and not isnan({self.end}) and not isnan({self.start})"
         keys = "".join(f" and {key} is not null" for key in self.keys)
-        return f"({self.start} is not null and {self.end} is not null and not {self.inverted} and not ({empty}){keys})"
+        return f"coalesce({holds}{keys}, false)"
+
+    @property
+    def packs_keys(self) -> bool:
+        """Whether keys that are equal have equal hashes, so that they and a cell number fit into one number."""
+        plain = (T.NumericType, T.DateType, T.TimestampType, T.TimestampNTZType, T.BooleanType, T.BinaryType)
+        kinds = [self.frame.schema[unquoted(key)].dataType for key in self.keys]
+        return bool(kinds) and all(isinstance(kind, plain) or kind == T.StringType() for kind in kinds)
 
     def position(self, bound: str) -> str:
         """SQL: a bound as a double that grows with it, for bins; equal bounds have equal positions."""
@@ -148,7 +160,8 @@ def _side(
     kept = request.keeps_left if name == "left" else request.keeps_right
     payload = tuple(out[column] for column in frame.columns if not out[column].startswith(RESERVED))
     ready, own = frame.select(*selected), tuple(frame.columns)
-    return Side(name, ready, payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept, own)
+    named = (bounds[1], bounds[2], *keys)
+    return Side(name, ready, payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept, own, frame, named)
 
 
 def _output_names(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Row
 
 from dovetail.interval.bins import Sample
-from dovetail.interval.frame_sides import Side, raise_inverted
+from dovetail.interval.frame_sides import Side, raise_inverted, unquoted
 from dovetail.kernels.arrays import AnyArray
 from dovetail.spark.connect import parallelism
 
@@ -39,28 +42,57 @@ class SideStatistics:
     sample: Sample
 
 
+# A DataFrame answers the same questions again as long as it lives, as in a notebook: explain, count, then join.
+_KEPT: WeakKeyDictionary[DataFrame, dict[tuple[Any, ...], SideStatistics]] = WeakKeyDictionary()
+
+
 def collect_statistics(left: Side, right: Side, invalid: str) -> tuple[SideStatistics, SideStatistics]:
     """Statistics of both sides; a `DataError` if there are inverted intervals and they are an error.
 
-    Two plain jobs, side by side, beat one: an aggregate that also collects rows would leave Spark's compiled path.
+    They are kept with the DataFrame object: it describes the same rows the next time. Should those change all the same,
+    as rows of a database may, then plans are made for what was; answers are right, and inverted rows are still caught.
     """
-    spark = left.frame.sparkSession
+    missing = {_question(side): side for side in (left, right) if _question(side) not in _kept(side)}
+    if missing:
+        for side, found in zip(missing.values(), _collected(list(missing.values())), strict=True):
+            _kept(side)[_question(side)] = found
+    statistics = tuple(_kept(side)[_question(side)] for side in (left, right))
+    for side, found in zip((left, right), statistics, strict=True):
+        if found.inverted and invalid == "error":
+            raise_inverted(side, found.inverted)
+    return statistics[0], statistics[1]
+
+
+def _kept(side: Side) -> dict[tuple[Any, ...], SideStatistics]:
+    return _KEPT.setdefault(side.source, {})
+
+
+def _question(side: Side) -> tuple[Any, ...]:
+    """What statistics depend on: the DataFrame, which of its columns bound and key a row, as what type, how closed."""
+    types = [side.frame.schema[unquoted(key)].dataType.simpleString() for key in side.keys]
+    return id(side.source), side.named, side.bound_type.simpleString(), side.closed, *types
+
+
+def _collected(sides: list[Side]) -> list[SideStatistics]:
+    """The statistics of these sides from two plain jobs, side by side.
+
+    One job would be slower: an aggregate that also collects rows leaves Spark's compiled path.
+    """
+    spark = sides[0].frame.sparkSession
     each = max(64, _SAMPLED_EACH // parallelism(spark))
-    taken = _draw(left, each).union(_draw(right, each))
+    taken = reduce(DataFrame.union, (_draw(side, number, each) for number, side in enumerate(sides)))
+    summary = reduce(DataFrame.union, (_summary(side, number) for number, side in enumerate(sides)))
     with ThreadPoolExecutor(1) as thread:
         drawing = thread.submit(inheritable_thread_target(spark)(taken.toArrow))  # the caller's job group goes along
-        summaries = {row["side"]: row for row in _summary(left).union(_summary(right)).collect()}
+        summaries = {row["side"]: row for row in summary.collect()}
         drawn = drawing.result()
-    for side in (left, right):
-        if summaries[side.name]["inverted"] and invalid == "error":
-            raise_inverted(side, summaries[side.name]["inverted"])
     columns = {name: np.asarray(drawn[name].to_numpy()) for name in drawn.column_names}
     found = []
-    for number, side in enumerate((left, right)):
+    for number, side in enumerate(sides):
         chosen = columns["side"] == number
-        sample = _evened({name: column[chosen] for name, column in columns.items()}, each, summaries[side.name])
-        found.append(_statistics(side, summaries[side.name], sample))
-    return found[0], found[1]
+        sample = _evened({name: column[chosen] for name, column in columns.items()}, each, summaries[number])
+        found.append(_statistics(side, summaries[number], sample))
+    return found
 
 
 def _statistics(side: Side, row: Row, sample: Sample) -> SideStatistics:
@@ -72,9 +104,9 @@ def _statistics(side: Side, row: Row, sample: Sample) -> SideStatistics:
     return SideStatistics(*counts, low, last_start, high, mean, longest, width, sample)
 
 
-def _summary(side: Side) -> DataFrame:
+def _summary(side: Side, number: int) -> DataFrame:
     return _points(side).selectExpr(
-        f"'{side.name}' as side",
+        f"{number} as side",
         "count(*) as rows",
         "count_if(ok) as usable",
         "count_if(inverted) as inverted",
@@ -86,7 +118,7 @@ def _summary(side: Side) -> DataFrame:
     )
 
 
-def _draw(side: Side, each: int) -> DataFrame:
+def _draw(side: Side, number: int, each: int) -> DataFrame:
     """Usable rows with their position in their partition, the rarer the later they come.
 
     A partition cannot know how many rows it will have, so row i is taken with a chance of each / i: what is taken
@@ -95,7 +127,7 @@ def _draw(side: Side, each: int) -> DataFrame:
     position = f"monotonically_increasing_id() % {_POSITION}L"
     points = _points(side).selectExpr("*", f"{position} as position", f"rand({_SEED}) as chance")
     taken = points.where(f"ok and chance * (1 + position) < {each}")
-    return taken.selectExpr(f"{0 if side.name == 'left' else 1} as side", "p0", "p1", "kh", "position")
+    return taken.selectExpr(f"{number} as side", "p0", "p1", "kh", "position")
 
 
 def _evened(taken: dict[str, AnyArray], each: int, row: Row) -> Sample:

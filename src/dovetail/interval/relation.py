@@ -184,11 +184,6 @@ class Relation:
         return "|".join(sorted(self.names)) + (" (strict)" if self.strict else "")
 
 
-def is_empty_sql(start: str, end: str, closed: Closed) -> str:
-    """The Spark SQL condition under which an interval that is not inverted holds no point."""
-    return "false" if closed == "both" else f"{start} = {end}"
-
-
 def _pair(closed: object) -> tuple[str, str]:
     if isinstance(closed, (tuple, list)) and len(closed) == 2:
         return str(closed[0]), str(closed[1])
