@@ -1,0 +1,170 @@
+"""Mode "carry": rows that wait cross micro-batches in the checkpoint, are answered once, and are never forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.semistream.frame.cases import bag, drop_file, file_stream, master_table, page_store, rows_of, stream_table
+
+from dovetail import dead_letter, enrich, park, plan_enrich
+from dovetail.errors import PlanError
+from dovetail.semistream.carried import Carried
+from dovetail.semistream.sizes import Sizes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+CARRY: dict[str, Any] = {"on": "k", "mode": "carry", "memory": "1MB", "tune": "off", "max_wait": "1 day"}
+
+
+@pytest.fixture
+def unfinished(spark: SparkSession) -> Iterator[None]:
+    """Streams end without the batch in which waiting rows would be answered."""
+    spark.conf.set(NO_DATA, False)
+    yield
+    spark.conf.unset(NO_DATA)
+
+
+def run(frame: DataFrame, place: Path) -> None:
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+    writer.option("path", str(place / "out")).trigger(availableNow=True).start().awaitTermination()
+
+
+def words(word: str, keys: int = 300) -> pa.Table:
+    return pa.table({"k": list(range(keys)), "word": [word] * keys})
+
+
+def numbers(first: int, rows: int = 200, keys: int = 280) -> pa.Table:
+    return pa.table({"id": list(range(first, first + rows)), "k": [n * 7 % keys for n in range(rows)]})
+
+
+def undo_last_commit(place: Path) -> None:
+    """As if the query had died after the sink had the batch, and before Spark noted it."""
+    commits = place / "checkpoint" / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("algorithm", ["cachejoin", "meshjoin"])
+def test_rows_cross_batches_and_equal_sparks_join(spark: SparkSession, tmp_path: Path, algorithm: str) -> None:
+    master = master_table().select(["k", "text"])
+    store = page_store(tmp_path / "m.pages", master)
+    for number in range(3):
+        drop_file(tmp_path / "in", stream_table(1500, seed=number, first=1500 * number), number)
+    stream = file_stream(spark, tmp_path / "in")
+    plan = plan_enrich(stream, store, how="left", algorithm=algorithm, **CARRY)
+    run(plan.frame(), tmp_path)
+    got = spark.read.parquet(str(tmp_path / "out"))
+    inputs = spark.read.parquet(str(tmp_path / "in"))
+    expected = inputs.join(spark.createDataFrame(master), "k", "left").select(*inputs.columns, "text")
+    assert bag(got) == bag(expected)
+    assert plan.sink.batches()[3].value("emits") > 0
+
+
+def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: Path, unfinished: None) -> None:
+    """The sink skips a batch that it has: were other rows answered again, some would be lost and some come twice."""
+    store = page_store(tmp_path / "m.pages", words("only"))
+    for number in range(3):
+        drop_file(tmp_path / "in", numbers(1000 * number), number)
+
+    def enriched() -> DataFrame:
+        return enrich(file_stream(spark, tmp_path / "in"), store, algorithm="cachejoin", **CARRY | {"memory": "64KB"})
+
+    run(enriched(), tmp_path)
+    before = spark.read.parquet(str(tmp_path / "out")).count()
+    assert 0 < before < 600
+    undo_last_commit(tmp_path)
+    drop_file(tmp_path / "in", numbers(3000), 3)
+    spark.conf.set(NO_DATA, True)
+    run(enriched(), tmp_path)
+    got = rows_of(spark.read.parquet(str(tmp_path / "out")).toArrow())
+    inputs = spark.read.parquet(str(tmp_path / "in")).toArrow()
+    assert got == {(*row, "only"): 1 for row in rows_of(inputs)}
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_rows_that_wait_are_answered_by_their_version_or_else_by_the_next(
+    spark: SparkSession, tmp_path: Path, unfinished: None, pruned: bool
+) -> None:
+    store = page_store(tmp_path / "m.pages", words("old"))
+    drop_file(tmp_path / "in", numbers(0), 0)
+
+    def enriched() -> DataFrame:
+        return enrich(file_stream(spark, tmp_path / "in"), store, algorithm="hybridjoin", **CARRY)
+
+    run(enriched(), tmp_path)
+    page_store(tmp_path / "m.pages", words("new"))
+    if pruned:
+        store.prune(1)
+    drop_file(tmp_path / "in", numbers(1000), 1)
+    spark.conf.set(NO_DATA, True)
+    run(enriched(), tmp_path)
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow()
+    found = {(at < 1000, word) for at, word in zip(got["id"].to_pylist(), got["word"].to_pylist(), strict=True)}
+    assert got.num_rows == 400
+    assert found == {(True, "new" if pruned else "old"), (False, "new")}
+
+
+def test_parked_rows_are_tried_again_until_their_deadline(spark: SparkSession, tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("early", keys=100))
+
+    def enriched(deadline: str) -> DataFrame:
+        misses = park(retry=0.001, deadline=deadline)
+        stream = file_stream(spark, tmp_path / "in")
+        return enrich(stream, store, on_miss=misses, algorithm="cachejoin", **CARRY)
+
+    drop_file(tmp_path / "in", numbers(0), 0)
+    run(enriched("1 day"), tmp_path)
+    early = {row for row in rows_of(numbers(0)) if row[1] < 100}
+    assert set(rows_of(spark.read.parquet(str(tmp_path / "out")).select("id", "k").toArrow())) == early
+    page_store(tmp_path / "m.pages", words("late", keys=200))
+    drop_file(tmp_path / "in", numbers(1000, rows=60), 1)
+    run(enriched("1 day"), tmp_path)
+    got = rows_of(spark.read.parquet(str(tmp_path / "out")).toArrow())
+    later = {(*row, "late"): 1 for row in rows_of(numbers(0)) if 100 <= row[1] < 200}
+    fresh = {(*row, "late"): 1 for row in rows_of(numbers(1000, rows=60)) if row[1] < 200}
+    assert got == {(*row, "early"): 1 for row in early} | later | fresh
+    drop_file(tmp_path / "in", numbers(2000, rows=1), 2)
+    run(enriched("2 ms"), tmp_path)
+    page_store(tmp_path / "m.pages", words("too late"))
+    drop_file(tmp_path / "in", numbers(3000, rows=1), 3)
+    run(enriched("2 ms"), tmp_path)
+    all_rows = rows_of(spark.read.parquet(str(tmp_path / "out")).toArrow())
+    assert all_rows - got == {(2000, 0, "late"): 1, (3000, 0, "too late"): 1}
+
+
+def test_dead_letters_of_rows_that_waited(spark: SparkSession, tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("word", keys=150))
+    for number in range(2):
+        drop_file(tmp_path / "in", numbers(1000 * number), number)
+    stream = file_stream(spark, tmp_path / "in")
+    run(enrich(stream, store, on_miss=dead_letter(tmp_path / "letters"), algorithm="hybridjoin", **CARRY), tmp_path)
+    letters = rows_of(spark.read.parquet(str(tmp_path / "letters")).toArrow())
+    answers = rows_of(spark.read.parquet(str(tmp_path / "out")).select("id", "k").toArrow())
+    assert letters + answers == rows_of(spark.read.parquet(str(tmp_path / "in")).toArrow())
+    assert min(key for _, key in letters) >= 150
+
+
+def test_state_survives_as_bytes() -> None:
+    tables = {"rows": pa.table({"a": [1, None], "b": ["x", "y"]}), "state": pa.table({"json": ["{}"]})}
+    before = Carried("3-ab", "cachejoin", Sizes(waiting=5), 17, tables, pa.table({"a": [1], "next_ms": [9]}))
+    after = Carried.from_bytes(before.to_bytes())
+    assert (after.version, after.sizes, after.drained_ms, after.waiting) == ("3-ab", Sizes(waiting=5), 17, 2)
+    assert {name: table.to_pylist() for name, table in after.snapshot.items()} == {
+        name: table.to_pylist() for name, table in tables.items()
+    }
+    assert after.parked is not None
+    assert after.parked.to_pylist() == [{"a": 1, "next_ms": 9}]
+    assert Carried("v", "inlj", Sizes(), 0).waiting == 0
+
+
+def test_carry_is_for_streams(spark: SparkSession, tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("w"))
+    with pytest.raises(PlanError, match="mode='carry' is for streams"):
+        enrich(spark.createDataFrame(numbers(0)), store, **CARRY)
