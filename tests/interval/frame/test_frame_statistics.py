@@ -1,0 +1,59 @@
+"""What planning learns of its inputs: true counts, an even sample, and nothing asked twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from dovetail.errors import DataError
+from dovetail.interval.frame import interval_join, plan_interval_join
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 60_000
+
+
+def rising(spark: SparkSession, rows: int = ROWS, partitions: int = 3) -> DataFrame:
+    """Intervals [i, i + 7) in order, so that a sample of early rows only would show."""
+    return spark.range(0, rows, 1, partitions).selectExpr("id as start", "id + 7 as end")
+
+
+def test_counts_are_exact_and_the_sample_is_even(spark: SparkSession) -> None:
+    left, right = rising(spark), rising(spark, 100)
+    stats, few = plan_interval_join(left, right, algorithm="native").statistics
+    assert (stats.rows, stats.usable, stats.inverted, stats.low, stats.last_start) == (ROWS, ROWS, 0, 0.0, ROWS - 1.0)
+    assert (stats.high, stats.mean_length, stats.max_length) == (ROWS + 6.0, 7.0, 7.0)
+    starts = stats.sample.start
+    assert 1_000 < len(starts) <= 6_000
+    # Tenths of the input have about a tenth of the sample each, and the order of the sample says nothing.
+    shares = np.histogram(starts, bins=10, range=(0, ROWS))[0] / len(starts)
+    assert np.abs(shares - 0.1).max() < 0.03
+    assert abs(np.corrcoef(np.arange(len(starts)), starts)[0, 1]) < 0.1
+    assert len(few.sample.start) == 100
+
+
+def test_a_frame_that_is_known_is_not_asked_again(spark: SparkSession) -> None:
+    left, right = rising(spark, 500), rising(spark, 300)
+    first = plan_interval_join(left, right)
+    context = spark.sparkContext
+    context.setJobGroup("known", "planning again")
+    try:
+        again = plan_interval_join(left, right, how="left")
+        assert list(context.statusTracker().getJobIdsForGroup("known")) == []
+        narrower = plan_interval_join(left, right, right_interval=("start", "start"), closed="both")
+        assert len(context.statusTracker().getJobIdsForGroup("known")) > 0
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
+    assert again.statistics[0] is first.statistics[0]
+    assert narrower.statistics[1].max_length == 0.0
+
+
+def test_known_inverted_rows_stay_an_error(spark: SparkSession) -> None:
+    left, right = rising(spark, 50), spark.sql("select 5 as start, 3 as end union all select 1, 2")
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"right input has 1 interval\(s\) that end before they start"):
+            interval_join(left, right)
+    assert interval_join(left, right, invalid="drop").count() == 2
