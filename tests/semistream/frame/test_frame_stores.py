@@ -1,0 +1,106 @@
+"""enrich from stores that keep no old versions, in foreachBatch, and beside watermarks."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from tests.semistream.frame.cases import bag, drop_file, file_stream, page_store
+
+from dovetail import MasterStore, enrich
+from dovetail.semistream.versions import VersionLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def run(frame: DataFrame, place: Path, sink: str = "parquet") -> Any:
+    writer = frame.writeStream.format(sink).option("checkpointLocation", str(place / "checkpoint"))
+    query = writer.option("path", str(place / "out")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def numbers(first: int, rows: int = 30) -> pa.Table:
+    return pa.table({"id": list(range(first, first + rows)), "k": [n % 35 for n in range(rows)]})
+
+
+def sqlite_at(place: Path, word: str) -> MasterStore:
+    with sqlite3.connect(place / "m.db") as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS m (k INTEGER PRIMARY KEY, word TEXT)")
+        connection.executemany("INSERT OR REPLACE INTO m VALUES (?, ?)", [(k, word) for k in range(40)])
+    connection.close()
+    return MasterStore.sqlite(place / "m.db", "m", "k")
+
+
+def parquet_at(place: Path, word: str) -> MasterStore:
+    table = pa.table({"k": list(range(40)), "word": [word] * 40})
+    (place / "m").mkdir(exist_ok=True)
+    parquet.write_table(table, place / "staged", row_group_size=10)
+    (place / "staged").replace(place / "m" / "0.parquet")
+    return MasterStore.parquet(place / "m", "k")
+
+
+@pytest.mark.parametrize("store_at", [sqlite_at, parquet_at])
+def test_streams_follow_stores_without_history(spark: SparkSession, tmp_path: Path, store_at: Any) -> None:
+    """Also where the log names a version that is gone: the batch takes what there is, and the log says so."""
+    query = None
+    for number, word in enumerate(["first", "second", "third"]):
+        store = store_at(tmp_path, word)
+        drop_file(tmp_path / "in", numbers(100 * number), number)
+        out = enrich(
+            file_stream(spark, tmp_path / "in"), store, on="k", algorithm="hybridjoin", memory="1MB", tune="off",
+            versions=str(tmp_path / "versions"),
+        )  # fmt: skip
+        if query is not None and number == 2:
+            (tmp_path / "versions" / str(query.id) / "2.0.json").write_text('{"version": "gone", "taken_at": 1.0}')
+        query = run(out, tmp_path)
+    found = spark.read.parquet(str(tmp_path / "out")).select("word").toArrow()["word"].to_pylist()
+    assert Counter(found) == {"first": 30, "second": 30, "third": 30}
+    assert query is not None
+    logged = VersionLog(str(tmp_path / "versions")).batches(str(query.id))
+    assert len(set(logged.values())) == 3
+    assert logged[2] == store.version()
+
+
+def test_batches_read_stores_without_history(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame(numbers(0)).repartition(3)
+    out = enrich(rows, sqlite_at(tmp_path, "old"), on="k", memory="1MB")
+    assert set(out.select("word").toArrow()["word"].to_pylist()) == {"old"}
+    sqlite_at(tmp_path, "new")
+    assert set(out.select("word").toArrow()["word"].to_pylist()) == {"new"}
+
+
+def test_foreach_batch_logs_versions_too(spark: SparkSession, tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", pa.table({"k": list(range(40)), "word": ["w"] * 40}))
+    drop_file(tmp_path / "in", numbers(0), 0)
+    seen: list[Any] = []
+
+    def each(batch: DataFrame, number: int) -> None:
+        seen.append(bag(enrich(batch, store, on="k", algorithm="hybridjoin", memory="1MB", tune="off").select("word")))
+
+    writer = file_stream(spark, tmp_path / "in").writeStream.foreachBatch(each)
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert seen == [{("w",): 30}]
+    assert VersionLog(str(tmp_path / "m.pages" / ".versions")).batches(str(query.id)) == {0: store.version()}
+
+
+def test_watermarks_pass_through(spark: SparkSession, tmp_path: Path) -> None:
+    """Windows over enriched rows close as they would over plain ones."""
+    store = page_store(tmp_path / "m.pages", pa.table({"k": list(range(40)), "word": ["w"] * 40}))
+    for number in range(3):
+        table = numbers(100 * number)
+        at = pa.array([number * 3_600_000_000] * 30, pa.timestamp("us", "UTC"))
+        drop_file(tmp_path / "in", table.append_column("at", at), number)
+    stream = file_stream(spark, tmp_path / "in").withWatermark("at", "1 minute")
+    out = enrich(stream, store, on="k", algorithm="hybridjoin", memory="1MB", tune="off")
+    counts = out.groupBy(F.window("at", "10 minutes"), "word").count().select("count")
+    run(counts, tmp_path)
+    assert bag(spark.read.parquet(str(tmp_path / "out"))) == {(30,): 2}

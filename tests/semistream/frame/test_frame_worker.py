@@ -1,0 +1,159 @@
+"""The operators that a worker keeps: used again, brought to new versions, dropped after failures, few of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.semistream.frame.cases import page_store
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import ConfigError
+from dovetail.semistream import frame_worker
+from dovetail.semistream.decision import Decision, Wiring
+from dovetail.semistream.frame_task import EnrichTask, stream_names
+from dovetail.semistream.frame_worker import difference, enrich_rows, forget
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.request import parse_request
+from dovetail.semistream.sizes import FITTED
+from dovetail.semistream.versions import VersionLog
+
+
+class Reports:
+    """What tasks report, where a driver would collect it."""
+
+    def __init__(self) -> None:
+        self.all: list[Metrics] = []
+
+    def task(self, metrics: Metrics) -> None:
+        self.all.append(metrics)
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    forget()
+    yield
+    forget()
+
+
+def words(word: str, keys: int = 200) -> pa.Table:
+    return pa.table({"k": list(range(keys)), "word": [word] * keys})
+
+
+def task_for(store: MasterStore, plan: str = "p", **asked: Any) -> EnrichTask:
+    request = parse_request("k", **{"memory": "256KB", "tune": "off", "algorithm": "cachejoin"} | asked)
+    schema = pa.schema([("id", pa.int64()), ("k", pa.int64())])
+    names = stream_names(2)
+    return EnrichTask(
+        plan, store, request, Decision(request.algorithm, FITTED, "even split"),
+        Wiring((names[1],), ("word",), request.how), 2, pa.schema([(n, pa.int64()) for n in names]), (0, 2),
+        pa.schema([("id", pa.int64()), ("word", pa.string())]), schema, VersionLog("unused"), store.version(), False,
+        Reports(),  # type: ignore[arg-type]  # all that tasks ask of a sink
+    )  # fmt: skip
+
+
+def batches(first: int = 0, rows: int = 100) -> list[pa.RecordBatch]:
+    ids = list(range(first, first + rows))
+    table = pa.table({"id": ids, "k": [n % 210 for n in ids]})
+    return list(table.to_batches(max_chunksize=30))
+
+
+def words_of(task: EnrichTask, rows: list[pa.RecordBatch]) -> Counter[Any]:
+    return Counter(word for batch in enrich_rows(task, iter(rows)) for word in batch["word"].to_pylist())
+
+
+def test_an_operator_serves_the_next_task_with_a_warm_cache(tmp_path: Path) -> None:
+    task = task_for(page_store(tmp_path / "m.pages", words("w")))
+    rows = [batch for _ in range(5) for batch in batches(rows=20)]
+    assert words_of(task, rows) == {"w": 100}
+    first = frame_worker._HELD["p"].operator
+    assert words_of(task, rows) == {"w": 100}
+    assert frame_worker._HELD["p"].operator is first
+    reports: list[Metrics] = task.sink.all  # type: ignore[attr-defined]  # see Reports
+    assert [report.value("rows") for report in reports] == [100, 100]
+    assert reports[1].value("answered_by_cache") > reports[0].value("answered_by_cache")
+    assert not first.waiting_rows
+
+
+def test_a_new_version_is_taken_up_and_the_old_one_closed(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("old"))
+    task = task_for(store)
+    assert words_of(task, batches()) == {"old": 100}
+    held = frame_worker._HELD["p"]
+    page_store(tmp_path / "m.pages", words("new"))
+    assert words_of(replace(task, version=store.version()), batches()) == {"new": 100}
+    assert frame_worker._HELD["p"] is held
+    assert words_of(task, batches()) == {"old": 100}
+
+
+def test_a_version_too_large_for_the_sizes_opens_anew(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("small", keys=40))
+    task = task_for(store, memory="40KB", algorithm="meshjoin")
+    assert words_of(task, batches(rows=30)) == {"small": 30}
+    page_store(tmp_path / "m.pages", words("large", keys=1500))
+    later = replace(task, version=store.version())
+    assert words_of(later, batches()) == {"large": 100}
+
+
+@pytest.mark.parametrize("stop", ["failure", "limit"])
+def test_an_operator_that_was_interrupted_is_not_used_again(tmp_path: Path, stop: str) -> None:
+    store = page_store(tmp_path / "m.pages", words("w"))
+    task = task_for(store)
+    assert words_of(task, batches()) == {"w": 100}
+    held = frame_worker._HELD["p"]
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from batches()
+        raise RuntimeError("the JVM went away")
+
+    if stop == "failure":
+        with pytest.raises(RuntimeError, match="went away"):
+            list(enrich_rows(task, rows()))
+    else:
+        answers: Any = enrich_rows(task, iter(batches()))
+        next(answers)
+        answers.close()
+    assert "p" not in frame_worker._HELD
+    assert words_of(task, batches()) == {"w": 100}
+    assert frame_worker._HELD["p"] is not held
+
+
+def test_a_store_that_fails_leaves_nothing_behind_and_recovers(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("w", keys=3000))
+    task = task_for(store, memory="64KB", algorithm="hybridjoin")
+    rows_file = next((tmp_path / "m.pages" / "generation-1").glob("*.rows"))
+    whole = rows_file.read_bytes()
+    assert words_of(task, batches()) == {"w": 100}
+    rows_file.write_bytes(whole[:100])
+    with pytest.raises(ConfigError):
+        words_of(task, batches())
+    assert not frame_worker._HELD
+    rows_file.write_bytes(whole)
+    assert words_of(task, batches()) == {"w": 100}
+
+
+def test_a_worker_keeps_few_operators(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("w"))
+    for n in range(7):
+        assert words_of(task_for(store, f"plan {n}"), batches()) == {"w": 100}
+    assert list(frame_worker._HELD) == ["plan 3", "plan 4", "plan 5", "plan 6"]
+
+
+def test_no_rows_open_nothing(tmp_path: Path) -> None:
+    task = task_for(page_store(tmp_path / "m.pages", words("w")))
+    assert list(enrich_rows(replace(task, version="9-gone"), iter(batches(rows=0)))) == []
+
+
+def test_reports_are_what_was_added() -> None:
+    before, now = Metrics(), Metrics()
+    before.add("rows", 3)
+    now.add("rows", 10)
+    now.add("loads", 2, unit="loads")
+    now.peak("memory_peak", 7)
+    found = difference(now, before)
+    assert (found.value("rows"), found.value("loads"), found.value("memory_peak")) == (7, 2, 7)
