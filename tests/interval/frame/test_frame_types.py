@@ -34,8 +34,12 @@ TYPES: dict[str, Callable[[int], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("algorithm", ["auto", "time_sweep"])
+CODED = ("int", "double", "decimal(9,2)", "date", "timestamp", "interval day to second")  # what operators see apart
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"), [*(("auto", kind) for kind in TYPES), *(("time_sweep", kind) for kind in CODED)]
+)
 def test_bounds_of_every_type(spark: SparkSession, kind: str, algorithm: str) -> None:
     rows = [random_rows(seed, 30, span=30) for seed in (5, 6)]
     for row in (*rows[0], *rows[1]):
