@@ -37,6 +37,7 @@ from dovetail.semistream.operators.spec import SemiStreamJoin
 from dovetail.semistream.request import Request
 from dovetail.semistream.sizes import FITTED, Sizes
 
+_MOVED = 0.15  # of the exponent, beyond what a sample leaves open
 ENOUGH = 500  # sampled keys from which a skew can be told
 
 
@@ -101,6 +102,20 @@ def decide(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, sa
     setting, skew = setting_for(request, pages, stream, sample)
     found = _chosen(request, pages, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
     return _checked(request, wiring, pages, stream, found)
+
+
+def looks_again(tasks: int) -> bool:
+    """Whether, after so many tasks, the skew is estimated again: after 4, 16 and 64 of them, then after every 256."""
+    return tasks in (4, 16, 64) or tasks % 256 == 0
+
+
+def moved(decision: Decision, sample: Sample, rows: int) -> bool:
+    """Whether the sample is so much more or less skewed than what was decided for that memory should be split anew."""
+    if len(sample.keys) < ENOUGH or len(np.unique(sample.keys)) > rows:
+        return False
+    assumed = 1.0 if decision.skew is None else decision.skew.exponent
+    found = estimate_skew(sample.keys, rows)
+    return not found.low - _MOVED <= assumed <= found.high + _MOVED
 
 
 def setting_for(

@@ -221,7 +221,7 @@ def _task(
         plan=uuid.uuid4().hex,
         store=store,
         request=request,
-        decision=replace(decision, price=None, choice=None, skew=None),
+        decision=replace(decision, price=None, choice=None),
         wiring=wiring,
         n_stream=columns.n_stream,
         stream=_task_schema(columns, wiring, store),

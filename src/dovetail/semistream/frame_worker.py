@@ -9,8 +9,10 @@ from __future__ import annotations
 import atexit
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 
 import numpy as np
@@ -21,7 +23,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.semistream.dead_letters import DeadLetters
-from dovetail.semistream.decision import Decision, decide, sample_of, specification
+from dovetail.semistream.decision import Decision, decide, looks_again, moved, sample_of, specification
 from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
 from dovetail.semistream.keys import key_columns
 from dovetail.semistream.master.pages import Pages
@@ -37,10 +39,16 @@ _PEEKED = 4  # batches that are looked at before a stream's first rows decide
 
 @dataclass(slots=True)
 class Held:
-    """An operator in this worker, the version it reads, and what it had counted when the last task ended."""
+    """An operator in this worker, the version it reads, why it is as it is, and what it had counted after a task.
+
+    One that is `spent` answered all it was given, but is not to be used again.
+    """
 
     operator: SemiStreamOperator
     pages: Pages
+    decision: Decision
+    tasks: int = 0
+    spent: bool = False
     counted: Metrics = field(default_factory=Metrics)
 
     def close(self) -> None:
@@ -77,16 +85,40 @@ def _answers(task: EnrichTask, where: Where, held: Held, rows: Batches) -> Batch
     letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
     with letters or nullcontext():
         for batch in rows:
+            last = batch
             for found in watch.time(held.operator.push("stream", batch)):
                 yield from _sorted_out(task, letters, found)
         for found in watch.time(held.operator.drain()):
             yield from _sorted_out(task, letters, found)
         if letters is not None:
             letters.commit()
+    resplit = watch.call(partial(_resplit, task, held, last))
     report = _report(held, watch)
+    if resplit:
+        report.add("resplits", 1, unit="times")
     if letters is not None:
         report.add("dead_letters", letters.rows)
     task.sink.task(report)
+
+
+def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch) -> bool:
+    """Whether memory was split anew, because the stream is no longer as skewed as it was when that was decided."""
+    held.tasks += 1
+    if not looks_again(held.tasks) or task.request.tune != "model" or task.request.sizes is not None:
+        return False
+    sample = sample_of([rows], task.wiring.on, held.pages, None)
+    if not moved(held.decision, sample, int(held.pages.starts[-1])):
+        return False
+    request = replace(task.request, algorithm=held.decision.algorithm)
+    schema = held.operator.stream.schema
+    held.decision = decide(request, task.wiring, held.pages, schema, sample)
+    spec = specification(request, task.wiring, held.pages, held.decision.algorithm, held.decision.sizes)
+    try:
+        for _ in held.operator.resize(spec.fit(request.memory, schema)):
+            pass
+    except (BudgetExceeded, PlanError):  # these parts cannot change while it runs
+        held.spent = True
+    return True
 
 
 def _sorted_out(task: EnrichTask, letters: DeadLetters | None, found: pa.RecordBatch) -> Batches:
@@ -104,6 +136,13 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.spent_ns = 0
+
+    def call(self, function: Callable[[], bool]) -> bool:
+        """What the function says, its time counted."""
+        start = time.perf_counter_ns()
+        found = function()
+        self.spent_ns += time.perf_counter_ns() - start
+        return found
 
     def time(self, batches: Batches) -> Batches:
         """The same batches."""
@@ -200,7 +239,7 @@ def _opened(
         if task.learns or task.request.tune == "measure":
             head = [*head, *islice(rows, _PEEKED - 1)]
             decision = _learned(task, pages, head)
-        return Held(open_operator(task, pages, head[0].schema, decision), pages), head
+        return Held(open_operator(task, pages, head[0].schema, decision), pages, decision), head
     except BaseException:
         pages.close()
         raise
@@ -237,6 +276,9 @@ def _keep(plan: str, held: Held) -> None:
     other = _HELD.pop(plan, None)
     if other is not None:
         other.close()
+    if held.spent:
+        held.close()
+        return
     _HELD[plan] = held
     while len(_HELD) > _MOST:
         _HELD.popitem(last=False)[1].close()

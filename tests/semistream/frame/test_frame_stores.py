@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.semistream.frame.cases import bag, drop_file, file_stream, page_store
+from tests.semistream.master.server import Server
 
 from dovetail import MasterStore, enrich
 from dovetail.semistream.versions import VersionLog
@@ -67,6 +69,36 @@ def test_streams_follow_stores_without_history(spark: SparkSession, tmp_path: Pa
     logged = VersionLog(str(tmp_path / "versions")).batches(str(query.id))
     assert len(set(logged.values())) == 3
     assert logged[2] == store.version()
+
+
+def test_a_server_that_stops_fails_the_batch_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    with Server() as server:
+        server.execute(
+            "CREATE TABLE m (k bigint PRIMARY KEY, word text)",
+            "INSERT INTO m SELECT n, 'w' FROM generate_series(0, 39) n",
+        )
+        store = MasterStore.postgres(server.url, "m", "k")
+
+        def enriched() -> DataFrame:
+            return enrich(
+                file_stream(spark, tmp_path / "in"), store, on="k", how="left", algorithm="cachejoin", memory="1MB",
+                tune="off", versions=str(tmp_path / "versions"),
+            )  # fmt: skip
+
+        drop_file(tmp_path / "in", numbers(0), 0)
+        run(enriched(), tmp_path)
+        drop_file(tmp_path / "in", numbers(100), 1)
+        planned = enriched()
+        server.stop()
+        try:
+            with pytest.raises(StreamingQueryException, match="check that the server runs"):
+                run(planned, tmp_path)
+        finally:
+            server.start()
+        server.execute("UPDATE m SET word = 'new'")
+        run(enriched(), tmp_path)
+    found = spark.read.parquet(str(tmp_path / "out")).select("word").toArrow()["word"].to_pylist()
+    assert Counter(found) == {"w": 30, "new": 30}
 
 
 def test_batches_read_stores_without_history(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.semistream.frame.cases import page_store
@@ -142,6 +143,23 @@ def test_a_worker_keeps_few_operators(tmp_path: Path) -> None:
     for n in range(7):
         assert words_of(task_for(store, f"plan {n}"), batches()) == {"w": 100}
     assert list(frame_worker._HELD) == ["plan 3", "plan 4", "plan 5", "plan 6"]
+
+
+def test_memory_is_split_anew_when_the_skew_moves(tmp_path: Path) -> None:
+    """Even keys at first, which no cache helps; then few that all ask for."""
+    store = page_store(tmp_path / "m.pages", words("w", keys=4000))
+    task = replace(task_for(store, tune="model"), learns=True)
+    rng = np.random.default_rng(1)
+    even = [pa.record_batch({"id": np.arange(2000), "k": rng.integers(0, 4000, 2000)}) for _ in range(16)]
+    skewed = [pa.record_batch({"id": np.arange(2000), "k": rng.zipf(1.5, 2000) % 4000}) for _ in range(16)]
+    assert all(words_of(task, [rows]) == {"w": 2000} for rows in even[:5])
+    before = frame_worker._HELD["p"].operator.sizes
+    assert all(words_of(task, [rows]) == {"w": 2000} for rows in skewed)
+    held = frame_worker._HELD["p"]
+    reports: list[Metrics] = task.sink.all  # type: ignore[attr-defined]  # see Reports
+    assert [at for at, report in enumerate(reports, 1) if report.value("resplits")] == [16]
+    assert held.operator.sizes != before
+    assert held.operator.budget.peak <= 256 << 10
 
 
 def test_no_rows_open_nothing(tmp_path: Path) -> None:
