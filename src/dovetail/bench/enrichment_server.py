@@ -1,0 +1,61 @@
+"""Master data in a PostgreSQL server that the rivals of a point share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dovetail.bench.postgres_server import Server
+from dovetail.bench.workbench import Workbench
+from dovetail.workloads import Master
+
+TABLE = "master"
+
+
+class SharedServer:
+    """A server with a table of master data: the first to enter starts it, the last to leave stops it."""
+
+    def __init__(self, rows: int, seed: int) -> None:
+        self._rows, self._seed = rows, seed
+        self._server: Server | None = None
+        self._users = 0
+
+    @contextmanager
+    def url(self) -> Iterator[str]:
+        """Where the server is."""
+        if self._server is None:
+            self._server = self._started()
+        self._users += 1
+        try:
+            yield self._server.url
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._server.__exit__(None, None, None)
+                self._server = None
+
+    def _started(self) -> Server:
+        server = Server().__enter__()
+        try:
+            self._load(server.url)
+        except BaseException:
+            server.__exit__(None, None, None)
+            raise
+        return server
+
+    def _load(self, url: str) -> None:
+        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+
+        with dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+            rows = Master(self._rows, seed=self._seed)
+            cursor.adbc_ingest(TABLE, rows.table(), mode="create")
+            cursor.execute(f"ALTER TABLE {TABLE} ADD PRIMARY KEY (key)")
+            cursor.execute(f"VACUUM ANALYZE {TABLE}")
+
+
+@contextmanager
+def master_table(bench: Workbench, rows: int) -> Iterator[str]:
+    """The URL of a server that has the rows in TABLE, with an index on the key."""
+    shared = bench.once(("server", rows), lambda: SharedServer(rows, bench.seed))
+    with shared.url() as url:
+        yield url
