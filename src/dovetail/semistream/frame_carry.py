@@ -7,7 +7,7 @@ alone, so that an attempt that is repeated answers the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -145,9 +145,10 @@ class Turn:
             self.missed.append(rows)
 
     def answers(self) -> Iterator[pd.DataFrame]:
-        """The packed answers, as Spark takes them."""
+        """The packed answers since the last call, as Spark takes them."""
         if self.out:
-            yield pd.DataFrame({"rows": self.out})
+            out, self.out = self.out, []
+            yield pd.DataFrame({"rows": out})
 
 
 class Carrier(StatefulProcessor):
@@ -186,22 +187,26 @@ class Carrier(StatefulProcessor):
         with letters or nullcontext():
             turn = _begun(task, where, before, arrived or [], now_ms, letters)
             try:
-                after = self._run(turn, before, arrived)
+                after = yield from self._run(turn, before, arrived)
             finally:
                 turn.operator.close()
                 turn.pages.close()
             if letters is not None:
                 letters.commit()
         self._store(after, now_ms)
-        yield from turn.answers()
 
-    def _run(self, turn: Turn, before: Carried | None, arrived: list[pa.RecordBatch] | None) -> Carried:
+    def _run(
+        self, turn: Turn, before: Carried | None, arrived: list[pa.RecordBatch] | None
+    ) -> Generator[pd.DataFrame, None, Carried]:
+        """Give what can be answered, batch by batch; the state after it comes back."""
         operator, task = turn.operator, turn.task
         due, parked = _due(before.parked if before else None, turn.now_ms)
         for batch in [*due, *(_born(task, batch, turn.now_ms) for batch in arrived or [])]:
             turn.take(operator.push("stream", batch))
+            yield from turn.answers()
         if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms:
             turn.take(operator.drain())
+        yield from turn.answers()
         if not operator.waiting_rows:
             turn.drained_ms = turn.now_ms
         snapshot = operator.snapshot()

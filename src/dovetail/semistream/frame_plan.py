@@ -86,7 +86,8 @@ class EnrichPlan:
     def explain(self) -> str:
         """Algorithm and why, memory split, predicted service rate, the measured one after a run, and the losers."""
         request, task = self.task.request, self.task
-        version = task.version or f"newest ({request.freshness})"
+        streams = self.columns.frame.isStreaming
+        version = "newest" if streams or task.version is None else task.version
         lines = [
             f"Enrich: how={request.how}, mode={request.mode}, memory={format_bytes(request.memory)} per task, "
             f"on_miss={request.on_miss}, freshness={request.freshness}, route={request.route}",

@@ -195,7 +195,7 @@ def _taken(
     try:
         version = wanted_version(task, where)
         if held is not None and held.operator.stream.schema.equals(head[0].schema):
-            if version == held.pages.version:
+            if (version or task.store.version()) == held.pages.version:
                 return held, head
             pages = open_version(task, where, version)
             if _adopted(task, held, pages):

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import parquet
 from tests.semistream.frame.cases import drop_file, page_store
 
-FILES, ROWS, KEYS = 12, 200, 90
+FILES, ROWS, KEYS = 8, 200, 90
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
 
@@ -37,7 +37,7 @@ def build(place: Path, generation: int) -> None:
     page_store(place / "m.pages", pa.table({"k": list(range(KEYS)), "made": [generation] * KEYS}))
 
 
-def run_killed(place: Path, kills: int, mode: str, seed: int = 0, longest_s: float = 6.0) -> int:
+def run_killed(place: Path, kills: int, mode: str, seed: int = 0, longest_s: float = 5.0) -> int:
     """Start, kill and start again, master data changing all the while, until it may finish; kills that were made."""
     prepare(place)
     rng, generation, killed = random.Random(seed), 0, 0  # noqa: S311  (moments, not secrets)

@@ -52,8 +52,7 @@ def test_every_algorithm_equals_sparks_join(place: Path, stream: DataFrame, stor
     assert bag(out) == bag(expected)
 
 
-@pytest.mark.parametrize("how", ["inner", "left_semi", "left_anti"])
-@pytest.mark.parametrize("route", ["none", "master"])
+@pytest.mark.parametrize(("how", "route"), [("inner", "master"), ("left_semi", "none"), ("left_anti", "master")])
 def test_every_kind_of_join(stream: DataFrame, store: MasterStore, how: str, route: str) -> None:
     out = enrich(stream, store, on="k", how=how, algorithm="cachejoin", memory="1MB", route=route, tune="off")
     expected = spark_join(stream, only(master_table(), "k"), "k", how)
@@ -61,12 +60,24 @@ def test_every_kind_of_join(stream: DataFrame, store: MasterStore, how: str, rou
     assert bag(out.select(expected.columns)) == bag(expected)
 
 
-@pytest.mark.parametrize("key", ["name", "price", "day", "at", "half"])
+@pytest.mark.parametrize("key", ["name", "price", "day", "at"])
 def test_every_type_of_key(place: Path, stream: DataFrame, key: str) -> None:
     master = only(master_table(), key)
     store = page_store(place / f"by_{key}.pages", master, key)
     out = enrich(stream, store, on=key, how="left", algorithm="hybridjoin", memory="1MB", tune="off")
     assert bag(out.select("id", key, "text")) == bag(spark_join(stream, master, key, "left").select("id", key, "text"))
+
+
+def test_the_time_zone_of_the_session_changes_nothing(place: Path, stream: DataFrame) -> None:
+    spark, master = stream.sparkSession, only(master_table(), "at")
+    store = page_store(place / "zone.pages", master, "at")
+    expected = bag(spark_join(stream, master, "at", "inner").select("id", "text"))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        out = enrich(stream, store, on="at", memory="1MB")
+        assert bag(out.select("id", "text")) == expected
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
 
 
 def test_composite_keys_under_other_names(place: Path, stream: DataFrame) -> None:
@@ -81,7 +92,7 @@ def test_composite_keys_under_other_names(place: Path, stream: DataFrame) -> Non
 
 @pytest.mark.parametrize(
     ("given", "stored"),
-    [("k", "short"), ("short", "k"), ("k", "price"), ("price", "k"), ("CAST(half AS FLOAT)", "half")],
+    [("k", "short"), ("k", "price"), ("price", "k"), ("CAST(half AS FLOAT)", "half")],
 )
 def test_keys_of_different_types_meet_as_in_spark(place: Path, stream: DataFrame, given: str, stored: str) -> None:
     master = only(master_table(), stored).rename_columns(["key", "text"])

@@ -38,7 +38,7 @@ else:
 
 rows.write.parquet(str(place / "in"))
 stream = spark.readStream.schema("k long").parquet(str(place / "in"))
-for mode in ("per_batch", "carry"):
+for mode in ["carry"]:
     out = enrich(stream, store, on="k", how="left", algorithm="hybridjoin", tune="off", memory="1MB", mode=mode)
     writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / f"checkpoint-{mode}"))
     writer.option("path", str(place / mode)).trigger(availableNow=True).start().awaitTermination()
