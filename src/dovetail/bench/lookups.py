@@ -83,11 +83,13 @@ class Lookups:
 
 def row_by_row(here: Lookups, keys: list[int]) -> list[Row | None]:
     """Every key that the cache lacks is looked up when its turn comes."""
-    answers = []
+    answers: list[Row | None] = []
     for key in keys:
-        if key not in here.cache:
-            here.cache.put(key, here.one(key))
-        answers.append(here.cache.get(key))
+        if key in here.cache:
+            answers.append(here.cache.get(key))
+        else:
+            answers.append(here.one(key))
+            here.cache.put(key, answers[-1])
     return answers
 
 

@@ -1,0 +1,140 @@
+"""The enrichment benchmarks: every rival gives the expected answer, and the claims are those that were promised."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dovetail.bench import harness
+from dovetail.bench.case import Case, Outcome, Params
+from dovetail.bench.cases import enrich, enrich_rates
+from dovetail.bench.enrichment import UNMATCHED, kept, master_files, matched, stream_rows
+from dovetail.bench.lookups import LruCache, batch_by_batch, row_by_row
+from dovetail.bench.workbench import Workbench
+
+TINY = {50_000: 1_000, 200_000: 4_000}
+"""Master rows of the small points, made tiny."""
+
+
+def outcomes(case: Case, params: Params, tiny: Params, bench: Workbench) -> dict[str, Outcome]:
+    """What each rival that takes part at a point answers at the tiny one."""
+    found = {}
+    for rival in case.rivals:
+        if rival.sits_out(params) is None:
+            with rival.prepare(bench, tiny) as run:
+                answer = run()
+            found[rival.name] = answer if isinstance(answer, Outcome) else Outcome(answer)
+    return found
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("point", range(1, 4), ids=["small batches", "large batches", "server"])
+def test_every_rival_answers_every_row_that_has_a_master_row(point: int) -> None:
+    case = enrich.CASE
+    params = case.points["small"][point]
+    batch_rows = 1_000 if params["batch_rows"] == enrich.SMALL else 2 * enrich.SMALL
+    tiny = {**params, "master_rows": TINY[params["master_rows"]], "batch_rows": batch_rows}
+    with Workbench("small", case.seed) as bench:
+        found = outcomes(case, params, tiny, bench)
+        expected = case.expected(bench, tiny)
+    assert {name: outcome.answer for name, outcome in found.items()} == dict.fromkeys(found, expected)
+    assert 0 < found["dovetail"].figures["peak_of_budget"] <= 1
+    assert all(outcome.figures["rows_per_s"] > 0 for outcome in found.values())
+
+
+def test_who_takes_part_where() -> None:
+    taking_part = [
+        {rival.name for rival in enrich.CASE.rivals if rival.sits_out(point) is None}
+        for point in enrich.CASE.points["full"]
+    ]
+    spark = {"spark's stream-static join", "spark's join, sorted"}
+    assert taking_part == [
+        {"dovetail", *spark},
+        {"dovetail", "dovetail, a quarter", "spark's stream-static join"},
+        {"dovetail"},
+        {"dovetail", "look-up per row", "look-up per batch"},
+    ]
+    for bound in enrich.CASE.bounds:
+        for point, names in zip(enrich.CASE.points["full"], taking_part, strict=True):
+            if bound.covers(point):
+                assert {bound.rival, bound.against or bound.rival} <= names
+
+
+def test_the_claims() -> None:
+    claims = {(round(1 / b.at_most, 3), b.against or b.figure, b.where.get("master_rows")) for b in enrich.CASE.bounds}
+    assert claims == {
+        (5.0, "spark's stream-static join", 2_000_000),
+        (15.0, "spark's stream-static join", 8_000_000),
+        (0.7, "dovetail, a quarter", 8_000_000),
+        (0.5, "us_per_row", None),
+        (3.0, "look-up per row", 2_000_000),
+        (1.0, "look-up per batch", 2_000_000),
+        (1.0, "peak_of_budget", None),
+    }
+
+
+def test_the_stream_goes_on_where_it_stopped_and_a_share_of_it_has_no_match() -> None:
+    with Workbench("small") as bench:
+        whole, parts = stream_rows(bench, 500, 0, 2_000), [stream_rows(bench, 500, n, n + 500) for n in (0, 500)]
+    keys = whole["key"].to_pylist()
+    assert pa.concat_tables(parts)["key"].to_pylist() == keys[:1_000]
+    assert sum(1 <= key <= 500 for key in keys) == matched(2_000) == 2_000 - 2_000 // UNMATCHED
+
+
+def test_data_is_made_once_and_kept_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_BENCH_DATA", str(tmp_path))
+    with Workbench("small") as bench:
+        place = master_files(bench, 80)
+        assert kept(bench, place.name, lambda path: pytest.fail(f"{path} was made again")) == place
+    assert place.parent == tmp_path
+    assert len(list(place.glob("*.parquet"))) == 8
+
+
+class Table:
+    """Look-ups in a dict, with the number of times that it was asked."""
+
+    def __init__(self, rows: dict[int, tuple[int, str]], limit: int) -> None:
+        self.rows, self.asked, self.cache = rows, 0, LruCache(limit)
+
+    def one(self, key: int) -> tuple[int, str] | None:
+        self.asked += 1
+        return self.rows.get(key)
+
+    def many(self, keys: list[int]) -> dict[int, tuple[int, str]]:
+        self.asked += 1
+        return {key: self.rows[key] for key in keys if key in self.rows}
+
+
+@pytest.mark.parametrize("limit", [1, 2_000, 10**6])
+@pytest.mark.parametrize("answer", [row_by_row, batch_by_batch])
+def test_look_ups_by_hand_are_right_whatever_the_cache_holds(answer: object, limit: int) -> None:
+    rows = {key: (key, f"row {key}") for key in range(0, 60, 2)}
+    table = Table(rows, limit)
+    for start in range(0, 300, 50):
+        keys = [(7 * n * n) % 61 for n in range(start, start + 50)]
+        assert answer(table, keys) == [rows.get(key) for key in keys]  # type: ignore[operator]  # one of the two
+    assert table.cache.used <= limit
+    assert len(table.cache) <= 61
+
+
+def test_a_cache_keeps_what_was_used_last() -> None:
+    cache = LruCache(limit=1_500)
+    for key in (1, 2, 3):
+        cache.put(key, (key, "x" * 100))
+    assert cache.get(1) == (1, "x" * 100)
+    cache.put(4, (4, "x" * 100))
+    assert [key for key in range(1, 5) if key in cache] == [1, 3, 4]
+    assert 0 < cache.used <= 1_500
+
+
+def test_the_simulated_rates_are_the_specifications_where_they_are_quick_to_count() -> None:
+    by_name = {column.name: column for column in enrich_rates.TABLE}
+    queues, rate = by_name["INLJ"].rate(enrich_rates.HALF)
+    assert queues == enrich_rates.QUEUES
+    assert rate == pytest.approx(by_name["INLJ"].due(enrich_rates.HALF), rel=0.1)
+    bounds = enrich_rates.CASE.bounds
+    assert {(bound.rival, bound.figure, bound.at_most) for bound in bounds} == {(n, "off_by", 0.1) for n in by_name}
+
+
+def test_the_cases_are_found_by_name() -> None:
+    assert {"enrich", "enrich-rates"} <= set(harness.load_cases())
