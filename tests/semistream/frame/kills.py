@@ -43,11 +43,7 @@ def run_killed(place: Path, kills: int, mode: str, seed: int = 0, longest_s: flo
     rng, generation, killed = random.Random(seed), 0, 0  # noqa: S311  (moments, not secrets)
     while True:
         (place / "started").unlink(missing_ok=True)
-        query = subprocess.Popen(
-            [sys.executable, str(_SCRIPT), str(place), mode],
-            stdout=subprocess.DEVNULL, stderr=(place / "log").open("ab"), start_new_session=True,
-            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
-        )  # fmt: skip
+        query = _started(place, mode)
         end = None
         while query.poll() is None:
             generation += 1
@@ -64,6 +60,15 @@ def run_killed(place: Path, kills: int, mode: str, seed: int = 0, longest_s: flo
             if query.returncode:
                 raise AssertionError((place / "log").read_text()[-3000:])
             return killed
+
+
+def _started(place: Path, mode: str) -> subprocess.Popen[bytes]:
+    with (place / "log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, str(_SCRIPT), str(place), mode],
+            stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        )  # fmt: skip
 
 
 def check(place: Path) -> int:
