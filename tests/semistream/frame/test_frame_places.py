@@ -78,12 +78,13 @@ print("all is well")
 
 
 @pytest.mark.parametrize("script", [CONNECT, CLUSTER], ids=["connect", "local-cluster"])
+@pytest.mark.timeout(600)
 def test_enrich_runs_elsewhere(tmp_path: Path, script: str) -> None:
     job = tmp_path / "job.py"
     job.write_text(script)
     run = subprocess.run(
         [sys.executable, job, tmp_path], env=os.environ | {"SPARK_TESTING": "1"}, capture_output=True, text=True,
-        check=False, timeout=280,
+        check=False, timeout=560,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-4000:]
     assert run.stdout.splitlines()[-1] == "all is well"
