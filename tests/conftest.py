@@ -24,9 +24,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
             "spark.sql.shuffle.partitions": 2,
             "spark.default.parallelism": 2,
             "spark.ui.enabled": False,
-            # Queries here are many and tiny: compiling each would take longer than running it.
-            "spark.sql.codegen.wholeStage": False,
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.local.dir": str(home / "local"),
             "spark.sql.warehouse.dir": str(home / "warehouse"),
             # Functions of test modules are pickled by name: workers find them where pytest does.
