@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from dovetail.engine.memory import parse_bytes
@@ -53,10 +54,14 @@ def last_execution(spark: SparkSession, mark: str = "") -> Execution | None:
 
 
 def task_milliseconds(spark: SparkSession, stage: int) -> list[int]:
-    """The run times of the tasks of a stage."""
+    """The run times of the tasks of a stage; none if Spark skipped it, or has forgotten it."""
     context: Any = spark.sparkContext
     store = context._jsc.sc().statusStore()
-    tasks = store.taskList(stage, store.lastStageAttempt(stage).attemptId(), 100_000)
+    try:
+        attempt = store.lastStageAttempt(stage).attemptId()
+    except Py4JJavaError:  # no such stage
+        return []
+    tasks = store.taskList(stage, attempt, 100_000)
     finished = (task.taskMetrics() for task in each(tasks))
     return [int(metrics.get().executorRunTime()) for metrics in finished if metrics.isDefined()]
 
