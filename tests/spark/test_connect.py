@@ -1,4 +1,4 @@
-"""Spark Connect: a server in a process of its own, our settings on it, Arrow functions, and clear limits."""
+"""Spark Connect: a server of its own, our settings on it, Arrow functions, interval joins, and clear limits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 SCRIPT = """
+import sys
+
 import pyarrow as pa
 import pyarrow.compute as pc
+from dovetail import interval_count, interval_join, plan_interval_join
 from dovetail.errors import UnsupportedError
 from dovetail.engine.metrics import Metrics
 from dovetail.spark.connect import is_connect, require_classic
@@ -42,6 +45,29 @@ for attempt, words in [
         assert words in str(error), error
     else:
         raise AssertionError(words)
+
+left = spark.sql("select id, id % 3 as k, id * 10 as start, id * 10 + 15 as end from range(30)")
+right = spark.sql("select id as r, id % 3 as k, id * 25 as start, id * 25 + 5 as end from range(12)")
+pairs = spark.sql('''
+    select l.id, r.id as r from range(30) l join range(12) r
+    on l.id % 3 = r.id % 3 and l.id * 10 < r.id * 25 + 5 and r.id * 25 < l.id * 10 + 15
+''')
+wanted = sorted(map(tuple, pairs.collect()))
+assert len(wanted) > 5
+for algorithm in ("auto", "native", "forward_scan"):
+    plan = plan_interval_join(left, right, on="k", algorithm=algorithm, columns=["id", "r"])
+    assert sorted(map(tuple, plan.frame().collect())) == wanted, algorithm
+    try:
+        plan.metrics()
+    except UnsupportedError as error:
+        assert "Spark Connect" in str(error)
+    else:
+        raise AssertionError("metrics over Connect")
+    place = f"{sys.argv[1]}/{algorithm}"
+    assert plan.write_parquet(place).value("rows written") == len(wanted)
+    assert sorted(map(tuple, spark.read.parquet(place).collect())) == wanted
+assert interval_count(left, right, on="k") == len(wanted)
+assert interval_join(left, right, on="k", how="left_semi").count() == len({pair[0] for pair in wanted})
 spark.stop()
 print("all is well")
 """
@@ -53,7 +79,7 @@ def test_a_connect_session_runs_arrow_functions_and_says_what_it_cannot_do(tmp_p
     # With SPARK_TESTING the server takes any free port and the client asks it which.
     env = os.environ | {"SPARK_TESTING": "1"}
     run = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", script],
+        [sys.executable, "-W", "error::UserWarning", script, tmp_path],
         env=env, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr

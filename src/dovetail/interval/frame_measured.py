@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from dovetail.engine.metrics import Metrics
 from dovetail.interval.frame_cells import name
 from dovetail.interval.frame_sides import Side
+from dovetail.spark.connect import require_classic
 from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
 
 ROWS_OUT = "number of output rows"
@@ -18,6 +19,7 @@ def native_metrics(spark: SparkSession, left: Side, right: Side) -> Metrics:
     Spark does not count the candidate pairs that a join condition turned down, so there are no comparisons here.
     Empty when the plan has not run, or when Spark has forgotten the run (spark.sql.ui.retainedExecutions).
     """
+    require_classic(spark, "metrics of a run", "run the query in a classic session to see them")
     metrics = Metrics()
     run = last_execution(spark, left.mark)
     if run is None:
@@ -26,7 +28,7 @@ def native_metrics(spark: SparkSession, left: Side, right: Side) -> Metrics:
         placed = [node.values.get(ROWS_OUT, 0) for node in run.nodes if _makes(node, name(side, "bin"))]
         if placed:
             metrics.add("placed", max(placed), side=side.name)
-    joins = [node for node in run.nodes if node.name.endswith(("Join", "NestedLoopJoin", "CartesianProduct"))]
+    joins = [node for node in run.nodes if node.name.endswith("Join") and left.mark in node.description]
     metrics.add("pairs", sum(node.values.get(ROWS_OUT, 0) for node in joins))
     metrics.add("bytes_written", _total(run, "spill size"), unit="bytes")
     metrics.note("counted by Spark: pairs include rows that an outer join kept, bytes_written is the size of spills")
