@@ -35,7 +35,7 @@ class SharedServer:
                 self._server = None
 
     def _started(self) -> Server:
-        server = Server().__enter__()
+        server = Server("bench", "bench", "-c shared_buffers=512MB").__enter__()
         try:
             self._load(server.url)
         except BaseException:

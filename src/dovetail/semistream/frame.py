@@ -74,7 +74,9 @@ def enrich(
         PlanError: for a request that cannot be right, before any job starts.
         ConfigError: when the store cannot be read. In a task it fails the task; it is never taken for a miss.
     """
-    request = parse_request(
+    return plan_enrich(
+        rows,
+        master,
         on,
         how,
         algorithm,
@@ -90,8 +92,7 @@ def enrich(
         suffixes,
         versions,
         max_wait,
-    )
-    return make_plan(rows, master, request).frame()
+    ).frame()
 
 
 def plan_enrich(

