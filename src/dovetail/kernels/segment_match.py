@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.kernels.arrays import I32, I64, Bool
 from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.hashing import place
-from dovetail.kernels.waiting_pool import LOADS, NONE, Pool, admit, empty_pool, leave
+from dovetail.kernels.waiting_pool import LOADS, NONE, Pool, admit, empty_pool, release, unlink
 
 INNER, LEFT, SEMI, ANTI, ALL = range(5)
 """What pairs are given: matches; these and misses; the first match; misses; all of LEFT for a later check."""
@@ -154,11 +154,10 @@ def _key_of(s: Scratch, mask: int, code: int, used: int, remember: bool) -> tupl
 
 
 @kernel
-def _prepare(p: Pool, segment: int, codes: I64, s: Scratch, remember: bool) -> tuple[int, int]:
+def _prepare(p: Pool, head: int, n_waiting: int, codes: I64, s: Scratch, remember: bool) -> tuple[int, int]:
     """A table over the smaller side with the master rows of each of its keys; its mask and its number of keys."""
-    n_waiting = p.held[segment]
     mask = _clear(s, min(n_waiting, len(codes)) + (8 if remember else 0))
-    used, slot = 0, p.head[segment]
+    used, slot = 0, head
     if n_waiting < len(codes):
         while slot >= 0:
             cell = _cell(s, mask, p.code[slot])
@@ -192,8 +191,30 @@ def resolve(
     Gives where the next pair goes, rows answered, rows among them without a match, and keys in the scratch table, whose
     `waiting` counts the rows of each. Call again with more room if rows of the segment still wait.
     """
-    mask, used = _prepare(p, segment, codes, s, remember)
-    s.probes[0] += p.held[segment]
+    waiting = p.held[segment]
+    at, done, missed, used = meet(p, segment, waiting, True, codes, source, s, how, out, at, now_ns, remember)
+    p.held[segment] -= done
+    return at, done, missed, used
+
+
+@kernel
+def meet(
+    p: Pool,
+    segment: int,
+    waiting: int,
+    queued: bool,
+    codes: I64,
+    source: int,
+    s: Scratch,
+    how: int,
+    out: tuple[I64, I64],
+    at: int,
+    now_ns: int,
+    remember: bool,
+) -> tuple[int, int, int, int]:
+    """What `resolve` gives, for a chain of rows that are, or are not, in the queue; `held` is the caller's."""
+    mask, used = _prepare(p, p.head[segment], waiting, codes, s, remember)
+    s.probes[0] += waiting
     slot, done, missed = p.head[segment], 0, 0
     while slot >= 0:
         key, used = _key_of(s, mask, p.code[slot], used, remember)
@@ -204,11 +225,12 @@ def resolve(
         if key >= 0:
             s.waiting[key] += 1
         after = p.follower[slot]
-        leave(p, slot, now_ns)
+        if queued:
+            unlink(p, slot)
+        release(p, slot, now_ns)
         slot, done = after, done + 1
         missed += first < 0
     p.head[segment] = slot
-    p.held[segment] -= done
     return at, done, missed, used
 
 

@@ -100,8 +100,8 @@ def enter(p: Pool, code: int, ref: int, segment: int, now_ns: int) -> None:
 
 
 @kernel
-def leave(p: Pool, slot: int, now_ns: int) -> None:
-    """The slot leaves the queue and is free, which its segment -1 tells; the segment's chain is the caller's."""
+def unlink(p: Pool, slot: int) -> None:
+    """The slot leaves the queue, and its row counts as waiting no more; it keeps its place in the chain."""
     m = p.meta
     finger = m[FINGER]
     if finger == slot:
@@ -122,11 +122,16 @@ def leave(p: Pool, slot: int, now_ns: int) -> None:
     else:
         m[NEWEST] = older
     m[WORST] = max(m[WORST], m[LOADS] - p.born[slot])
+    m[LIVE] -= 1
+
+
+@kernel
+def release(p: Pool, slot: int, now_ns: int) -> None:
+    """A slot that left the queue is free."""
     p.residence[bucket(now_ns - p.since[slot])] += 1
     p.segment[slot] = NONE
-    p.follower[slot] = m[FREE]
-    m[FREE] = slot
-    m[LIVE] -= 1
+    p.follower[slot] = p.meta[FREE]
+    p.meta[FREE] = slot
 
 
 @kernel

@@ -16,6 +16,7 @@ from dovetail.kernels import key_cache as kernels
 from dovetail.kernels.arrays import I32, I64, int64s
 from dovetail.kernels.segment_match import Scratch, candidates, group_rows
 from dovetail.kernels.selection import expand_runs
+from dovetail.kernels.waiting_round import Met
 from dovetail.semistream.rows import SHIFT, RowStore, refs_of
 
 Replaces = Literal["random", "least_frequent", "adaptive"]
@@ -116,6 +117,24 @@ class RowCache:
         n = kernels.promote(self.keys, _CODES[self.policy.replaces], plain, took)
         self._keep(batch, scratch, chosen[took[:n]])
 
+    def promote_met(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
+        """As `promote`, for `n` keys with `n_rows` rows that a round of loads met."""
+        sizes, first = met.rows[:n], met.first[:n]
+        weights = sizes * max(1, nbytes(batch) // max(1, batch.num_rows)) if batch.num_columns else sizes * 0
+        pages = np.full(n, -1, np.int64)
+        there = np.flatnonzero(first >= 0)
+        pages[there] = page_of(first[there])
+        given = met.code[:n], first, sizes, met.waiting[:n], weights, pages
+        took = np.empty(n, np.int64)
+        plain = kernels.Candidates(*(int64s(a) for a in given))
+        took = took[: kernels.promote(self.keys, _CODES[self.policy.replaces], plain, took)]
+        entries = np.empty(len(took), np.int64)
+        kernels.entries_of(self.keys, int64s(met.code[took]), entries)
+        stayed = (entries >= 0) & (sizes[took] > 0)
+        entries, took = entries[stayed], took[stayed]
+        rows = expand_runs((np.cumsum(sizes) - sizes)[took], sizes[took])
+        self._store(batch, met.member[:n_rows][rows], entries, sizes[took])
+
     def _keep(self, batch: pa.RecordBatch, scratch: Scratch, chosen: I32) -> None:
         """Copy the rows of the keys that came in, and tell their entries where they are."""
         entries = np.empty(len(chosen), np.int64)
@@ -123,12 +142,16 @@ class RowCache:
         entries, chosen = entries[entries >= 0], chosen[entries >= 0]
         sizes = np.empty(len(chosen), np.int64)
         rows = np.empty(group_rows(scratch, chosen, sizes, np.empty(0, np.int64)), np.int64)
+        group_rows(scratch, chosen, sizes, rows)
+        self._store(batch, rows, entries[sizes > 0], sizes[sizes > 0])
+
+    def _store(self, batch: pa.RecordBatch, rows: I64, entries: I64, sizes: I64) -> None:
+        """Copy these rows, so many for each entry in turn; entries that there is no room for leave."""
         if not len(rows):
             return
-        group_rows(scratch, chosen, sizes, rows)
         chunk = self._add(take_columns(batch, rows) if batch.num_columns else batch.slice(0, 0))
         if chunk is None:
-            kernels.remove_all(self.keys, int64s(np.sort(entries[sizes > 0])[::-1]))
+            kernels.remove_all(self.keys, int64s(np.sort(entries)[::-1]))
             return
         self.keys.ref[entries] = refs_of(chunk, np.cumsum(sizes) - sizes)
 

@@ -50,9 +50,17 @@ class Segments:
         """The rows of the largest segment."""
         return int(self.rows.max()) if self.n else 0
 
+    @property
+    def most_swapped_rows(self) -> int:
+        """The rows of the largest segment that is not pinned."""
+        return int(self.rows[: self.aligned].max()) if self.aligned else 0
+
     def homes(self, key: Sequence[pa.Array]) -> I64:
         """The home segment of each key, or -1 where there is certainly none."""
-        page = np.asarray(self.pages.home(key), np.int64)
+        return self.of_pages(np.asarray(self.pages.home(key), np.int64))
+
+    def of_pages(self, page: I64) -> I64:
+        """The segment of each page; -1 for -1."""
         segment = np.where(page < 0, -1, page // self.per_segment)
         if self.pinned:
             segment = np.where((page >= 0) & (page < self.pinned), self.aligned, segment)
@@ -63,9 +71,24 @@ class Segments:
         first = int(self.first[segment])
         return self.pages.read(first, int(self.last[segment]) - first)
 
+    def read_many(self, segments: I64) -> tuple[pa.RecordBatch, I64]:
+        """The rows of ascending segments, and where those of each begin, with the number of all at the end."""
+        first = self.first[segments]
+        return self.pages.read_many(first, self.last[segments] - first)
+
+    def stored_bytes(self, segments: I64) -> I64:
+        """Bytes that reading each of these segments moves."""
+        first, last = self.first[segments].tolist(), self.last[segments].tolist()
+        sizes = [self.pages.stored_bytes(at, to - at) for at, to in zip(first, last, strict=True)]
+        return np.array(sizes, np.int64)
+
     def page_of(self, segment: int, rows: I64) -> I64:
         """The pages in which these rows of a segment lie."""
-        pages: I64 = np.searchsorted(self.starts, self.starts[self.first[segment]] + rows, side="right") - 1
+        return self.page_at(self.starts[self.first[segment]] + rows)
+
+    def page_at(self, rows: I64) -> I64:
+        """The pages in which these rows of the master data lie."""
+        pages: I64 = np.searchsorted(self.starts, rows, side="right") - 1
         return pages
 
 

@@ -13,6 +13,7 @@ from dovetail.errors import PlanError
 from dovetail.kernels.key_cache import cache_bytes
 from dovetail.kernels.segment_match import scratch_bytes
 from dovetail.kernels.waiting_pool import SLOT_BYTES, pool_bytes
+from dovetail.kernels.waiting_round import met_bytes
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.output import PAIR_BYTES
 from dovetail.semistream.segments import Segments, row_bytes, width_of
@@ -21,6 +22,11 @@ Part = Literal["waiting", "cached", "pinned", "resident", "chunks"]
 INTAKE_BYTES = 72  # of a row being admitted: code, validity, segment, reference, cache hit, and what they come from
 TYPICAL_SEEK_BYTES = 50_000  # what a device could have read in the time of one seek; about equal on disks and flash
 GARBAGE = 2.0  # stored rows against wanted ones, between two compactions
+WORTH_A_ROUND = 4  # segments; for fewer at a time a round saves nothing
+MOST_TOGETHER = 1 << 15
+ROUND_ROW_BYTES = 24  # of a master row in a round beside the row: its code, and what that comes from
+ROUND_SEGMENT_BYTES = 64  # of a segment in a round: its number, its waiting rows, its place, each twice
+NOTED_KEYS = 4096  # keys met before those that deserve it enter a cache, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,9 @@ class Sizes:
     `waiting`: stream rows that wait (h_S). `per_segment`: pages loaded at a time. `parts`: logical parts of a segment,
     R-MESHJOIN only (l). `pinned`: pages kept from the start (X-HYBRIDJOIN, Optimised X-HYBRIDJOIN). `cached`: keys in
     the cache (h_R; CACHEJOIN, SSCJ). `resident`: segments kept in memory (Partition-based, SSIJ). `page_cache`: pages
-    that INLJ keeps.
+    that INLJ keeps. `together`: segments that are picked one after the other and loaded in one round, at most, and no
+    more than a sixteenth of the budget holds; 1 serves each before the next is picked. Left out, it is 1 on simulated
+    devices, whose figures are those of single loads, and as many as there is room for on others.
     """
 
     waiting: int | None = None
@@ -40,6 +48,7 @@ class Sizes:
     cached: int | None = None
     resident: int | None = None
     page_cache: int | None = None
+    together: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -64,6 +73,7 @@ class Footprint:
     master_row: float
     stream_row: float
     limit: int
+    together: int = 1
 
     @property
     def segment(self) -> int:
@@ -91,13 +101,42 @@ class Footprint:
         return max(int(32 * 3 * (self.master_row + self.stream_row + 2)), self.limit // 10) + self.hold + 1024
 
     @property
+    def round_rows(self) -> int:
+        """Master rows of a round, at most; what it reads is decoded before answers are built, in their room."""
+        return int(self.limit // 16 / (1.1 * self.master_row + ROUND_ROW_BYTES))
+
+    @property
+    def round_segments(self) -> int:
+        """Segments of a round, at most: as many as were wanted, if there is room for that and it is worth it."""
+        affordable = self.round_rows // max(1, self.segments.most_swapped_rows)
+        return self.together if affordable >= min(self.together, WORTH_A_ROUND) else 1
+
+    @property
+    def noted_keys(self) -> int:
+        """Keys met in a round before a cache looks at them."""
+        return min(NOTED_KEYS, self.round_rows)
+
+    @property
+    def noted_rows(self) -> int:
+        """Master rows of these keys, at most."""
+        return max(self.noted_keys, self.segments.most_swapped_rows)
+
+    @property
+    def round(self) -> int:
+        """What a round needs beside its rows; nothing if segments are served one by one."""
+        if self.round_segments < 2:
+            return 0
+        noted = met_bytes(self.noted_keys, self.noted_rows)
+        return ROUND_ROW_BYTES * self.round_rows + ROUND_SEGMENT_BYTES * self.round_segments + noted
+
+    @property
     def fixed(self) -> int:
         """All of these together."""
         rows = self.segments.most_rows
         scratch = scratch_bytes(rows) + 16 * rows
         chains = pool_bytes(0, self.segments.n)
         working = PAIR_BYTES * self.pairs + INTAKE_BYTES * self.intake
-        return self.segment + self.hold + scratch + chains + working + self.output
+        return self.segment + self.hold + scratch + chains + working + self.output + self.round
 
     @property
     def waiting_row(self) -> float:
@@ -110,9 +149,13 @@ class Footprint:
         return cache_bytes(1024) / 1024 + GARBAGE * (self.master_row + 1)
 
 
-def footprint(pages: Pages, stream: pa.Schema, per_segment: int, pinned: int, limit: int) -> Footprint:
+def footprint(
+    pages: Pages, stream: pa.Schema, per_segment: int, pinned: int, limit: int, together: int | None = None
+) -> Footprint:
     """The footprint of a join over these pages."""
-    return Footprint(Segments(pages, per_segment, pinned), row_bytes(pages), width_of(stream), limit)
+    segments = Segments(pages, per_segment, pinned)
+    wanted = (1 if pages.device.simulated else MOST_TOGETHER) if together is None else together
+    return Footprint(segments, row_bytes(pages), width_of(stream), limit, max(1, min(wanted, segments.n)))
 
 
 def fit(pages: Pages, stream: pa.Schema, sizes: Sizes, limit: int, parts: Sequence[Part]) -> Sizes:
@@ -123,7 +166,7 @@ def fit(pages: Pages, stream: pa.Schema, sizes: Sizes, limit: int, parts: Sequen
     """
     per = sizes.per_segment or _segment_length(pages, stream, limit)
     pinned = _pinned(pages, sizes, per) if "pinned" in parts else 0
-    print_ = footprint(pages, stream, per, pinned, limit)
+    print_ = footprint(pages, stream, per, pinned, limit, sizes.together)
     rest = limit - print_.fixed
     least = _least(pages, stream, sizes, parts)
     if limit < least:
@@ -160,7 +203,7 @@ def _least(pages: Pages, stream: pa.Schema, sizes: Sizes, parts: Sequence[Part])
     """The smallest budget: short segments, one waiting row, one cached key."""
     per = sizes.per_segment or 1
     pinned = _pinned(pages, sizes, per) if "pinned" in parts else 0
-    cost = footprint(pages, stream, per, pinned, 0)
+    cost = footprint(pages, stream, per, pinned, 0, sizes.together)
     waiting = sizes.waiting or _fewest(cost, parts)
     need = cost.fixed + waiting * cost.waiting_row + 1024
     if "cached" in parts:

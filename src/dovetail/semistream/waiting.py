@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.columns import held_bytes, take_columns, taken_bytes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels import waiting_pool as kernels
+from dovetail.kernels import waiting_round as rounds
 from dovetail.kernels.arrays import I32, I64, int64s
 from dovetail.semistream.lookup import Lookup, Residence
 from dovetail.semistream.rows import ROW, SHIFT, RowStore, refs_of
 
 FOREVER = 1 << 40
 MANY_CHUNKS = 48
+
+
+class Limits(NamedTuple):
+    """How large a round may be: rows of each segment (none: waiting rows count), the most in all, and room for it."""
+
+    rows: I64
+    most_rows: int
+    picked: I64
+    counts: I64
+
+    def ascending(self, n: int) -> tuple[I64, I64]:
+        """The first `n` segments picked and their waiting rows, in the order of the master data."""
+        order = np.argsort(self.picked[:n])
+        return self.picked[order], self.counts[order]
 
 
 class Waiting:
@@ -62,6 +79,28 @@ class Waiting:
         patience = FOREVER if bound is None or bound.loads is None else bound.loads
         before = 0 if bound is None or bound.seconds is None else now_ns - int(bound.seconds * 1e9)
         return kernels.choose(self.pool, lookup.code, lookup.position, patience, before)
+
+    def pick(self, rule: int, position: float, bound: Residence | None, now_ns: int, limits: Limits) -> tuple[I64, I64]:
+        """The segments of a round, which the policy picks one after the other, and how many rows wait for each.
+
+        Their rows are out of the queue, and must be answered or put back.
+        """
+        patience = FOREVER if bound is None or bound.loads is None else bound.loads
+        before = 0 if bound is None or bound.seconds is None else now_ns - int(bound.seconds * 1e9)
+        rules = rule, position, patience, before
+        n = rounds.pick_round(self.pool, *rules, limits.rows, limits.most_rows, limits.picked, limits.counts)
+        return limits.ascending(n)
+
+    def take(self, order: I64, limits: Limits) -> tuple[I64, I64]:
+        """As `pick`, for segments in a given order."""
+        return limits.ascending(
+            rounds.take_round(self.pool, order, limits.rows, limits.most_rows, limits.picked, limits.counts)
+        )
+
+    def put_back(self, picked: I64, counts: I64) -> None:
+        """Rows of these segments of a round wait again, each in its old place."""
+        if counts.any():
+            rounds.reattach(self.pool, picked, counts)
 
     def overdue(self, bound: Residence | None, now_ns: int) -> bool:
         """Whether the oldest row waits for longer than it may."""

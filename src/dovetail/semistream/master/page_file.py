@@ -17,12 +17,14 @@ import pyarrow as pa
 
 from dovetail.engine.device import Device
 from dovetail.errors import ConfigError
-from dovetail.kernels.arrays import I64, AnyArray
+from dovetail.kernels.arrays import I64, AnyArray, int64s, raw_bytes
+from dovetail.kernels.selection import expand_runs
 from dovetail.semistream.master.generation import Generation, IndexFile, PartFile, directory
 from dovetail.semistream.master.index import Dense, Fences, Index
 from dovetail.semistream.master.key_form import key_form
 from dovetail.semistream.master.normal import normal_of
-from dovetail.semistream.master.pages import Order
+from dovetail.semistream.master.page_decode import joined_pages
+from dovetail.semistream.master.pages import Order, read_each
 
 _REPAIR = "build the page file again, or restore it from a copy"
 
@@ -77,6 +79,25 @@ class PageFile:
         batches = [self._decoded(page, data, start) for page in range(first, first + count)]
         return batches[0] if count == 1 else pa.concat_batches(batches)
 
+    def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        """The rows of many ascending runs of pages and where each run begins; neighbours are one read."""
+        if self.device.simulated or not len(first):
+            return read_each(self, first, count)
+        if not self._close.alive:
+            raise ValueError(f"{self.path} is closed; pages cannot be read.")
+        pages = expand_runs(int64s(first), int64s(count))
+        if not len(pages) or pages[0] < 0 or pages[-1] >= len(self._ends) - 1 or (np.diff(pages) < 1).any():
+            return read_each(self, first, count)
+        ends = np.frombuffer(self._ends, np.int64)
+        sizes = ends[pages + 1] - ends[pages]
+        stops = np.cumsum(sizes)
+        data = self._fetch_many(pages, stops - sizes, stops)
+        self._check_pages(pages.tolist(), data, stops.tolist())
+        raw = raw_bytes(np.frombuffer(data, np.uint8))
+        batch = joined_pages(raw, int64s(stops - sizes), int64s(stops), self.schema)
+        rows = self.starts[first + count] - self.starts[first]
+        return batch, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+
     def close(self) -> None:
         """Give back the files; twice is fine."""
         self._close()
@@ -94,24 +115,54 @@ class PageFile:
             done, page = done + length, stop
         return data
 
+    def _fetch_many(self, pages: I64, begins: I64, stops: I64) -> pa.Buffer:
+        """The bytes of ascending pages, each from its place in `begins` to that in `stops`; neighbours by one read."""
+        part = np.searchsorted(self._part_pages, pages, side="right") - 1
+        heads = np.flatnonzero(np.append(True, (np.diff(pages) > 1) | (np.diff(part) > 0)))
+        tails = np.append(heads[1:], len(pages)) - 1
+        ends = np.frombuffer(self._ends, np.int64)
+        offset = ends[pages[heads]] - ends[np.array(self._part_pages)[part[heads]]]
+        runs = [column.tolist() for column in (part[heads], offset, begins[heads], stops[tails])]
+        data = self.device.call(lambda: self._filled(runs, int(stops[-1])), nbytes=int(stops[-1]))
+        self.device.requests += len(heads) - 1
+        self.device.seeks += len(heads) - 1
+        return data
+
+    def _filled(self, runs: list[list[int]], size: int) -> pa.Buffer:
+        data = pa.allocate_buffer(size)
+        view = memoryview(data)
+        for part, offset, begin, stop in zip(*runs, strict=True):
+            self._fill(part, view[begin:stop], offset)
+        return data
+
     def _fill(self, part: int, view: memoryview, offset: int) -> None:
-        done = 0
-        while done < len(view):
+        done, size = 0, len(view)
+        while done < size:
             try:
-                got = os.preadv(self._files[part], [view[done:]], offset + done)
+                got = os.preadv(self._files[part], [view[done:] if done else view], offset + done)
             except OSError as error:
                 raise ConfigError(f"cannot read {self._name(part)}: {error.strerror}; check the disk.") from error
             if got == 0:
-                size = self.generation.parts[part].nbytes
-                raise ConfigError(f"{self._name(part)} ends at byte {offset + done} of {size}; {_REPAIR}.")
+                nbytes = self.generation.parts[part].nbytes
+                raise ConfigError(f"{self._name(part)} ends at byte {offset + done} of {nbytes}; {_REPAIR}.")
             done += got
 
     def _decoded(self, page: int, data: pa.Buffer, start: int) -> pa.RecordBatch:
         message = data.slice(self._ends[page] - start, self._ends[page + 1] - self._ends[page])
         if zlib.crc32(message) != self._crcs[page]:
-            part = bisect_right(self._part_pages, page) - 1
-            raise ConfigError(f"page {page} in {self._name(part)} is damaged (checksum differs); {_REPAIR}.")
+            raise self._damaged(page)
         return pa.ipc.read_record_batch(message, self.schema)
+
+    def _check_pages(self, pages: list[int], data: pa.Buffer, stops: list[int]) -> None:
+        view, start, crcs = memoryview(data), 0, self._crcs
+        for page, stop in zip(pages, stops, strict=True):
+            if zlib.crc32(view[start:stop]) != crcs[page]:
+                raise self._damaged(page)
+            start = stop
+
+    def _damaged(self, page: int) -> ConfigError:
+        part = bisect_right(self._part_pages, page) - 1
+        return ConfigError(f"page {page} in {self._name(part)} is damaged (checksum differs); {_REPAIR}.")
 
     def _name(self, part: int) -> str:
         return f"{self._place}/{self.generation.parts[part].rows_file}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.device import Device
@@ -71,6 +72,41 @@ class Pages(Protocol):
         """
         ...
 
+    def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        """The rows of many runs of pages, and where the rows of each run begin, with the number of all at the end.
+
+        Runs are given in ascending order and do not overlap; `count` may be 0. Runs that follow each other may be one
+        read of the device. As with `read`, either all rows come or an error.
+        """
+        ...
+
     def close(self) -> None:
         """Give back files and connections; twice is fine."""
         ...
+
+
+@runtime_checkable
+class KeyedPages(Pages, Protocol):
+    """Pages of a store that also finds single keys, many in one request: a database with an index."""
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether keys of this store's types can be sent."""
+        ...
+
+    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch:
+        """All rows with one of these keys, by one request, in any order; rows of other keys may be among them.
+
+        Keys may repeat and have no nulls.
+        """
+        ...
+
+
+def read_each(pages: Pages, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+    """What `read_many` gives, by one read for each run."""
+    runs = zip(first.tolist(), count.tolist(), strict=True)
+    batches = [pages.read(at, n) if n else None for at, n in runs]
+    rows = [0 if batch is None else batch.num_rows for batch in batches]
+    found = [batch for batch in batches if batch is not None and batch.num_rows]
+    whole = pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], pages.schema)
+    return whole, np.cumsum([0, *rows])

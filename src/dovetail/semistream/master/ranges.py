@@ -15,7 +15,7 @@ from dovetail.errors import DataError, PlanError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.key_form import KeyForm, key_form
 from dovetail.semistream.master.normal import Normal, last_not_above
-from dovetail.semistream.master.pages import Order
+from dovetail.semistream.master.pages import Order, read_each
 
 _UNKNOWN_ROW = 64.0  # bytes of a row where there is none to measure
 Bound = tuple[object, ...] | None
@@ -163,6 +163,10 @@ class RangePages:
         rows = self.device.call(lambda: self._reader.fetch(low, high), nbytes=lambda batch: int(batch.nbytes))
         self._check(rows, first, count)
         return rows
+
+    def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        """The rows of many ascending runs of pages and where each run begins, by a read for each."""
+        return read_each(self, first, count)
 
     def close(self) -> None:
         """End the connection; twice is fine."""

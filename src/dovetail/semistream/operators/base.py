@@ -21,7 +21,7 @@ from dovetail.semistream.keys import KeyCodes, key_columns
 from dovetail.semistream.output import Answers, Shape
 from dovetail.semistream.rows import RowStore, refs_of
 from dovetail.semistream.segments import Segments
-from dovetail.semistream.sizes import INTAKE_BYTES, Sizes, footprint
+from dovetail.semistream.sizes import INTAKE_BYTES, Footprint, Sizes, footprint
 from dovetail.semistream.waiting_time import report_waits
 
 if TYPE_CHECKING:
@@ -69,11 +69,12 @@ class SemiStreamOperator(OperatorBase):
     def _open(self, pages: Pages, shape: Shape) -> None:
         self.pages = pages
         self.segments = self.geometry(pages)
-        cost = footprint(pages, self._stream_schema, self.sizes.per_segment or 1, 0, self._limit)
+        cost = self.footprint()
         self._intake_rows, self._hold_bytes, self._floor = cost.intake, cost.hold, cost.output + cost.hold
         self._intake = self.own(self.budget.reserve("stream buffer"))
         self._intake.grow(INTAKE_BYTES * self._intake_rows)
         self._working = self.own(self.budget.reserve("disk buffer keys"))
+        self.scratch = empty_scratch(0)
         self._grow_scratch()
         self.master = self.own(RowStore(pages.schema, self.budget.reserve("disk buffer")))
         self.stream = self.stream_store()
@@ -84,10 +85,24 @@ class SemiStreamOperator(OperatorBase):
         self._loaded: Loaded | None = None
         self._passing: set[int] = set()
 
-    def _grow_scratch(self) -> None:
-        rows = self.segments.most_rows
+    def footprint(self) -> Footprint:
+        """What everything but the sized parts takes with the segments there are."""
+        per, together = self.sizes.per_segment or 1, self.sizes.together
+        return footprint(self.pages, self._stream_schema, per, self.segments.pinned, self._limit, together)
+
+    def _grow_scratch(self, rows: int | None = None) -> None:
+        rows = self.segments.most_rows if rows is None else rows
         self._working.resize(scratch_bytes(rows) + 16 * rows)
+        before = self.scratch
         self.scratch = empty_scratch(rows)
+        self.scratch.probes[:] = before.probes
+
+    def make_room(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Room to meet a segment of so many rows, more than any had when it was counted."""
+        if rows > len(self.scratch.following):
+            yield from self.flush()
+            self._grow_scratch(rows)
+            self.answers.reserve(rows + 64)
 
     def geometry(self, pages: Pages) -> Segments:
         """The segments of these pages."""
@@ -171,6 +186,7 @@ class SemiStreamOperator(OperatorBase):
         """Keep a batch of master rows as the loaded one until answers that name it are out."""
         size = held_bytes(batch)
         kept = batch.select(self.kept_columns())
+        yield from self.make_room(batch.num_rows)
         if not self.fits(size):
             yield from self.flush()
         chunk = self.master.add_charged(kept, size)
@@ -180,10 +196,11 @@ class SemiStreamOperator(OperatorBase):
 
     def fits(self, n: int) -> bool:
         """Whether so many bytes could be reserved now, with some left for answers."""
-        return self.budget.available > n + self._output_floor
+        return self.budget.available > n + self.output_floor
 
     @property
-    def _output_floor(self) -> int:
+    def output_floor(self) -> int:
+        """Bytes that are left for answers, at least."""
         return 4096
 
     @property

@@ -14,11 +14,13 @@ from dovetail.engine.metrics import Metrics
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.key_cache import age, hit_pairs, probe_admit
 from dovetail.kernels.segment_match import INNER, keep_checked
-from dovetail.semistream.cache import CachePolicy, RowCache
+from dovetail.semistream.cache import CachePolicy, PageOf, RowCache
 from dovetail.semistream.operators.base import Rows
 from dovetail.semistream.operators.index_driven import IndexDriven
 from dovetail.semistream.segments import row_bytes
 from dovetail.semistream.sizes import Sizes
+
+MOST_HALVINGS = 62  # after so many nothing is left of any count
 
 
 class Cached(IndexDriven):
@@ -30,6 +32,7 @@ class Cached(IndexDriven):
     def __init__(
         self, *arguments: Any, policy: CachePolicy, capacity: int, learns: bool, max_probe: int | None
     ) -> None:
+        self.notes_keys = learns
         super().__init__(*arguments)
         self.learns, self.max_probe = learns, max_probe or self.waiting.slots
         self._probes_left = self.max_probe
@@ -125,6 +128,22 @@ class Cached(IndexDriven):
             )
         if self.learns and self.cache.policy.replaces == "adaptive" and self.waiting.loads % self._every == 0:
             age(self.cache.keys)
+
+    @property
+    def notes_from(self) -> int:
+        """As many waiting rows as a key needs to get into the cache."""
+        return self.cache.threshold
+
+    def met_together(self, batch: pa.RecordBatch, n: int, n_rows: int, page_of: PageOf) -> None:
+        """Keys with many waiting rows enter the cache, all of a round at once."""
+        self.cache.promote_met(batch, self.rounds.met, n, n_rows, page_of)
+
+    def served_together(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """Hits count half as often as they would after single loads."""
+        if self.learns and self.cache.policy.replaces == "adaptive":
+            times = self.waiting.loads // self._every - (self.waiting.loads - len(picked)) // self._every
+            for _ in range(min(times, MOST_HALVINGS)):
+                age(self.cache.keys)
 
     def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
         """Forget cached keys whose page changed."""

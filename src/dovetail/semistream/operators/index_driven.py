@@ -11,12 +11,15 @@ import pyarrow as pa
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until
 from dovetail.kernels import waiting_pool as kernels
+from dovetail.kernels.arrays import I64
 from dovetail.kernels.segment_match import resolve
+from dovetail.semistream.cache import PageOf
 from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.operators.base import Loaded, Rows, SemiStreamOperator
+from dovetail.semistream.operators.rounds import Rounds
 from dovetail.semistream.rows import SHIFT, RowStore
 from dovetail.semistream.sizes import Sizes
-from dovetail.semistream.waiting import Waiting
+from dovetail.semistream.waiting import Limits, Waiting
 from dovetail.semistream.waiting_time import report_waits
 
 
@@ -28,6 +31,8 @@ class IndexDriven(SemiStreamOperator):
 
     lookup: Lookup = OLDEST
     remembers = False
+    notes_keys = False
+    keeps_segments = False
     keys_met = 0
     whole = True
 
@@ -35,6 +40,7 @@ class IndexDriven(SemiStreamOperator):
         """Where waiting rows are."""
         slots = self.sizes.waiting or 1
         self.waiting = self.own(Waiting(self._stream_schema, slots, self.segments.n, self.budget, self._floor))
+        self.rounds = self.own(Rounds(self))
         return self.waiting.store
 
     def lend(self, batch: pa.RecordBatch) -> int:
@@ -75,6 +81,51 @@ class IndexDriven(SemiStreamOperator):
         segment = self.choose()
         if segment >= 0:
             yield from self.serve(segment)
+
+    def work_together(self) -> Iterator[pa.RecordBatch]:
+        """One round: the segments that the policy picks next, loaded together, as many as the disk buffer holds.
+
+        Picks are those that single loads would make if nothing was admitted between them: rows of a picked segment
+        are out of the queue before the next is picked. What a join learns from loads, it learns after the round.
+        """
+        if self.rounds.most < 2:
+            yield from self.work()
+            return
+        self._loaded = None
+        yield from self.flush()
+        yield from self.rounds.serve(*self.pick(self.rounds.limits))
+
+    def pick(self, limits: Limits) -> tuple[I64, I64]:
+        """The segments of a round in ascending order, and how many rows wait for each."""
+        rule, bound = (self.lookup.code, self.lookup.position), self.spec.max_residence
+        return self.waiting.pick(*rule, bound, self._clock.now_ns(), limits)
+
+    @property
+    def notes_from(self) -> int:
+        """Waiting rows from which a key that a round met is noted."""
+        return 1
+
+    def now_ns(self) -> int:
+        """The time on the join's clock."""
+        return self._clock.now_ns()
+
+    def keep_loaded(self, loaded: Loaded) -> Loaded:
+        """The rows of a round, now in the disk buffer until answers that name them are out."""
+        self._loaded = loaded
+        self._passing.add(loaded.chunk)
+        return loaded
+
+    def met_together(self, batch: pa.RecordBatch, n: int, n_rows: int, page_of: PageOf) -> None:
+        """What a join learns from `n` keys, with `n_rows` master rows, that a round met."""
+
+    def served_together(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """What a join does after a round of segments with so many waiting rows; `offsets` if all rows are there."""
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Answer everything that waits, in rounds."""
+        while self.waiting_rows:
+            yield from self.work_together()
+        yield from self.flush()
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Go on with what waits, or with what waits for too long, until that is answered or input is back."""
@@ -139,8 +190,9 @@ class IndexDriven(SemiStreamOperator):
         """What a join does about segments it keeps when these have another length."""
 
     def reshape(self) -> None:
-        """Chains for the segments of a new version."""
+        """Chains and rounds for the segments of a new version."""
         self.waiting.reshape(self.waiting.slots, self.segments.n)
+        self.rounds.reshape()
 
     def snapshot(self) -> dict[str, pa.Table]:
         """Everything that later answers depend on: waiting rows in order, and the state of the policies."""

@@ -43,10 +43,10 @@ class MeshJoin(SemiStreamJoin):
         n_pages, parts = max(1, len(self.pages.starts) - 1), self.logical_parts()
         fitting, least = None, []
         for per in [self.sizes.per_segment] if self.sizes.per_segment else _lengths(n_pages):
-            cost = footprint(self.pages, stream, per, 0, limit)
+            cost = footprint(self.pages, stream, per, 0, limit, 1)
             chunks = max(1, cost.segments.n) * parts
             rows = self.sizes.waiting or int((limit - cost.fixed) / _row_bytes(cost)) - chunks
-            least.append(int(footprint(self.pages, stream, per, 0, 0).fixed + 2 * chunks * _row_bytes(cost)) + 4096)
+            least.append(int(footprint(self.pages, stream, per, 0, 0, 1).fixed + 2 * chunks * _row_bytes(cost)) + 4096)
             if rows >= chunks:
                 fitting = replace(self.sizes, per_segment=per, waiting=rows, parts=parts)
                 if cost.segment >= _wanted_bytes(limit):

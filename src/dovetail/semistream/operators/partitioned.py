@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
+from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.waiting_pool import OLDEST, fullest
 from dovetail.semistream.operators.base import Rows
 from dovetail.semistream.operators.resident import WithResidents
 from dovetail.semistream.operators.spec import SemiStreamJoin
 from dovetail.semistream.output import Shape
 from dovetail.semistream.sizes import Part, Sizes
+from dovetail.semistream.waiting import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +96,20 @@ class WaitBySegment(WithResidents):
         """The segment that most rows wait for."""
         return fullest(self.waiting.pool.held) if self.waiting_rows else -1
 
+    def pick(self, limits: Limits) -> tuple[I64, I64]:
+        """The segments that most rows wait for."""
+        wanted = np.flatnonzero(self.waiting.pool.held)
+        longest = wanted[np.argsort(-self.waiting.pool.held[wanted], kind="stable")]
+        return self.waiting.take(int64s(longest), limits)
+
     def serve(self, segment: int) -> Iterator[pa.RecordBatch]:
         """Load and answer; requests count half after as many loads as there are segments."""
         yield from super().serve(segment)
         if self.waiting.loads % max(1, self.segments.wanted) == 0:
             self.requests *= 0.5
+
+    def served_together(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """Requests count half after as many loads as there are segments."""
+        super().served_together(picked, asked, offsets)
+        every = max(1, self.segments.wanted)
+        self.requests *= 0.5 ** (self.waiting.loads // every - (self.waiting.loads - len(picked)) // every)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.columns import compact_bytes
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.segment_match import match_rows
 from dovetail.kernels.waiting_pool import admit_until
@@ -25,6 +26,7 @@ class WithResidents(IndexDriven):
     """
 
     threshold = NEVER
+    keeps_segments = True
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -76,17 +78,47 @@ class WithResidents(IndexDriven):
         yield from super().serve(segment)
         self._maybe_keep(segment)
 
+    def served_together(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """Segments of the round that are asked for more than residents stay, as copies of their own."""
+        self.requests[picked] += asked
+        if not self.sizes.resident or offsets is None:
+            return
+        full = len(self._residents) >= self.sizes.resident
+        bar = self.requests[list(self._residents)].min() if full else -1.0
+        for at in np.flatnonzero(self.requests[picked] > bar).tolist():
+            segment, rows = int(picked[at]), slice(int(offsets[at]), int(offsets[at + 1]))
+            if self._deserves(segment):
+                self._keep_copy(segment, rows)
+
+    def _keep_copy(self, segment: int, rows: slice) -> None:
+        """Keep rows of the loaded round as a resident segment, if there is room for a copy of them."""
+        loaded = self.loaded
+        part = loaded.batch.slice(rows.start, rows.stop - rows.start)
+        size = compact_bytes(part) + 8 * part.num_rows
+        if not self.fits(size):
+            return
+        chunk = self.master.add_charged(pa.concat_batches([part]), size, self._kept)
+        self._stay(segment, Loaded(self.master.chunk(chunk), int64s(loaded.codes[rows].copy()), chunk))
+
     def _maybe_keep(self, segment: int) -> None:
+        if self._deserves(segment):
+            self.master.charge_to(self.loaded.chunk, self._kept)
+            self._stay(segment, self.loaded)
+
+    def _deserves(self, segment: int) -> bool:
+        """Whether there is a place for the segment, that of one that is asked for less if need be, which then goes."""
         most = self.sizes.resident or 0
         if not most or segment in self._residents:
-            return
+            return False
         if len(self._residents) >= most:
             least = min(self._residents, key=lambda number: (self.requests[number], number))
             if self.requests[segment] <= self.requests[least]:
-                return
+                return False
             self._let_go(least)
-        self.master.charge_to(self.loaded.chunk, self._kept)
-        self._residents[segment] = self.loaded
+        return True
+
+    def _stay(self, segment: int, loaded: Loaded) -> None:
+        self._residents[segment] = loaded
         self._there[segment] = True
 
     def _let_go(self, segment: int) -> None:
@@ -136,5 +168,4 @@ class WithResidents(IndexDriven):
             for _ in self.hold(self.segments.read(segment)):
                 pass
             self.master.charge_to(self.loaded.chunk, self._kept)
-            self._residents[segment] = self.loaded
-            self._there[segment] = True
+            self._stay(segment, self.loaded)

@@ -9,13 +9,14 @@ from typing import ClassVar
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
+from dovetail.kernels.arrays import I64
 from dovetail.kernels.waiting_pool import BY_SEGMENT, choose
 from dovetail.semistream.operators.base import Rows
 from dovetail.semistream.operators.resident import WithResidents
 from dovetail.semistream.operators.spec import SemiStreamJoin
 from dovetail.semistream.output import Shape
 from dovetail.semistream.sizes import Part, Sizes
-from dovetail.semistream.waiting import FOREVER
+from dovetail.semistream.waiting import FOREVER, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,11 @@ class CollectAndJoin(WithResidents):
     def join_phase(self) -> Iterator[pa.RecordBatch]:
         """Load every segment that a row waits for, in the order of the master data."""
         while self.waiting_rows:
-            yield from self.work()
+            yield from self.work_together()
+
+    def pick(self, limits: Limits) -> tuple[I64, I64]:
+        """The next segments in order that rows wait for."""
+        return self.waiting.pick(BY_SEGMENT, 0.0, None, self.now_ns(), limits)
 
     def choose(self) -> int:
         """The next segment in order that a row waits for, or -1."""
@@ -60,5 +65,11 @@ class CollectAndJoin(WithResidents):
     def serve(self, segment: int) -> Iterator[pa.RecordBatch]:
         """Load and answer; when nothing waits any more the phase is over, and requests count half."""
         yield from super().serve(segment)
+        if not self.waiting_rows:
+            self.requests *= 0.5
+
+    def served_together(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """When nothing waits any more the phase is over, and requests count half."""
+        super().served_together(picked, asked, offsets)
         if not self.waiting_rows:
             self.requests *= 0.5

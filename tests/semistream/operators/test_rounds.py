@@ -1,0 +1,216 @@
+"""Rounds: several segments loaded together give the answers of single loads, inside the budget, whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tests.oracle as oracle
+from tests.semistream.operators.memory_pages import MemoryPages
+from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, answers, order_kept, random_case, run
+from tests.semistream.operators.test_answers import random_spec
+
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import ConfigError
+from dovetail.kernels.arrays import I64
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.lookup import Lookup
+from dovetail.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin
+from dovetail.semistream.sizes import Sizes
+
+TOGETHER = (1, 2, 3, 7, 1000)
+DRIVEN = [name for name in ALGORITHMS if name not in ("meshjoin", "r_meshjoin", "inlj")]
+
+
+class KeyedMemory(MemoryPages):
+    """Pages that also find single keys, as a database does; every request is noted."""
+
+    finds_keys = True
+    asked: list[int]
+
+    def read_keys(self, key: list[pa.Array]) -> pa.RecordBatch:
+        self.asked = [*getattr(self, "asked", []), len(key[0])]
+        wanted = set(zip(*(k.to_pylist() for k in key), strict=True))
+        have = list(zip(*(self.rows[name].to_pylist() for name in self.key), strict=True))
+        at = [n for n, k in enumerate(have) if plain(k) in {plain(w) for w in wanted}]
+        np.random.default_rng(len(at)).shuffle(at)
+        found = self.rows.take(pa.array(at, pa.int64()))
+        return self.device.call(lambda: found, int(found.nbytes))
+
+
+def plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple("NaN" if k != k else k for k in key)
+
+
+def many_pages(rng: np.random.Generator, keyed: bool = False) -> Case:
+    """Some hundred short pages and a stream that asks for all of them, misses among it."""
+    keys = np.arange(300)
+    master = pa.table({"k": keys, "r": keys * 2, "text": pa.array([f"t{k % 7}" for k in keys])})
+    stream = pa.table({"id": np.arange(800), "k": rng.zipf(1.2, 800) % 330, "word": pa.array(["w"] * 800)})
+    kind = KeyedMemory if keyed else MemoryPages
+    return Case(stream, kind(master, ("k",), 4, total=True), master, ("k",), 200)
+
+
+@pytest.mark.parametrize("name", DRIVEN)
+@pytest.mark.parametrize("kind", KEYS)
+def test_rounds_of_any_size_answer_as_the_definition(name: str, kind: str) -> None:
+    for seed, together in enumerate(TOGETHER):
+        case, rng = random_case(700 + seed, kind), np.random.default_rng(seed)
+        for how in HOWS:
+            spec = random_spec(rng, name, case, how)
+            spec = replace(spec, sizes=replace(spec.sizes, together=together))
+            got = run(spec, case, pauses=seed % 3)
+            assert got.bag == case.expected(how), spec
+            assert order_kept(got.rows, case.stream.schema.names, case.on), spec
+            met = [got.metrics.value(n) for n in ("answered_by_page", "answered_by_cache", "misses")]
+            assert sum(met) == got.metrics.value("rows") == case.stream.num_rows
+
+
+@pytest.mark.parametrize(
+    ("name", "lookup"),
+    [
+        ("ssij", ""),
+        ("partitioned", ""),
+        *(("hybridjoin", x) for x in ("oldest", "alternate", "guarded", 0.4, "greedy")),
+    ],
+)
+def test_rounds_load_the_segments_that_single_loads_would(name: str, lookup: str | float) -> None:
+    case = many_pages(np.random.default_rng(1))
+    reads, expected = {}, case.expected("left")
+    for together in (1, 5, 400):
+        options = {"lookup": Lookup.of(lookup)} if name == "hybridjoin" else {}
+        sizes = Sizes(waiting=5000, per_segment=2, together=together, resident=0)
+        spec = ALGORITHMS[name](pages=case.pages, on=case.on, sizes=sizes, how="left", **options)
+        case.pages.reads.clear()
+        got = run(spec, case)
+        assert got.bag == expected
+        reads[together] = got.metrics.value("loads"), sorted(case.pages.reads), got.metrics.value("longest_residence")
+    assert reads[1] == reads[5] == reads[400]
+
+
+def test_no_page_is_loaded_twice_in_a_round_and_loads_are_pages() -> None:
+    case = many_pages(np.random.default_rng(2))
+    spec = HybridJoin(pages=case.pages, on=case.on, sizes=Sizes(waiting=5000, per_segment=1, together=30))
+    rounds: list[list[int]] = []
+    read_many = case.pages.read_many
+
+    def noted(first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        rounds.append(first.tolist())
+        return read_many(first, count)
+
+    case.pages.read_many = noted  # type: ignore[method-assign]
+    got = run(spec, case)
+    assert len(rounds) > 1
+    assert max(map(len, rounds)) == 30
+    assert all(sorted(set(loaded)) == loaded for loaded in rounds)
+    assert got.metrics.value("loads") == sum(map(len, rounds)) == len(case.pages.reads)
+
+
+@pytest.mark.parametrize("name", DRIVEN)
+def test_a_round_stays_inside_the_budget_and_its_bytes_are_reserved(name: str) -> None:
+    case = many_pages(np.random.default_rng(3))
+    expected = case.expected("left")
+    spec = ALGORITHMS[name](pages=case.pages, on=case.on, how="left", sizes=Sizes(per_segment=1, together=1 << 15))
+    for memory in ("60KB", "200KB", "1MB"):
+        got = run(spec, case, memory)
+        assert got.bag == expected
+        assert got.budget.peak <= got.budget.limit
+        assert got.budget.components()["round"][1] > 0
+        rows = most_rows_read_at_once(spec, case, memory)
+        stored = case.pages.stored_bytes(0, 1) / 4
+        assert rows > 4
+        assert rows * stored <= got.budget.components()["disk buffer"][1] <= got.budget.limit // 4
+
+
+def most_rows_read_at_once(spec: Any, case: Case, memory: str) -> int:
+    read_many, most = case.pages.read_many, [0]
+
+    def noted(first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        batch, offsets = read_many(first, count)
+        most.append(batch.num_rows)
+        return batch, offsets
+
+    case.pages.read_many = noted  # type: ignore[method-assign]
+    try:
+        run(spec, case, memory)
+    finally:
+        del case.pages.read_many
+    return max(most)
+
+
+@pytest.mark.parametrize("name", DRIVEN)
+@pytest.mark.parametrize("fails_at", [0, 1])
+def test_a_round_that_fails_loses_nothing_and_keeps_the_order_of_waiting_rows(name: str, fails_at: int) -> None:
+    case = many_pages(np.random.default_rng(4))
+    sizes = Sizes(waiting=5000, per_segment=2, together=30)
+    spec = ALGORITHMS[name](pages=case.pages, on=case.on, how="left", sizes=sizes)
+    with spec.open(MemoryBudget("8MB"), {"stream": case.stream.schema}) as operator:
+        got = [row for batch in case.batches() for row in answers(operator.push("stream", batch))]
+        read_many, calls = case.pages.read_many, iter(range(100))
+
+        def failing(first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+            if next(calls) == fails_at:
+                raise ConfigError("the disk is gone")
+            return read_many(first, count)
+
+        case.pages.read_many = failing  # type: ignore[method-assign]
+        with pytest.raises(ConfigError):
+            collect(operator.drain(), got)
+        del case.pages.read_many
+        tickets = operator.waiting.pool.ticket[operator.waiting.in_order()]
+        assert (np.diff(tickets) > 0).all()
+        got += answers(operator.finish())
+    assert oracle.bag(got) == case.expected("left")
+    assert order_kept(got, case.stream.schema.names, case.on)
+
+
+def collect(batches: Iterator[pa.RecordBatch], into: list[Any]) -> None:
+    """Answers one batch at a time, so that those before a failure are not lost."""
+    for batch in batches:
+        into += answers(iter([batch]))
+
+
+def test_a_round_fills_the_cache_as_single_loads_do() -> None:
+    case, cached = many_pages(np.random.default_rng(5)), {}
+    for together in (1, 300):
+        sizes = Sizes(waiting=5000, per_segment=1, cached=2000, together=together)
+        spec = CacheJoin(pages=case.pages, on=case.on, how="left", sizes=sizes, cache=CachePolicy(threshold=1))
+        with spec.open(MemoryBudget("8MB"), {"stream": case.stream.schema}) as operator:
+            got: list[Any] = []
+            for batch in case.batches():
+                got += answers(operator.push("stream", batch))
+                got += answers(operator.drain())
+            keys, rows = operator.cache.snapshot()
+            assert oracle.bag(got) == case.expected("left")
+            cached[together] = sorted(zip(*(keys[n].to_pylist() for n in ("code", "rows", "page")), strict=True))
+            assert rows.num_rows == sum(size for _, size, _ in cached[together])
+            assert sorted(rows["r"].to_pylist()) == sorted(2 * code for code, size, _ in cached[together] if size)
+    assert cached[1] == cached[300]
+    assert any(size == 0 for _, size, _ in cached[1])
+
+
+@pytest.mark.parametrize("name", DRIVEN)
+@pytest.mark.parametrize("kind", KEYS)
+def test_stores_that_find_keys_are_asked_for_those_that_wait(name: str, kind: str) -> None:
+    for seed in range(3):
+        case, rng = random_case(800 + seed, kind), np.random.default_rng(seed)
+        pages = KeyedMemory(case.master, case.on, int(rng.integers(1, 6)), total=bool(seed % 2))
+        case = Case(case.stream, pages, case.master, case.on, case.batch_rows)
+        for how in HOWS:
+            spec = random_spec(rng, name, case, how)
+            spec = replace(spec, sizes=replace(spec.sizes, together=50))
+            assert run(spec, case, pauses=seed % 3).bag == case.expected(how), spec
+
+
+def test_a_batch_is_one_request_for_its_distinct_keys() -> None:
+    case = many_pages(np.random.default_rng(6), keyed=True)
+    spec = HybridJoin(pages=case.pages, on=case.on, how="left", sizes=Sizes(waiting=5000, per_segment=1, together=1000))
+    got = run(spec, case)
+    assert got.bag == case.expected("left")
+    assert case.pages.asked == [len(np.unique(case.stream["k"].to_numpy()))]  # type: ignore[attr-defined]
+    assert not case.pages.reads
+    assert got.metrics.value("loads") == 1
