@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.master.pages import KeyedPages, Pages
 
 KINDS: dict[str, pa.DataType] = {
     "int": pa.int64(),
@@ -97,3 +97,30 @@ def assert_is(pages: Pages, table: pa.Table, names: Sequence[str], strangers: pa
         assert -1 <= home < n_pages
         assert key not in where or home == where[key]
         assert None not in key or home == -1
+
+
+def assert_reads_many(pages: Pages, rng: np.random.Generator) -> None:
+    """Runs of pages read at once are the rows of those pages, none and empty runs included."""
+    n_pages = len(pages.starts) - 1
+    for _ in range(4):
+        cuts = np.unique(rng.integers(0, n_pages + 1, int(rng.integers(0, 12))))
+        first = np.append(cuts[:-1:2], cuts[-1:][: rng.integers(2)])
+        count = np.append(np.diff(cuts)[::2], [0])[: len(first)]
+        batch, offsets = pages.read_many(first, count)
+        assert offsets.tolist() == [0, *np.cumsum(pages.starts[first + count] - pages.starts[first]).tolist()]
+        runs = [pages.read(int(at), int(n)) for at, n in zip(first, count, strict=True) if n]
+        batch.validate(full=True)
+        assert pa.Table.from_batches([batch], pages.schema).equals(pa.Table.from_batches(runs, pages.schema))
+
+
+def assert_finds(pages: Any, table: pa.Table, names: Sequence[str], strangers: pa.Table) -> None:
+    """Rows asked for by key, some twice and some that are not there, are all rows of those keys, each once."""
+    assert isinstance(pages, KeyedPages)
+    model = groups_of(table, names)
+    wanted = pa.concat_tables([table.select(names).slice(0, 150), strangers.cast(table.select(names).schema)])
+    keep = [at for at, key in enumerate(keys_of(wanted, names)) if None not in key]
+    wanted = wanted.take(pa.array([*keep, *keep[:3]], pa.int64())).combine_chunks()
+    found = pages.read_keys([wanted.column(name).combine_chunks() for name in names])
+    asked = {key: rows for key, rows in model.items() if key in set(keys_of(wanted, names))}
+    assert found is not None
+    assert groups_of(pa.Table.from_batches([found], pages.schema), names) == asked

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.semistream.master.models import KINDS, assert_is, keys_of, master
+from tests.semistream.master.models import KINDS, assert_is, assert_reads_many, keys_of, master
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device
@@ -34,6 +35,43 @@ def test_every_key_is_whole_in_its_home_page(kinds: tuple[str, ...], order: str,
         assert_is(pages, table, names, strangers)
         assert found.null_keys == sum(None in key for key in keys_of(table, names))
         pages.close()
+
+
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), ("wide", "date", "bytes")], ids="-".join)
+def test_many_pages_read_at_once_are_the_pages(kinds: tuple[str, ...], tmp_path: Path) -> None:
+    rng = np.random.default_rng(len(kinds[0]))
+    names = [f"k{at}" for at in range(len(kinds))]
+    for number, (rows, keys, page) in enumerate([(0, 5, "1KB"), (300, 1000, 1), (700, 60, "1KB")]):
+        table = master(rng, kinds, rows, keys)
+        flags = pa.array([None if n % 5 == 0 else n % 3 == 0 for n in range(rows)], pa.bool_())
+        table = table.append_column("flag", flags).append_column("long", table["word"].cast(pa.large_string()))
+        for nested in (False, True):  # lists are left to Arrow
+            path = tmp_path / f"{number}-{nested}"
+            write_pages(path, table if nested else table.drop_columns(["list"]), names, "key", page)
+            with closing(MasterStore.open(path).at()) as pages:
+                assert_reads_many(pages, rng)
+
+
+def test_pages_that_follow_each_other_are_one_read_and_damage_is_found(tmp_path: Path) -> None:
+    write_pages(tmp_path / "p", pa.table({"k": range(1000), "word": ["w"] * 1000}), "k", page=100)
+    with closing(MasterStore.open(tmp_path / "p").at()) as pages:
+        first, count = np.array([3, 4, 9, 30]), np.array([1, 2, 1, 5])
+        pages.read_many(first, count)
+        assert (pages.device.requests, pages.device.seeks) == (3, 3)
+        assert pages.device.bytes_read == sum(pages.stored_bytes(*run) for run in [(3, 3), (9, 1), (30, 5)])
+        with pytest.raises(IndexError):
+            pages.read_many(first, np.array([1, 2, 1, 10_000]))
+        (rows,) = (tmp_path / "p").rglob("*.rows")
+        content = bytearray(rows.read_bytes())
+        content[pages.stored_bytes(0, 32) + 200] ^= 1
+        rows.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"page 32 .* is damaged"):
+            pages.read_many(first, count)
+        rows.write_bytes(content[: pages.stored_bytes(0, 9) + 50])
+        with pytest.raises(ConfigError, match="ends at byte"):
+            pages.read_many(first, count)
+    with pytest.raises(ValueError, match="closed"):
+        pages.read_many(first, count)
 
 
 def test_rows_lie_in_the_order_asked_for(tmp_path: Path) -> None:

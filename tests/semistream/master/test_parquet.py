@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.semistream.master.models import KINDS, assert_is, groups_of, keys_of, master
+from tests.semistream.master.models import KINDS, assert_is, assert_reads_many, groups_of, keys_of, master
 
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.semistream.master.store import MasterStore
@@ -38,6 +38,7 @@ def test_sorted_files_have_their_statistics_as_an_index(tmp_path: Path, kinds: t
         pages = store.at()
         assert (pages.indexed, pages.order) == (True, "key"), store.explain()
         assert_is(pages, table, names, master(rng, kinds, 200, 4 * keys))
+        assert_reads_many(pages, rng)
         whole = pages.read(0, len(pages.starts) - 1)
         assert whole.num_rows == pages.starts[-1]
         null_keys = sum(None in key for key in keys_of(table, names))

@@ -15,10 +15,14 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.semistream.master.models import assert_is, keys_of, master
+from adbc_driver_postgresql import dbapi
+from tests.semistream.master.models import assert_finds, assert_is, assert_reads_many, keys_of, master
 from tests.semistream.master.server import PASSWORD, Server
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dovetail.semistream.master.postgres_connection import query
+from dovetail.semistream.master.postgres_keys import key_condition, sent_keys
+from dovetail.semistream.master.postgres_layout import PgColumn, key_columns
 from dovetail.semistream.master.store import MasterStore
 
 DECLARED = {
@@ -77,6 +81,11 @@ def test_equals_the_rows(postgres: Server, kinds: tuple[str, ...]) -> None:
         assert_is(pages, table.cast(pages.schema), names, strangers)
         whole = pages.read(0, len(pages.starts) - 1)
         assert whole.num_rows == pages.starts[-1] == sum(None not in key for key in keys_of(table, names))
+        assert_reads_many(pages, rng)
+        if "bytes" in kinds:
+            assert not pages.finds_keys  # type: ignore[attr-defined]
+        else:
+            assert_finds(pages, table.cast(pages.schema), names, strangers)
         pages.close()
         pages.close()
 
@@ -103,6 +112,32 @@ def test_types_come_back_as_declared(postgres: Server) -> None:
     postgres.execute("INSERT INTO t (k, m) VALUES ('10000000-0000-0000-0000-000000000000', 'NaN')")
     with pytest.raises(DataError, match="'m' has a value that is not of type decimal"):
         read(store, 0, 2)
+
+
+def test_keys_are_looked_up_by_an_index_and_never_fail_the_query(postgres: Server) -> None:
+    postgres.execute(
+        "DROP TABLE IF EXISTS t CASCADE",
+        "CREATE TABLE t (a int4, b char(4), c date, d uuid, PRIMARY KEY (a, b))",
+        "INSERT INTO t SELECT i, i % 7, '2020-01-01', gen_random_uuid() FROM generate_series(1, 20000) i",
+        "ANALYZE t",
+    )
+    by_pair = MasterStore.postgres(postgres.url, "t", ["a", "b"]).at()
+    numbers = pa.array([*range(1, 300), 5, 40_000, -1], pa.int32())
+    words = pa.array([*(str(i % 7) for i in range(1, 300)), "5", "4", "x\0y"])
+    with closing(by_pair):
+        found = by_pair.read_keys([numbers, words])  # type: ignore[attr-defined]
+        assert sorted(found["a"].to_pylist()) == list(range(1, 300))
+    with closing(MasterStore.postgres(postgres.url, "t", "d").at()) as by_uuid:
+        assert not by_uuid.finds_keys  # type: ignore[attr-defined]  # any text may be asked for, which a uuid is not
+    with closing(MasterStore.postgres(postgres.url, "t", "c").at()) as by_day:
+        far = pa.array([10**7], pa.date32())
+        assert by_day.read_keys([far]) is None  # type: ignore[attr-defined]
+        assert by_day.read_keys([far.slice(0, 0)]).num_rows == 0  # type: ignore[attr-defined]
+    columns = key_columns([PgColumn("a", "int4", pa.int32()), PgColumn("b", "bpchar", pa.string())], ["a", "b"])
+    sent = sent_keys(columns, [numbers.slice(0, 3), words.slice(0, 3)])
+    with dbapi.connect(postgres.url, autocommit=True) as connection:
+        plan = query(connection, f"EXPLAIN SELECT * FROM t r WHERE {key_condition(columns)}", sent).column(0)
+        assert any("Index" in line for line in plan.to_pylist())
 
 
 def test_text_is_ordered_by_its_bytes_and_its_index_is_used(postgres: Server) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.semistream.master.models import assert_is, keys_of, master
+from tests.semistream.master.models import assert_finds, assert_is, assert_reads_many, keys_of, master
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.semistream.master.store import MasterStore
@@ -71,6 +71,12 @@ def test_equals_the_rows(tmp_path: Path, kinds: tuple[str, ...]) -> None:
         whole = pages.read(0, len(pages.starts) - 1)
         assert whole.num_rows == pages.starts[-1] == sum(None not in key for key in keys_of(table, names))
         assert pages.device.requests == len(pages.starts)
+        assert_reads_many(pages, rng)
+        if set(kinds) <= {"int", "small", "text"}:
+            some = strangers.select(names).cast(pa.schema([pages.schema.field(n) for n in names]))
+            assert_finds(pages, table.cast(pages.schema), names, some)
+        else:
+            assert not pages.finds_keys  # type: ignore[attr-defined]
         pages.close()
 
 

@@ -94,10 +94,10 @@ class KeyedPages(Pages, Protocol):
         """Whether keys of this store's types can be sent."""
         ...
 
-    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch:
+    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
         """All rows with one of these keys, by one request, in any order; rows of other keys may be among them.
 
-        Keys may repeat and have no nulls.
+        Keys may repeat and have no nulls. None if one of them cannot be sent: then pages have to be read.
         """
         ...
 

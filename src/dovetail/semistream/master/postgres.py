@@ -23,6 +23,7 @@ from dovetail.semistream.master.postgres_connection import (
     with_connection,
     without_password,
 )
+from dovetail.semistream.master.postgres_keys import can_send, key_condition, sent_keys
 from dovetail.semistream.master.postgres_layout import (
     PgColumn,
     columns_of,
@@ -114,7 +115,23 @@ class PostgresReader:
         # Without the name of the rows, ORDER BY would mean the column as selected, which may be text.
         order = ", ".join(f"r.{column.ordered}" for column in self._key)
         sql = f"SELECT {self._names} FROM {relation(self._source.table_name)} r WHERE {where} ORDER BY {order}"  # noqa: S608  (names are quoted)
-        found = self._answered(sql, values)
+        return self._rows(self._answered(sql, tuple(values)))
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether keys of these types can be sent."""
+        return can_send(self._key)
+
+    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order; None if one of them cannot be sent."""
+        sent = sent_keys(self._key, key)
+        if sent is None:
+            return None
+        where = key_condition(self._key)
+        sql = f"SELECT {self._names} FROM {relation(self._source.table_name)} r WHERE {where}"  # noqa: S608  (names are quoted)
+        return self._rows(self._answered(sql, sent))
+
+    def _rows(self, found: pa.Table) -> pa.RecordBatch:
         arrays = [c.arrow_column(found.column(at)) for at, c in enumerate(self._source.columns)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._source.ranges.schema)
 
@@ -129,7 +146,7 @@ class PostgresReader:
         self._closed = True
         self._end()
 
-    def _answered(self, sql: str, values: Sequence[str]) -> pa.Table:
+    def _answered(self, sql: str, values: tuple[str, ...] | pa.RecordBatch) -> pa.Table:
         """The rows of a query, by a new connection if the one there was is gone; the second failure counts."""
         if self._closed:
             raise ValueError(f"{self._source} is closed; pages cannot be read.")

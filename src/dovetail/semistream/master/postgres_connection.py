@@ -110,10 +110,10 @@ def _close_idle() -> None:
             waiting.pop().close()
 
 
-def query(connection: Connection, sql: str, values: Sequence[str] = ()) -> pa.Table:
-    """The rows of one query, whose values are sent apart from its text."""
+def query(connection: Connection, sql: str, values: Sequence[str] | pa.RecordBatch = ()) -> pa.Table:
+    """The rows of one query, whose values, some texts or one row of a batch, are sent apart from its text."""
     with connection.cursor() as cursor:
-        cursor.execute(sql, tuple(values) or None)
+        cursor.execute(sql, values if isinstance(values, pa.RecordBatch) else tuple(values) or None)
         return cursor.fetch_arrow_table()
 
 

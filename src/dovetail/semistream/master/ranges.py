@@ -118,6 +118,15 @@ class Reader(Protocol):
         """Rows with a key from `low` on and below `high`, in the order of the key."""
         ...
 
+    @property
+    def finds_keys(self) -> bool:
+        """Whether `find` takes keys of this table's types."""
+        ...
+
+    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order; None if one of them cannot be sent."""
+        ...
+
     def close(self) -> None:
         """End the connection."""
         ...
@@ -167,6 +176,17 @@ class RangePages:
     def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
         """The rows of many ascending runs of pages and where each run begins, by a read for each."""
         return read_each(self, first, count)
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether single keys can be asked for."""
+        return self._reader.finds_keys
+
+    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, by one query; None if one of them cannot be sent."""
+        return self.device.call(
+            lambda: self._reader.find(key), nbytes=lambda batch: 0 if batch is None else int(batch.nbytes)
+        )
 
     def close(self) -> None:
         """End the connection; twice is fine."""

@@ -31,11 +31,14 @@ from dovetail.semistream.master.sqlite_layout import (
     count_from,
     declared_columns,
     fences_from,
+    key_in,
     key_terms,
     lay_out,
     range_condition,
 )
 from dovetail.semistream.master.sqlite_types import arrow_column, arrow_type
+
+_MOST_VALUES = 16_000  # of a statement; SQLite takes twice as many unless it was built otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,29 @@ class SqliteReader:
         where, values = range_condition(schema, key, low, high)
         with as_config_errors(self._source.path):
             rows = self._rows(f"{self._select} WHERE {where} ORDER BY {', '.join(key_terms(schema, key))}", values)
+        return self._batch(rows)
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether the key has only whole numbers and text."""
+        ranges = self._source.ranges
+        kinds = [ranges.schema.field(name).type for name in ranges.key]
+        return all(pa.types.is_signed_integer(kind) or pa.types.is_string(kind) for kind in kinds)
+
+    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order, by as few statements as take so many values."""
+        schema, names = self._source.ranges.schema, self._source.ranges.key
+        wanted = list(zip(*(column.to_pylist() for column in key), strict=True))
+        each, rows = _MOST_VALUES // len(names), list[Any]()
+        with as_config_errors(self._source.path):
+            for start in range(0, len(wanted), each):
+                some = wanted[start : start + each]
+                values = [value for one in some for value in one]
+                rows += self._rows(f"{self._select} WHERE {key_in(schema, names, len(some))}", values)
+        return self._batch(rows)
+
+    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
+        schema = self._source.ranges.schema
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[] for _ in schema]
         arrays = [arrow_column(values, field.type, field.name) for values, field in zip(columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -88,6 +88,15 @@ def key_terms(schema: pa.Schema, key: Sequence[str]) -> list[str]:
     return [quoted(name) + (" COLLATE BINARY" if name in text else "") for name in key]
 
 
+def key_in(schema: pa.Schema, key: Sequence[str], n: int) -> str:
+    """The condition for one of `n` keys."""
+    terms = key_terms(schema, key)
+    if len(terms) == 1:
+        return f"{terms[0]} IN ({', '.join('?' * n)})"
+    row = f"({', '.join('?' for _ in key)})"
+    return f"({', '.join(terms)}) IN (VALUES {', '.join([row] * n)})"
+
+
 def range_condition(schema: pa.Schema, key: Sequence[str], low: Bound, high: Bound) -> tuple[str, tuple[object, ...]]:
     """The condition for keys of a range, nulls left out, and its values."""
     columns = ", ".join(key_terms(schema, key))

@@ -59,10 +59,11 @@ class Rounds:
         """Read the segments and answer every row that waits for them; after a failure all that is not, waits again."""
         join, asked = self._join, counts.copy()
         try:
-            if not self.keyed:
+            found = self._read_keys(picked) if self.keyed else None
+            if found is None:
                 picked, counts, asked = self._affordable(picked, counts)
-            found = self._read_keys(picked) if self.keyed else self._read_segments(picked)
-            join.counts["loads"] += 1 if self.keyed else len(picked)
+                found = self._read_segments(picked)
+            join.counts["loads"] += len(picked) if found.whole else 1
             yield from join.make_room(int(np.diff(found.offsets).max(initial=0)))
             yield from self._resolve(picked, counts, self._hold(found.batch), found)
             join.served_together(picked, asked, found.offsets if found.whole else None)
@@ -96,12 +97,17 @@ class Rounds:
 
         return Read(batch, offsets, page_of, True)
 
-    def _read_keys(self, picked: I64) -> Read:
-        """The rows of the keys that are waited for, by one request, put in the order of their segments."""
+    def _read_keys(self, picked: I64) -> Read | None:
+        """The rows of the keys that are waited for, by one request, put in the order of their segments.
+
+        None if the store cannot be asked for one of them.
+        """
         join = self._join
         pages = join.pages
         assert isinstance(pages, KeyedPages)  # noqa: S101  (tells the type checker what `keyed` says)
         batch = pages.read_keys(self._keys(picked))
+        if batch is None:
+            return None
         page = np.asarray(pages.home([batch.column(name) for name in pages.key]), np.int64)
         segment = join.segments.of_pages(page)
         at = np.searchsorted(picked, segment)
