@@ -72,15 +72,17 @@ def pick_round(
     before_ns: int,
     rows: I64,
     most: int,
+    enough: int,
     picked: I64,
     counts: I64,
 ) -> int:
     """How many segments the policy picks until `picked` is full or they have more than `most` rows; at least one.
 
-    `rows` has the master rows of each segment; where it is empty, waiting rows are counted instead.
+    `rows` has the master rows of each segment; where it is empty, waiting rows are counted instead. Picking also ends
+    when `enough` rows waited for what was picked.
     """
-    m, n, total = p.meta, 0, 0
-    while n < len(picked) and m[LIVE] > 0:
+    m, n, total, answered = p.meta, 0, 0, 0
+    while n < len(picked) and m[LIVE] > 0 and answered < enough:
         turn = m[TURN]
         segment = choose(p, policy, position, patience, before_ns)
         weight = rows[segment] if len(rows) else p.held[segment]
@@ -89,22 +91,24 @@ def pick_round(
             break
         m[LOADS] += 1
         picked[n], counts[n] = segment, detach(p, segment)
+        answered += counts[n]
         total += weight
         n += 1
     return n
 
 
 @kernel
-def take_round(p: Pool, order: I64, rows: I64, most: int, picked: I64, counts: I64) -> int:
+def take_round(p: Pool, order: I64, rows: I64, most: int, enough: int, picked: I64, counts: I64) -> int:
     """As `pick_round`, for segments in a given order, which ends where nothing waits."""
-    n, total = 0, 0
+    n, total, answered = 0, 0, 0
     for at in range(min(len(order), len(picked))):
         segment = order[at]
         weight = rows[segment] if len(rows) else p.held[segment]
-        if p.held[segment] == 0 or (n > 0 and total + weight > most):
+        if p.held[segment] == 0 or answered >= enough or (n > 0 and total + weight > most):
             break
         p.meta[LOADS] += 1
         picked[n], counts[n] = segment, detach(p, segment)
+        answered += counts[n]
         total += weight
         n += 1
     return n
@@ -221,9 +225,9 @@ def _warm() -> None:
     for picking in range(2):
         admit(pool, some, some, some, 0, 1)
         if picking:
-            n = take_round(pool, some, some, 4, picked, counts)
+            n = take_round(pool, some, some, 4, 9, picked, counts)
         else:
-            n = pick_round(pool, 0, 0.3, 1 << 40, 0, some, 4, picked, counts)
+            n = pick_round(pool, 0, 0.3, 1 << 40, 0, some, 4, 9, picked, counts)
         offsets.flags.writeable = False
         chain_rows(pool, picked[:n], out[0], out[1])
         resolve_round(pool, picked[:n], counts[:n], offsets, 0, some, 0, scratch, ALL, out, 0, 2, True, met, 1)

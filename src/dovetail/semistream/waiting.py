@@ -20,12 +20,20 @@ MANY_CHUNKS = 48
 
 
 class Limits(NamedTuple):
-    """How large a round may be: rows of each segment (none: waiting rows count), the most in all, and room for it."""
+    """How large a round may be: rows of each segment (none: waiting rows count), the most in all, and room for it.
+
+    `enough`: rows answered after which no more is picked.
+    """
 
     rows: I64
     most_rows: int
     picked: I64
     counts: I64
+    enough: int = 1 << 40
+
+    def for_kernels(self) -> tuple[I64, int, int, I64, I64]:
+        """What the kernels that pick are told."""
+        return self.rows, self.most_rows, self.enough, self.picked, self.counts
 
     def ascending(self, n: int) -> tuple[I64, I64]:
         """The first `n` segments picked and their waiting rows, in the order of the master data."""
@@ -87,15 +95,11 @@ class Waiting:
         """
         patience = FOREVER if bound is None or bound.loads is None else bound.loads
         before = 0 if bound is None or bound.seconds is None else now_ns - int(bound.seconds * 1e9)
-        rules = rule, position, patience, before
-        n = rounds.pick_round(self.pool, *rules, limits.rows, limits.most_rows, limits.picked, limits.counts)
-        return limits.ascending(n)
+        return limits.ascending(rounds.pick_round(self.pool, rule, position, patience, before, *limits.for_kernels()))
 
     def take(self, order: I64, limits: Limits) -> tuple[I64, I64]:
         """As `pick`, for segments in a given order."""
-        return limits.ascending(
-            rounds.take_round(self.pool, order, limits.rows, limits.most_rows, limits.picked, limits.counts)
-        )
+        return limits.ascending(rounds.take_round(self.pool, order, *limits.for_kernels()))
 
     def put_back(self, picked: I64, counts: I64) -> None:
         """Rows of these segments of a round wait again, each in its old place."""

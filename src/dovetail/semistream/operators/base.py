@@ -191,8 +191,17 @@ class SemiStreamOperator(OperatorBase):
             yield from self.flush()
         chunk = self.master.add_charged(kept, size)
         codes, _ = self.key_codes.encode([batch.column(batch.schema.get_field_index(k)) for k in self.pages.key])
-        self._loaded = Loaded(kept, codes, chunk)
-        self._passing.add(chunk)
+        self.keep_loaded(Loaded(kept, codes, chunk))
+
+    def keep_loaded(self, loaded: Loaded) -> Loaded:
+        """The rows, now the loaded ones until answers that name them are out."""
+        self._loaded = loaded
+        self._passing.add(loaded.chunk)
+        return loaded
+
+    def now_ns(self) -> int:
+        """The time on the join's clock."""
+        return self._clock.now_ns()
 
     def fits(self, n: int) -> bool:
         """Whether so many bytes could be reserved now, with some left for answers."""

@@ -64,8 +64,9 @@ class Cached(IndexDriven):
         start, n = 0, len(rows.codes)
         while start < n:
             start = yield from self.probe(rows, start)
-            if start < n and (len(self.waiting) == self.waiting.slots or not self._probes_left):
-                yield from self.work()
+            full = len(self.waiting) == self.waiting.slots
+            if start < n and (full or not self._probes_left):
+                yield from self.make_slots() if full else self.work()
                 self._probes_left = self.max_probe
         while self.waiting.overdue(self.spec.max_residence, self._clock.now_ns()):
             yield from self.work()
@@ -116,7 +117,7 @@ class Cached(IndexDriven):
         while start < len(rows.codes):
             start = self.admit(rows, start)
             if start < len(rows.codes):
-                yield from self.work()
+                yield from self.make_slots()
 
     def serve(self, segment: int) -> Iterator[pa.RecordBatch]:
         """Load and answer; then keys with many waiting rows enter the cache, as none of their rows waits any more."""

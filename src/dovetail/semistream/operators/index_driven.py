@@ -22,6 +22,9 @@ from dovetail.semistream.sizes import Sizes
 from dovetail.semistream.waiting import Limits, Waiting
 from dovetail.semistream.waiting_time import report_waits
 
+EVERYTHING = 1 << 40
+SHARE_OF_A_ROUND = 8
+
 
 class IndexDriven(SemiStreamOperator):
     """Rows wait in a queue and by home segment; a load settles every row that waits for its segment.
@@ -58,7 +61,7 @@ class IndexDriven(SemiStreamOperator):
         while start < n:
             start = self.admit(rows, start)
             if start < n:
-                yield from self.work()
+                yield from self.make_slots()
         while self.waiting.overdue(self.spec.max_residence, self._clock.now_ns()):
             yield from self.work()
 
@@ -71,9 +74,9 @@ class IndexDriven(SemiStreamOperator):
     def settle(self) -> Iterator[pa.RecordBatch]:
         """Copy the rows that wait; where there is no room for them, answer some first."""
         while not self.waiting.settle():
-            target = len(self.waiting) - 1 - self.waiting.slots // 16
-            while len(self.waiting) > max(0, target):
-                yield from self.work()
+            target = max(0, len(self.waiting) - 1 - self.waiting.slots // 16)
+            while len(self.waiting) > target:
+                yield from self.work_together(len(self.waiting) - target)
             yield from self.flush()
 
     def work(self) -> Iterator[pa.RecordBatch]:
@@ -82,18 +85,27 @@ class IndexDriven(SemiStreamOperator):
         if segment >= 0:
             yield from self.serve(segment)
 
-    def work_together(self) -> Iterator[pa.RecordBatch]:
+    def work_together(self, enough: int = EVERYTHING) -> Iterator[pa.RecordBatch]:
         """One round: the segments that the policy picks next, loaded together, as many as the disk buffer holds.
 
         Picks are those that single loads would make if nothing was admitted between them: rows of a picked segment
         are out of the queue before the next is picked. What a join learns from loads, it learns after the round.
+        Picking ends when `enough` rows will be answered.
         """
         if self.rounds.most < 2:
             yield from self.work()
             return
         self._loaded = None
         yield from self.flush()
-        yield from self.rounds.serve(*self.pick(self.rounds.limits))
+        yield from self.rounds.serve(*self.pick(self.rounds.limits._replace(enough=enough)))
+
+    def make_slots(self) -> Iterator[pa.RecordBatch]:
+        """Some slots become free: by one load, or by a round that answers no more than a share of what waits.
+
+        A round is picked from a queue that nothing enters meanwhile, so that its last loads answer fewer rows than
+        single ones would; the share bounds how many fewer.
+        """
+        yield from self.work_together(max(1, self.waiting.slots // SHARE_OF_A_ROUND))
 
     def pick(self, limits: Limits) -> tuple[I64, I64]:
         """The segments of a round in ascending order, and how many rows wait for each."""
@@ -104,16 +116,6 @@ class IndexDriven(SemiStreamOperator):
     def notes_from(self) -> int:
         """Waiting rows from which a key that a round met is noted."""
         return 1
-
-    def now_ns(self) -> int:
-        """The time on the join's clock."""
-        return self._clock.now_ns()
-
-    def keep_loaded(self, loaded: Loaded) -> Loaded:
-        """The rows of a round, now in the disk buffer until answers that name them are out."""
-        self._loaded = loaded
-        self._passing.add(loaded.chunk)
-        return loaded
 
     def met_together(self, batch: pa.RecordBatch, n: int, n_rows: int, page_of: PageOf) -> None:
         """What a join learns from `n` keys, with `n_rows` master rows, that a round met."""
@@ -179,7 +181,7 @@ class IndexDriven(SemiStreamOperator):
             self.regrouped()
         slots = sizes.waiting or self.waiting.slots
         while len(self.waiting) > slots:
-            yield from self.work()
+            yield from self.work_together(len(self.waiting) - slots)
         yield from self.flush()
         if not self.waiting.resize(slots):
             yield from self.drain()

@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.page_lru import hits_until
-from dovetail.kernels.segment_match import match_rows
+from dovetail.kernels.segment_match import empty_scratch, match_rows, scratch_bytes
 from dovetail.semistream.operators.base import Loaded, Rows, SemiStreamOperator
+from dovetail.semistream.operators.round_read import Read, RoundReader
 from dovetail.semistream.operators.spec import SemiStreamJoin
 from dovetail.semistream.output import Shape
 from dovetail.semistream.rows import SHIFT, RowStore
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 class Inlj(SemiStreamJoin):
     """One page read for each stream row that has a home: nothing waits, and nothing is shared.
 
-    With `sizes.page_cache` the pages used last are kept, and rows whose page is there need no read.
+    With `sizes.page_cache` the pages used last are kept, and rows whose page is there need no read. Without it, pages
+    of `sizes.together` rows that follow each other are read in one round, which the paper has not: a page that several
+    of these rows ask for is then read once.
     Reference: T 2.4.1 and 5.1.2.
     """
 
@@ -38,13 +42,15 @@ class Inlj(SemiStreamJoin):
     def fit(self, limit: int, stream: pa.Schema) -> Sizes:
         """Pages one at a time, whatever the budget; `PlanError` if not even one fits."""
         kept = self.sizes.page_cache or 0
-        cost = footprint(self.pages, stream, 1, 0, 0)
+        cost = footprint(self.pages, stream, 1, 0, 0, 1)
         least = cost.fixed + kept * cost.segment
         if limit < least:
             raise PlanError(
                 f"{limit} bytes of memory are not enough for one page and {kept} cached ones; give {least}."
             )
-        return Sizes(per_segment=1, page_cache=kept)
+        fuller = footprint(self.pages, stream, 1, 0, limit, self.sizes.together)
+        rounds = not kept and fuller.fixed + scratch_bytes(fuller.round_rows) <= limit
+        return Sizes(per_segment=1, page_cache=kept, together=self.sizes.together if rounds else 1)
 
     def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> PageByPage:
         """The running join with these sizes."""
@@ -61,6 +67,16 @@ class PageByPage(SemiStreamOperator):
         self._index = self.own(self.budget.reserve("page cache index"))
         self._lent: int | None = None
         self._start_cache()
+        self._reader, self._round = RoundReader(self), self.own(self.budget.reserve("round"))
+        self._fit_rounds()
+
+    def _fit_rounds(self) -> None:
+        """How many rows are looked up together: as many as have pages that surely fit, one if a page cache is kept."""
+        cost, keyed = self.footprint(), self._reader.keyed
+        rows = cost.round_rows if keyed else cost.round_rows // max(1, self.segments.most_rows)
+        self._together = 1 if self.sizes.page_cache else max(1, min(cost.round_segments, rows))
+        self._round.resize(cost.round + scratch_bytes(cost.round_rows) if self._together > 1 else 0)
+        self._wide = empty_scratch(cost.round_rows if self._together > 1 else 0)
 
     def _start_cache(self) -> None:
         places, pages = self.sizes.page_cache or 0, self.segments.n if self.sizes.page_cache else 0
@@ -101,6 +117,10 @@ class PageByPage(SemiStreamOperator):
         """One page after the other, as the rows ask for them; runs of rows whose pages are kept need none."""
         self.counts["admits"] += len(rows.codes)
         start, n = 0, len(rows.codes)
+        if self._together > 1:
+            for start in range(0, n, self._together):
+                yield from self._round_of(Rows(*(int64s(a[start : start + self._together]) for a in rows)))
+            return
         while start < n:
             stop = self._hits(rows, start)
             if stop > start:
@@ -111,6 +131,29 @@ class PageByPage(SemiStreamOperator):
                 yield from self._meet(rows, np.array([stop]), "answered_by_page")
                 self._keep(page)
             start = stop + 1
+
+    def _round_of(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """The pages of these rows, or only their keys if the store finds those, by one call; then all are answered."""
+        self._loaded = None
+        yield from self.flush()
+        picked = np.unique(rows.segments)
+        found = self._reader.keys(picked, lambda: (rows.codes, rows.refs))
+        if found is None:
+            n = self._reader.affordable(picked)
+            found = self._reader.segments(picked[:n])
+            if n < len(picked):  # pages larger than they seemed: the rest in a round of its own
+                late = np.flatnonzero(rows.segments > picked[n - 1])
+                yield from self._met(Rows(*(int64s(np.delete(a, late)) for a in rows)), found)
+                yield from self._round_of(Rows(*(int64s(a[late]) for a in rows)))
+                return
+        yield from self._met(rows, found)
+
+    def _met(self, rows: Rows, found: Read) -> Iterator[pa.RecordBatch]:
+        if found.batch.num_rows > len(self._wide.following):
+            self._round.grow(scratch_bytes(found.batch.num_rows))
+            self._wide = empty_scratch(found.batch.num_rows)
+        self._reader.hold(found.batch)
+        yield from self._meet(rows, np.arange(len(rows.codes)), "answered_by_page")
 
     def _hits(self, rows: Rows, start: int) -> int:
         if not self._kept:
@@ -148,6 +191,7 @@ class PageByPage(SemiStreamOperator):
     def _meet(self, rows: Rows, some: I64, answered_by: str) -> Iterator[pa.RecordBatch]:
         codes, refs = int64s(rows.codes[some]), int64s(rows.refs[some])
         answers, loaded, done = self.answers, self.loaded, 0
+        scratch = self._wide if self._together > 1 else self.scratch
         while done < len(codes):
             at, before = answers.n, done
             answers.n, done, missed = match_rows(
@@ -156,7 +200,7 @@ class PageByPage(SemiStreamOperator):
                 done,
                 loaded.codes,
                 loaded.chunk << SHIFT,
-                self.scratch,
+                scratch,
                 answers.written_how,
                 answers.out,
                 at,
@@ -180,6 +224,17 @@ class PageByPage(SemiStreamOperator):
             self.release_pages()
             self.sizes = replace(self.sizes, page_cache=sizes.page_cache)
             self._start_cache()
+            self._fit_rounds()
+
+    def reshape(self) -> None:
+        """Rounds for the pages of a new version."""
+        self._fit_rounds()
+
+    def report(self) -> Metrics:
+        """The metrics so far, with the probes of rounds."""
+        self.scratch.probes[0] += self._wide.probes[0]
+        self._wide.probes[0] = 0
+        return super().report()
 
     def snapshot(self) -> dict[str, pa.Table]:
         """Nothing: no row ever waits, and pages kept only save reads."""

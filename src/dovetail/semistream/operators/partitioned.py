@@ -79,9 +79,10 @@ class WaitBySegment(WithResidents):
 
     def _relieve(self) -> Iterator[pa.RecordBatch]:
         """Serve the longest lists until occupancy has fallen to the low-water mark, at least one."""
-        yield from self.work()
+        low = int(self.spec.low_water * self.waiting.slots)
+        yield from self.work_together(len(self.waiting) - low)
         while len(self.waiting) > self.spec.low_water * self.waiting.slots:
-            yield from self.work()
+            yield from self.work_together(len(self.waiting) - low)
 
     def _serve_overdue(self) -> Iterator[pa.RecordBatch]:
         bound = self.spec.max_residence

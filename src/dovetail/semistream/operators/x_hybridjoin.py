@@ -81,7 +81,7 @@ class PinnedPages(IndexDriven):
             start = self.admit(rows, start)
             yield from self.meet_pinned()
             if start < n and self.waiting.slots == len(self.waiting):
-                yield from self.work()
+                yield from self.make_slots()
         while self.waiting.overdue(self.spec.max_residence, self._clock.now_ns()):
             yield from self.work()
 
