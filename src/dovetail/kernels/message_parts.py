@@ -106,6 +106,22 @@ def _places(data: U8, nodes: int, buffers: int, body: int, stop: int, message: i
 
 
 @kernel
+def _copy(source: U8, target: U8) -> None:
+    for at in range(len(target)):
+        target[at] = source[at]
+
+
+@kernel
+def _moved(words: AnyArray, by: int, out: AnyArray) -> bool:
+    """Whether the offsets ascend; all but the first are written, so much higher."""
+    falls = 0
+    for at in range(len(out)):
+        falls += words[at + 1] < words[at]
+        out[at] = words[at + 1] + by
+    return falls == 0
+
+
+@kernel
 def joined_values(data: U8, parts: Parts, buffer: int, width: int, out: U8) -> bool:
     """Whether every message has the values of its rows, `width` bytes each; they are written one after the other."""
     to = 0
@@ -114,8 +130,7 @@ def joined_values(data: U8, parts: Parts, buffer: int, width: int, out: U8) -> b
         if parts.nbytes[message, buffer] < size:
             return False
         at = parts.place[message, buffer]
-        for k in range(size):
-            out[to + k] = data[at + k]
+        _copy(data[at : at + size], out[to : to + size])
         to += size
     return True
 
@@ -170,15 +185,11 @@ def joined_text(data: U8, words: AnyArray, parts: Parts, buffer: int, offsets: A
     for message in range(len(parts.rows)):
         at, text = parts.place[message, buffer] // words.itemsize, parts.place[message, buffer + 1]
         first, last = _ends(words, parts, buffer, message)
-        falls, shift = 0, to - first
-        for k in range(parts.rows[message]):
-            falls += words[at + k + 1] < words[at + k]
-            offsets[row + k + 1] = words[at + k + 1] + shift
-        if falls:
+        n = parts.rows[message]
+        if not _moved(words[at : at + n + 1], to - first, offsets[row + 1 : row + 1 + n]):
             return False
-        for k in range(last - first):
-            out[to + k] = data[text + first + k]
-        row += parts.rows[message]
+        _copy(data[text + first : text + last], out[to : to + last - first])
+        row += n
         to += last - first
     return True
 
