@@ -1,0 +1,138 @@
+"""The arriving phase over two sorted indexes, one tuple at a time: probe, count, make room, store.
+
+Every decision is the one that a tuple-at-a-time join takes; only the columns of rows move in batches, by the caller.
+Reference: specs/online.md, 3.2 and 3.3; seed 001, algorithms 1 and 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.kernels.arrays import I64
+from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.online_regions import Regions, empty_regions, flush_block, region_of
+from dovetail.kernels.online_rows import (
+    CODED,
+    DONE,
+    EMIT,
+    INDEX_FULL,
+    MATCHES,
+    N_FREE,
+    NEXT,
+    NO_SLOT,
+    PAIRS,
+    PAIRS_FULL,
+    SIDE,
+    SKIP,
+    STAGE,
+    STUCK,
+    TO_PROBE,
+    TO_STORE,
+    Arrivals,
+    Outcome,
+    Rows,
+    can_list,
+    empty_outcome,
+    empty_rows,
+    enter,
+    hold,
+    hold_all,
+    is_full,
+    meet,
+)
+from dovetail.kernels.sorted_leaves import USED, Leaves, empty_leaves, insert_sorted, lower_bound
+
+
+@kernel
+def _probe(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
+    """Whether all pairs of the row were found and written; false when there is no room for more of them."""
+    side, done = new.at[SIDE], new.at[SKIP]
+    other, places = 1 - side, int(theirs.keys.shape[1])
+    low, high = new.low[at], new.high[at]
+    position = lower_bound(theirs, low) if low <= high else theirs.meta[USED] * places
+    place, inside, found = position // places, position % places, np.int64(0)
+    joined = np.zeros(3, np.int64)
+    while place < theirs.meta[USED]:
+        leaf = theirs.order[place]
+        if inside >= theirs.sizes[leaf]:
+            place, inside = place + 1, 0
+            continue
+        key = theirs.keys[leaf, inside]
+        if key > high:
+            break
+        match = theirs.values[leaf, inside]
+        inside += 1
+        if rows.meta[CODED] and rows.code[match] != new.code[at]:
+            continue
+        found += 1
+        joined[region_of(r, other, key)] += 1
+        if found <= done:
+            continue
+        if rows.meta[EMIT]:
+            if out.n[PAIRS] == len(out.left):
+                new.at[SKIP] = found - 1
+                return False
+            meet(rows, out, side, slot, match)
+        rows.bit[match] = 1
+    rows.bit[slot] = 1 if found > 0 else 0
+    rows.meta[MATCHES] += found
+    r.joins[side, region_of(r, side, new.key[at])] += found
+    for region in range(3):
+        r.joins[other, region] += joined[region]
+    return True
+
+
+@kernel
+def arrive_sorted(
+    rows: Rows, r: Regions, left: Leaves, right: Leaves, new: Arrivals, out: Outcome, one_key: I64, one_slot: I64
+) -> int:
+    """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped.
+
+    `one_key` and `one_slot` are room for one number each.
+    """
+    side = new.at[SIDE]
+    mine = left if side == 0 else right
+    theirs = right if side == 0 else left
+    while new.at[NEXT] < len(new.key):
+        at = new.at[NEXT]
+        if new.at[STAGE] == TO_PROBE:
+            if new.at[SKIP] < 0:
+                if rows.meta[N_FREE] == 0:
+                    return NO_SLOT
+                enter(rows, new, at)
+                new.at[SKIP] = 0
+            if not _probe(rows, r, theirs, new, out, at, new.slot[at]):
+                return PAIRS_FULL
+            new.at[STAGE] = TO_STORE
+        slot = new.slot[at]
+        while is_full(rows, new.size[at]):
+            if not can_list(out, 1):
+                return NO_SLOT
+            if not flush_block(r, rows, left, right, out):
+                return STUCK
+        one_key[0], one_slot[0] = new.key[at], slot
+        if insert_sorted(mine, one_key, one_slot, 0) == 0:
+            return INDEX_FULL
+        hold(rows, slot, side)
+        r.held[side, region_of(r, side, new.key[at])] += 1
+        new.at[NEXT], new.at[STAGE], new.at[SKIP] = at + 1, TO_PROBE, -1
+    return DONE
+
+
+def arrivals(side: int, first_ref: int, key: I64, code: I64, low: I64, high: I64, size: I64) -> Arrivals:
+    """A chunk of which nothing has arrived yet."""
+    at = np.array([side, first_ref, 0, TO_PROBE, -1], np.int64)
+    return Arrivals(key, code, low, high, size, np.full(len(key), -1, np.int32), at)
+
+
+@register_warmup
+def _warm() -> None:
+    some = np.arange(8, dtype=np.int64)
+    some.flags.writeable = False
+    rows, out = empty_rows(10, 6, 1000, coded=False), empty_outcome(4, 10, 8)
+    r, left, right = empty_regions(2, 1), empty_leaves(4, 4), empty_leaves(4, 4)
+    for side in (0, 1):
+        new = arrivals(side, 0, some, some, some, some, some)
+        arrive_sorted(rows, r, left, right, new, out, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    flush_block(r, rows, left, right, out)
+    hold_all(rows, np.zeros(0, np.int64), 0)

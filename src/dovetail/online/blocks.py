@@ -1,0 +1,195 @@
+"""Rows on disk: sorted blocks with their arrival ticks, a directory of them, and blocks loaded for a join."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.spill import SpillFile
+from dovetail.kernels.arrays import I64, int64s
+from dovetail.kernels.online_match import Stretch
+from dovetail.online.keys import RowKeys
+from dovetail.online.store import SHIFT, gathered, picked
+
+KEY, CODE, ATS = "__dovetail_key", "__dovetail_code", "__dovetail_ats"
+FIELDS = ("rows", "dts", "bucket", "group", "low", "high", "dead")
+ENTRY_BYTES = 8 * len(FIELDS) + 48  # the file remembers where each block ends
+LOADED_BYTES = 8 * 7
+Rule = Literal["ticks", "group", "none"]
+
+
+class Entry(NamedTuple):
+    """A block in the directory: rows, departure tick, bucket, group (segment, run or generation), smallest and
+    largest key, and whether a merge has replaced it."""
+
+    rows: int
+    dts: int
+    bucket: int
+    group: int
+    low: int
+    high: int
+    dead: int = 0
+
+
+class Leaving(NamedTuple):
+    """Rows on their way to disk, with key, code and arrival tick of each."""
+
+    batch: pa.RecordBatch
+    key: I64
+    code: I64
+    ats: I64
+
+    def take(self, order: I64) -> Leaving:
+        """The same rows in another order."""
+        return Leaving(picked(self.batch, order), self.key[order], self.code[order], self.ats[order])
+
+    def slice(self, start: int, rows: int) -> Leaving:
+        """Some rows that stand together."""
+        stop = start + rows
+        return Leaving(self.batch.slice(start, rows), self.key[start:stop], self.code[start:stop], self.ats[start:stop])
+
+
+class Loaded(NamedTuple):
+    """Rows ready to be matched, sorted by key; `refs` name each in `pages`."""
+
+    stretch: Stretch
+    refs: I64
+    pages: dict[int, pa.RecordBatch]
+    schema: pa.Schema
+
+    def rows(self, at: I64) -> pa.RecordBatch:
+        """The columns of these rows, by their number in the stretch."""
+        return gathered(self.pages, self.refs[at], self.schema)
+
+
+class Unsorted(NamedTuple):
+    """Key, code, ticks and name of rows in any order."""
+
+    key: I64
+    code: I64
+    ats: I64
+    dts: I64
+    refs: I64
+
+    def loaded(self, keys: RowKeys, side: int, pages: dict[int, pa.RecordBatch], schema: pa.Schema) -> Loaded:
+        """The rows sorted by key and ready to be matched."""
+        order = np.argsort(self.key, kind="stable")
+        key, code, ats, dts = (int64s(column[order]) for column in self[:4])
+        low, high = keys.ranges(side, key)
+        return Loaded(Stretch(key, code, int64s(low), int64s(high), ats, dts), self.refs[order], pages, schema)
+
+
+class BlockStore:
+    """The flushed blocks of one side, numbered from 0 in the order written; a block never changes.
+
+    The directory is charged to the budget as it grows.
+    """
+
+    def __init__(
+        self, side: int, schema: pa.Schema, keys: RowKeys, budget: MemoryBudget, directory: Path | None, name: str
+    ) -> None:
+        self.side, self.schema, self.keys = side, schema, keys
+        extra = [pa.field(KEY, pa.int64()), pa.field(ATS, pa.int64())]
+        extra += [pa.field(CODE, pa.int64())] if keys.coded else []
+        self.file = SpillFile(pa.schema([*schema, *extra]), directory, name)
+        self._columns = {field: array("q") for field in FIELDS}
+        self._reservation = budget.reserve("block directory")
+        self.largest = 0
+
+    def __len__(self) -> int:
+        return self.file.blocks
+
+    def column(self, field: str) -> I64:
+        """One field of the directory for all blocks, as a copy."""
+        return np.array(self._columns[field], np.int64)
+
+    def entry(self, number: int) -> Entry:
+        """One block's line of the directory."""
+        return Entry(*(self._columns[field][number] for field in FIELDS))
+
+    def bytes_of(self, number: int) -> int:
+        """Memory that loading one block takes."""
+        return self.file.size_of(number) + LOADED_BYTES * self._columns["rows"][number]
+
+    def append(self, rows: Leaving, dts: int, bucket: int = 0, group: int = 0) -> int:
+        """The number of a new block of rows that are sorted by key."""
+        self._reservation.grow(ENTRY_BYTES)
+        columns = [*rows.batch.columns, pa.array(rows.key), pa.array(rows.ats)]
+        columns += [pa.array(rows.code)] if self.keys.coded else []
+        number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
+        entry = Entry(len(rows.key), dts, bucket, group, int(rows.key[0]), int(rows.key[-1]))
+        for field, value in zip(FIELDS, entry, strict=True):
+            self._columns[field].append(value)
+        self.largest = max(self.largest, self.bytes_of(number))
+        return number
+
+    def append_cut(self, rows: Leaving, block_rows: int, dts: int, bucket: int = 0, group: int = 0) -> list[int]:
+        """The numbers of new blocks for rows in any order: sorted by key, then cut."""
+        ordered = rows.take(np.argsort(rows.key, kind="stable"))
+        starts = range(0, len(rows.key), block_rows)
+        return [self.append(ordered.slice(at, block_rows), dts, bucket, group) for at in starts]
+
+    def append_tombstone(self, entry: Entry) -> int:
+        """The number of a block that has been replaced and only keeps its place."""
+        self._reservation.grow(ENTRY_BYTES)
+        empty = pa.RecordBatch.from_pylist([], self.file.schema)
+        number = self.file.append(empty)
+        for field, value in zip(FIELDS, entry, strict=True):
+            self._columns[field].append(value)
+        return number
+
+    def bury(self, numbers: Sequence[int]) -> None:
+        """A merge has replaced these blocks."""
+        for number in numbers:
+            self._columns["dead"][number] = 1
+
+    def read(self, number: int) -> Leaving:
+        """A block's rows."""
+        batch = self.file.read(number)
+        plain = pa.RecordBatch.from_arrays(batch.columns[: len(self.schema)], schema=self.schema)
+        key, ats = int64s(batch.column(KEY)), int64s(batch.column(ATS))
+        return Leaving(plain, key, int64s(batch.column(CODE)) if self.keys.coded else key, ats)
+
+    def meets(self, number: int, others: Loaded) -> bool:
+        """Whether keys of this block can match keys of the loaded rows of the other side."""
+        other = others.stretch
+        low, high = self._columns["low"][number], self._columns["high"][number]
+        return len(other.key) > 0 and bool(low <= other.high[-1] and other.low[0] <= high)
+
+    def load(self, numbers: Sequence[int], rule: Rule = "ticks") -> Loaded:
+        """Blocks as one stretch; the caller has reserved their `bytes_of`.
+
+        The rule says which pairs were produced before: those in memory together (ticks), those of one group, or none.
+        """
+        parts = [self.read(number) for number in numbers]
+        ticks = [self._ticks(number, part, rule) for number, part in zip(numbers, parts, strict=True)]
+        refs = [(at << SHIFT) + np.arange(len(part.key)) for at, part in enumerate(parts)]
+        pages = {at: part.batch for at, part in enumerate(parts)}
+        key = np.concatenate([part.key for part in parts])
+        code = np.concatenate([part.code for part in parts]) if self.keys.coded else key
+        ats, dts = (np.concatenate([pair[i] for pair in ticks]) for i in (0, 1))
+        unsorted = Unsorted(key, code, ats, dts, np.concatenate(refs))
+        return unsorted.loaded(self.keys, self.side, pages, self.schema)
+
+    def _ticks(self, number: int, part: Leaving, rule: Rule) -> tuple[I64, I64]:
+        """Arrivals and departures; a group is as good as an interval in which its rows were in memory together."""
+        n = len(part.key)
+        if rule == "group":
+            group = self._columns["group"][number]
+            return np.full(n, 2 * group + self.side, np.int64), np.full(n, 2 * group + 2, np.int64)
+        return part.ats, np.full(n, self._columns["dts"][number] if rule == "ticks" else 0, np.int64)
+
+    def of_bucket(self, bucket: int) -> I64:
+        """The numbers of a bucket's blocks that no merge has replaced."""
+        return np.flatnonzero((self.column("bucket") == bucket) & (self.column("dead") == 0))
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.file.close()
+        self._reservation.close()

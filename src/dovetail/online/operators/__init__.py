@@ -1,0 +1,1 @@
+"""The two-way online joins, one file an algorithm."""

@@ -1,0 +1,156 @@
+"""All state of an online join as Arrow tables, and back: rows in memory, blocks on disk, statistics, positions.
+
+| table | one row for |
+|---|---|
+| header | the join: version, specification, clock, phase positions, counters (JSON) |
+| arrays | each array of the algorithm's own: statistics, boundaries, hands, flags |
+| memory.left, memory.right | each row in memory: its columns, key, code, arrival tick, join bit, bytes |
+| directory.left, directory.right | each block |
+| blocks.left, blocks.right | each row on disk, blocks in their order |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.kernels.arrays import AnyArray, int64s
+from dovetail.kernels.online_rows import CLOCK, MATCHES, claim
+from dovetail.online.blocks import ATS, CODE, FIELDS, KEY, Entry, Leaving
+from dovetail.online.keys import SIDES
+
+if TYPE_CHECKING:
+    from dovetail.online.operators.base import OnlineOperator
+
+VERSION = 1
+BIT, SIZE, WAITS = "__dovetail_bit", "__dovetail_size", "__dovetail_waits"
+
+
+def dump(operator: OnlineOperator) -> dict[str, pa.Table]:
+    """The tables of an operator between two calls."""
+    tables = {"header": _header(operator), "arrays": _arrays(operator.arrays())}
+    for side, name in enumerate(SIDES):
+        tables[f"memory.{name}"] = _memory(operator, side)
+        tables[f"directory.{name}"] = _directory(operator, side)
+        tables[f"blocks.{name}"] = _blocks(operator, side)
+    return tables
+
+
+def load(operator: OnlineOperator, tables: Mapping[str, pa.Table]) -> None:
+    """Bring a new operator into the state that the tables hold; `PlanError` if they are of another join."""
+    header = json.loads(tables["header"].column("json")[0].as_py())
+    operator.begin(dict(enumerate(header["widths"])))
+    if header["join"] != _join(operator):
+        raise PlanError(
+            f"the state is of {header['join']!r}, this join is {_join(operator)!r}; restore it with the same "
+            f"specification and budget, or start anew."
+        )
+    for side, name in enumerate(SIDES):
+        _load_blocks(operator, side, tables[f"directory.{name}"], tables[f"blocks.{name}"])
+        _load_memory(operator, side, tables[f"memory.{name}"])
+    operator.rows.meta[CLOCK], operator.rows.meta[MATCHES] = header["clock"], header["matches"]
+    _load_arrays(operator.arrays(), tables["arrays"])
+    operator.set_state(header["state"])
+    operator.progress.load(header["progress"])
+    operator.metrics.include(Metrics.from_json(header["metrics"]))
+
+
+def _join(operator: OnlineOperator) -> str:
+    f = operator.fitted
+    return f"{operator.spec.explain()}, {f.rows} rows, blocks of {f.block_rows}, {f.partitions} buckets, v{VERSION}"
+
+
+def _header(operator: OnlineOperator) -> pa.Table:
+    header = {
+        "join": _join(operator),
+        "widths": operator.fitted.widths,
+        "clock": operator.clock,
+        "matches": int(operator.rows.meta[MATCHES]),
+        "state": operator.state(),
+        "progress": operator.progress.dump(),
+        "metrics": operator.metrics.to_json(),
+    }
+    return pa.table({"json": [json.dumps(header)]})
+
+
+def _arrays(arrays: Mapping[str, AnyArray]) -> pa.Table:
+    rows: dict[str, list[Any]] = {"name": [], "ints": [], "floats": []}
+    for name, array in arrays.items():
+        is_float = array.dtype.kind == "f"
+        rows["name"].append(name)
+        rows["ints"].append(None if is_float else array.reshape(-1).astype(np.int64))
+        rows["floats"].append(array.reshape(-1).astype(np.float64) if is_float else None)
+    kinds = {"name": pa.string(), "ints": pa.list_(pa.int64()), "floats": pa.list_(pa.float64())}
+    return pa.table({name: pa.array(rows[name], kind) for name, kind in kinds.items()})
+
+
+def _load_arrays(arrays: Mapping[str, AnyArray], table: pa.Table) -> None:
+    saved = {row["name"]: row["floats"] if row["ints"] is None else row["ints"] for row in table.to_pylist()}
+    for name, array in arrays.items():
+        array[...] = np.asarray(saved[name]).reshape(array.shape)
+
+
+def _memory(operator: OnlineOperator, side: int) -> pa.Table:
+    rows, slots = operator.rows, operator.pages[side].slots()
+    slots = slots[np.argsort(rows.ats[slots], kind="stable")]
+    batch = operator.pages[side].gather(rows.ref[slots])
+    extra = {KEY: rows.key[slots], ATS: rows.ats[slots], CODE: rows.code[slots], BIT: rows.bit[slots]}
+    extra |= {SIZE: rows.size[slots], WAITS: operator.waits(side, slots)}
+    table = pa.Table.from_batches([batch])
+    for name, column in extra.items():
+        table = table.append_column(name, pa.array(column))
+    return table
+
+
+def _load_memory(operator: OnlineOperator, side: int, table: pa.Table) -> None:
+    rows, schema = operator.rows, operator.schemas[side]
+    for start in range(0, table.num_rows, operator.fitted.chunk_rows):
+        part = table.slice(start, operator.fitted.chunk_rows).combine_chunks()
+        batch = part.select(list(schema.names)).cast(schema).to_batches()[0]
+        slots = claim(rows, part.num_rows)
+        first = operator.pages[side].add(batch, slots)
+        rows.ref[slots] = first + np.arange(len(slots))
+        rows.key[slots], rows.ats[slots] = _numbers(part, KEY), _numbers(part, ATS)
+        if operator.keys.coded:
+            rows.code[slots] = _numbers(part, CODE)
+        rows.bit[slots], rows.size[slots] = _numbers(part, BIT), _numbers(part, SIZE)
+        operator.rebuild(side, slots, _numbers(part, WAITS).astype(np.uint8))
+        operator.pages[side].settle(first)
+
+
+def _directory(operator: OnlineOperator, side: int) -> pa.Table:
+    return pa.table({field: operator.blocks[side].column(field) for field in FIELDS})
+
+
+def _blocks(operator: OnlineOperator, side: int) -> pa.Table:
+    store = operator.blocks[side]
+    alive = np.flatnonzero(store.column("dead") == 0).tolist()
+    batches = [store.file.read(number) for number in alive]
+    store.file.blocks_read -= len(alive)  # this is no work of the join's
+    return pa.Table.from_batches(batches, store.file.schema)
+
+
+def _load_blocks(operator: OnlineOperator, side: int, directory: pa.Table, rows: pa.Table) -> None:
+    store, schema, at = operator.blocks[side], operator.schemas[side], 0
+    for line in directory.to_pylist():
+        entry = Entry(**line)
+        if entry.dead:
+            store.append_tombstone(entry)
+            continue
+        part = rows.slice(at, entry.rows).combine_chunks()
+        at += entry.rows
+        batch = part.select(list(schema.names)).cast(schema).to_batches()[0]
+        key, ats = _numbers(part, KEY), _numbers(part, ATS)
+        code = _numbers(part, CODE) if operator.keys.coded else key
+        store.append(Leaving(batch, key, code, ats), entry.dts, entry.bucket, entry.group)
+
+
+def _numbers(table: pa.Table, name: str) -> AnyArray:
+    column = table.column(name)
+    return int64s(column.combine_chunks().to_numpy() if column.num_chunks != 1 else column.chunk(0).to_numpy())

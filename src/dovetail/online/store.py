@@ -1,0 +1,200 @@
+"""The columns of rows in memory: Arrow pages, rows named by page and place, dead rows squeezed out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes, take_columns
+from dovetail.engine.memory import Reservation
+from dovetail.kernels.arrays import I32, I64
+
+SHIFT = 32
+PLACE = (1 << SHIFT) - 1
+DEAD = -1
+_FEW = 2048
+
+
+@dataclass(slots=True)
+class Page:
+    """Rows that came or were moved together, the slot of each (DEAD once it left), and how many are alive."""
+
+    batch: pa.RecordBatch
+    slots: I32
+    alive: int
+    held: int
+
+
+class RowPages:
+    """The rows of one side that are in memory. What is held stays within an eighth of what is alive, and a page.
+
+    `refs` is an operator's array of row names by slot, kept right whenever rows move.
+    """
+
+    def __init__(self, schema: pa.Schema, reservation: Reservation, refs: I64, page_bytes: int) -> None:
+        self.schema, self.reservation = schema, reservation
+        self._refs, self._page_bytes = refs, page_bytes
+        self._pages: dict[int, Page] = {}
+        self._next = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of all pages."""
+        return self.reservation.used
+
+    @property
+    def n_pages(self) -> int:
+        """How many pages there are."""
+        return len(self._pages)
+
+    def add(self, batch: pa.RecordBatch, slots: I32) -> int:
+        """The name of the batch's first row; the others follow. `BudgetExceeded` if there is no room.
+
+        `slots` is kept and may be filled until `settle`; no other row moves before that.
+        """
+        bound = compact_bytes(batch)
+        self.reservation.grow(bound)
+        kept = compact(batch)
+        size = min(held_bytes(kept), bound)
+        self.reservation.shrink(bound - size)
+        return self._keep(kept, slots, 0, size) << SHIFT
+
+    def _keep(self, batch: pa.RecordBatch, slots: I32, alive: int, size: int) -> int:
+        number = self._next
+        self._next += 1
+        self._pages[number] = Page(batch, slots, alive, size)
+        return number
+
+    def settle(self, first_ref: int) -> None:
+        """All rows of the page of this name have arrived; those without a slot are dead."""
+        page = self._pages[first_ref >> SHIFT]
+        page.alive = int(np.count_nonzero(page.slots >= 0))
+        self.tidy()
+
+    def forget(self, refs: I64) -> None:
+        """These rows are dead; their columns stay until `tidy`."""
+        for number, places in _by_page(refs):
+            page = self._pages[number]
+            page.slots[places] = DEAD
+            page.alive -= len(places)
+
+    def tidy(self) -> None:
+        """Drop pages without rows, merge small ones, and squeeze out the dead where they are more than an eighth."""
+        for number in [n for n, page in self._pages.items() if page.alive == 0]:
+            self._drop(number)
+        self._merge_small()
+        self.squeeze(7 / 8)
+
+    def squeeze(self, wanted: float) -> bool:
+        """Whether bytes were freed so that rows alive fill at least this share of what is held, fullest pages last."""
+        before = self.held
+        while (worst := self._worst(wanted)) is not None:
+            if not self._merge([worst]):
+                break
+        return self.held < before
+
+    def _worst(self, wanted: float) -> int | None:
+        held = sum(page.held for page in self._pages.values())
+        alive = sum(page.held * page.alive / len(page.slots) for page in self._pages.values() if len(page.slots))
+        if not self._pages or alive >= wanted * held:
+            return None
+        number, page = min(self._pages.items(), key=lambda item: item[1].alive / max(1, len(item[1].slots)))
+        return number if page.alive < len(page.slots) else None
+
+    def _merge_small(self) -> None:
+        """Pages of like size become one, so that there are few and each row is moved only some times."""
+        while len(self._pages) > 1:
+            last, before = (list(self._pages)[at] for at in (-1, -2))
+            small, large = self._pages[last].held, self._pages[before].held
+            if large > 2 * small or small + large > self._page_bytes:
+                return
+            if not self._merge([before, last]):
+                return
+
+    def _merge(self, numbers: list[int]) -> bool:
+        """Whether the rows alive of these pages now have a page of their own; false if there is no room to copy."""
+        pages = [self._pages[n] for n in numbers]
+        bound = sum(page.held for page in pages)
+        if not self.reservation.try_grow(bound):
+            return False
+        slots = np.concatenate([page.slots[page.slots != DEAD] for page in pages])
+        batch = pa.concat_batches([_alive(page) for page in pages])
+        size = min(held_bytes(batch), bound)
+        for number in numbers:
+            self._drop(number)
+        self.reservation.shrink(bound - size)
+        number = self._keep(batch, slots, len(slots), size)
+        self._refs[slots] = (number << SHIFT) + np.arange(len(slots))
+        return True
+
+    def _drop(self, number: int) -> None:
+        self.reservation.shrink(self._pages.pop(number).held)
+
+    def page(self, number: int) -> pa.RecordBatch:
+        """The rows of one page, dead ones too."""
+        return self._pages[number].batch
+
+    def batches(self) -> dict[int, pa.RecordBatch]:
+        """All pages, by the number in row names."""
+        return {number: page.batch for number, page in self._pages.items()}
+
+    def slots(self) -> I32:
+        """The slots of all rows alive."""
+        parts = [page.slots[page.slots != DEAD] for page in self._pages.values()]
+        return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+    def gather(self, refs: I64) -> pa.RecordBatch:
+        """The rows of these names, in this order."""
+        return gathered(self.batches(), refs, self.schema)
+
+    def close(self) -> None:
+        """Forget every page."""
+        self._pages.clear()
+        self.reservation.close()
+
+
+def gathered(pages: Mapping[int, pa.RecordBatch], refs: I64, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows named by page and place, in this order."""
+    numbers = refs >> SHIFT
+    used = np.unique(numbers)
+    if len(used) == 0:
+        return pa.RecordBatch.from_pylist([], schema)
+    if len(used) == 1:
+        return picked(pages[int(used[0])], refs & PLACE)
+    parts, places, before = [], np.empty(len(refs), np.int64), 0
+    for number, at in _groups(numbers, used):
+        wanted, inverse = np.unique(refs[at] & PLACE, return_inverse=True)
+        parts.append(picked(pages[number], wanted))
+        places[at] = inverse + before
+        before += len(wanted)
+    return picked(pa.concat_batches(parts), places)
+
+
+def picked(batch: pa.RecordBatch, at: I64) -> pa.RecordBatch:
+    """Rows by number; a few of them by Arrow's own means, which start faster."""
+    return batch.take(pa.array(at)) if len(at) < _FEW else take_columns(batch, at)
+
+
+def mean_row_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the columns of an average row, rounded up."""
+    return -(-nbytes(batch) // batch.num_rows) if batch.num_rows else 0
+
+
+def _alive(page: Page) -> pa.RecordBatch:
+    if page.alive == len(page.slots):
+        return page.batch
+    return picked(page.batch, np.flatnonzero(page.slots != DEAD))
+
+
+def _groups(numbers: I64, used: I64) -> list[tuple[int, I64]]:
+    order = np.argsort(numbers, kind="stable")
+    edges = np.append(np.searchsorted(numbers[order], used), len(numbers))
+    return [(int(n), order[edges[i] : edges[i + 1]]) for i, n in enumerate(used)]
+
+
+def _by_page(refs: I64) -> list[tuple[int, I64]]:
+    numbers = refs >> SHIFT
+    return [(number, refs[at] & PLACE) for number, at in _groups(numbers, np.unique(numbers))]
