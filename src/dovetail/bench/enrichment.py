@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MEMORY = "50MB"
-PAGE = "8KB"  # about seventy rows: small batches want few of them at a time
 UNMATCHED = 100  # every so many stream rows, one has a key that the master data lacks
 SMALL_BATCH = 10_000
 WARM_ROWS = 300_000
@@ -67,7 +66,7 @@ def page_file(bench: Workbench, rows: int) -> MasterStore:
 
     def make(place: Path) -> None:
         frame = bench.spark.read.parquet(str(master_files(bench, rows)))
-        MasterStore.build(frame, place, key="key", page=PAGE, unique=True)
+        MasterStore.build(frame, place, key="key", unique=True)
 
     return MasterStore.open(kept(bench, f"pages-{rows}-{bench.seed}", make))
 

@@ -27,9 +27,11 @@ from dovetail.semistream.cost import (
 )
 from dovetail.semistream.cost import choose as choose_algorithm
 from dovetail.semistream.cost.batch import drained
+from dovetail.semistream.cost.measure_reads import store_reads
 from dovetail.semistream.cost.models import model_of
 from dovetail.semistream.cost.operator_sizes import operator_sizes, setting_of
 from dovetail.semistream.cost.prediction import NoRoomError
+from dovetail.semistream.cost.units import LOAD_S, VISIT_S
 from dovetail.semistream.keys import KeyCodes, key_columns
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.operators.registry import ALGORITHMS
@@ -121,11 +123,16 @@ def moved(decision: Decision, sample: Sample, rows: int) -> bool:
 def setting_for(
     request: Request, pages: Pages, stream: pa.Schema, sample: Sample | None
 ) -> tuple[Setting, SkewEstimate | None]:
-    """What the models are told: store, stream, memory, this machine's costs, and the skew of the sample."""
+    """What the models are told: store, stream, memory, this machine's costs, and the skew of the sample.
+
+    Reads of a real store are timed on a few of its pages.
+    """
     distribution, skew = distribution_of(sample, int(pages.starts[-1]))
-    policy = Policy(lookup=request.lookup.kind, position=request.lookup.position, cache=request.cache.replaces)
+    looks_up, cache = request.lookup, request.cache
+    policy = Policy(looks_up.kind, looks_up.position, cache.replaces, cache.threshold)
     rows = None if sample is None or request.mode == "carry" else sample.batch_rows
-    costs = from_profile(load_profile())
+    read = None if pages.device.simulated or not int(pages.starts[-1]) else store_reads(pages)
+    costs = from_profile(load_profile(), load_s=LOAD_S, visit_s=VISIT_S, read=read)
     return setting_of(pages, stream, request.memory, distribution, costs, policy=policy, batch_rows=rows), skew
 
 

@@ -79,20 +79,20 @@ def enrich_rows(task: EnrichTask, batches: Batches) -> Batches:
 
 
 def _answers(task: EnrichTask, where: Where, held: Held, rows: Batches) -> Batches:
-    watch = Stopwatch()
+    watch, n_rows = Stopwatch(), 0
     misses = task.request.on_miss
     name = f"{where.unit}-{where.partition}"
     letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
     with letters or nullcontext():
         for batch in rows:
-            last = batch
+            last, n_rows = batch, n_rows + batch.num_rows
             for found in watch.time(held.operator.push("stream", batch)):
                 yield from _sorted_out(task, letters, found)
         for found in watch.time(held.operator.drain()):
             yield from _sorted_out(task, letters, found)
         if letters is not None:
             letters.commit()
-    resplit = watch.call(partial(_resplit, task, held, last))
+    resplit = watch.call(partial(_resplit, task, held, last, n_rows))
     report = _report(held, watch)
     if resplit:
         report.add("resplits", 1, unit="times")
@@ -101,12 +101,15 @@ def _answers(task: EnrichTask, where: Where, held: Held, rows: Batches) -> Batch
     task.sink.task(report)
 
 
-def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch) -> bool:
-    """Whether memory was split anew, because the stream is no longer as skewed as it was when that was decided."""
+def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch, n_rows: int) -> bool:
+    """Whether memory was split anew, because the stream is no longer as skewed as it was when that was decided.
+
+    `rows` are some of the `n_rows` that the task had.
+    """
     held.tasks += 1
     if not looks_again(held.tasks) or task.request.tune != "model" or task.request.sizes is not None:
         return False
-    sample = sample_of([rows], task.wiring.on, held.pages, None)
+    sample = sample_of([rows], task.wiring.on, held.pages, n_rows)
     if not moved(held.decision, sample, int(held.pages.starts[-1])):
         return False
     request = replace(task.request, algorithm=held.decision.algorithm)

@@ -6,14 +6,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.bench.case import Bound, Case, Params, Prepare, Rival, Run
 from dovetail.bench.enrichment import (
     MEMORY,
-    PAGE,
     batches,
     dovetail,
     matched,
@@ -27,7 +26,6 @@ from dovetail.bench.lookups import Answer, LookupTask, batch_by_batch, looked_up
 from dovetail.bench.postgres_server import PACKAGE
 from dovetail.bench.workbench import Workbench
 from dovetail.engine.memory import parse_bytes
-from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.master.store import MasterStore
 from dovetail.spark.arrow import map_in_arrow
 
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 FILES, SERVER = "files", "PostgreSQL"
 NEEDED = (PACKAGE, "adbc_driver_postgresql")
-# Not the defaults: a cache that admits every key suits small micro-batches, which the models do not yet see.
-TUNED: dict[str, Any] = {"algorithm": "cachejoin", "cache": CachePolicy(threshold=1)}
 SMALL, LARGE = 10_000, 2_000_000
 
 
@@ -52,13 +48,13 @@ def _pages(bench: Workbench, params: Params) -> MasterStore:
 @contextmanager
 def _on_server(bench: Workbench, params: Params) -> Iterator[Run]:
     with master_table(bench, params["master_rows"]) as url:
-        store = MasterStore.postgres(url, TABLE, "key", page=PAGE)
-        with dovetail(lambda *_: store, **TUNED)(bench, params) as run:
+        store = MasterStore.postgres(url, TABLE, "key")
+        with dovetail(lambda *_: store)(bench, params) as run:
             yield run
 
 
 def _dovetail(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
-    return (_on_server if params["store"] == SERVER else dovetail(_pages, **TUNED))(bench, params)
+    return (_on_server if params["store"] == SERVER else dovetail(_pages))(bench, params)
 
 
 def _quarter(bench: Workbench, params: Params) -> AbstractContextManager[Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dovetail.semistream.cost.prediction import Prediction
@@ -35,7 +36,16 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     running, draining = _steps(prediction, misses, capacity)
     seconds = running * prediction.step_s + draining * _drain_step_s(prediction, setting, min(misses, capacity))
     seconds += misses * prediction.miss_s + (rows - misses) * prediction.hit_s
+    seconds += setting.costs.visit_s(prediction.sizes.segment_rows) * _visits(prediction, rows - misses)
     return BatchPrice(rows, running + draining, seconds)
+
+
+def _visits(prediction: Prediction, hits: float) -> float:
+    """Resident segments that so many tuples meet, were all of them asked for alike."""
+    if prediction.algorithm not in ("ssij", "partitioned"):
+        return 0.0
+    kept = prediction.sizes.cached_rows // prediction.sizes.segment_rows
+    return -kept * math.expm1(-hits / kept) if kept else 0.0
 
 
 def _drain_step_s(prediction: Prediction, setting: Setting, together: float) -> float:

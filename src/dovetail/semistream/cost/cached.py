@@ -41,7 +41,8 @@ def _learned(algorithm: str, setting: Setting, sizes: Sizes) -> Prediction:
         together = min(room, setting.batch_rows or room)
         threshold = setting.policy.threshold
         if setting.policy.cache == "adaptive":  # its threshold finds its own level, from wherever it starts
-            threshold = max(threshold or 0, suitable_threshold(setting.distribution, sizes.cached_rows, together))
+            rising = suitable_threshold(setting.distribution, sizes.cached_rows, together, threshold or 2)
+            threshold = max(threshold or 0, rising)
         p_n = learned_share(setting.distribution, sizes.cached_rows, together, threshold)
     return _prediction(algorithm, setting, sizes, p_n, counted=True)
 

@@ -40,12 +40,12 @@ def learned_share(distribution: Distribution, cached: int, capacity: float, thre
     return min(p_n, cached_share(distribution, cached))
 
 
-def suitable_threshold(distribution: Distribution, cached: int, capacity: float) -> int:
-    """The smallest start value that no more rows pass than the cache holds, at least 2."""
+def suitable_threshold(distribution: Distribution, cached: int, capacity: float, least: int = 2) -> int:
+    """The smallest start value that no more rows pass than the cache holds, and no less than `least`."""
     window = 2 * capacity / max(1 - cached_share(distribution, cached), 1e-6)
     ranks = np.array([cached, cached + 1.0])
     marginal = float(np.diff(distribution.share(ranks))[0])
-    return max(2, int(np.ceil(marginal * window)))
+    return max(least, int(np.ceil(marginal * window)))
 
 
 def at_least(mean: F64, threshold: int) -> F64:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import numpy as np
 
 from dovetail.errors import PlanError
 from dovetail.semistream.cost.units import Points, ReadCosts
-from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.master.pages import KeyedPages, Pages
+
+_SIZES = (1, 4, 16, 64)  # pages of a run
+_PAGES_OF_A_ROUND = 32
+_KEYS_OF_A_ROUND = 256
 
 
 def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, seed: int = 0) -> ReadCosts:
@@ -35,13 +41,57 @@ def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, se
     return ReadCosts(_rising(random), _rising(sequential))
 
 
+def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
+    """c_IO of this store as joins use it: segments anywhere in rounds, or single keys where the store finds them.
+
+    Some dozens of pages are read, of what the system keeps in its cache from there.
+    """
+    n_pages = len(pages.starts) - 1
+    if n_pages < 1:
+        raise PlanError("the store has no pages; there is nothing to read.")
+    rng = np.random.default_rng(seed)
+    in_turn = {}
+    for count in [n for n in _SIZES if n <= n_pages]:
+        first = int(rng.integers(0, n_pages - count + 1))
+        in_turn[float(pages.stored_bytes(first, count))] = _read_s(pages, first, count, jump=False)
+    anywhere = _keys_s(pages, rng) if isinstance(pages, KeyedPages) and pages.finds_keys else _rounds_s(pages, rng)
+    return ReadCosts(_rising(anywhere), _rising(in_turn))
+
+
+def _rounds_s(pages: Pages, rng: np.random.Generator) -> dict[float, float]:
+    """Seconds of a run of pages by its bytes, several runs being read in one round."""
+    n_pages, found = len(pages.starts) - 1, {}
+    for count in [n for n in _SIZES if n <= n_pages]:
+        runs = max(1, min(_PAGES_OF_A_ROUND // count, n_pages // count))
+        times = []
+        for _ in range(2):  # the first may wait for kernels and for the disk
+            first = np.sort(rng.choice(n_pages // count, runs, replace=False)).astype(np.int64) * count
+            times.append(_seconds(pages, partial(pages.read_many, first, np.full(runs, count, np.int64))) / runs)
+        found[float(pages.stored_bytes(0, count))] = min(times)
+    return found
+
+
+def _keys_s(pages: KeyedPages, rng: np.random.Generator) -> dict[float, float]:
+    """Seconds of one of several keys that are asked for together, whatever the segment they lie in."""
+    n_pages = len(pages.starts) - 1
+    rows = pages.read(int(rng.integers(0, n_pages)), 1)
+    keys = [rows.column(name).slice(0, _KEYS_OF_A_ROUND) for name in pages.key]
+    n = max(1, len(keys[0]))
+    each = min(_seconds(pages, partial(pages.read_keys, keys)) / n for _ in range(2))
+    return {float(pages.stored_bytes(0, 1)): each}
+
+
+def _seconds(pages: Pages, work: Callable[[], object]) -> float:
+    clock = pages.device.clock
+    start = clock.now_ns()
+    work()
+    return (clock.now_ns() - start) / 1e9
+
+
 def _read_s(pages: Pages, first: int, count: int, *, jump: bool) -> float:
     if jump and len(pages.starts) > 2:
         pages.read(0 if first else len(pages.starts) - 2, 1)  # so that no read follows the one before by chance
-    clock = pages.device.clock
-    start = clock.now_ns()
-    pages.read(first, count)
-    return (clock.now_ns() - start) / 1e9
+    return _seconds(pages, partial(pages.read, first, count))
 
 
 def _rising(points: dict[float, float]) -> Points:

@@ -65,7 +65,9 @@ class UnitCosts:
 
     `probe` one tuple looked up in a hash table, c_H; `emit` one result, c_O; `evict` one tuple out of table and queue,
     c_E; `receive` one tuple from the stream, c_S; `admit` one into table and queue, c_A; `compare` one frequency,
-    c_F. `load` is what a read costs beside its bytes: opening, decoding, one call of a kernel; zero in the source.
+    c_F. `load` is what a read costs beside its bytes: opening, decoding, its part of a call of a kernel; zero in the
+    source. `visit` is what rows that meet a resident segment cost together, however few they are, beside a table over
+    the segment; zero in the source, whose resident segments are tables.
     `probes`: the source looks every row of a segment up among the waiting tuples; "smaller" takes whichever side has
     fewer.
     """
@@ -78,10 +80,11 @@ class UnitCosts:
     admit: float
     compare: float
     load: float = 0.0
+    visit: float = 0.0
     probes: Probes = "segment"
 
     def __post_init__(self) -> None:
-        each = (self.probe, self.emit, self.evict, self.receive, self.admit, self.compare, self.load)
+        each = (self.probe, self.emit, self.evict, self.receive, self.admit, self.compare, self.load, self.visit)
         if min(each) < 0 or not np.isfinite(each).all():
             raise PlanError(f"unit costs {each} were given; each is a finite number of seconds, not negative.")
         if self.probes not in ("segment", "smaller"):
@@ -90,6 +93,10 @@ class UnitCosts:
     def load_s(self, nbytes: float, *, sequential: bool = False) -> float:
         """Seconds to bring so many bytes into memory in one go."""
         return self.read.seconds(nbytes, sequential=sequential) + self.load
+
+    def visit_s(self, segment_rows: float) -> float:
+        """Seconds for some rows to meet a resident segment, beside what each of them costs."""
+        return self.visit + self.probe * segment_rows if self.visit else 0.0
 
     def probing_s(self, segment_rows: float, tuples: float) -> float:
         """Seconds to match a segment with the tuples that wait for it."""
@@ -110,13 +117,22 @@ SOURCE_COSTS = UnitCosts(
 Reference: seed 000, table 5.2; the disk (4 ms and 0.099 us per byte) and the frequency comparison are ours.
 """
 
+LOAD_S = 4e-6
+"""What a segment costs in a round of loads beside its read: picked, met, its keys offered to a cache. As measured."""
 
-def from_profile(profile: Profile, *, load_s: float = 0.0, read: ReadCosts | None = None) -> UnitCosts:
+VISIT_S = 40e-6
+"""What it costs to answer rows from one resident segment: one call of a kernel for each. As measured."""
+
+
+def from_profile(
+    profile: Profile, *, load_s: float = 0.0, visit_s: float = 0.0, read: ReadCosts | None = None
+) -> UnitCosts:
     """This machine's costs, for joins whose kernels look the smaller side up.
 
     A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. It has no
-    fixed cost of a load either, beyond the read itself: give `load_s` where it is known. `read` replaces the reads
-    of local pages by those of another store.
+    fixed cost of a load either, beyond the read itself, nor of meeting a resident segment: give `load_s` and `visit_s`
+    where they are known, such as `LOAD_S` and `VISIT_S`. `read` replaces the reads of local pages by those of another
+    store.
     """
     pages = ReadCosts(_points(profile.page_read_random), _points(profile.page_read_sequential))
     return UnitCosts(
@@ -128,6 +144,7 @@ def from_profile(profile: Profile, *, load_s: float = 0.0, read: ReadCosts | Non
         admit=profile.insert.seconds,
         compare=profile.compare.seconds,
         load=load_s,
+        visit=visit_s,
         probes="smaller",
     )
 

@@ -17,6 +17,7 @@ from dovetail.semistream.master.key_form import KeyForm, key_form
 from dovetail.semistream.master.normal import Normal, last_not_above
 from dovetail.semistream.master.pages import Order, read_each
 
+DEFAULT_RANGE = "32KB"  # joins ask for single keys, so that ranges need not be short
 _UNKNOWN_ROW = 64.0  # bytes of a row where there is none to measure
 Bound = tuple[object, ...] | None
 """The key at which a range begins or ends, as the database takes it; None where there is no end."""

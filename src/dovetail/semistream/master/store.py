@@ -17,6 +17,7 @@ from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
 from dovetail.semistream.master.parquet import ParquetSource
 from dovetail.semistream.master.postgres import postgres_source
+from dovetail.semistream.master.ranges import DEFAULT_RANGE
 from dovetail.semistream.master.sqlite import sqlite_source
 from dovetail.semistream.master.write import DEFAULT_PAGE
 
@@ -104,23 +105,25 @@ class MasterStore:
         path: str | Path,
         table: str,
         key: str | Sequence[str],
-        page: int | str = DEFAULT_PAGE,
+        page: int | str = DEFAULT_RANGE,
         schema: pa.Schema | None = None,
     ) -> MasterStore:
         """A table, or view, of an SQLite file, in ranges of its key that hold about `page` bytes each.
 
-        Have an index on the key. Types are those that the columns were declared with; `schema` names columns and other
-        types. A file in WAL mode can be read while it is written. Old versions cannot be read again.
+        Have an index on the key: joins ask for many keys in one statement, and for ranges where all rows are wanted or
+        keys are neither whole numbers nor text. Types are those that the columns were declared with; `schema` names
+        columns and other types. A file in WAL mode can be read while it is written. Old versions cannot be read again.
         """
         return _named(sqlite_source(path, table, key, page, schema))
 
     @staticmethod
     def postgres(
-        url: str, table: str, key: str | Sequence[str], page: int | str = DEFAULT_PAGE, marker: str | None = None
+        url: str, table: str, key: str | Sequence[str], page: int | str = DEFAULT_RANGE, marker: str | None = None
     ) -> MasterStore:
         """A table, or view, of a PostgreSQL server, in ranges of its key that hold about `page` bytes each.
 
-        Have an index on the key; on a text key one with COLLATE "C", for pages are ordered by bytes. The version moves
+        Have an index on the key: joins ask for many keys in one query, and for ranges where all rows are wanted or keys
+        are uuids or bytes. On a text key have one with COLLATE "C", for pages are ordered by bytes. The version moves
         with every transaction that writes anywhere in the server, unless `marker` is a query of your own whose single
         value changes when the table does. Each opened version is one snapshot. Old versions cannot be read again.
         """
