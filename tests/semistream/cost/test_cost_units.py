@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from dovetail.engine.device import PRESETS
@@ -19,7 +24,10 @@ from dovetail.semistream.cost import (
     from_profile,
     predict,
 )
-from dovetail.semistream.cost.measure_reads import measured_reads
+from dovetail.semistream.cost.batch import drained
+from dovetail.semistream.cost.measure_reads import measured_reads, store_reads
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.master.write import write_pages
 from dovetail.semistream.simulation import SimulatedPages
 
 
@@ -87,6 +95,46 @@ def test_a_store_of_one_page_can_be_measured_too_and_an_empty_one_not() -> None:
     assert len(found.random) == 1
     with pytest.raises(PlanError, match="0 pages"):
         measured_reads(SimulatedPages(0, 50, 120))
+
+
+def test_a_store_is_timed_as_joins_read_it(tmp_path: Path) -> None:
+    keys = np.arange(30_000)
+    write_pages(tmp_path / "p", pa.table({"k": keys, "word": pa.array(["w" * 90] * len(keys))}), "k")
+    with closing(MasterStore.open(tmp_path / "p").at()) as pages:
+        found = store_reads(pages)
+    assert [size for size, _ in found.random] == sorted({float(pages.stored_bytes(0, n)) for n in (1, 4, 16, 64)})
+    assert all(0 < seconds < 1 for points in (found.random, found.sequential) for _, seconds in points)
+    with pytest.raises(PlanError, match="no pages"):
+        store_reads(SimulatedPages(0, 50, 120))
+
+
+def test_rounds_of_a_simulated_store_cost_single_reads() -> None:
+    pages = SimulatedPages(20_000, 50, 120)
+    for nbytes, seconds in store_reads(pages).random:
+        assert seconds == pytest.approx(pages.device.model.read_s(int(nbytes)), rel=0.15)
+
+
+def test_single_keys_of_a_database_cost_alike_wherever_they_lie(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "m.db")) as connection, connection:
+        connection.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, word TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(n, "w" * 50) for n in range(5000)])
+    with closing(MasterStore.sqlite(tmp_path / "m.db", "t", "k", page="4KB").at()) as pages:
+        found = store_reads(pages)
+    assert len(found.random) == 1
+    assert found.seconds(4096) == found.seconds(1 << 20)
+    assert found.seconds(1 << 20) < found.seconds(1 << 20, sequential=True)
+
+
+def test_resident_segments_cost_a_visit_each() -> None:
+    here = Setting(50 * 2**20, Zipf(2_000_000), batch_rows=10_000)
+    found = predict("ssij", here, Sizes(500, 100_000))
+    visiting = replace(here, costs=replace(here.costs, visit=40e-6))
+    more = drained(found, visiting, 10_000).seconds - drained(found, here, 10_000).seconds
+    each = 40e-6 + 500 * here.costs.probe
+    assert 100 * each < more <= 200 * each
+    assert drained(replace(found, algorithm="hybridjoin"), visiting, 10_000) == drained(
+        replace(found, algorithm="hybridjoin"), here, 10_000
+    )
 
 
 def test_stored_bytes_decide_what_a_read_costs() -> None:

@@ -22,7 +22,8 @@ class CacheJoin(SemiStreamJoin):
     """Rows whose key is in a cache of frequent master rows are answered at once; the others wait as in HYBRIDJOIN.
 
     The master data may lie in any order. `cache` says how keys enter and leave; `max_probe` bounds how many rows are
-    looked at between two loads (default: as many as can wait).
+    looked at between two loads (default: as many as can wait). With `sizes.together` above 1 the disk-probing phase
+    loads several segments, picked one after the other, and keys enter the cache after all of them.
     Reference: T 8.2, algorithm 6; the adaptive cache specs/semistream.md S7.
     """
 

@@ -19,7 +19,8 @@ class HybridJoin(SemiStreamJoin):
     """Waiting rows in a queue; the segment of one of them is loaded, and everything that waits for it is answered.
 
     With the oldest row looked up a row waits for at most as many loads as there are segments, with alternate and
-    guarded look-up twice as many.
+    guarded look-up twice as many. With `sizes.together` above 1 several segments are picked before the first is loaded:
+    as in the paper, but that nothing is admitted between these loads.
     Reference: T 5.2, algorithm 3; H 4.2; look-up positions L 3 and 4.
     """
 

@@ -24,7 +24,8 @@ class OptimisedXHybridJoin(SemiStreamJoin):
     """Rows whose key lies in the first `sizes.pinned` pages are answered at once; the others wait as in HYBRIDJOIN.
 
     Meant for master data with the most wanted rows first. At most `max_probe` rows (default: as many as can wait) are
-    looked at between two loads, so that waiting rows do not starve while every arrival hits.
+    looked at between two loads, so that waiting rows do not starve while every arrival hits. `sizes.together` is as in
+    HYBRIDJOIN.
     Reference: T 7.2, algorithm 5.
     """
 

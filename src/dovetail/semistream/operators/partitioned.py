@@ -27,7 +27,8 @@ class PartitionedJoin(SemiStreamJoin):
 
     A segment is loaded when `threshold` rows wait for it (default: twice the average when memory is full). When memory
     is full the longest lists are served until only `low_water` of it is in use. Without `max_residence` rows of a
-    segment that is rarely asked for wait until then, or until input pauses.
+    segment that is rarely asked for wait until then, or until input pauses. With `sizes.together` above 1 the longest
+    lists are served so many at a time; a list that reaches the threshold is still served alone.
     Reference: T 2.4.3, H 2, L 2 (Chakraborty and Singh); low water and age are ours.
     """
 

@@ -24,7 +24,8 @@ class Ssij(SemiStreamJoin):
     """Three phases: input is collected (a pushed batch), met with resident segments, and kept where that fails; when
     memory is full all segments that are needed are loaded one after the other until nothing waits.
 
-    Resident are the segments with the most requests, which count half after every join phase.
+    Resident are the segments with the most requests, which count half after every join phase. With `sizes.together`
+    above 1 the segments of a join phase are loaded so many at a time, in the same order.
     Reference: L 2 (Bornea et al.); which segments stay is ours.
     """
 

@@ -28,7 +28,8 @@ class XHybridJoin(SemiStreamJoin):
     """HYBRIDJOIN whose first `sizes.pinned` pages stay in memory and meet all waiting rows before every load.
 
     Meant for master data with the most wanted rows first. Without `sizes.pinned` the pinned and the swapped part are of
-    one size; given both, the parts are tuned independently.
+    one size; given both, the parts are tuned independently. `sizes.together` is as in HYBRIDJOIN: the pinned pages meet
+    waiting rows before every round.
     Reference: T 6.2, algorithm 4; tuned T 6.4.
     """
 
