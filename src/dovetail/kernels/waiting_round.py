@@ -41,6 +41,14 @@ class Met(NamedTuple):
     member: I64
 
 
+class Round(NamedTuple):
+    """Segments picked, rows that still wait for each, and where the rows of each begin, with the end of the last."""
+
+    picked: I64
+    counts: I64
+    offsets: I64
+
+
 def empty_met(keys: int, rows: int) -> Met:
     """Room for so many keys with so many master rows together."""
     return Met(*(np.empty(n, np.int64) for n in (keys, keys, keys, keys, rows)))
@@ -165,9 +173,7 @@ def _note(
 @kernel
 def resolve_round(
     p: Pool,
-    picked: I64,
-    counts: I64,
-    offsets: I64,
+    r: Round,
     start: int,
     codes: I64,
     source: int,
@@ -180,39 +186,31 @@ def resolve_round(
     met: Met,
     threshold: int,
 ) -> tuple[int, int, int, int, int, int]:
-    """The waiting rows of the picked segments from `start` on are answered, each segment by its own rows of `codes`.
+    """The waiting rows of the round's segments from `start` on are answered, each segment by its own rows of `codes`.
 
     Stops where `out` is full, or `met`, which takes no notes if it has no room at all. Gives the segment to go on with,
-    where the next pair goes, rows answered, rows among them without a match, and the keys and rows noted. `counts` are
-    the rows that still wait.
+    where the next pair goes, rows answered, rows among them without a match, and the keys and rows noted.
     """
-    done, missed, n, m, segment = 0, 0, 0, 0, start
-    while segment < len(picked):
-        here = codes[offsets[segment] : offsets[segment + 1]]
-        if n > 0 and (n + counts[segment] > len(met.code) or m + len(here) > len(met.member)):
-            break
-        at, some, lacking, used = meet(
-            p,
-            picked[segment],
-            counts[segment],
-            False,
-            here,
-            source + offsets[segment],
-            s,
-            how,
-            out,
-            at,
-            now_ns,
-            remember,
-        )
+    done, missed, n, m, k = 0, 0, 0, 0, start
+    while k < len(r.picked) and not _full(r, k, met, n, m):
+        place, waiting = r.offsets[k], r.counts[k]
+        here, above = codes[place : r.offsets[k + 1]], source + place
+        at, some, lacking, used = meet(p, r.picked[k], waiting, False, here, above, s, how, out, at, now_ns, remember)
         done, missed = done + some, missed + lacking
-        counts[segment] -= some
-        if counts[segment] > 0:
+        r.counts[k] -= some
+        if r.counts[k] > 0:
             break
         if len(met.code):
-            n, m = _note(s, used, threshold, remember, offsets[segment], met, n, m)
-        segment += 1
-    return segment, at, done, missed, n, m
+            n, m = _note(s, used, threshold, remember, place, met, n, m)
+        k += 1
+    return k, at, done, missed, n, m
+
+
+@kernel
+def _full(r: Round, k: int, met: Met, n: int, m: int) -> bool:
+    """Whether the keys of a segment might not all be noted after those that are."""
+    rows = r.offsets[k + 1] - r.offsets[k]
+    return n > 0 and (n + r.counts[k] > len(met.code) or m + rows > len(met.member))
 
 
 @register_warmup
@@ -230,4 +228,4 @@ def _warm() -> None:
             n = pick_round(pool, 0, 0.3, 1 << 40, 0, some, 4, 9, picked, counts)
         offsets.flags.writeable = False
         chain_rows(pool, picked[:n], out[0], out[1])
-        resolve_round(pool, picked[:n], counts[:n], offsets, 0, some, 0, scratch, ALL, out, 0, 2, True, met, 1)
+        resolve_round(pool, Round(picked[:n], counts[:n], offsets), 0, some, 0, scratch, ALL, out, 0, 2, True, met, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.kernels.arrays import I64, int64s
-from dovetail.kernels.waiting_round import chain_rows, empty_met, resolve_round
+from dovetail.kernels.waiting_round import Round, chain_rows, empty_met, resolve_round
 from dovetail.semistream.operators.base import Loaded
 from dovetail.semistream.operators.round_read import Read, RoundReader
 from dovetail.semistream.rows import SHIFT
@@ -65,11 +65,11 @@ class Rounds:
         return self._reader.keys(picked, asked)
 
     def _resolve(self, picked: I64, counts: I64, loaded: Loaded, found: Read) -> Iterator[pa.RecordBatch]:
-        join, at, offsets = self._join, 0, int64s(found.offsets)
+        join, at, these = self._join, 0, Round(picked, counts, int64s(found.offsets))
         answers, pool = join.answers, join.waiting.pool
         while at < len(picked):
             start, now = answers.n, join.now_ns()
-            state = pool, picked, counts, offsets, at, loaded.codes, loaded.chunk << SHIFT, join.scratch
+            state = pool, these, at, loaded.codes, loaded.chunk << SHIFT, join.scratch
             output = answers.written_how, answers.out, start, now, join.remembers
             at, answers.n, done, missed, keys, rows = resolve_round(*state, *output, self.met, join.notes_from)
             missed += answers.wrong(start)
