@@ -146,16 +146,22 @@ def float_ranges(keys: I64, lo: float, hi: float, own_is_left: bool) -> tuple[I6
 
 
 @kernel
+def _moved(key: int, by: int) -> int:
+    """key + by, or where int64 ends; asked first, as compiled sums must not overflow."""
+    if by > 0 and key > 2**63 - 1 - by:
+        return 2**63 - 1
+    if by < 0 and key < -(2**63) - by:
+        return -(2**63)
+    return key + by
+
+
+@kernel
 def _whole_ranges(keys: I64, down: int, up: int, low: I64, high: I64) -> None:
-    smallest, largest = np.int64(-(2**63)), np.int64(2**63 - 1)
+    smallest, largest = -(2**63), 2**63 - 1
     for row in range(len(keys)):
         key = keys[row]
-        low[row], high[row] = key + down, key + up
-        if down < 0 and low[row] > key:
-            low[row] = smallest
-        if up > 0 and high[row] < key:
-            high[row] = largest
-        if (down > 0 and low[row] < key) or (up < 0 and high[row] > key):  # the whole range is outside
+        low[row], high[row] = _moved(key, down), _moved(key, up)
+        if (down > 0 and key > largest - down) or (up < 0 and key < smallest - up):  # the whole range is outside
             low[row], high[row] = largest, smallest
 
 

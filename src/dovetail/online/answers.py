@@ -16,6 +16,7 @@ from dovetail.kernels.arrays import I64
 from dovetail.online.keys import RowKeys
 from dovetail.online.phases import PHASE_COLUMN
 from dovetail.online.progress import Progress
+from dovetail.online.store import picked
 
 Rows: TypeAlias = Callable[[I64], pa.RecordBatch]
 
@@ -59,8 +60,8 @@ class Answers:
         if not self._keys.exact:
             same = self._keys.same(mine, theirs)
             if not same.all():
-                right = pa.array(np.flatnonzero(same))
-                mine, theirs = mine.take(right), theirs.take(right)
+                right = np.flatnonzero(same)
+                mine, theirs = picked(mine, right), picked(theirs, right)
         plain = self._layout.batch(mine, theirs)
         if not self._phased:
             return plain

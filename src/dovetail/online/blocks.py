@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,27 +13,13 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.online_match import Stretch
+from dovetail.online.directory import Directory, Entry
 from dovetail.online.keys import RowKeys
 from dovetail.online.store import SHIFT, gathered, picked
 
 KEY, CODE, ATS = "__dovetail_key", "__dovetail_code", "__dovetail_ats"
-FIELDS = ("rows", "dts", "bucket", "group", "low", "high", "dead")
-ENTRY_BYTES = 8 * len(FIELDS) + 48  # the file remembers where each block ends
 LOADED_BYTES = 8 * 7
 Rule = Literal["ticks", "group", "none"]
-
-
-class Entry(NamedTuple):
-    """A block in the directory: rows, departure tick, bucket, group (segment, run or generation), smallest and
-    largest key, and whether a merge has replaced it."""
-
-    rows: int
-    dts: int
-    bucket: int
-    group: int
-    low: int
-    high: int
-    dead: int = 0
 
 
 class Leaving(NamedTuple):
@@ -98,34 +83,26 @@ class BlockStore:
         extra = [pa.field(KEY, pa.int64()), pa.field(ATS, pa.int64())]
         extra += [pa.field(CODE, pa.int64())] if keys.coded else []
         self.file = SpillFile(pa.schema([*schema, *extra]), directory, name)
-        self._columns = {field: array("q") for field in FIELDS}
-        self._reservation = budget.reserve("block directory")
+        self.directory = Directory(budget.reserve("block directory"), directory)
         self.largest = 0
 
     def __len__(self) -> int:
         return self.file.blocks
 
     def column(self, field: str) -> I64:
-        """One field of the directory for all blocks, as a copy."""
-        return np.array(self._columns[field], np.int64)
-
-    def entry(self, number: int) -> Entry:
-        """One block's line of the directory."""
-        return Entry(*(self._columns[field][number] for field in FIELDS))
+        """One field of the directory for all blocks; do not write to it."""
+        return self.directory.column(field)
 
     def bytes_of(self, number: int) -> int:
         """Memory that loading one block takes."""
-        return self.file.size_of(number) + LOADED_BYTES * self._columns["rows"][number]
+        return self.file.size_of(number) + LOADED_BYTES * self.directory[number].rows
 
     def append(self, rows: Leaving, dts: int, bucket: int = 0, group: int = 0) -> int:
         """The number of a new block of rows that are sorted by key."""
-        self._reservation.grow(ENTRY_BYTES)
         columns = [*rows.batch.columns, pa.array(rows.key), pa.array(rows.ats)]
         columns += [pa.array(rows.code)] if self.keys.coded else []
         number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
-        entry = Entry(len(rows.key), dts, bucket, group, int(rows.key[0]), int(rows.key[-1]))
-        for field, value in zip(FIELDS, entry, strict=True):
-            self._columns[field].append(value)
+        self.directory.append(Entry(len(rows.key), dts, bucket, group, int(rows.key[0]), int(rows.key[-1])))
         self.largest = max(self.largest, self.bytes_of(number))
         return number
 
@@ -137,17 +114,14 @@ class BlockStore:
 
     def append_tombstone(self, entry: Entry) -> int:
         """The number of a block that has been replaced and only keeps its place."""
-        self._reservation.grow(ENTRY_BYTES)
-        empty = pa.RecordBatch.from_pylist([], self.file.schema)
-        number = self.file.append(empty)
-        for field, value in zip(FIELDS, entry, strict=True):
-            self._columns[field].append(value)
+        number = self.file.append(pa.RecordBatch.from_pylist([], self.file.schema))
+        self.directory.append(entry)
         return number
 
     def bury(self, numbers: Sequence[int]) -> None:
         """A merge has replaced these blocks."""
         for number in numbers:
-            self._columns["dead"][number] = 1
+            self.directory.bury(number)
 
     def read(self, number: int) -> Leaving:
         """A block's rows."""
@@ -159,8 +133,8 @@ class BlockStore:
     def meets(self, number: int, others: Loaded) -> bool:
         """Whether keys of this block can match keys of the loaded rows of the other side."""
         other = others.stretch
-        low, high = self._columns["low"][number], self._columns["high"][number]
-        return len(other.key) > 0 and bool(low <= other.high[-1] and other.low[0] <= high)
+        own = self.directory[number]
+        return len(other.key) > 0 and bool(own.low <= other.high[-1] and other.low[0] <= own.high)
 
     def load(self, numbers: Sequence[int], rule: Rule = "ticks") -> Loaded:
         """Blocks as one stretch; the caller has reserved their `bytes_of`.
@@ -181,9 +155,9 @@ class BlockStore:
         """Arrivals and departures; a group is as good as an interval in which its rows were in memory together."""
         n = len(part.key)
         if rule == "group":
-            group = self._columns["group"][number]
+            group = self.directory[number].group
             return np.full(n, 2 * group + self.side, np.int64), np.full(n, 2 * group + 2, np.int64)
-        return part.ats, np.full(n, self._columns["dts"][number] if rule == "ticks" else 0, np.int64)
+        return part.ats, np.full(n, self.directory[number].dts if rule == "ticks" else 0, np.int64)
 
     def of_bucket(self, bucket: int) -> I64:
         """The numbers of a bucket's blocks that no merge has replaced."""
@@ -192,4 +166,4 @@ class BlockStore:
     def close(self) -> None:
         """Remove the file."""
         self.file.close()
-        self._reservation.close()
+        self.directory.close()

@@ -69,7 +69,7 @@ class RowKeys:
             return float_ranges(key, float(band.lo), float(band.hi), side == 0)  # type: ignore[arg-type]  # numbers
         lo, hi = self._bounds
         down, up = (lo, hi) if side == 0 else (-hi, -lo)
-        return whole_ranges(key, max(down, _SMALLEST + 1), min(up, -_SMALLEST - 1))
+        return whole_ranges(key, down, up)
 
     def same(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Bool:
         """Row by row whether the equal columns, none of them null, are equal."""
@@ -107,11 +107,13 @@ class RowKeys:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return VIEWS.get(kind, kind)
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    return array.cast(VIEWS[array.type]) if array.type in VIEWS else array
 
 
 def _by_value(kind: pa.DataType) -> KeyEncoder | None:
@@ -121,7 +123,6 @@ def _by_value(kind: pa.DataType) -> KeyEncoder | None:
 
 
 def _hashes(array: pa.Array) -> I64:
-    array = array.cast(VIEWS[array.type]) if array.type in VIEWS else array
     if len(array) == 0:
         return np.empty(0, np.int64)
     width = fixed_width(array.type)

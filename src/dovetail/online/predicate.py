@@ -118,6 +118,8 @@ def whole_bounds(band: Band, kind: pa.DataType) -> tuple[int, int] | None:
             raise PlanError(f"a column of type {kind} has no distance; bands need numbers, dates or times.")
         _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
         lo, hi = (_number(bound) * Fraction(10) ** scale for bound in (band.lo, band.hi))
+    if max(abs(lo), abs(hi)) >= 2**63:
+        raise PlanError(f"band {band} is wider than the numbers of a column of type {kind}; give smaller bounds.")
     return math.ceil(lo), math.floor(hi)
 
 

@@ -16,6 +16,7 @@ _TEXT_BYTES = 24
 _LARGEST_SHARE = 8 << 20
 _MOST_PAIRS = 1 << 15
 _MOST_CHUNK_ROWS = 1 << 14
+_LOADED_BYTES = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,12 @@ def _estimated(kind: pa.DataType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What an operator needs besides columns: bytes a slot, bytes a bucket, and a fixed part."""
+    """What an operator needs besides columns: bytes a slot, bytes a bucket, a fixed part, and bytes a block."""
 
     slot: int
     bucket: int = 0
     fixed: int = 0
+    block: int = 1024
 
 
 def widths_of(schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> tuple[int, int]:
@@ -99,6 +101,11 @@ def widths_of(schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> tuple[in
     fixed = [all(fixed_width(field.type) is not None for field in schema) for schema in schemas]
     found = [seen.get(side, guessed[side] if fixed[side] else int(guessed[side] * ratio) + 1) for side in (0, 1)]
     return max(1, found[0]), max(1, found[1])
+
+
+def block_overhead(schema: pa.Schema) -> int:
+    """Bytes of a block beside its rows: headers, and buffers rounded up."""
+    return 512 + 192 * (len(schema) + 3)
 
 
 def fit(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) -> Fitted:
@@ -126,8 +133,10 @@ def _split(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) 
     if sizes.memory_rows is not None and sizes.memory_rows < rows:
         rows = sizes.memory_rows
         slots = rows + max(2, rows // 16)
-    block = sizes.block_rows or max(1, min(8, rows // 4), rows // 64)
+    block = sizes.block_rows or max(1, min(8, rows // 4), rows // 40)
     columns = (rest - slots * needs.slot) * 7 // 8
+    if limit - answer - 8 * pairs < 4 * (needs.block + block * (max(widths) + _LOADED_BYTES)):
+        return None  # one block of each side must fit once memory is empty
     chunk_rows = max(1, min(_MOST_CHUNK_ROWS, chunk // width))
     return Fitted(
         limit,

@@ -22,7 +22,8 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.kernels.arrays import AnyArray, int64s
 from dovetail.kernels.online_rows import CLOCK, MATCHES, claim
-from dovetail.online.blocks import ATS, CODE, FIELDS, KEY, Entry, Leaving
+from dovetail.online.blocks import ATS, CODE, KEY, Leaving
+from dovetail.online.directory import FIELDS, Entry
 from dovetail.online.keys import SIDES
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _load_memory(operator: OnlineOperator, side: int, table: pa.Table) -> None:
 
 
 def _directory(operator: OnlineOperator, side: int) -> pa.Table:
-    return pa.table({field: operator.blocks[side].column(field) for field in FIELDS})
+    return pa.table({field: np.array(operator.blocks[side].column(field)) for field in FIELDS})
 
 
 def _blocks(operator: OnlineOperator, side: int) -> pa.Table:

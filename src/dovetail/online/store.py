@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -174,8 +175,18 @@ def gathered(pages: Mapping[int, pa.RecordBatch], refs: I64, schema: pa.Schema) 
 
 
 def picked(batch: pa.RecordBatch, at: I64) -> pa.RecordBatch:
-    """Rows by number; a few of them by Arrow's own means, which start faster."""
-    return batch.take(pa.array(at)) if len(at) < _FEW else take_columns(batch, at)
+    """Rows by number; a few of them by Arrow's own means, which start faster but do not know all types."""
+    few = len(at) < _FEW and _arrow_takes(batch.schema)
+    return batch.take(pa.array(at)) if few else take_columns(batch, at)
+
+
+@lru_cache(maxsize=64)
+def _arrow_takes(schema: pa.Schema) -> bool:
+    return not any(_is_view(field.type) for field in schema)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return "view" in str(kind) or any(_is_view(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def mean_row_bytes(batch: pa.RecordBatch) -> int:

@@ -30,6 +30,7 @@ from dovetail.kernels.online_rows import (
     HEADS,
     INDEX_FULL,
     LEFT,
+    MAX_BYTES,
     PAIRS,
     STUCK,
     Arrivals,
@@ -44,7 +45,7 @@ from dovetail.online.blocks import BlockStore, Leaving, Loaded
 from dovetail.online.keys import SIDES, RowKeys
 from dovetail.online.phases import ARRIVING, CLEANUP, REACTIVE, Handover
 from dovetail.online.progress import Progress
-from dovetail.online.sizes import Fitted, widths_of
+from dovetail.online.sizes import Fitted
 from dovetail.online.snapshot import dump, load
 from dovetail.online.store import RowPages, mean_row_bytes, picked
 
@@ -86,7 +87,7 @@ class OnlineOperator(OperatorBase):
         """Split the budget, once, for rows as wide as those seen, by side; nothing is in memory before."""
         if not self._begun:
             self._begun = True
-            self.allocate(self.spec.fit(self._limit, widths_of(self.schemas, seen)))
+            self.allocate(self.spec.fit(self._limit, self.schemas, seen))
 
     def allocate(self, fitted: Fitted) -> None:
         """Reserve and make everything that the split gives room for."""
@@ -143,7 +144,12 @@ class OnlineOperator(OperatorBase):
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows that left go to disk."""
-        self.blocks[side].append_cut(rows, self.fitted.block_rows, tick, bucket)
+        self.write_blocks(side, rows, tick, bucket)
+
+    def write_blocks(self, side: int, rows: Leaving, tick: int, bucket: int = 0, group: int = 0) -> None:
+        """Rows go to disk in sorted blocks, fewer in each where rows are wide: two blocks must fit in memory."""
+        most = self._limit // (8 * max(1, mean_row_bytes(rows.batch)))
+        self.blocks[side].append_cut(rows, max(1, min(self.fitted.block_rows, most)), tick, bucket, group)
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Deferred work, until it is done or `until()`."""
@@ -183,9 +189,13 @@ class OnlineOperator(OperatorBase):
             self.metrics.add("null_keys", chunk.num_rows - len(some), SIDES[side])
             chunk, key, code = picked(chunk, some), key[some], code[some]
         if len(key):
+            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self._directories())
             while self.budget.available < 2 * width * len(key) + 512 and self.squeeze_or_flush():
                 pass
             yield from self.receive(side, chunk, int64s(key), int64s(code), width)
+
+    def _directories(self) -> int:
+        return sum(store.directory.nbytes for store in self.blocks)
 
     def receive(self, side: int, chunk: pa.RecordBatch, key: I64, code: I64, width: int) -> Iterator[pa.RecordBatch]:
         """Rows with keys arrive: their pairs come out, and what must leave memory is written."""
@@ -243,7 +253,8 @@ class OnlineOperator(OperatorBase):
             longest, started = max(longest, now - started), now
             return until()
 
-        yield from self.react(asked)
+        if self.can_react:
+            yield from self.react(asked)
         self.metrics.peak("handover_delay", max(longest, 0), unit="ns")
         if isinstance(until, Handover):
             self.metrics.peak("input_buffer", until.largest, unit="rows")
@@ -333,6 +344,11 @@ class OnlineOperator(OperatorBase):
         """Bytes that loaded blocks can have if all rows leave memory."""
         held = sum(pages.held for pages in self.pages)
         return self.budget.available + held
+
+    @property
+    def can_react(self) -> bool:
+        """Whether blocks of both sides fit beside the index; else all work on disk waits for the end of input."""
+        return self._finished or self.block_room > 3 * (self.blocks[0].largest + self.blocks[1].largest) + 1024
 
     def joined(
         self, left: Loaded, right: Loaded, phase: str, visits: tuple[Visits, Visits] = (NOWHERE, NOWHERE)

@@ -40,7 +40,7 @@ class DphjOperator(HashedOperator):
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of a frozen bucket: those of its flush are old, later ones new."""
         group = 1 + side if kind == NEW else _OLD
-        self.blocks[side].append_cut(rows, self.fitted.block_rows, tick, bucket, group)
+        self.write_blocks(side, rows, tick, bucket, group)
 
     def clean_up(self) -> Iterator[pa.RecordBatch]:
         """Frozen buckets: every pair but those of two old rows. The others are complete."""

@@ -60,7 +60,7 @@ class EhjOperator(HashedOperator):
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of a frozen partition, of its flush or later ones."""
         frozen = int(self.table.frozen[side * self.buckets + bucket])
-        self.blocks[side].append_cut(rows, self.fitted.block_rows, frozen, bucket)
+        self.write_blocks(side, rows, frozen, bucket)
 
     def clean_up(self) -> Iterator[pa.RecordBatch]:
         """Every partition: pairs whose later row arrived after the earlier one's partition was frozen."""

@@ -64,7 +64,7 @@ class HmjOperator(HashedOperator, MergingOperator):
         """Both sides of one flush are one segment pair."""
         if self.last_flush[0] != tick:
             self.last_flush = (tick, self.next_group())
-        self.blocks[side].append_cut(rows, self.fitted.block_rows, tick, bucket, self.last_flush[1])
+        self.write_blocks(side, rows, tick, bucket, self.last_flush[1])
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Merges, of the bucket with the most segments first, until every bucket has one or `until()`."""

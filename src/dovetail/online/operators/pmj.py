@@ -108,7 +108,7 @@ class PmjOperator(MergingOperator):
             if len(slots[side]):
                 self.metrics.add("rows_flushed", len(slots[side]), self.spec.sides[side])
                 rows = self.leaving(side, slots[side])
-                self.blocks[side].append_cut(rows, self.fitted.block_rows, tick, 0, group)
+                self.write_blocks(side, rows, tick, 0, group)
                 self.pages[side].forget(self.rows.ref[slots[side]])
                 release(self.rows, slots[side])
         self.rows.meta[[BYTES, LEFT, LEFT + 1]] = 0

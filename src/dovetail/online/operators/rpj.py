@@ -78,7 +78,7 @@ class RpjOperator(VisitingOperator):
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows that left together from one bucket are a sorted segment."""
         self._groups += 1
-        self.blocks[side].append_cut(rows, self.fitted.block_rows, tick, bucket, self._groups)
+        self.write_blocks(side, rows, tick, bucket, self._groups)
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Tasks by expected rate, until there is nothing to do or `until()`."""

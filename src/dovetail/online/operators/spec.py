@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from dovetail.errors import PlanError, UnsupportedError
 from dovetail.online.keys import SIDES
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.predicate import Band, Predicate
-from dovetail.online.sizes import FITTED, Fitted, Footprint, Sizes, fit, widths_of
+from dovetail.online.sizes import FITTED, Fitted, Footprint, Sizes, block_overhead, fit, widths_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +64,17 @@ class OnlineJoin(ABC):
         self.predicate.check(schemas["left"], schemas["right"])
         return join_layout(schemas["left"], schemas["right"], list(self.on), "inner", self.suffixes)
 
-    def fit(self, limit: int, widths: tuple[int, int]) -> Fitted:
-        """The split of a budget of `limit` bytes for rows of these bytes; `PlanError` if it is too small."""
-        return fit(self.sizes, limit, widths, self.footprint())
+    def fit(self, limit: int, schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> Fitted:
+        """The split of a budget of `limit` bytes for rows as wide as seen, by side; `PlanError` if it is too small."""
+        needs = replace(self.footprint(), block=max(block_overhead(schema) for schema in schemas))
+        return fit(self.sizes, limit, widths_of(schemas, seen), needs)
 
     def open(
         self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
     ) -> OnlineOperator:
         """The running join inside this budget; rows that do not fit go to `spill_dir`."""
         layout = self.layout(schemas)
-        self.fit(budget.available, widths_of([schemas[side] for side in SIDES], {}))
+        self.fit(budget.available, [schemas[side] for side in SIDES], {})
         return self.operator(self, budget, schemas, layout, spill_dir)
 
     @property
