@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that lives for minutes and runs each query once or twice: compile fast rather than well."""
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -21,6 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
         conf={
             "spark.master": "local[2]",
             "spark.driver.memory": "2g",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.sql.shuffle.partitions": 2,
             "spark.default.parallelism": 2,
             "spark.ui.enabled": False,

@@ -9,6 +9,7 @@ home rows and visitors of the other side, visitors never join visitors.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ PRICED_ROWS = 1024
 MAX_BINS_PER_ROW = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """Positions of sampled usable rows of one side, and how many usable rows it stands for."""
 
@@ -68,6 +69,14 @@ class Bins:
         """The level on which an interval of this length is at home: the narrowest that is no shorter."""
         return np.minimum(np.searchsorted(np.asarray(self.widths), length, side="left"), self.levels - 1)
 
+    def spans(self, length: float) -> bool:
+        """Whether an interval of this length fills few enough bins without being cut to the range."""
+        return length <= self.widths[-1] * MAX_BINS_PER_ROW / 4
+
+    def whole(self) -> Bins:
+        """These bins with widths that are whole numbers."""
+        return replace(self, widths=tuple(sorted({max(1.0, float(round(width))) for width in self.widths})))
+
     def explain(self) -> str:
         """The bins in one line."""
         widths = ", ".join(f"{width:.6g}" for width in self.widths)
@@ -77,6 +86,7 @@ class Bins:
         )
 
 
+@lru_cache(maxsize=16)  # explain, then run: samples are the same objects as long as the statistics are
 def choose_bins(left: Sample, right: Sample, max_length: float = 0.0, candidate_cost: float = CANDIDATE_COST) -> Bins:
     """The cheapest layout that a short search finds for these two samples; any layout is correct.
 

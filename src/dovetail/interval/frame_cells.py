@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from dovetail.interval.bins import Bins
-from dovetail.interval.frame_sides import RESERVED, Side
+from dovetail.interval.frame_sides import RESERVED, Side, quoted
 
+COLUMNS = ("cell", "in", "n")  # what cells add to a row: see BinCells
 MISS_CELLS = 1024  # rows that cannot match spread over so many cells that nobody else uses
 
 
@@ -35,30 +36,33 @@ class BinCells:
     """
 
     bins: Bins
+    whole: bool = False  # bounds are whole numbers and so are the widths: no doubles, and no clamping of outliers
 
-    def add(self, side: Side, frame: DataFrame) -> DataFrame:
-        """The frame with a row for every cell."""
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = COLUMNS) -> DataFrame:
+        """The frame with a row for every cell, and of our columns those to keep."""
         ok = side.usable if side.kept else "true"
         start, end = self._place(side, ok, side.start), self._place(side, ok, side.end)
+        columns = frame.columns
         if self.bins.levels == 1:
-            width = number(self.bins.widths[0])
-            first, last = f"{self._bin(start, width)}", f"{self._bin(end, width)}"
-            frame = frame.selectExpr(
-                "*",
-                f"{ok} as {name(side, 'ok')}",
-                f"{first} as {name(side, 'first')}",
-                f"{last} as {name(side, 'last')}",
-            )
-            return _explode_bins(side, frame, 1, f"{name(side, 'last')} - {name(side, 'first')} + 1")
+            width = self._number(self.bins.widths[0])
+            first, last = self._bin(start, width), self._bin(end, width)
+            return _explode_bins(side, frame, columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
         places = f"{start} as {name(side, 'p0')}", f"{end} as {name(side, 'p1')}"
         frame = frame.selectExpr("*", f"{ok} as {name(side, 'ok')}", *places)
         frame = frame.selectExpr("*", f"{self._home(side)} as {name(side, 'home')}")
-        return _explode_bins(side, self._explode_levels(side, frame), self.bins.levels, self._count(side))
+        span = Span(name(side, "ok"), name(side, "first"), name(side, "last"), self._count(side))
+        return _explode_bins(side, self._explode_levels(side, frame), columns, keep, span, self.bins.levels)
 
     def _place(self, side: Side, ok: str, bound: str) -> str:
-        low, high = number(self.bins.low), number(self.bins.high)
-        place = f"least(greatest({side.position(bound)}, {low}), {high})"
-        return place if ok == "true" else f"if({ok}, {place}, {low})"
+        if self.whole:
+            place, somewhere = f"cast({bound} as bigint)", "0L"
+        else:
+            low, high = number(self.bins.low), number(self.bins.high)
+            place, somewhere = f"least(greatest({side.position(bound)}, {low}), {high})", low
+        return place if ok == "true" else f"if({ok}, {place}, {somewhere})"
+
+    def _number(self, width: float) -> str:
+        return f"{int(width)}L" if self.whole else number(width)
 
     def _explode_levels(self, side: Side, frame: DataFrame) -> DataFrame:
         home, level, ok = name(side, "home"), name(side, "level"), name(side, "ok")
@@ -67,7 +71,7 @@ class BinCells:
             kinds = f"if({level} = {home}, 0, 1)"
         else:
             kinds = f"explode(if({level} = {home} and {level} > 0 and {ok}, array(0, 1), array(0)))"
-        widths = ", ".join(number(width) for width in self.bins.widths)
+        widths = ", ".join(map(self._number, self.bins.widths))
         frame = frame.selectExpr(
             "*", f"{kinds} as {name(side, 'kind')}", f"array({widths})[{level}] as {name(side, 'width')}"
         )
@@ -78,18 +82,20 @@ class BinCells:
         )
 
     def _bin(self, place: str, width: str) -> str:
-        return f"cast(floor(({place} - {number(self.bins.low)}) / {width}) as bigint)"
+        # Towards zero: the bins on both sides of it are one, which is as right as any other cut.
+        return f"({place} div {width})" if self.whole else f"floor(({place} - {number(self.bins.low)}) / {width})"
 
     def _home(self, side: Side) -> str:
         length = f"({name(side, 'p1')} - {name(side, 'p0')})"
-        cases = [f"when {length} <= {number(width)} then {level}" for level, width in enumerate(self.bins.widths[:-1])]
+        widths = map(self._number, self.bins.widths[:-1])
+        cases = [f"when {length} <= {width} then {level}" for level, width in enumerate(widths)]
         top = self.bins.levels - 1
         return f"case {' '.join(cases)} else {top} end" if cases else str(top)
 
     def _count(self, side: Side) -> str:
         home, terms = name(side, "home"), []
         for level, width in enumerate(self.bins.widths):
-            first, last = (self._bin(name(side, place), number(width)) for place in ("p0", "p1"))
+            first, last = (self._bin(name(side, place), self._number(width)) for place in ("p0", "p1"))
             twice = f" * if({home} = {level} and {name(side, 'ok')}, 2, 1)" if side.name == "right" and level else ""
             terms.append(f"if({home} <= {level}, {last} - {first} + 1, 0L){twice}")
         return " + ".join(terms)
@@ -105,37 +111,41 @@ class OrderCells:
     points: tuple[float, ...]
     earlier: str  # "left" for before, "right" for after
 
-    def add(self, side: Side, frame: DataFrame) -> DataFrame:
-        """The frame with a row for every cell."""
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = COLUMNS) -> DataFrame:
+        """The frame with a row for every cell, and of our columns those to keep."""
         ok = side.usable if side.kept else "true"
         earlier = side.name == self.earlier
         place = side.position(side.end if earlier else side.start)
-        first = " + ".join(["0L", *(f"if({place} >= {number(point)}, 1L, 0L)" for point in self.points)])
-        last = f"{len(self.points)}L" if earlier else name(side, "first")
-        frame = frame.selectExpr("*", f"{ok} as {name(side, 'ok')}", f"if({ok}, {first}, 0L) as {name(side, 'first')}")
-        frame = frame.selectExpr("*", f"if({name(side, 'ok')}, {last}, {name(side, 'first')}) as {name(side, 'last')}")
-        return _explode_bins(side, frame, 1, f"{name(side, 'last')} - {name(side, 'first')} + 1")
+        reached = " + ".join(["0L", *(f"if({place} >= {number(point)}, 1L, 0L)" for point in self.points)])
+        first = name(side, "first")
+        last = f"if({ok}, {len(self.points)}L, {first})" if earlier else first
+        placed = frame.selectExpr("*", f"if({ok}, {reached}, 0L) as {first}")
+        return _explode_bins(side, placed, frame.columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
 
 
-def _explode_bins(side: Side, frame: DataFrame, levels: int, count: str) -> DataFrame:
-    first, last, bin_, ok = (name(side, what) for what in ("first", "last", "bin", "ok"))
-    frame = frame.selectExpr("*", f"explode(sequence({first}, {last})) as {bin_}")
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bins of a row in SQL: whether it can match, its first and last bin, and in how many cells it lives."""
+
+    ok: str
+    first: str
+    last: str
+    count: str
+
+
+def _explode_bins(
+    side: Side, frame: DataFrame, columns: Sequence[str], keep: Sequence[str], span: Span, levels: int = 1
+) -> DataFrame:
+    """A row for every bin; few and plain steps, because Spark looks through the whole plan again at each."""
+    bin_ = name(side, "bin")
+    frame = frame.selectExpr("*", f"explode(sequence({span.first}, {span.last})) as {bin_}")
     cell = bin_ if levels == 1 else f"({bin_} * {levels} + {name(side, 'level')}) * 2 + {name(side, 'kind')}"
-    # Nobody else uses the cells of rows that match nothing: numbers of their own modulo 4, for each side.
-    miss = f"pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 4 + {1 if side.name == 'left' else 3}"
     if side.packs_keys:
         cell = f"xxhash64({', '.join(side.keys)}, {cell})"
-    return frame.selectExpr(
-        "*",
-        f"if({ok}, shiftleft({cell}, 2), {miss}) as {name(side, 'cell')}",
-        f"{bin_} = {first} as {name(side, 'in')}",
-        f"{count} as {name(side, 'n')}",
-    )
-
-
-_COLUMNS = ("ok", "p0", "p1", "home", "level", "kind", "width", "first", "last", "bin", "cell", "in", "n")
-
-
-def drop_scratch(side: Side, frame: DataFrame, keep: Sequence[str]) -> DataFrame:
-    """The frame without the columns that only led to the cells."""
-    return frame.drop(*(name(side, what) for what in _COLUMNS if what not in keep))
+    cell = f"shiftleft({cell}, 2)"
+    if span.ok != "true":
+        # Nobody else uses the cells of rows that match nothing: numbers of their own modulo 4, for each side.
+        miss = f"pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 4 + {1 if side.name == 'left' else 3}"
+        cell = f"if({span.ok}, {cell}, {miss})"
+    ours = {"cell": cell, "in": f"{bin_} = {span.first}", "n": span.count}
+    return frame.selectExpr(*map(quoted, columns), *(f"{ours[what]} as {name(side, what)}" for what in keep))

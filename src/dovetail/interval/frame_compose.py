@@ -6,13 +6,14 @@ second step, which counts the cells in which they found nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.interval.frame_cells import drop_scratch, name
+from dovetail.interval.frame_cells import COLUMNS, name
 from dovetail.interval.frame_sides import RESERVED, Side, quoted
 
 ROW, WHOLE, MISSED, CELLS = (f"{RESERVED}{what}" for what in ("row", "whole", "missed", "cells"))
@@ -21,8 +22,8 @@ ROW, WHOLE, MISSED, CELLS = (f"{RESERVED}{what}" for what in ("row", "whole", "m
 class Cells(Protocol):
     """Where rows live: adds `cell`, `in` and `n`, and a row for every cell."""
 
-    def add(self, side: Side, frame: DataFrame) -> DataFrame:
-        """The frame with a row for every cell."""
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = COLUMNS) -> DataFrame:
+        """The frame with a row for every cell, and of our columns those to keep."""
 
 
 class Meeting(Protocol):
@@ -65,7 +66,7 @@ class CellsJoin:
         frame = side.frame if frame is None else frame
         if self.cells is None:
             return frame
-        return drop_scratch(side, self.cells.add(side, frame), ("cell", "in", "n") if counted else ("cell", "in"))
+        return self.cells.add(side, frame, COLUMNS if counted else ("cell", "in"))
 
     def _pairs(self, how: str) -> DataFrame:
         left, right = self.left, self.right

@@ -6,7 +6,7 @@ Reference: seed 002, sections 3.2 and 6.2, table 6.3 with the sides exchanged fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.metrics import Metrics
 from dovetail.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns, join_cell
-from dovetail.interval.frame_cells import MISS_CELLS, name
+from dovetail.interval.frame_cells import COLUMNS, MISS_CELLS, name
 from dovetail.interval.frame_points import as_arrow, as_literal
 from dovetail.interval.frame_sides import RESERVED, Side, quoted, unquoted
 from dovetail.interval.relation import Relation
@@ -52,25 +52,20 @@ class RangeCells:
         projected = SPLIT_RIGHT if side.name == "left" else SPLIT_LEFT
         return "PROJECT" if self.relation.names <= projected else "SPLIT"
 
-    def add(self, side: Side, frame: DataFrame) -> DataFrame:
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = COLUMNS) -> DataFrame:
         """The frame with a row for every range that a row goes to; rows that match nothing go anywhere, once."""
         ok = side.usable if side.kept else "true"
-        first = self._range(side, side.start, after=False)
-        last = first
+        begin = self._range(side, side.start, after=False)
+        end = begin
         if self.scheme(side) == "SPLIT":
-            last = self._range(side, side.end, after=side.closed in ("left", "neither"))
+            end = self._range(side, side.end, after=side.closed in ("left", "neither"))
         anywhere = F.expr(f"pmod(xxhash64({side.start}, {side.end}), {min(self.ranges, MISS_CELLS)})").cast("int")
-        usable = F.expr(ok)
-        frame = frame.select(
-            "*",
-            F.when(usable, first).otherwise(anywhere).alias(name(side, "first")),
-            F.when(usable, last).otherwise(anywhere).alias(name(side, "last")),
-        )
-        span = f"{name(side, 'last')} - {name(side, 'first')} + 1"
-        frame = frame.selectExpr("*", f"cast({span} as bigint) as {name(side, 'n')}")
-        cells = f"explode(sequence({name(side, 'first')}, {name(side, 'last')}))"
-        frame = frame.selectExpr("*", f"{cells} as {name(side, 'cell')}")
-        return frame.selectExpr("*", f"{name(side, 'cell')} = {name(side, 'first')} as {name(side, 'in')}")
+        first, last, cell = (name(side, what) for what in ("first", "last", "cell"))
+        ranges = [F.when(F.expr(ok), place).otherwise(anywhere) for place in (begin, end)]
+        placed = frame.select("*", ranges[0].alias(first), ranges[1].alias(last))
+        placed = placed.selectExpr("*", f"explode(sequence({first}, {last})) as {cell}")
+        ours = {"cell": cell, "in": f"{cell} = {first}", "n": f"cast({last} - {first} + 1 as bigint)"}
+        return placed.selectExpr(*map(quoted, frame.columns), *(f"{ours[what]} as {name(side, what)}" for what in keep))
 
     def _range(self, side: Side, bound: str, after: bool) -> Column:
         """The range of a bound: how many split points it has reached, or passed if `after`."""

@@ -7,8 +7,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType
 
 from dovetail.engine.memory import format_bytes
@@ -16,7 +15,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.interval.answers import Kind
 from dovetail.interval.frame_answers import IndexMeeting, shipped_answer
-from dovetail.interval.frame_cells import BinCells, drop_scratch
+from dovetail.interval.frame_cells import BinCells
 from dovetail.interval.frame_compose import CellsJoin
 from dovetail.interval.frame_measured import native_metrics
 from dovetail.interval.frame_native import SparkMeeting, as_column
@@ -130,7 +129,7 @@ class IntervalPlan:
         assert isinstance(cells, RangeCells), "checked by _to_write"  # noqa: S101
         request = self.request
         left, right = (_pruned(side, target.columns) for side in (left, right))
-        rows, others = (drop_scratch(s, cells.add(s, s.frame), ("cell",)) for s in (left, right))
+        rows, others = (cells.add(s, s.frame, ("cell",)) for s in (left, right))
         meeting = PartitionedMeeting(request.relation, route.algorithm, request.memory, cells, self.sink, route.swapped)
         task = meeting.task(left, rows, right, others, "inner", once=True)
         return write_cells(meeting.placed(left, rows, right, others), task, self.sink, target)
@@ -233,9 +232,9 @@ def project(frame: DataFrame, left: Side, right: Side, request: Request) -> Data
     """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
     shared = {key.left: f"{RESERVED}shared_{key.right}" for key in request.keys if key.shared}
 
-    def column(name: str) -> Column:
+    def column(name: str) -> str:
         if name in shared and request.how in ("right", "full"):
-            return F.coalesce(F.col(quoted(name)), F.col(quoted(shared[name]))).alias(name)
-        return F.col(quoted(name))
+            return f"coalesce({quoted(name)}, {quoted(shared[name])}) as {quoted(name)}"
+        return quoted(name)
 
-    return frame.select(*map(column, output_columns(left, right, request)))
+    return frame.selectExpr(*map(column, output_columns(left, right, request)))

@@ -7,6 +7,7 @@ from math import ceil, isfinite, log2
 
 import numpy as np
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.profile import load_profile
@@ -28,6 +29,7 @@ from dovetail.spark.connect import parallelism
 
 INDEX = "index"
 MOST_RANGES = 2000
+_FURTHEST = 2.0**61  # lengths of whole numbers nearer to zero than this fit into a long
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def choose_route(
         route = _index_route(request, left, stats, way, spark)
         if route is not None:
             return route
-    native = _native(request, way, stats, f"{obstacle}; " if partitioned else "", spark)
+    native = _native(request, way, stats, f"{obstacle}; " if partitioned else "", left.bound_type, spark)
     if request.algorithm != "auto" or request.route != "auto" or obstacle is not None:
         return native
     other = _partitioned(request, left, stats, spark)
@@ -111,9 +113,14 @@ def _index_route(
 
 
 def _native(
-    request: Request, way: str, stats: tuple[SideStatistics, SideStatistics], because: str, spark: SparkSession
+    request: Request,
+    way: str,
+    stats: tuple[SideStatistics, SideStatistics],
+    because: str,
+    bound_type: T.DataType,
+    spark: SparkSession,
 ) -> Route:
-    cells = native_cells(request, way, stats, spark)
+    cells = native_cells(request, way, stats, bound_type, spark)
     reasons = {
         "bins": "pairs are found by bins that Spark compiles, spills and balances",
         "equality": "Spark's own equality join on the bounds, the rest as a filter",
@@ -139,13 +146,21 @@ def _operators_seconds(route: Route, stats: tuple[SideStatistics, SideStatistics
 
 
 def native_cells(
-    request: Request, way: str, stats: tuple[SideStatistics, SideStatistics], spark: SparkSession
+    request: Request,
+    way: str,
+    stats: tuple[SideStatistics, SideStatistics],
+    bound_type: T.DataType,
+    spark: SparkSession,
 ) -> BinCells | OrderCells | None:
     """The cells of the native route."""
     left, right = stats
     if way == "bins":
         cost = HASHED_CANDIDATE_COST if _broadcasts(stats, spark) else CANDIDATE_COST
-        return BinCells(choose_bins(left.sample, right.sample, max(left.max_length, right.max_length), cost))
+        longest = max(left.max_length, right.max_length)
+        bins = choose_bins(left.sample, right.sample, longest, cost)
+        furthest = max(abs(bound) for side in stats for bound in (side.low, side.high))
+        whole = isinstance(bound_type, T.IntegralType) and bins.spans(longest) and furthest < _FURTHEST
+        return BinCells(bins.whole() if whole else bins, whole)
     if way == "order":
         earlier = "left" if request.relation.only == "before" else "right"
         ends, starts = (left, right) if earlier == "left" else (right, left)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from uuid import uuid4
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
@@ -66,7 +66,7 @@ class Side:
         broken = f"{self.start} > {self.end}"
         if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):
             broken = f"{broken} or isnan({self.start}) or isnan({self.end})"
-        return f"coalesce({broken}, false)"
+        return f"if({broken}, true, false)"  # false where a bound is null
 
     @property
     def usable(self) -> str:
@@ -76,7 +76,7 @@ class Side:
         if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):
             holds += f" and not isnan({self.end}) and not isnan({self.start})"
         keys = "".join(f" and {key} is not null" for key in self.keys)
-        return f"coalesce({holds}{keys}, false)"
+        return f"if({holds}{keys}, true, false)"  # false where a bound is null
 
     @property
     def packs_keys(self) -> bool:
@@ -97,15 +97,15 @@ class Side:
 
     def checked(self, invalid: str) -> Side:
         """This side with `invalid` applied, and rows that can neither match nor appear left out."""
-        frame = self.frame
+        conditions = []
         if invalid == "drop":
-            frame = frame.where(f"not {self.inverted}")
-        guard = f"if({self.inverted}, raise_error({_literal(self._late_error())}), true)" if invalid == "error" else ""
+            conditions.append(f"not {self.inverted}")
         if not self.kept:
-            frame = frame.where(f"{guard} and {self.usable}" if guard else self.usable)
-        elif guard:
-            frame = frame.where(guard)
-        return replace(self, frame=frame)
+            conditions.append(self.usable)
+        whole = " and ".join(conditions) or "true"
+        if invalid == "error":  # planning found none, or it would have stopped; this is for rows that came since
+            whole = f"if({self.inverted}, raise_error({_literal(self._late_error())}), {whole})"
+        return self if whole == "true" else replace(self, frame=self.frame.where(whole))
 
     def _late_error(self) -> str:
         return f"{self.name} input changed since it was planned: it has an interval that ends before it starts"
@@ -145,7 +145,8 @@ def _side(
     request: Request,
 ) -> Side:
     letter = name[0]
-    selected: list[Column] = [F.col(quoted(column)).alias(out[column]) for column in frame.columns]
+    # SQL text instead of Column objects, each of which costs PySpark a millisecond or two.
+    selected = [f"{quoted(column)} as {quoted(out[column])}" for column in frame.columns]
     names = []
     wanted = [(bounds[1], bounds[0], bound_type), (bounds[2], bounds[0], bound_type)]
     wanted += [(quoted(key), frame.schema[key].dataType, kind) for key, kind in zip(keys, key_types, strict=True)]
@@ -155,11 +156,11 @@ def _side(
             names.append(quoted(out[column]))
             continue
         alias = f"{RESERVED}{letter}{number}"
-        selected.append(F.expr(expression).cast(kind).alias(alias))
+        selected.append(f"cast({expression} as {kind.simpleString()}) as {alias}")
         names.append(quoted(alias))
     kept = request.keeps_left if name == "left" else request.keeps_right
     payload = tuple(out[column] for column in frame.columns if not out[column].startswith(RESERVED))
-    ready, own = frame.select(*selected), tuple(frame.columns)
+    ready, own = frame.selectExpr(*selected), tuple(frame.columns)
     named = (bounds[1], bounds[2], *keys)
     return Side(name, ready, payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept, own, frame, named)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import parquet
 from tests.semistream.frame.cases import drop_file, page_store
 
-FILES, ROWS, KEYS = 8, 200, 90
+FILES, ROWS, KEYS = 6, 200, 90
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
 

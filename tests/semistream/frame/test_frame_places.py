@@ -1,4 +1,4 @@
-"""enrich where Spark is elsewhere: over Spark Connect, and on a cluster of several executors."""
+"""enrich on a cluster of several executors."""
 
 from __future__ import annotations
 
@@ -8,45 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-CONNECT = """
-import sys
-from pathlib import Path
-import pyarrow as pa
-from dovetail import MasterStore, dead_letter, enrich, plan_enrich, session
-from dovetail.errors import UnsupportedError
-from dovetail.semistream.master.write import write_pages
-from dovetail.spark.connect import is_connect
-
-place = Path(sys.argv[1])
-spark = session(conf={"spark.remote": "local[1]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2})
-write_pages(place / "m.pages", pa.table({"k": list(range(50)), "word": [f"w{n}" for n in range(50)]}), key="k")
-store = MasterStore.open(place / "m.pages")
-rows = spark.range(100).withColumnRenamed("id", "k")
-plan = plan_enrich(rows, store, on="k", memory="1MB", on_miss=dead_letter(place / "letters"))
-assert is_connect(plan.frame())
-found = plan.frame().toArrow()
-assert sorted(zip(found["k"].to_pylist(), found["word"].to_pylist())) == [(n, f"w{n}") for n in range(50)]
-assert "prices:" in plan.explain()
-assert spark.read.parquet(str(place / "letters")).count() == 50
-try:
-    plan.metrics()
-except UnsupportedError as error:
-    assert "Spark Connect" in str(error)
-else:
-    raise AssertionError("metrics should not be there")
-
-rows.write.parquet(str(place / "in"))
-stream = spark.readStream.schema("k long").parquet(str(place / "in"))
-for mode in ["carry"]:
-    out = enrich(stream, store, on="k", how="left", algorithm="hybridjoin", tune="off", memory="1MB", mode=mode)
-    writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / f"checkpoint-{mode}"))
-    writer.option("path", str(place / mode)).trigger(availableNow=True).start().awaitTermination()
-    answers = spark.read.parquet(str(place / mode)).toArrow()
-    assert answers.num_rows == 100 and answers["word"].null_count == 50, mode
-spark.stop()
-print("all is well")
-"""
 
 CLUSTER = """
 import sys
@@ -77,11 +38,10 @@ print("all is well")
 """
 
 
-@pytest.mark.parametrize("script", [CONNECT, CLUSTER], ids=["connect", "local-cluster"])
 @pytest.mark.timeout(600)
-def test_enrich_runs_elsewhere(tmp_path: Path, script: str) -> None:
+def test_enrich_runs_on_several_executors(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
-    job.write_text(script)
+    job.write_text(CLUSTER)
     run = subprocess.run(
         [sys.executable, job, tmp_path], env=os.environ | {"SPARK_TESTING": "1"}, capture_output=True, text=True,
         check=False, timeout=560,

@@ -71,16 +71,20 @@ def _duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answ
     return int(row[0]) if row else 0
 
 
-def _points(rows: int, memory: str) -> list[Params]:
-    """What is chosen here needs little memory; one that keeps a whole input somewhere shows what spilling costs."""
-    return [{"rows": rows, "memory": memory, "algorithm": algorithm} for algorithm in ("auto", "dip")]
+def _points(rows: int, memory: str, spilling_rows: int) -> list[Params]:
+    """What is chosen here needs little memory; one that keeps a whole input somewhere shows what spilling costs.
+
+    That one reads its inner input again for every frame of the outer one: its time grows with the square of the rows.
+    """
+    sizes = {"auto": rows, "dip": spilling_rows}
+    return [{"rows": size, "memory": memory, "algorithm": algorithm} for algorithm, size in sizes.items()]
 
 
 CASE = Case(
     name="interval-budget",
     question="Does a self-join of millions of rows stay inside a few megabytes a task, and what does that cost?",
     varies=("rows", "memory", "algorithm"),
-    points={"small": _points(50_000, "2MB"), "full": _points(5_000_000, "16MB")},
+    points={"small": _points(50_000, "2MB", 50_000), "full": _points(5_000_000, "16MB", 1_000_000)},
     rivals=(
         Rival("dovetail", DATA.spark(_dovetail)),
         Rival("duckdb", DATA.duckdb(_duckdb), requires=("duckdb",)),

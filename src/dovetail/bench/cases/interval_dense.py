@@ -88,7 +88,7 @@ _DOVETAIL: dict[str, Callable[[DataFrame, DataFrame], int]] = {
     "left_semi": lambda left, right: interval_join(left, right, how="left_semi", memory=MEMORY).count(),
     "left_anti": lambda left, right: interval_join(left, right, how="left_anti", memory=MEMORY).count(),
     "keep first": lambda left, right: _number(
-        interval_join(left, right, keep="first", memory=MEMORY), "sum(start_right)"
+        interval_join(left, right, keep="first", memory=MEMORY, columns=["start_right"]), "sum(start_right)"
     ),
     "top 100": lambda left, right: sum(
         min(row["end"], row["end_right"]) - max(row["start"], row["start_right"])

@@ -1,0 +1,119 @@
+"""What works over Spark Connect, and what says clearly that it does not: run as a script, in one server of its own.
+
+`python connect_job.py DIRECTORY` prints "all is well" when all of it held.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from dovetail import (
+    MasterStore,
+    dead_letter,
+    enrich,
+    interval_count,
+    interval_join,
+    plan_enrich,
+    plan_interval_join,
+    session,
+)
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import UnsupportedError
+from dovetail.semistream.master.write import write_pages
+from dovetail.spark.connect import is_connect, require_classic
+from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.session import configure
+
+
+def refused(attempt: Callable[[], object], words: str) -> None:
+    """The attempt is an error that has these words."""
+    with pytest.raises(UnsupportedError, match=words):
+        attempt()
+
+
+def foundation(spark: Any) -> None:
+    """Our settings are there, Arrow functions run, and metrics say that they do not come back."""
+    assert is_connect(spark)
+    assert configure(spark) == []
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    sink = MetricsSink(spark)
+
+    def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            sink.task(Metrics())
+            yield pa.RecordBatch.from_pydict({"id": pc.multiply(batch.column(0), 2)})
+
+    frame = spark.range(100).mapInArrow(doubled, "id long")
+    assert is_connect(frame)
+    assert is_connect(frame.id)
+    assert frame.groupBy().sum("id").first()[0] == 9900
+    refused(sink.collect, "do not reach a Spark Connect client")
+    refused(
+        lambda: require_classic(frame, "a route", "use another"),
+        "a route does not work over Spark Connect; use another",
+    )
+
+
+def intervals(spark: Any, place: Path) -> None:
+    """Interval joins on every route, to rows and to files."""
+    left = spark.sql("select id, id % 3 as k, id * 10 as start, id * 10 + 15 as end from range(30)")
+    right = spark.sql("select id as r, id % 3 as k, id * 25 as start, id * 25 + 5 as end from range(12)")
+    pairs = spark.sql("""
+        select l.id, r.id as r from range(30) l join range(12) r
+        on l.id % 3 = r.id % 3 and l.id * 10 < r.id * 25 + 5 and r.id * 25 < l.id * 10 + 15
+    """)
+    wanted = sorted(map(tuple, pairs.collect()))
+    assert len(wanted) > 5
+    for algorithm in ("auto", "forward_scan"):
+        plan = plan_interval_join(left, right, on="k", algorithm=algorithm, columns=["id", "r"])
+        assert sorted(map(tuple, plan.frame().collect())) == wanted, algorithm
+        refused(plan.metrics, "Spark Connect")
+        files = str(place / algorithm)
+        assert plan.write_parquet(files).value("rows written") == len(wanted)
+        assert sorted(map(tuple, spark.read.parquet(files).collect())) == wanted
+    assert interval_count(left, right, on="k") == len(wanted)
+    assert interval_join(left, right, on="k", how="left_semi").count() == len({pair[0] for pair in wanted})
+
+
+def enrichment(spark: Any, place: Path) -> None:
+    """enrich of a table with dead letters, and of a stream whose rows cross micro-batches."""
+    write_pages(place / "m.pages", pa.table({"k": list(range(50)), "word": [f"w{n}" for n in range(50)]}), key="k")
+    store = MasterStore.open(place / "m.pages")
+    rows = spark.range(100).withColumnRenamed("id", "k")
+    plan = plan_enrich(rows, store, on="k", memory="1MB", on_miss=dead_letter(place / "letters"))
+    assert is_connect(plan.frame())
+    found = plan.frame().toArrow()
+    words = zip(found["k"].to_pylist(), found["word"].to_pylist(), strict=True)
+    assert sorted(words) == [(n, f"w{n}") for n in range(50)]
+    assert "prices:" in plan.explain()
+    assert spark.read.parquet(str(place / "letters")).count() == 50
+    refused(plan.metrics, "Spark Connect")
+
+    rows.write.parquet(str(place / "in"))
+    stream = spark.readStream.schema("k long").parquet(str(place / "in"))
+    out = enrich(stream, store, on="k", how="left", algorithm="hybridjoin", tune="off", memory="1MB", mode="carry")
+    writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+    writer.option("path", str(place / "carried")).trigger(availableNow=True).start().awaitTermination()
+    answers = spark.read.parquet(str(place / "carried")).toArrow()
+    assert answers.num_rows == 100
+    assert answers["word"].null_count == 50
+
+
+def main(place: Path) -> None:
+    spark = session(conf={"spark.remote": "local[1]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 3})
+    foundation(spark)
+    intervals(spark, place)
+    enrichment(spark, place)
+    spark.stop()
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
