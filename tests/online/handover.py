@@ -63,7 +63,6 @@ class Simulation:
         pauses = np.flatnonzero(np.diff(self.times) > 1000.0 * WAIT_GAPS) + 1
         for pause in [*pauses.tolist(), len(self.times)]:
             if pause > self.taken:
-                self.now = max(self.now, float(self.times[pause - 1]))
                 self._take(pause)
             if pause < len(self.times) and self.times[pause] - self.now > 1000.0 * WAIT_GAPS:
                 self._react()
@@ -77,8 +76,9 @@ class Simulation:
                 for _ in self.operator.push(("left", "right")[side], self.rows[side].slice(at[side], n)):
                     pass
                 at[side] += n
-        self.taken = due
-        self.work()
+            self.taken = min(due, start + GROUP)
+            self.now = max(self.now, float(self.times[self.taken - 1]))
+            self.work()
 
     def _react(self) -> None:
         self.now += 1000.0 * WAIT_GAPS

@@ -94,11 +94,11 @@ def diner_online(left: I64, right: I64, memory: int, block: int, turn: int, seed
     slots = memory + max(64, block)
     rows, out = empty_rows(slots, memory, 2**62, coded=False, emit=False), empty_outcome(1, slots, 64)
     regions = empty_regions(block, seed)
-    index = [empty_leaves(4 * slots // 64 + 4, 64) for _ in range(2)]
+    left_index, right_index = (empty_leaves(4 * slots // 64 + 4, 64) for _ in range(2))
     one, other = np.zeros(1, np.int64), np.zeros(1, np.int64)
     for side, keys in turns(left, right, turn):
         new = arrivals(side, 0, keys, keys, keys, keys, int64s(np.ones(len(keys), np.int64)))
-        while (status := arrive_sorted(rows, regions, *index, new, out, one, other)) != DONE:
+        while (status := arrive_sorted(rows, regions, left_index, right_index, new, out, one, other)) != DONE:
             assert status != INDEX_FULL
             _free(rows, out)
         _free(rows, out)

@@ -110,7 +110,8 @@ class DinerReference(Reference):
 
     def flush(self) -> None:
         side = self.larger()
-        need, out = min(self.block, len(self.memory[side])), []
+        need = min(self.block, len(self.memory[side]))
+        out: list[Tuple] = []
         held = {region: self.rows_of(side, region) for region in (UPPER, LOWER, MIDDLE)}
         order = [region for region in held if held[region]]
         if self.first[side]:

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tests.oracle as oracle
-from tests.online.schedules import ALGORITHMS, EVERY, steps
+from tests.online.schedules import EVERY, steps
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.online.operators.diner import Diner
 from dovetail.online.operators.shj import SymmetricHashJoin
+from dovetail.online.registry import ALGORITHMS
 
 ROWS = 600
 FLUSHING = [name for name in EVERY if name != "shj"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.online.handover import MAX_NEW, simulate
+from tests.online.handover import BLOCK_GAPS, MAX_NEW, simulate
 from tests.online.paper import COLUMNS, PUBLISHED, keys_of, share
 
 SETS = [("zipf", 1), ("zipf", 2), ("zipf", 5), ("moving_mean", 2), ("moving_mean", 10), ("moving_mean", 20)]
@@ -28,15 +28,11 @@ def test_the_others_give_theirs(name: str, x: float) -> None:
         assert found["oldest"] == pytest.approx(9.75, abs=0.3)  # 2f - f² with f = 5 %
 
 
-def test_diner_hands_over_within_one_block_of_max_new_arrivals() -> None:
-    """At most one step's blocks: one read, and what was flushed to make room for it."""
+def test_diner_hands_over_within_one_step_of_max_new_arrivals() -> None:
+    """A step is one inner block, at first with the outer batch of 19; HMJ goes back only after a whole merge."""
     for pause in (10, 50):
         found = simulate("diner", pause)
-        assert len(found.waited) >= 3
-        assert min(found.waited) > MAX_NEW
-        assert max(found.waited) <= MAX_NEW + found.longest_step_rows
-
-
-def test_hash_merge_join_hands_over_late() -> None:
-    waited = simulate("hmj", 10).waited
-    assert max(waited) > 1.5 * MAX_NEW
+        assert len(found.waited) >= 5
+        assert found.longest_step == 1000 * BLOCK_GAPS * 20
+        assert MAX_NEW < max(found.waited) <= MAX_NEW + found.longest_step_rows
+    assert max(simulate("hmj", 10).waited) > 3 * MAX_NEW

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tests.online.schedules import EVERY, drive, random_case, wrong
 
-TRIALS = 250
+TRIALS = 160
 
 
 @pytest.mark.parametrize("name", list(EVERY))
@@ -20,13 +20,13 @@ def test_every_pair_comes_exactly_once_under_random_schedules(name: str) -> None
         phases.update(results)
     has_pauses = name in ("xjoin", "hmj", "rpj", "diner", "oldest")
     assert phases["arriving"] > 1000
-    assert (phases["reactive"] > 500) == has_pauses
+    assert (phases["reactive"] > 300) == has_pauses
     assert (phases["cleanup"] > 500) == (name != "shj")
 
 
 @pytest.mark.parametrize("name", ["diner", "pmj", "hmj", "rpj"])
 def test_longer_runs_with_many_blocks_are_right_too(name: str) -> None:
-    for seed in range(6):
+    for seed in range(4):
         case = random_case(name, 10_000 + seed, most_rows=260)
         got, _ = drive(case, seed, idle=0.5, restart=0.02)
         assert wrong(got, case) == (0, 0), (name, seed, case.spec.explain())
