@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from dovetail.semistream.cost import (
     Zipf,
     estimate_skew,
     from_profile,
+    suitable_threshold,
     tune,
     uniform,
 )
+from dovetail.semistream.cost import Sizes as ModelSizes
 from dovetail.semistream.cost import choose as choose_algorithm
 from dovetail.semistream.cost.batch import drained
 from dovetail.semistream.cost.measure_reads import store_reads
@@ -38,6 +40,7 @@ from dovetail.semistream.operators.registry import ALGORITHMS
 from dovetail.semistream.operators.spec import SemiStreamJoin
 from dovetail.semistream.request import Request
 from dovetail.semistream.sizes import FITTED, Sizes
+from dovetail.semistream.waiting import FOREVER
 
 _MOVED = 0.15  # of the exponent, beyond what a sample leaves open
 ENOUGH = 500  # sampled keys from which a skew can be told
@@ -129,7 +132,8 @@ def setting_for(
     """
     distribution, skew = distribution_of(sample, int(pages.starts[-1]))
     looks_up, cache = request.lookup, request.cache
-    policy = Policy(looks_up.kind, looks_up.position, cache.replaces, cache.threshold)
+    threshold = 1 if request.fits_cache else cache.threshold
+    policy = Policy(looks_up.kind, looks_up.position, cache.replaces, threshold)
     rows = None if sample is None or request.mode == "carry" else sample.batch_rows
     read = None if pages.device.simulated or not int(pages.starts[-1]) else store_reads(pages)
     costs = from_profile(load_profile(), load_s=LOAD_S, visit_s=VISIT_S, read=read)
@@ -145,7 +149,7 @@ def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate
     best = choice.best
     if best.prediction is None:
         raise PlanError(f"no algorithm can run here: {choice.explain()}")
-    sizes, origin = operator_sizes(best.algorithm, best.prediction.sizes, setting), "model"
+    sizes, origin = _sizes(request, best.algorithm, best.prediction.sizes, setting), "model"
     if request.sizes is not None or request.tune in ("off", "measure"):
         sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
     return Decision(best.algorithm, sizes, origin, best, skew, choice)
@@ -160,7 +164,20 @@ def _tuned(request: Request, setting: Setting, skew: SkewEstimate | None) -> Dec
         return Decision(name, FITTED, "even split: the model finds no room", skew=skew)
     batch = None if setting.batch_rows is None else drained(prediction, setting, setting.batch_rows)
     price = Price(name, prediction.mu if batch is None else batch.mu, prediction, batch=batch)
-    return Decision(name, operator_sizes(name, tuned.sizes, setting), "model", price, skew)
+    return Decision(name, _sizes(request, name, prediction.sizes, setting), "model", price, skew)
+
+
+def _sizes(request: Request, algorithm: str, tuned: ModelSizes, setting: Setting) -> Sizes:
+    """Tuned sizes as the operator takes them, with the threshold that suits a cache which was only named.
+
+    The less wanted a cached row may be for the cache to hold it, and the fewer rows wait at a time, the lower.
+    """
+    sizes = operator_sizes(algorithm, tuned, setting)
+    if algorithm != "cachejoin" or not request.fits_cache or not tuned.cached_rows:
+        return sizes
+    waiting = min(tuned.waiting_rows or 1, setting.batch_rows or FOREVER)
+    cached = min(tuned.cached_rows, setting.master_rows - 1)
+    return replace(sizes, threshold=suitable_threshold(setting.distribution, cached, waiting, least=1))
 
 
 def _checked(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, found: Decision) -> Decision:

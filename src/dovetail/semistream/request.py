@@ -40,7 +40,10 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A validated request; columns are checked later, against stream and store."""
+    """A validated request; columns are checked later, against stream and store.
+
+    `fits_cache`: the cache was only named, so that its threshold is tuned as sizes are.
+    """
 
     on: tuple[KeyPair, ...]
     how: How
@@ -58,6 +61,7 @@ class Request:
     suffixes: tuple[str, str]
     versions: str | None = None
     max_wait_s: float = 10.0
+    fits_cache: bool = False
 
     @property
     def gives_master(self) -> bool:
@@ -108,6 +112,7 @@ def parse_request(
         _suffixes(suffixes),
         None if versions is None else str(versions),
         parse_seconds("max_wait", max_wait),
+        not isinstance(cache, CachePolicy),
     )
 
 

@@ -78,9 +78,8 @@ class Segments:
 
     def stored_bytes(self, segments: I64) -> I64:
         """Bytes that reading each of these segments moves."""
-        first, last = self.first[segments].tolist(), self.last[segments].tolist()
-        sizes = [self.pages.stored_bytes(at, to - at) for at, to in zip(first, last, strict=True)]
-        return np.array(sizes, np.int64)
+        first = self.first[segments]
+        return self.pages.stored_many(first, self.last[segments] - first)
 
     def page_of(self, segment: int, rows: I64) -> I64:
         """The pages in which these rows of a segment lie."""

@@ -15,7 +15,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.lookup import OLDEST, Lookup
-from dovetail.semistream.master.pages import Order, read_each
+from dovetail.semistream.master.pages import Order, read_each, stored_each
 from dovetail.semistream.operators.base import SemiStreamOperator
 from dovetail.semistream.operators.cachejoin import CacheJoin, Sscj
 from dovetail.semistream.operators.hybridjoin import HybridJoin
@@ -83,6 +83,10 @@ class SimulatedPages:
         start, stop = int(self.starts[first]), int(self.starts[first + count])
         rows, size = self._rows.slice(start, stop - start), (stop - start) * self.row_bytes
         return self.device.call(lambda: rows, size, place=(self, start * self.row_bytes))
+
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs of pages moves."""
+        return stored_each(self, first, count)
 
     def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
         """The rows of many ascending runs of pages and where each run begins, by a read for each."""

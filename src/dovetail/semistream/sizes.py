@@ -38,7 +38,8 @@ class Sizes:
     the cache (h_R; CACHEJOIN, SSCJ). `resident`: segments kept in memory (Partition-based, SSIJ). `page_cache`: pages
     that INLJ keeps. `together`: segments that are picked one after the other and loaded in one round, at most, and no
     more than a sixteenth of the budget holds; 1 serves each before the next is picked. Left out, it is 1 on simulated
-    devices, whose figures are those of single loads, and as many as there is room for on others.
+    devices, whose figures are those of single loads, and as many as there is room for on others. `threshold`: waiting
+    rows with which a key first gets into the cache (CACHEJOIN, SSCJ); left out, what the cache's policy says.
     """
 
     waiting: int | None = None
@@ -49,6 +50,7 @@ class Sizes:
     resident: int | None = None
     page_cache: int | None = None
     together: int | None = None
+    threshold: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -103,7 +105,12 @@ class Footprint:
     @property
     def round_rows(self) -> int:
         """Master rows of a round, at most; what it reads is decoded before answers are built, in their room."""
-        return int(self.limit // 16 / (1.1 * self.master_row + ROUND_ROW_BYTES))
+        return int(self.limit // 16 / self.round_row)
+
+    @property
+    def round_row(self) -> float:
+        """Bytes of a master row in a round."""
+        return 1.1 * self.master_row + ROUND_ROW_BYTES
 
     @property
     def round_segments(self) -> int:

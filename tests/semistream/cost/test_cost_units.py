@@ -109,9 +109,9 @@ def test_a_store_is_timed_as_joins_read_it(tmp_path: Path) -> None:
 
 
 def test_rounds_of_a_simulated_store_cost_single_reads() -> None:
-    pages = SimulatedPages(20_000, 50, 120)
+    pages = SimulatedPages(2_000_000, 50, 120)
     for nbytes, seconds in store_reads(pages).random:
-        assert seconds == pytest.approx(pages.device.model.read_s(int(nbytes)), rel=0.15)
+        assert seconds == pytest.approx(pages.device.model.read_s(int(nbytes)), rel=0.05)
 
 
 def test_single_keys_of_a_database_cost_alike_wherever_they_lie(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
 from dovetail.kernels.arrays import I64
-from dovetail.semistream.master.pages import read_each
+from dovetail.semistream.master.pages import read_each, stored_each
 
 DISK = DeviceModel("test disk", seek_s=0.004, bytes_per_s=1e7)
 
@@ -88,6 +88,9 @@ class MemoryPages:
         size = self.stored_bytes(first, count)
         batch = pa.concat_batches([self.rows.slice(start, stop - start)])
         return self.device.call(lambda: batch, size, place=(self, start))
+
+    def stored_many(self, first: I64, count: I64) -> I64:
+        return stored_each(self, first, count)
 
     def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
         return read_each(self, first, count)

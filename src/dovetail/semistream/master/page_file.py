@@ -65,6 +65,12 @@ class PageFile:
         """Bytes that reading these pages moves."""
         return self._ends[first + count] - self._ends[first]
 
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs moves."""
+        ends = np.frombuffer(self._ends, np.int64)
+        moved: I64 = ends[first + count] - ends[first]
+        return moved
+
     def read(self, first: int, count: int) -> pa.RecordBatch:
         """The rows of `count` pages from `first` on, by one read. A page that is not whole is a `ConfigError`."""
         if first < 0 or count < 1 or first + count >= len(self._ends):
@@ -130,9 +136,15 @@ class PageFile:
 
     def _filled(self, runs: list[list[int]], size: int) -> pa.Buffer:
         data = pa.allocate_buffer(size)
-        view = memoryview(data)
+        view, files, read = memoryview(data), self._files, os.preadv
         for part, offset, begin, stop in zip(*runs, strict=True):
-            self._fill(part, view[begin:stop], offset)
+            place = view[begin:stop]
+            try:
+                whole = read(files[part], [place], offset) == stop - begin
+            except OSError:
+                whole = False
+            if not whole:  # cut short by a signal, or an error, which the second attempt tells
+                self._fill(part, place, offset)
         return data
 
     def _fill(self, part: int, view: memoryview, offset: int) -> None:

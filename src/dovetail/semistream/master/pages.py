@@ -65,6 +65,10 @@ class Pages(Protocol):
         """Bytes that reading these pages moves."""
         ...
 
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs of pages moves."""
+        ...
+
     def read(self, first: int, count: int) -> pa.RecordBatch:
         """The rows of `count` pages from `first` on, in their order, by one read of the device.
 
@@ -100,6 +104,12 @@ class KeyedPages(Pages, Protocol):
         Keys may repeat and have no nulls. None if one of them cannot be sent: then pages have to be read.
         """
         ...
+
+
+def stored_each(pages: Pages, first: I64, count: I64) -> I64:
+    """What `stored_many` gives, asked of one run after the other."""
+    runs = zip(first.tolist(), count.tolist(), strict=True)
+    return np.array([pages.stored_bytes(at, n) for at, n in runs], np.int64)
 
 
 def read_each(pages: Pages, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:

@@ -18,7 +18,7 @@ from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.key_form import KeyForm, key_form
-from dovetail.semistream.master.pages import Order, read_each
+from dovetail.semistream.master.pages import Order, read_each, stored_each
 from dovetail.semistream.master.parquet_layout import ParquetLayout, RowGroup, lay_out
 from dovetail.semistream.master.write import plain_schema
 
@@ -160,6 +160,10 @@ class ParquetPages:
             )
         batches = table.combine_chunks().to_batches()
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs of pages moves."""
+        return stored_each(self, first, count)
 
     def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
         """The rows of many ascending runs of pages and where each run begins, by a read for each."""

@@ -174,6 +174,12 @@ class RangePages:
         self._check(rows, first, count)
         return rows
 
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs of pages moved when the store was named, by an average row."""
+        rows = self.starts[first + count] - self.starts[first]
+        moved: I64 = np.round(rows * self._row_bytes).astype(np.int64)
+        return moved
+
     def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
         """The rows of many ascending runs of pages and where each run begins, by a read for each."""
         return read_each(self, first, count)

@@ -208,6 +208,11 @@ class SemiStreamOperator(OperatorBase):
         return self.budget.available > n + self.output_floor
 
     @property
+    def floor(self) -> int:
+        """Bytes of the budget that only loaded rows and answers may use."""
+        return self._floor
+
+    @property
     def output_floor(self) -> int:
         """Bytes that are left for answers, at least."""
         return 4096

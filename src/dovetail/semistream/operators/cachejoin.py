@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -40,13 +40,18 @@ class CacheJoin(SemiStreamJoin):
     def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> Cached:
         """The running join with these sizes."""
         base, capacity = (self, budget, stream, shape, sizes), max(1, sizes.cached or 0)
-        operator = Cached(*base, policy=self.cache, capacity=capacity, learns=True, max_probe=self.max_probe)
+        operator = Cached(*base, policy=self._policy(), capacity=capacity, learns=True, max_probe=self.max_probe)
         operator.lookup = self.lookup
         return operator
 
     def options(self) -> list[str]:
         """The look-up policy and the cache."""
-        return [f"lookup={self.lookup}", f"cache={self.cache}"]
+        return [f"lookup={self.lookup}", f"cache={self._policy()}"]
+
+    def _policy(self) -> CachePolicy:
+        """How keys get in and out, with the threshold of the sizes if they have one."""
+        tuned = self.sizes.threshold
+        return self.cache if tuned is None else replace(self.cache, threshold=tuned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ class IndexDriven(SemiStreamOperator):
             return
         self._loaded = None
         yield from self.flush()
-        yield from self.rounds.serve(*self.pick(self.rounds.limits._replace(enough=enough)))
+        yield from self.rounds.serve(*self.pick(self.rounds.roomy(enough)))
 
     def make_slots(self) -> Iterator[pa.RecordBatch]:
         """Some slots become free: by one load, or by a round that answers no more than a share of what waits.

@@ -13,10 +13,14 @@ from dovetail.kernels.waiting_round import Round, chain_rows, empty_met, resolve
 from dovetail.semistream.operators.base import Loaded
 from dovetail.semistream.operators.round_read import Read, RoundReader
 from dovetail.semistream.rows import SHIFT
+from dovetail.semistream.sizes import ROUND_ROW_BYTES
 from dovetail.semistream.waiting import Limits
 
 if TYPE_CHECKING:
     from dovetail.semistream.operators.index_driven import IndexDriven
+
+_COPIES = 3.3  # of a round's rows, at most: as read, as decoded, and in answers
+_MOST_TIMES = 3  # more would not fit the processor's caches, and save little
 
 
 class Rounds:
@@ -32,12 +36,21 @@ class Rounds:
         join, cost = self._join, self._join.footprint()
         self.most = min(cost.round_segments, max(1, cost.round_rows))
         self._room.resize(cost.round)
+        self._usual, self._row_bytes = cost.round, cost.round_row
         self._keyed = self._reader.keyed and not join.keeps_segments
         rows = np.empty(0, np.int64) if self._keyed else join.segments.rows
         n = self.most if self.most > 1 else 0
         self.limits = Limits(int64s(rows), cost.round_rows, np.empty(n, np.int64), np.empty(n, np.int64))
         noted = (cost.noted_keys, cost.noted_rows) if n and join.notes_keys else (0, 0)
         self.met = empty_met(*noted)
+
+    def roomy(self, enough: int) -> Limits:
+        """The limits of the next round: larger than planned for by what nobody uses, but not many times as large."""
+        join, usual = self._join, self.limits.most_rows
+        unused = max(0, join.budget.available - join.floor) / (_COPIES * self._row_bytes)
+        more = int(min(unused, (_MOST_TIMES - 1) * usual))
+        self._room.resize(self._usual + ROUND_ROW_BYTES * more)
+        return self.limits._replace(enough=enough, most_rows=usual + more)
 
     def serve(self, picked: I64, counts: I64) -> Iterator[pa.RecordBatch]:
         """Read the segments and answer every row that waits for them; after a failure all that is not, waits again."""
@@ -55,6 +68,8 @@ class Rounds:
         except BaseException:
             join.waiting.put_back(picked, counts)
             raise
+        finally:
+            self._room.resize(self._usual)
 
     def _read_keys(self, picked: I64, waiting: int) -> Read | None:
         def asked() -> tuple[I64, I64]:
