@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Java that lives for minutes and runs each query once or twice: compile fast rather than well."""
+from tests.quick_java import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -107,7 +107,12 @@ def enrichment(spark: Any, place: Path) -> None:
 
 
 def main(place: Path) -> None:
-    spark = session(conf={"spark.remote": "local[1]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 3})
+    spark = session(
+        conf={
+            "spark.remote": "local[1]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 3,
+            "spark.driver.extraJavaOptions": sys.argv[2],
+        },
+    )  # fmt: skip
     foundation(spark)
     intervals(spark, place)
     enrichment(spark, place)

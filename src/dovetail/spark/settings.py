@@ -50,6 +50,9 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 
+CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
 def local_settings(cores: int) -> dict[str, str]:
     """What one machine needs and a cluster must not get: few partitions, and sockets that stay on this machine."""
     return {
@@ -57,6 +60,9 @@ def local_settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Each micro-batch notes its offsets and its end in files. Spark's usual way to write one on a local disk starts
+        # a chmod process every time; this one renames just as atomically, and halves what an empty micro-batch costs.
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
     }
 
 

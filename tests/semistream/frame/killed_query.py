@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.quick_java import QUICK_JAVA
+
 from dovetail import MasterStore, enrich, session
 
 SCHEMA = "id long, k long"
@@ -18,7 +20,8 @@ def main(place: Path, mode: str) -> None:
         "killed",
         conf={
             "spark.master": "local[2]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2,
-            "spark.driver.memory": "1g", "spark.local.dir": str(place / "local"),
+            "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": QUICK_JAVA,
+            "spark.local.dir": str(place / "local"),
         },
     )  # fmt: skip
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(place / "in"))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.quick_java import QUICK_JAVA
 
 CLUSTER = """
 import sys
@@ -20,6 +21,7 @@ place = Path(sys.argv[1])
 spark = session(conf={
     "spark.master": "local-cluster[2,1,1024]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2,
     "spark.executor.memory": "1g", "spark.driver.memory": "1g",
+    "spark.executor.extraJavaOptions": sys.argv[2], "spark.driver.extraJavaOptions": sys.argv[2],
 })
 write_pages(place / "m.pages", pa.table({"k": list(range(50)), "word": [f"w{n}" for n in range(50)]}), key="k")
 store = MasterStore.open(place / "m.pages")
@@ -43,8 +45,8 @@ def test_enrich_runs_on_several_executors(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(CLUSTER)
     run = subprocess.run(
-        [sys.executable, job, tmp_path], env=os.environ | {"SPARK_TESTING": "1"}, capture_output=True, text=True,
-        check=False, timeout=560,
+        [sys.executable, job, tmp_path, QUICK_JAVA], env=os.environ | {"SPARK_TESTING": "1"},
+        capture_output=True, text=True, check=False, timeout=560,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-4000:]
     assert run.stdout.splitlines()[-1] == "all is well"
