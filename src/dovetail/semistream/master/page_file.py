@@ -82,8 +82,10 @@ class PageFile:
         start = self._ends[first]
         size = self._ends[first + count] - start
         data = self.device.call(lambda: self._fetch(first, count, size), nbytes=size, place=(self._place, start))
-        batches = [self._decoded(page, data, start) for page in range(first, first + count)]
-        return batches[0] if count == 1 else pa.concat_batches(batches)
+        if count == 1:
+            return self._decoded(first, data, start)
+        ends = np.frombuffer(self._ends, np.int64)[first : first + count + 1] - start
+        return self._joined(np.arange(first, first + count), data, ends[:-1], ends[1:])
 
     def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
         """The rows of many ascending runs of pages and where each run begins; neighbours are one read."""
@@ -98,9 +100,7 @@ class PageFile:
         sizes = ends[pages + 1] - ends[pages]
         stops = np.cumsum(sizes)
         data = self._fetch_many(pages, stops - sizes, stops)
-        self._check_pages(pages.tolist(), data, stops.tolist())
-        raw = raw_bytes(np.frombuffer(data, np.uint8))
-        batch = joined_pages(raw, int64s(stops - sizes), int64s(stops), self.schema)
+        batch = self._joined(pages, data, stops - sizes, stops)
         rows = self.starts[first + count] - self.starts[first]
         return batch, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
 
@@ -164,6 +164,12 @@ class PageFile:
         if zlib.crc32(message) != self._crcs[page]:
             raise self._damaged(page)
         return pa.ipc.read_record_batch(message, self.schema)
+
+    def _joined(self, pages: I64, data: pa.Buffer, starts: I64, stops: I64) -> pa.RecordBatch:
+        """The rows of pages that lie one after the other in `data`."""
+        self._check_pages(pages.tolist(), data, stops.tolist())
+        raw = raw_bytes(np.frombuffer(data, np.uint8))
+        return joined_pages(raw, int64s(starts), int64s(stops), self.schema)
 
     def _check_pages(self, pages: list[int], data: pa.Buffer, stops: list[int]) -> None:
         view, start, crcs = memoryview(data), 0, self._crcs

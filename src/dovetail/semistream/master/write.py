@@ -20,7 +20,7 @@ from dovetail.semistream.master.normal import Normal
 from dovetail.semistream.master.page_writer import Part, PartWriter
 from dovetail.semistream.master.pages import Order
 
-DEFAULT_PAGE = "8KB"  # small batches want few rows of many pages; joins read several as one segment where that pays
+DEFAULT_PAGE = "4KB"  # small batches want few rows of many pages; joins read several as one segment where that pays
 _STEP = 65_536  # rows put in order at a time
 
 
