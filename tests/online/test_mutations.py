@@ -16,7 +16,6 @@ from tests.online.schedules import drive, random_case, wrong
 from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.online_match import Visits
-from dovetail.kernels.online_rows import NEW
 from dovetail.online.blocks import Leaving, Rule
 from dovetail.online.keys import RowKeys
 from dovetail.online.nested_loop import NestedLoop
@@ -188,8 +187,8 @@ class SegmentsForgotten(HmjOperator):
 class OneSegment(HmjOperator):
     """2.5: every flush belongs to the same segment pair."""
 
-    def next_group(self) -> int:
-        return 1
+    def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
+        self.write_blocks(side, rows, tick, bucket, group=1)
 
 
 class MergedKeepsNothing(HmjOperator):
@@ -213,15 +212,15 @@ class LastLoadLost(PmjOperator):
 class OneRun(PmjOperator):
     """2.4: all runs are the same pair of runs."""
 
-    def next_group(self) -> int:
-        return 1
+    def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
+        self.write_blocks(side, rows, tick, bucket, group=1)
 
 
 class NoFlag(DphjOperator):
     """2.2: new rows are not told from old ones."""
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
-        super().write(side, bucket, kind + 10 if kind == NEW else kind, tick, rows)
+        self.write_blocks(side, rows, tick, bucket, group=int(self.table.frozen[bucket]))
 
 
 class LateFreeze(EhjOperator):

@@ -165,6 +165,15 @@ def put_all(rows: Rows, t: Table, side: int, slots: I32, waits: U8) -> None:
             put(t, rows, side, slots[at])
 
 
+@kernel
+def drop_all(t: Table, rows: Rows, out: Outcome, side: int, slots: I32) -> None:
+    """These rows of one side are needed no more; one flush of the kind DROPPED lists them."""
+    first = out.n[GONE]
+    for at in range(len(slots)):
+        take(t, rows, out, side, slots[at])
+    close_flush(out, first, side, 0, DROPPED, rows.meta[CLOCK])
+
+
 @register_warmup
 def _warm() -> None:
     some = np.arange(8, dtype=np.int64)
@@ -176,5 +185,6 @@ def _warm() -> None:
         arrive_hashed(rows, t, arrivals(side, 0, some, some, some, some, some), out, knobs)
     flush_hashed(t, rows, out, knobs)
     flush_waiting(t, rows, out)
+    drop_all(t, rows, out, 0, np.zeros(0, np.int32))
     put_all(rows, t, 0, np.zeros(0, np.int32), np.zeros(0, np.uint8))
     queue_slots(t, 0, np.zeros(0, np.int32))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
-from dovetail.kernels.arrays import I64, int64s
+from dovetail.errors import PlanError
+from dovetail.kernels.arrays import I64, Bool, int64s
 from dovetail.kernels.online_match import Stretch
 from dovetail.online.directory import Directory, Entry
+from dovetail.online.event_time import EventTime
 from dovetail.online.keys import RowKeys
 from dovetail.online.store import SHIFT, gathered, picked
 
@@ -77,14 +79,24 @@ class BlockStore:
     """
 
     def __init__(
-        self, side: int, schema: pa.Schema, keys: RowKeys, budget: MemoryBudget, directory: Path | None, name: str
+        self,
+        side: int,
+        schema: pa.Schema,
+        keys: RowKeys,
+        budget: MemoryBudget,
+        directory: Path | None,
+        name: str,
+        event_time: str | None = None,
     ) -> None:
         self.side, self.schema, self.keys = side, schema, keys
+        self.event_time = None if event_time is None else EventTime(schema, event_time)
         extra = [pa.field(KEY, pa.int64()), pa.field(ATS, pa.int64())]
         extra += [pa.field(CODE, pa.int64())] if keys.coded else []
         self.file = SpillFile(pa.schema([*schema, *extra]), directory, name)
-        self.directory = Directory(budget.reserve("block directory"), directory)
-        self.largest = 0
+        self._reservation = budget.reserve("block directory")
+        self.directory = Directory(self._reservation, directory)
+        self.largest = self.drained = self.drained_blocks = 0
+        self._before = (0, 0, 0)
 
     def __len__(self) -> int:
         return self.file.blocks
@@ -102,21 +114,63 @@ class BlockStore:
         columns = [*rows.batch.columns, pa.array(rows.key), pa.array(rows.ats)]
         columns += [pa.array(rows.code)] if self.keys.coded else []
         number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
-        self.directory.append(Entry(len(rows.key), dts, bucket, group, int(rows.key[0]), int(rows.key[-1])))
+        newest = 0 if self.event_time is None else self.event_time.newest(rows.batch)
+        self.directory.append(Entry(len(rows.key), dts, bucket, group, int(rows.key[0]), int(rows.key[-1]), newest))
         self.largest = max(self.largest, self.bytes_of(number))
         return number
 
     def append_cut(self, rows: Leaving, block_rows: int, dts: int, bucket: int = 0, group: int = 0) -> list[int]:
-        """The numbers of new blocks for rows in any order: sorted by key, then cut."""
-        ordered = rows.take(np.argsort(rows.key, kind="stable"))
+        """The numbers of new blocks for rows that are sorted by key."""
         starts = range(0, len(rows.key), block_rows)
-        return [self.append(ordered.slice(at, block_rows), dts, bucket, group) for at in starts]
+        return [self.append(rows.slice(at, block_rows), dts, bucket, group) for at in starts]
 
     def append_tombstone(self, entry: Entry) -> int:
         """The number of a block that has been replaced and only keeps its place."""
         number = self.file.append(pa.RecordBatch.from_pylist([], self.file.schema))
         self.directory.append(entry)
         return number
+
+    @property
+    def blocks_written(self) -> int:
+        """Blocks ever written."""
+        return self._before[0] + self.file.blocks
+
+    @property
+    def blocks_read(self) -> int:
+        """Blocks ever read."""
+        return self._before[1] + self.file.blocks_read
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes ever written."""
+        return self._before[2] + self.file.bytes_written
+
+    def not_before(self, moment: Any) -> list[int]:
+        """The numbers of living blocks with a row that is not older than this moment."""
+        young = self.column("newest") >= self._times().number(moment)
+        return np.flatnonzero(young & (self.column("dead") == 0)).tolist()
+
+    def are_before(self, batch: pa.RecordBatch, moment: Any) -> Bool:
+        """Row by row whether it is older than this moment."""
+        times = self._times()
+        return times.numbers(batch) < times.number(moment)
+
+    def _times(self) -> EventTime:
+        if self.event_time is None:
+            raise PlanError("rows can only be retired by event times; give the join event_times=(left, right).")
+        return self.event_time
+
+    def keep_only(self, numbers: Sequence[int]) -> None:
+        """Blocks of these numbers go to a new file, in their order, with new numbers; the others are gone."""
+        old, lines = self.file, [self.directory[number] for number in numbers]
+        self._before = self.blocks_written - len(lines), self.blocks_read, self.bytes_written
+        self.file = SpillFile(old.schema, old.directory, old.name)
+        self.directory.clear()
+        for number, line in zip(numbers, lines, strict=True):
+            self.file.append(old.read(number))
+            self.directory.append(line)
+        old.close()
+        self.drained_blocks = len(lines)
 
     def bury(self, numbers: Sequence[int]) -> None:
         """A merge has replaced these blocks."""
@@ -157,7 +211,10 @@ class BlockStore:
         if rule == "group":
             group = self.directory[number].group
             return np.full(n, 2 * group + self.side, np.int64), np.full(n, 2 * group + 2, np.int64)
-        return part.ats, np.full(n, self.directory[number].dts if rule == "ticks" else 0, np.int64)
+        # Rows that arrived before the last drain have met each other: as if they had all come at the very start.
+        early = part.ats <= self.drained
+        dts = np.full(n, self.directory[number].dts if rule == "ticks" else 0, np.int64)
+        return np.where(early, self.side, part.ats), np.where(early, np.maximum(dts, 2), dts)
 
     def of_bucket(self, bucket: int) -> I64:
         """The numbers of a bucket's blocks that no merge has replaced."""

@@ -15,8 +15,8 @@ from dovetail.kernels.arrays import I64
 
 
 class Entry(NamedTuple):
-    """A block: rows, departure tick, bucket, group (segment, run or generation), smallest and largest key, and whether
-    a merge has replaced it."""
+    """A block: rows, departure tick, bucket, group (segment, run or generation), smallest and largest key, largest
+    event time, and whether a merge has replaced it."""
 
     rows: int
     dts: int
@@ -24,11 +24,13 @@ class Entry(NamedTuple):
     group: int
     low: int
     high: int
+    newest: int = 0
     dead: int = 0
 
 
 FIELDS = Entry._fields
 _DEAD = FIELDS.index("dead")
+_GROUP = FIELDS.index("group")
 _FIRST = 16
 
 
@@ -71,6 +73,10 @@ class Directory:
         """One field of all blocks; a view that must not be written."""
         return self._lines[: self._n, FIELDS.index(field)]
 
+    def regroup(self, group: int) -> None:
+        """All blocks belong to one group."""
+        self._lines[: self._n, _GROUP] = group
+
     def bury(self, number: int) -> None:
         """A merge has replaced this block."""
         self._lines[number, _DEAD] = 1
@@ -102,9 +108,14 @@ class Directory:
         mapped: I64 = np.memmap(file, np.int64, "r+", shape=(lines, len(FIELDS)))
         return mapped
 
-    def close(self) -> None:
+    def clear(self) -> None:
         """Forget every line and remove the file."""
         self._lines, self._n = np.zeros((0, len(FIELDS)), np.int64), 0
         if self._file is not None:
             self._file.close()
+            self._file = None
         self._reservation.close()
+
+    def close(self) -> None:
+        """As `clear`: nothing is left."""
+        self.clear()

@@ -56,6 +56,8 @@ def load(operator: OnlineOperator, tables: Mapping[str, pa.Table]) -> None:
         _load_blocks(operator, side, tables[f"directory.{name}"], tables[f"blocks.{name}"])
         _load_memory(operator, side, tables[f"memory.{name}"])
     operator.rows.meta[CLOCK], operator.rows.meta[MATCHES] = header["clock"], header["matches"]
+    for store, drained in zip(operator.blocks, header["drained"], strict=True):
+        store.drained, store.drained_blocks = drained
     _load_arrays(operator.arrays(), tables["arrays"])
     operator.set_state(header["state"])
     operator.progress.load(header["progress"])
@@ -72,6 +74,7 @@ def _header(operator: OnlineOperator) -> pa.Table:
         "join": _join(operator),
         "widths": operator.fitted.widths,
         "clock": operator.clock,
+        "drained": [[store.drained, store.drained_blocks] for store in operator.blocks],
         "matches": int(operator.rows.meta[MATCHES]),
         "state": operator.state(),
         "progress": operator.progress.dump(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,9 @@ class OnlineOperator(OperatorBase):
 
     def _blocks_of(self, side: int, spill_dir: Path | None) -> BlockStore:
         name = f"online-{SIDES[side]}"
-        return self.own(BlockStore(side, self.schemas[side], self.keys, self.budget, spill_dir, name))
+        times = self.spec.event_times
+        event_time = None if times is None else times[side]
+        return self.own(BlockStore(side, self.schemas[side], self.keys, self.budget, spill_dir, name, event_time))
 
     def flushes_listed(self) -> int:
         """How many flushes a kernel may list before they are written."""
@@ -143,11 +146,11 @@ class OnlineOperator(OperatorBase):
         raise OperatorError(f"{type(self).__name__} has an index that cannot grow.")
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
-        """Rows that left go to disk."""
+        """Rows that left go to disk; they are sorted by key."""
         self.write_blocks(side, rows, tick, bucket)
 
     def write_blocks(self, side: int, rows: Leaving, tick: int, bucket: int = 0, group: int = 0) -> None:
-        """Rows go to disk in sorted blocks, fewer in each where rows are wide: two blocks must fit in memory."""
+        """Sorted rows go to disk in blocks, fewer in each where rows are wide: two blocks must fit in memory."""
         most = self._limit // (8 * max(1, mean_row_bytes(rows.batch)))
         self.blocks[side].append_cut(rows, max(1, min(self.fitted.block_rows, most)), tick, bucket, group)
 
@@ -156,8 +159,16 @@ class OnlineOperator(OperatorBase):
         return iter(())
 
     @abstractmethod
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Every pair of rows on disk that is still owed; there are none in memory."""
+
     def clean_up(self) -> Iterator[pa.RecordBatch]:
-        """Every pair still owed."""
+        """Every pair still owed: all rows go to disk, so that each has a block and a departure."""
+        self.empty_memory()
+        yield from self.settle_all()
+
+    def renumber(self) -> None:
+        """All pairs of rows on disk are done, and blocks may have new numbers: positions start anew."""
 
     # ------------------------------------------------------------------ the operator contract
 
@@ -225,17 +236,34 @@ class OnlineOperator(OperatorBase):
 
     def write_gone(self) -> None:
         """Write the rows that left, and make their slots free."""
-        at = 0
-        for head in self.out.heads[: self.out.n[HEADS]].tolist():
-            slots = self.out.gone[at : at + head[H_ROWS]].copy()
-            at += head[H_ROWS]
-            side = head[H_SIDE]
-            if head[H_KIND] != DROPPED:
-                self.metrics.add("rows_flushed", len(slots), SIDES[side])
-                self.write(side, head[H_BUCKET], head[H_KIND], head[H_TICK], self.leaving(side, slots))
-            self.pages[side].forget(self.rows.ref[slots])
-            release(self.rows, slots)
+        heads, gone = self.out.heads[: self.out.n[HEADS]].copy(), self.out.gone[: self.out.n[GONE]].copy()
         self.out.n[GONE] = self.out.n[HEADS] = 0
+        self.write_flushes(heads, gone)
+
+    def write_flushes(self, heads: I64, gone: I32) -> None:
+        """Write rows that left in these flushes, one after the other; dropped ones are only forgotten."""
+        flush = np.repeat(np.arange(len(heads)), heads[:, H_ROWS])
+        for side in (0, 1):
+            mine = heads[flush, H_SIDE] == side
+            if mine.any():
+                slots = gone[mine]
+                kept = heads[flush[mine], H_KIND] != DROPPED
+                self._write_side(side, heads, slots[kept], flush[mine][kept])
+                self.pages[side].forget(self.rows.ref[slots])
+                release(self.rows, slots)
+
+    def _write_side(self, side: int, heads: I64, slots: I32, flush: I64) -> None:
+        """Rows sorted by key within each flush, gathered for several flushes at a time but never for too many rows."""
+        self.metrics.add("rows_flushed", len(slots), SIDES[side])
+        order = np.lexsort((self.rows.key[slots], flush))
+        slots, flush = slots[order], flush[order]
+        window = max(self.fitted.block_rows, self.fitted.chunk_bytes // self.fitted.widths[side])
+        for start in range(0, len(slots), window):
+            rows, of = self.leaving(side, slots[start : start + window]), flush[start : start + window]
+            edges = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
+            for first, last in pairwise(edges):
+                head = heads[of[first]].tolist()
+                self.write(side, head[H_BUCKET], head[H_KIND], head[H_TICK], rows.slice(first, last - first))
 
     def leaving(self, side: int, slots: I32) -> Leaving:
         """The rows of these slots."""
@@ -265,6 +293,31 @@ class OnlineOperator(OperatorBase):
         self._finished = True
         yield from self.clean_up()
 
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Give every pair of the rows that have arrived, without ending: nothing is owed afterwards.
+
+        Memory is empty then, so that fewer results come early until it has filled again.
+        """
+        self.begin({})
+        self.flush_all()
+        yield from self.settle_all()
+        for store in self.blocks:
+            store.drained, store.drained_blocks = self.clock, len(store)
+        self.renumber()
+
+    def retire(self, before: tuple[Any, Any]) -> Iterator[pa.RecordBatch]:
+        """Let blocks go whose rows are all older than `before`, by side; rows that come must not match them any more.
+
+        Everything owed is given first. Needs `event_times`.
+        """
+        yield from self.drain()
+        for store, bound in zip(self.blocks, before, strict=True):
+            kept = store.not_before(bound)
+            self.metrics.add("blocks_retired", len(store) - len(kept), SIDES[store.side], unit="blocks")
+            if len(kept) < len(store):
+                store.keep_only(kept)
+        self.renumber()
+
     def close(self) -> None:
         """Write down what was counted, and free memory and files."""
         if not self.metrics.value("closed"):
@@ -278,9 +331,9 @@ class OnlineOperator(OperatorBase):
             self.metrics.add(f"results_{phase}", n)
         self.progress.record(self.metrics)
         for side, store in zip(SIDES, self.blocks, strict=True):
-            self.metrics.add("blocks_flushed", len(store), side, unit="blocks")
-            self.metrics.add("blocks_read", store.file.blocks_read, side, unit="blocks")
-            self.metrics.add("bytes_flushed", store.file.bytes_written, side, unit="bytes")
+            self.metrics.add("blocks_flushed", store.blocks_written, side, unit="blocks")
+            self.metrics.add("blocks_read", store.blocks_read, side, unit="blocks")
+            self.metrics.add("bytes_flushed", store.bytes_written, side, unit="bytes")
 
     # ------------------------------------------------------------------ room, and joins of what was loaded
 

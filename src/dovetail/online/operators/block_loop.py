@@ -72,10 +72,13 @@ class BlockLoopOperator(OnlineOperator):
         self.let_blocks_go(held)
         return stop
 
-    def clean_up(self) -> Iterator[pa.RecordBatch]:
-        """All rows become blocks, then every block meets every one of the other side."""
-        self.empty_memory()
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Every block meets every one of the other side."""
         yield from self.react(_never)
+
+    def renumber(self) -> None:
+        """All blocks that are left have met."""
+        self.loop = NestedLoop(True, 0, len(self.blocks[0]), len(self.blocks[1]))
 
     def state(self) -> dict[str, Any]:
         """Where the nested loop stands."""

@@ -48,8 +48,9 @@ class CrossingOperator(OnlineOperator):
         self, side: int, batch: list[int], others: list[int], rule: Rule, visits: tuple[Visits, Visits]
     ) -> Iterator[pa.RecordBatch]:
         outer, store = self.blocks[side].load(batch, rule), self.blocks[1 - side]
+        done = rule == "ticks" and max(batch) < self.blocks[side].drained_blocks
         for number in others:
-            if store.meets(number, outer):
+            if store.meets(number, outer) and not (done and number < store.drained_blocks):
                 size = self.hold_blocks(1 - side, [number])
                 inner = store.load([number], rule)
                 pair = (outer, inner) if side == 0 else (inner, outer)

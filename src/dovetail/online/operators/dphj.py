@@ -14,8 +14,6 @@ from dovetail.online.blocks import Leaving
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.hashed import HashedJoin, HashedOperator
 
-_OLD = 0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoublePipelinedJoin(HashedJoin):
@@ -33,20 +31,37 @@ class DoublePipelinedJoin(HashedJoin):
 
 
 class DphjOperator(HashedOperator):
-    """A running double pipelined hash join. A block's group is 0 for old rows, and a number of its side for new."""
+    """A running double pipelined hash join.
+
+    A block's group is the tick at which its bucket was frozen for old rows, and a negative number of its side for new
+    ones, so that only old rows of one bucket are of one group.
+    """
 
     policy: ClassVar[int] = DPHJ
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of a frozen bucket: those of its flush are old, later ones new."""
-        group = 1 + side if kind == NEW else _OLD
-        self.write_blocks(side, rows, tick, bucket, group)
+        self.write_blocks(side, rows, tick, bucket, group=-1 - side if kind == NEW else tick)
 
     def clean_up(self) -> Iterator[pa.RecordBatch]:
-        """Frozen buckets: every pair but those of two old rows. The others are complete."""
+        """Frozen buckets: every pair but those of two old rows. The others are complete, if never drained."""
         while flush_waiting(self.table, self.rows, self.out):
             self.write_gone()
-        self.forget_memory()
+        if any(store.drained_blocks for store in self.blocks):
+            self.empty_memory()
+        else:
+            self.forget_memory()
+        yield from self.settle_all()
+
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Every pair on disk but those of one group."""
         for bucket in self.disk_buckets():
             left, right = (store.of_bucket(bucket).tolist() for store in self.blocks)
             yield from self.cross(left, right, "group")
+
+    def renumber(self) -> None:
+        """All rows on disk are old, and of one group; buckets take rows in memory again."""
+        tick = self.tick()
+        for store in self.blocks:
+            store.directory.regroup(tick)
+        self.table.frozen[:] = 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dovetail.errors import PlanError
 from dovetail.kernels.online_flush import EHJ
-from dovetail.online.blocks import Leaving
+from dovetail.online.blocks import Leaving, Rule
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.hashed import HashedJoin, HashedOperator
 
@@ -62,10 +62,13 @@ class EhjOperator(HashedOperator):
         frozen = int(self.table.frozen[side * self.buckets + bucket])
         self.write_blocks(side, rows, frozen, bucket)
 
-    def clean_up(self) -> Iterator[pa.RecordBatch]:
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Every partition: pairs whose later row arrived after the earlier one's partition was frozen."""
-        self.empty_memory()
-        rule: Literal["ticks", "none"] = "ticks" if self.one_side() < 0 else "none"
+        rule: Rule = "ticks" if self.one_side() < 0 else "none"
         for bucket in self.disk_buckets():
             left, right = (store.of_bucket(bucket).tolist() for store in self.blocks)
             yield from self.cross(left, right, rule)
+
+    def renumber(self) -> None:
+        """Partitions take rows in memory again."""
+        self.table.frozen[:] = 0

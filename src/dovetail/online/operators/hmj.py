@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
@@ -15,7 +15,6 @@ from dovetail.online.blocks import Leaving
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.hashed import HashedJoin, HashedOperator
 from dovetail.online.operators.merging import MergingOperator
-from dovetail.online.sizes import Fitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +45,9 @@ class HashMergeJoin(HashedJoin):
 
 
 class HmjOperator(HashedOperator, MergingOperator):
-    """A running hash-merge join. A block's group is the segment pair that it belongs to."""
+    """A running hash-merge join. A block's group is its segment pair: the tick of its flush or merge."""
 
     policy: ClassVar[int] = HMJ
-
-    def allocate(self, fitted: Fitted) -> None:
-        """Besides the table, the tick of the last flush, whose segments are one pair."""
-        super().allocate(fitted)
-        self.last_flush = (0, 0)
 
     def chosen_policy(self) -> int:
         """Largest or smallest pair."""
@@ -62,9 +56,7 @@ class HmjOperator(HashedOperator, MergingOperator):
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Both sides of one flush are one segment pair."""
-        if self.last_flush[0] != tick:
-            self.last_flush = (tick, self.next_group())
-        self.write_blocks(side, rows, tick, bucket, self.last_flush[1])
+        self.write_blocks(side, rows, tick, bucket, group=tick)
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Merges, of the bucket with the most segments first, until every bucket has one or `until()`."""
@@ -73,16 +65,7 @@ class HmjOperator(HashedOperator, MergingOperator):
             if until():
                 return
 
-    def clean_up(self) -> Iterator[pa.RecordBatch]:
-        """All rows become segments, and those of each bucket are merged."""
-        self.empty_memory()
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """The segments of each bucket are merged; what nobody will read any more is not written."""
         while (bucket := self.most_segments()) is not None:
-            yield from self.merge_turn(bucket, keep=False)
-
-    def state(self) -> dict[str, Any]:
-        """Segment numbers."""
-        return {"groups": self.groups, "last_flush": self.last_flush}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with these numbers."""
-        self.groups, self.last_flush = state["groups"], (state["last_flush"][0], state["last_flush"][1])
+            yield from self.merge_turn(bucket, keep=not self._finished)

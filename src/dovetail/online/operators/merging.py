@@ -10,7 +10,6 @@ import pyarrow as pa
 from dovetail.kernels.arrays import I64
 from dovetail.online.blocks import BlockStore, Leaving
 from dovetail.online.operators.crossing import CrossingOperator
-from dovetail.online.sizes import Fitted
 
 _LAST = 2**63 - 1
 
@@ -21,15 +20,9 @@ class MergingOperator(CrossingOperator):
     Sorted blocks meet only where their keys do. A merged pair of segments gets a new number.
     """
 
-    def allocate(self, fitted: Fitted) -> None:
-        """Besides what all joins need, numbers for segment pairs."""
-        super().allocate(fitted)
-        self.groups = 0
-
     def next_group(self) -> int:
-        """A number that no segment pair has had."""
-        self.groups += 1
-        return self.groups
+        """A number that no segment pair has had, larger than all before: a tick."""
+        return self.tick()
 
     def segments(self, bucket: int) -> I64:
         """The segment pairs of a bucket, oldest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from dovetail.kernels.online_rows import (
     BYTES,
     CLOCK,
     CODE_BYTES,
+    FLUSHED,
+    H_TICK,
     LEFT,
     MAX_BYTES,
     MAX_ROWS,
@@ -23,9 +25,8 @@ from dovetail.kernels.online_rows import (
     Arrivals,
     claim,
     hold_all,
-    release,
 )
-from dovetail.online.blocks import LOADED_BYTES, Unsorted
+from dovetail.online.blocks import LOADED_BYTES, Leaving, Loaded, Unsorted
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.merging import MergingOperator
 from dovetail.online.operators.spec import OnlineJoin
@@ -103,17 +104,16 @@ class PmjOperator(MergingOperator):
         slots = [self.pages[side].slots() for side in (0, 1)]
         left, right = (self._sorted(side, slots[side]) for side in (0, 1))
         yield from self.joined(left, right, phase)
-        group, tick = self.next_group(), self.tick()
-        for side in (0, 1):
-            if len(slots[side]):
-                self.metrics.add("rows_flushed", len(slots[side]), self.spec.sides[side])
-                rows = self.leaving(side, slots[side])
-                self.write_blocks(side, rows, tick, 0, group)
-                self.pages[side].forget(self.rows.ref[slots[side]])
-                release(self.rows, slots[side])
+        heads = [[side, 0, FLUSHED, self.next_group(), len(slots[side])] for side in (0, 1)]
+        heads[1][H_TICK] = heads[0][H_TICK]
+        self.write_flushes(np.array(heads, np.int64), np.concatenate(slots))
         self.rows.meta[[BYTES, LEFT, LEFT + 1]] = 0
 
-    def _sorted(self, side: int, slots: I32) -> Any:
+    def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
+        """Both sides of one memory load are one pair of runs."""
+        self.write_blocks(side, rows, tick, bucket, group=tick)
+
+    def _sorted(self, side: int, slots: I32) -> Loaded:
         r = self.rows
         ats, dts = np.full(len(slots), NEVER, np.int64), np.zeros(len(slots), np.int64)
         rows = Unsorted(r.key[slots], r.code[slots], ats, dts, r.ref[slots])
@@ -125,21 +125,26 @@ class PmjOperator(MergingOperator):
 
     def clean_up(self) -> Iterator[pa.RecordBatch]:
         """What memory holds is the last pair of runs; then runs are merged until one pair is left."""
+        yield from self._end_load()
+        yield from super().clean_up()
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """What memory holds becomes a pair of runs, and all are merged."""
+        self.begin({})
+        yield from self._end_load()
+        yield from super().drain()
+
+    def _end_load(self) -> Iterator[pa.RecordBatch]:
+        """Close a load while no chunk is arriving."""
         yield from self._close_load(self.phase)
         for pages in self.pages:
             pages.tidy()
-        self.empty_memory()
+
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Runs are merged until one pair is left; what nobody will read any more is not written."""
         while (bucket := self.most_segments()) is not None:
-            yield from self.merge_turn(bucket, keep=False)
+            yield from self.merge_turn(bucket, keep=not self._finished)
 
     def rebuild(self, side: int, slots: I32, waits: U8) -> None:
         """The rows are collected again."""
         hold_all(self.rows, slots.astype(np.int64), side)
-
-    def state(self) -> dict[str, Any]:
-        """Run numbers."""
-        return {"groups": self.groups}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with these numbers."""
-        self.groups = state["groups"]

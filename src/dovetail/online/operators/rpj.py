@@ -62,7 +62,10 @@ class Task(NamedTuple):
 
 
 class RpjOperator(VisitingOperator):
-    """A running RPJ. A block's group is its segment; `boxes` are the joined segments of each side, by bucket."""
+    """A running RPJ. A block's group is its segment, the tick of its flush.
+
+    `boxes` are the numbers of joined segments of each side, by bucket.
+    """
 
     policy: ClassVar[int] = RPJ
 
@@ -73,12 +76,10 @@ class RpjOperator(VisitingOperator):
         self.knobs[ALPHA] = self.spec.ageing
         self.knobs[N_FLUSH] = self.spec.flush_rows or fitted.block_rows
         self.boxes = np.zeros((2, self.buckets), np.int64)
-        self._groups = 0
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows that left together from one bucket are a sorted segment."""
-        self._groups += 1
-        self.write_blocks(side, rows, tick, bucket, self._groups)
+        self.write_blocks(side, rows, tick, bucket, group=tick)
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Tasks by expected rate, until there is nothing to do or `until()`."""
@@ -127,22 +128,19 @@ class RpjOperator(VisitingOperator):
         left, right = (new, old) if side == 0 else (old, new)
         yield from self.cross(left, right, "ticks", self.visits(bucket))
 
-    def clean_up(self) -> Iterator[pa.RecordBatch]:
-        """All rows become segments, and every box grows to its full size."""
-        self.empty_memory()
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Every box grows to its full size."""
         for bucket in self.disk_buckets():
             for side in (0, 1):
                 yield from self._grow_box(side, bucket, len(self.blocks[side]))
 
+    def renumber(self) -> None:
+        """All segments that are left are joined."""
+        super().renumber()
+        for side in (0, 1):
+            for bucket in range(self.buckets):
+                self.boxes[side, bucket] = len(self._segments(side, bucket))
+
     def arrays(self) -> dict[str, Any]:
         """Besides those of the table, the boxes."""
         return super().arrays() | {"boxes": self.boxes}
-
-    def state(self) -> dict[str, Any]:
-        """The record of uses, and segment numbers."""
-        return super().state() | {"groups": self._groups}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with these."""
-        super().set_state(state)
-        self._groups = state["groups"]

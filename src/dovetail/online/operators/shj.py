@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -12,7 +12,9 @@ from dovetail.engine.memory import format_bytes
 from dovetail.errors import BudgetExceeded
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.online_flush import NEVER
+from dovetail.kernels.online_hashed import drop_all
 from dovetail.kernels.online_rows import STUCK, Arrivals
+from dovetail.online.keys import SIDES
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.hashed import HashedJoin, HashedOperator
 
@@ -64,4 +66,24 @@ class ShjOperator(HashedOperator):
 
     def clean_up(self) -> Iterator[pa.RecordBatch]:
         """Nothing is owed."""
+        return iter(())
+
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Nothing is owed."""
+        return iter(())
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Nothing is owed, ever; rows stay in memory."""
+        return iter(())
+
+    def retire(self, before: tuple[Any, Any]) -> Iterator[pa.RecordBatch]:
+        """Rows in memory that are older than `before` are dropped."""
+        self.begin({})
+        for side, store in enumerate(self.blocks):
+            slots = self.pages[side].slots()
+            old = store.are_before(self.pages[side].gather(self.rows.ref[slots]), before[side])
+            self.metrics.add("rows_retired", int(old.sum()), SIDES[side])
+            drop_all(self.table, self.rows, self.out, side, slots[old])
+            self.write_gone()
+            self.pages[side].tidy()
         return iter(())

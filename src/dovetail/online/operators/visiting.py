@@ -92,6 +92,10 @@ class VisitingOperator(HashedOperator):
         used = {number: self.pages[side].page(number) for number in np.unique(rows.refs >> SHIFT).tolist()}
         return rows.loaded(self.keys, side, used, self.schemas[side])
 
+    def renumber(self) -> None:
+        """Uses before a drain need not be remembered."""
+        self.record.clear()
+
     def state(self) -> dict[str, Any]:
         """The record of uses."""
         return {"visits": [[side, bucket, uses] for (side, bucket), uses in self.record.items()]}

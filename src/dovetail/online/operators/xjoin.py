@@ -43,9 +43,8 @@ class XJoinOperator(VisitingOperator):
             if until():
                 return
 
-    def clean_up(self) -> Iterator[pa.RecordBatch]:
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Stage 3: all pairs that no stage has produced."""
-        self.empty_memory()
         for bucket in self.disk_buckets():
             left, right = (store.of_bucket(bucket).tolist() for store in self.blocks)
             yield from self.cross(left, right, "ticks", self.visits(bucket))

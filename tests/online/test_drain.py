@@ -1,0 +1,160 @@
+"""Draining gives all that is owed without ending, at any moment; retiring lets old rows go and loses nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tests.oracle as oracle
+from tests.online.schedules import BUDGET, EVERY, Case, pairs_of, random_case, steps, wrong
+
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import PlanError
+from dovetail.online.operators.base import OnlineOperator
+from dovetail.online.operators.diner import Diner, DinerOperator
+from dovetail.online.operators.ehj import EarlyHashJoin
+from dovetail.online.operators.xjoin import XJoinOperator
+from dovetail.online.sizes import Sizes
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_after_a_drain_nothing_is_owed_and_later_rows_still_meet_earlier_ones(name: str) -> None:
+    for seed in range(30):
+        case = random_case(name, 3000 + seed)
+        rng = np.random.default_rng([seed, 9])
+        memory = MemoryBudget(BUDGET)
+        operator = case.spec.open(memory, case.schemas)
+        out: list[pa.RecordBatch] = []
+        seen = {"left": 0, "right": 0}
+        for piece in case.pieces:
+            out += operator.push(piece[0], case.batch(piece))
+            seen[piece[0]] += piece[2]
+            if rng.random() < 0.3:
+                out += operator.idle(steps(int(rng.integers(1, 8))))
+            if rng.random() < 0.15:
+                out += operator.drain()
+                part = _prefix(case, seen)
+                assert pairs_of(out) == part, (name, seed)
+            if rng.random() < 0.1:
+                tables = operator.snapshot()
+                operator.close()
+                operator = case.spec.open(memory, case.schemas)
+                operator.restore(tables)
+        out += operator.finish()
+        operator.close()
+        assert memory.used == 0
+        assert wrong(pairs_of(out), case) == (0, 0), (name, seed)
+
+
+def _prefix(case: Case, seen: dict[str, int]) -> Counter[Any]:
+    cut = Case(case.left.slice(0, seen["left"]), case.right.slice(0, seen["right"]), case.spec, ())
+    return cut.expected()
+
+
+class ForgetsDrains(XJoinOperator):
+    """What a drain has given is not remembered."""
+
+    def renumber(self) -> None:
+        super().renumber()
+        for store in self.blocks:
+            store.drained = store.drained_blocks = 0
+
+
+class RetiresWhatIsOwed(DinerOperator):
+    """7.5: old blocks go before they have met what they must."""
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        self.flush_all()
+        self.renumber()
+        return iter(())
+
+
+def test_a_drain_that_is_not_remembered_is_caught() -> None:
+    def failed(seed: int) -> bool:
+        case = random_case("xjoin", 3000 + seed)
+        operator = ForgetsDrains(case.spec, MemoryBudget(BUDGET), case.schemas, case.spec.layout(case.schemas), None)
+        out: list[pa.RecordBatch] = []
+        for piece in case.pieces:
+            out += operator.push(piece[0], case.batch(piece))
+            out += operator.drain()
+        out += operator.finish()
+        operator.close()
+        return wrong(pairs_of(out), case) != (0, 0)
+
+    assert any(failed(seed) for seed in range(20))
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_retired_rows_leave_the_state_and_no_pair_within_the_bound_is_lost(name: str) -> None:
+    for seed in range(4):
+        right, most = _retiring(name, seed, None)
+        assert right, (name, seed)
+        assert most < 400  # of 600, though nothing but whole blocks leaves
+
+
+def test_blocks_that_are_retired_too_early_are_caught() -> None:
+    assert not all(_retiring("diner", seed, RetiresWhatIsOwed)[0] for seed in range(4))
+
+
+def _retiring(name: str, seed: int, mutant: type[OnlineOperator] | None) -> tuple[bool, int]:
+    """Whether the answer is right, and the most rows ever kept; rows match within 20 units of event time and come at
+    most 5 units late."""
+    rng = np.random.default_rng([seed, 10])
+    sides = [_timed(rng, column) for column in "ab"]
+    schemas = {"left": sides[0].schema, "right": sides[1].schema}
+    sizes = Sizes(memory_rows=None if name == "shj" else 25, block_rows=4, partitions=3)
+    spec = EVERY[name](on=("k",), within=("t", "t", -20, 20), event_times=("t", "t"), sizes=sizes)
+    out: list[pa.RecordBatch] = []
+    most, memory = 0, MemoryBudget(BUDGET)
+    with (mutant or spec.operator)(spec, memory, schemas, spec.layout(schemas), None) as operator:
+        for start in range(0, 300, 10):
+            for side, table in zip(("left", "right"), sides, strict=True):
+                out += operator.push(side, table.slice(start, 10).combine_chunks().to_batches()[0])
+            if start % 50 == 40:
+                out += operator.retire((start - 25, start - 25))
+                kept = sum(int(store.column("rows").sum()) for store in operator.blocks)
+                most = max(most, kept + operator.in_memory(0) + operator.in_memory(1))
+        out += operator.finish()
+    assert memory.used == 0
+    pairs = oracle.online_join(sides[0].to_pylist(), sides[1].to_pylist(), [("k", "k")], ("t", "t", -20, 20))
+    return pairs_of(out) == oracle.bag((a["a"], b["b"]) for a, b in pairs if a and b), most
+
+
+def test_unique_keys_and_drains_go_together() -> None:
+    rng = np.random.default_rng(8)
+    one = pa.table({"k": rng.permutation(80), "a": np.arange(80)})
+    many = pa.table({"k": rng.integers(0, 90, 160), "b": np.arange(160)})
+    spec = EarlyHashJoin(on=("k",), cardinality="one_to_many", sizes=Sizes(memory_rows=20, block_rows=4, partitions=3))
+    out: list[pa.RecordBatch] = []
+    with spec.open(MemoryBudget(BUDGET), {"left": one.schema, "right": many.schema}) as operator:
+        for start in range(0, 80, 8):
+            out += operator.push("left", one.slice(start, 8).combine_chunks().to_batches()[0])
+            out += operator.push("right", many.slice(2 * start, 16).combine_chunks().to_batches()[0])
+            if start % 24 == 16:
+                out += operator.drain()
+        out += operator.finish()
+    pairs = oracle.equi_join(one.to_pylist(), many.to_pylist(), [("k", "k")])
+    assert pairs_of(out) == oracle.bag((a["a"], b["b"]) for a, b in pairs if a and b)
+
+
+def _timed(rng: np.random.Generator, column: str) -> pa.Table:
+    times = np.arange(300) - rng.integers(0, 6, 300)
+    return pa.table({"k": rng.integers(0, 5, 300), "t": times, column: np.arange(300)})
+
+
+def test_retiring_needs_event_times_of_a_kind_that_has_an_order() -> None:
+    schema = pa.schema([("k", pa.int64()), ("name", pa.string())])
+    schemas = {"left": schema, "right": schema}
+    with pytest.raises(PlanError, match="must be a time"):
+        Diner(on=("k",), event_times=("name", "name")).open(MemoryBudget(BUDGET), schemas)
+    with pytest.raises(PlanError, match="no column"):
+        Diner(on=("k",), event_times=("at", "at")).open(MemoryBudget(BUDGET), schemas)
+    with (
+        Diner(on=("k",)).open(MemoryBudget(BUDGET), schemas) as operator,
+        pytest.raises(PlanError, match="event_times"),
+    ):
+        list(operator.retire((1, 1)))
