@@ -135,8 +135,10 @@ def _split(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) 
         slots = rows + max(2, rows // 16)
     block = sizes.block_rows or max(1, min(8, rows // 4), rows // 40)
     columns = (rest - slots * needs.slot) * 7 // 8
-    if limit - answer - 8 * pairs < 4 * (needs.block + block * (max(widths) + _LOADED_BYTES)):
-        return None  # one block of each side must fit once memory is empty
+    fits = ((limit - answer - 8 * pairs) // 4 - needs.block) // (max(widths) + _LOADED_BYTES)
+    if fits < 1:
+        return None  # blocks of both sides must fit once memory is empty
+    block = min(block, fits)
     chunk_rows = max(1, min(_MOST_CHUNK_ROWS, chunk // width))
     return Fitted(
         limit,

@@ -17,6 +17,7 @@ SHIFT = 32
 PLACE = (1 << SHIFT) - 1
 DEAD = -1
 _FEW = 2048
+_FEW_OF_A_PAGE = 64
 
 
 @dataclass(slots=True)
@@ -147,9 +148,9 @@ class RowPages:
         parts = [page.slots[page.slots != DEAD] for page in self._pages.values()]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
-    def gather(self, refs: I64) -> pa.RecordBatch:
-        """The rows of these names, in this order."""
-        return gathered(self.batches(), refs, self.schema)
+    def gather(self, refs: I64, distinct: bool = False) -> pa.RecordBatch:
+        """The rows of these names, in this order; `distinct` promises that no name comes twice."""
+        return gathered(self.batches(), refs, self.schema, distinct)
 
     def close(self) -> None:
         """Forget every page."""
@@ -157,8 +158,10 @@ class RowPages:
         self.reservation.close()
 
 
-def gathered(pages: Mapping[int, pa.RecordBatch], refs: I64, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows named by page and place, in this order."""
+def gathered(
+    pages: Mapping[int, pa.RecordBatch], refs: I64, schema: pa.Schema, distinct: bool = False
+) -> pa.RecordBatch:
+    """Rows named by page and place, in this order; names that come often are picked from their page once."""
     numbers = refs >> SHIFT
     used = np.unique(numbers)
     if len(used) == 0:
@@ -167,9 +170,13 @@ def gathered(pages: Mapping[int, pa.RecordBatch], refs: I64, schema: pa.Schema) 
         return picked(pages[int(used[0])], refs & PLACE)
     parts, places, before = [], np.empty(len(refs), np.int64), 0
     for number, at in _groups(numbers, used):
-        wanted, inverse = np.unique(refs[at] & PLACE, return_inverse=True)
+        wanted = refs[at] & PLACE
+        if distinct or len(at) < _FEW_OF_A_PAGE:
+            places[at] = np.arange(before, before + len(at))
+        else:
+            wanted, inverse = np.unique(wanted, return_inverse=True)
+            places[at] = inverse + before
         parts.append(picked(pages[number], wanted))
-        places[at] = inverse + before
         before += len(wanted)
     return picked(pa.concat_batches(parts), places)
 

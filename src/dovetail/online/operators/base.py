@@ -268,7 +268,7 @@ class OnlineOperator(OperatorBase):
     def leaving(self, side: int, slots: I32) -> Leaving:
         """The rows of these slots."""
         r = self.rows
-        return Leaving(self.pages[side].gather(r.ref[slots]), r.key[slots], r.code[slots], r.ats[slots])
+        return Leaving(self.pages[side].gather(r.ref[slots], distinct=True), r.key[slots], r.code[slots], r.ats[slots])
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
@@ -296,9 +296,12 @@ class OnlineOperator(OperatorBase):
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Give every pair of the rows that have arrived, without ending: nothing is owed afterwards.
 
-        Memory is empty then, so that fewer results come early until it has filled again.
+        While nothing is on disk nothing is owed. Else memory is empty afterwards, since its rows may have missed rows
+        that left before they came, and fewer results come early until it has filled again.
         """
         self.begin({})
+        if not any(len(store) for store in self.blocks):
+            return
         self.flush_all()
         yield from self.settle_all()
         for store in self.blocks:
@@ -310,6 +313,8 @@ class OnlineOperator(OperatorBase):
 
         Everything owed is given first. Needs `event_times`.
         """
+        self.begin({})
+        self.flush_all()
         yield from self.drain()
         for store, bound in zip(self.blocks, before, strict=True):
             kept = store.not_before(bound)

@@ -1,0 +1,137 @@
+"""Streams through `online_join`: several micro-batches, both ways to owe, ends, restarts, rows that are retired."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from tests.online.frame.cases import Feed, answers, bag
+
+from dovetail.online.frame import online_join, plan_online_join
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def start(out: DataFrame, place: Path, **trigger: Any) -> StreamingQuery:
+    writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+    return writer.option("path", str(place / "out")).trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+
+def run_all(out: DataFrame, place: Path) -> StreamingQuery:
+    query = start(out, place, availableNow=True)
+    query.awaitTermination()
+    return query
+
+
+def wait_for(query: StreamingQuery, place: Path, n: int, timeout_s: float = 120) -> None:
+    """Until the sink has so many rows."""
+    end = time.monotonic() + timeout_s
+    while len(answers(place)) < n:
+        if query.exception() is not None:
+            raise AssertionError(str(query.exception()))
+        assert time.monotonic() < end, f"{len(answers(place))} of {n} rows: {query.lastProgress}"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("algorithm", ["diner", "hmj"])
+def test_every_micro_batch_ends_with_nothing_owed(spark: SparkSession, tmp_path: Path, algorithm: str) -> None:
+    feed = Feed(tmp_path)
+    for _ in range(3):
+        feed.add()
+    left, right = feed.streams(spark)
+    plan = plan_online_join(
+        left, right, on="k", algorithm=algorithm, memory="64KB", owed="batch", retain="1 hour", with_phase=True
+    )
+    query = run_all(plan.frame(), tmp_path)
+    found = answers(tmp_path)
+    assert bag(found) == feed.expected
+    progress = [p for p in query.recentProgress if p["numInputRows"]]
+    assert len(progress) == 3
+    assert progress[0]["sink"]["numOutputRows"] > 0
+    measured = plan.metrics()
+    phases = Counter(row["_phase"] for row in found)
+    for phase, n in phases.items():
+        assert measured.value(f"results_{phase}") == n
+    assert 0 < measured.value("memory_peak") <= 64 * 1024
+    assert measured.value("blocks_flushed", "left") > 0
+    assert measured.value("null_keys", "left") == sum(table["k"].null_count for table in feed.left)
+
+
+def test_a_stream_that_stops_and_starts_gives_each_pair_once(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    for part in range(3):
+        feed.add()
+        left, right = feed.streams(spark)
+        plan = plan_online_join(left, right, on="k", memory="64KB", owed="batch", retain="1 hour")
+        run_all(plan.frame(), tmp_path)  # a new plan each time: no join of the one before is taken up
+        assert bag(answers(tmp_path)) == feed.expected, part
+        assert plan.metrics().value("joins_rebuilt") == 2
+
+
+def test_pauses_and_the_end_of_input(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path, rows=200)
+    for _ in range(2):
+        feed.add()
+    left, right = feed.streams(spark, last=True)
+    out = online_join(left, right.drop("nothing"), on="k", memory="64KB", end_of_input=F.col("last"), with_phase=True)
+    query = start(out, tmp_path)
+    try:
+        early = feed.expected
+        wait_for(query, tmp_path, int(early.total() * 0.9))
+        seen = Counter(row["_phase"] for row in answers(tmp_path))
+        assert seen["arriving"] > 0
+        assert seen["reactive"] > 0
+        feed.add(last=True)
+        wait_for(query, tmp_path, feed.expected.total())
+    finally:
+        query.stop()
+    found = answers(tmp_path)
+    assert bag(found) == feed.expected
+    assert Counter(row["_phase"] for row in found)["cleanup"] > 0
+
+
+def test_rows_after_the_end_fail_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.add(last=True)
+    feed.add()
+    left, right = feed.streams(spark, last=True)
+    out = online_join(left, right, on="k", algorithm="shj", end_of_input=F.col("last"))
+    with pytest.raises(StreamingQueryException, match="came after the row that end_of_input marked"):
+        run_all(out, tmp_path)
+
+
+def test_rows_that_are_not_retained_leave_the_state(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    left, right = feed.streams(spark)
+    for _ in range(3):
+        feed.add()
+        out = online_join(left, right, on="k", memory="64KB", owed="batch", retain="1 ms")
+        run_all(out, tmp_path)
+    together = Counter[Any]()
+    for a, b in zip(feed.left, feed.right, strict=True):
+        alone = Feed(tmp_path)
+        alone.left, alone.right = [a], [b]
+        together += alone.expected
+    found = bag(answers(tmp_path))
+    assert max(found.values()) == 1
+    assert found >= together
+    assert found < feed.expected
+
+
+def test_state_of_another_join_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.add()
+    left, right = feed.streams(spark)
+    run_all(online_join(left, right, on="k", owed="batch", retain="1 hour"), tmp_path)
+    feed.add()
+    with pytest.raises(StreamingQueryException, match="the state of another online join"):
+        run_all(online_join(left, right, on="k", memory="16MB", owed="batch", retain="1 hour"), tmp_path)
