@@ -192,7 +192,7 @@ def _sample(frame: DataFrame, columns: Columns, wiring: Wiring, pages: Pages) ->
         pa.field(name, kind if pa.types.is_timestamp(kind) else rows.schema.field(name).type)
         for name, kind in zip(wiring.on, types, strict=True)
     ]
-    whole = rows.num_rows if rows.num_rows < _SAMPLED else None  # of a larger one, tasks may have any number
+    whole = max(1, rows.num_rows) if rows.num_rows < _SAMPLED else None  # of a larger one, tasks may have any number
     return sample_of([rows.cast(pa.schema(fields))], wiring.on, pages, whole)
 
 
