@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from dovetail.interval.frame import interval_join as interval_join
     from dovetail.interval.frame import interval_topk as interval_topk
     from dovetail.interval.frame import plan_interval_join as plan_interval_join
+    from dovetail.online.frame import online_join as online_join
+    from dovetail.online.frame import plan_online_join as plan_online_join
     from dovetail.semistream.frame import enrich as enrich
     from dovetail.semistream.frame import plan_enrich as plan_enrich
     from dovetail.semistream.freshness import ttl as ttl
@@ -34,9 +36,11 @@ _PUBLIC = {
     "interval_count": "dovetail.interval.frame",
     "interval_join": "dovetail.interval.frame",
     "interval_topk": "dovetail.interval.frame",
+    "online_join": "dovetail.online.frame",
     "park": "dovetail.semistream.on_miss",
     "plan_enrich": "dovetail.semistream.frame",
     "plan_interval_join": "dovetail.interval.frame",
+    "plan_online_join": "dovetail.online.frame",
     "session": "dovetail.spark.session",
     "sql": "dovetail.sql",
     "ttl": "dovetail.semistream.freshness",
@@ -52,9 +56,11 @@ __all__ = [
     "interval_count",
     "interval_join",
     "interval_topk",
+    "online_join",
     "park",
     "plan_enrich",
     "plan_interval_join",
+    "plan_online_join",
     "session",
     "sql",
     "ttl",

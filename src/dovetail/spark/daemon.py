@@ -4,6 +4,8 @@ Spark starts it as `python -m dovetail.spark.daemon` where `spark.python.daemon.
 `dovetail.session()` does. Workers that it forks inherit compiled code. The Python of every executor must be able to
 import dovetail, as it must for any of our joins; where it cannot, Spark cannot start Python workers, and
 `session(**{"spark.python.daemon.module": "pyspark.daemon"})` brings them back, without our joins.
+
+It also starts the process that keeps online joins while workers come and go, which ends when the daemon does.
 """
 
 from __future__ import annotations
@@ -11,17 +13,18 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-def load_kernels() -> None:
-    """Loads the kernels into this process; a failure is printed and left to the worker that needs the kernel."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Output goes to stderr; a failure is printed and left to those who need what failed."""
     # Spark reads the daemon's address from stdout: nothing else may be written there first.
     address_channel = os.dup(1)
     os.dup2(2, 1)
     try:
-        from dovetail.spark.warm import load
-
-        load()
+        yield
     except Exception:  # workers without kernels are slow, workers that do not start are useless
         traceback.print_exc(file=sys.stderr)
     finally:
@@ -29,8 +32,25 @@ def load_kernels() -> None:
         os.close(address_channel)
 
 
+def load_kernels() -> None:
+    """Loads the kernels into this process."""
+    with quiet():
+        from dovetail.spark.warm import load
+
+        load()
+
+
+def start_host() -> None:
+    """Forks the process that keeps online joins; without it they live in workers, and are made anew more often."""
+    with quiet():
+        from dovetail.online.host_process import start
+
+        start()
+
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     load_kernels()
+    start_host()
     manager()

@@ -1,0 +1,87 @@
+"""The join of one bucket as a value that travels as text: what to join, how, and inside which budget."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from dovetail.engine.layout import Key
+from dovetail.engine.memory import MemoryBudget
+from dovetail.online.operators.base import OnlineOperator
+from dovetail.online.operators.spec import OnlineJoin
+from dovetail.online.predicate import Band, Distance, Predicate
+from dovetail.online.registry import ALGORITHMS
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BucketJoin:
+    """An algorithm with its keys, budget and input schemas; `open` gives the running operator."""
+
+    algorithm: str
+    on: tuple[Key, ...]
+    within: Band | None
+    memory: int
+    with_phase: bool
+    left: pa.Schema
+    right: pa.Schema
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of both sides."""
+        return {"left": self.left, "right": self.right}
+
+    @property
+    def predicate(self) -> Predicate:
+        """When two rows match."""
+        return Predicate(self.on, self.within)
+
+    def spec(self) -> OnlineJoin:
+        """The specification of the operator."""
+        return ALGORITHMS[self.algorithm](on=self.on, within=self.within, with_phase=self.with_phase)
+
+    def open(self) -> OnlineOperator:
+        """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
+        return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
+
+    def to_json(self) -> str:
+        """The value as text."""
+        band = self.within
+        bounds = None if band is None else [band.left, band.right, _as_json(band.lo), _as_json(band.hi)]
+        schemas = [base64.b64encode(schema.serialize()).decode() for schema in (self.left, self.right)]
+        whole = [FORMAT, self.algorithm, self.on, bounds, self.memory, self.with_phase, *schemas]
+        return json.dumps(whole)
+
+    @classmethod
+    def from_json(cls, text: str) -> BucketJoin:
+        """What `to_json` wrote."""
+        _, algorithm, on, bounds, memory, with_phase, *schemas = json.loads(text)
+        keys = tuple(key if isinstance(key, str) else (key[0], key[1]) for key in on)
+        band = None if bounds is None else Band(bounds[0], bounds[1], *map(_from_json, bounds[2:]))
+        left, right = (pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) for schema in schemas)
+        return cls(algorithm, keys, band, memory, with_phase, left, right)
+
+    def digest(self, buckets: int) -> str:
+        """A short text that differs where state of one join is of no use to another."""
+        return hashlib.sha256(f"{buckets} {self.to_json()}".encode()).hexdigest()[:16]
+
+
+def _as_json(bound: Distance) -> list[Any]:
+    if isinstance(bound, timedelta):
+        return ["timedelta", bound // timedelta(microseconds=1)]
+    return ["decimal", str(bound)] if isinstance(bound, Decimal) else ["number", bound]
+
+
+def _from_json(tagged: list[Any]) -> Distance:
+    kind, value = tagged
+    if kind == "timedelta":
+        return timedelta(microseconds=value)
+    return Decimal(value) if kind == "decimal" else value

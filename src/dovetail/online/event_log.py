@@ -1,0 +1,71 @@
+"""What happens to the join of one bucket, as events; and lists of events as bytes, which are its state.
+
+A join is deterministic in its events: those of the past, replayed in their order, make the join anew.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+from dovetail.errors import DataError
+
+Kind = Literal["push", "idle", "settle", "finish"]
+_LINE = 64  # payloads start where Arrow can use them in place
+
+
+class Event(NamedTuple):
+    """Rows of a side (`push`), `times` pauses of `units` units of work (`idle`), all owed pairs (`settle`), the end.
+
+    `rows` is an Arrow record batch, without its schema.
+    """
+
+    kind: Kind
+    side: int = 0
+    units: int = 0
+    times: int = 1
+    rows: pa.Buffer | bytes = b""
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows of a push; `DataError` if the bytes are not rows of these columns."""
+        try:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(self.rows), schema)
+            batch.validate()
+        except (pa.ArrowInvalid, pa.ArrowIndexError, OSError, ValueError) as error:
+            raise DataError(
+                f"{len(memoryview(self.rows))} bytes that should be rows of columns {schema.names} cannot be read "
+                f"({error}); the state or the exchange of this query is damaged: start it from an older checkpoint."
+            ) from error
+        return batch
+
+
+def pack_events(events: Iterable[Event]) -> bytes:
+    """Events as bytes."""
+    listed = list(events)
+    heads = [[e.kind, e.side, e.units, e.times, len(memoryview(e.rows))] for e in listed]
+    text = json.dumps(heads).encode()
+    parts: list[bytes | memoryview] = [struct.pack("<I", len(text)), text]
+    at = 4 + len(text)
+    for event in (e for e in listed if e.kind == "push"):
+        parts += [b"\0" * (-at % _LINE), memoryview(event.rows)]
+        at += -at % _LINE + len(memoryview(event.rows))
+    return b"".join(parts)
+
+
+def unpack_events(data: bytes | pa.Buffer) -> Iterator[Event]:
+    """The events that `pack_events` was given; `DataError` if there are none such."""
+    buffer = pa.py_buffer(data)
+    try:
+        (size,) = struct.unpack_from("<I", buffer)
+        heads = json.loads(bytes(buffer[4 : 4 + size]))
+        at = 4 + size
+        for kind, side, units, times, length in heads:
+            at += -at % _LINE if kind == "push" else 0
+            yield Event(kind, side, units, times, buffer.slice(at, length))
+            at += length
+    except (struct.error, ValueError, TypeError, IndexError) as error:
+        raise DataError(f"a piece of the state of {buffer.size} bytes cannot be read: {error}.") from error

@@ -1,0 +1,53 @@
+"""Online joins of batch DataFrames: every bucket in one task, rows arriving in the order they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pyarrow as pa
+
+from dovetail.online.event_log import Event
+from dovetail.online.frame_pack import OnlineTask, as_schema
+from dovetail.online.hosted import Running
+from dovetail.spark.arrow import Batches
+
+
+def join_buckets(task: OnlineTask, batches: Batches) -> Batches:
+    """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
+    running: Running | None = None
+    current = -1
+    try:
+        for bucket, event in _events(batches):
+            if bucket != current:
+                yield from _finished(task, running)
+                running, current = Running(task.join), bucket
+            assert running is not None  # noqa: S101  (for the type checker: the first bucket is not -1)
+            yield from _answers(task, running.apply(event))
+        yield from _finished(task, running)
+    finally:
+        if running is not None:
+            running.close()
+
+
+def _events(batches: Batches) -> Iterator[tuple[int, Event]]:
+    for batch in batches:
+        buckets, sides = batch.column("bucket").to_pylist(), batch.column("side").to_pylist()
+        for bucket, side, rows in zip(buckets, sides, batch.column("rows"), strict=True):
+            yield bucket, Event("push", side, rows=rows.as_buffer())
+
+
+def _finished(task: OnlineTask, running: Running | None) -> Batches:
+    if running is None:
+        return
+    with closing(running.operator) as operator:
+        yield from _answers(task, running.apply(Event("finish")))
+        peak = operator.budget.peak
+    operator.metrics.peak("memory_peak", peak)
+    task.sink.task(operator.metrics)
+
+
+def _answers(task: OnlineTask, batches: Iterator[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        if batch.num_rows:
+            yield as_schema(batch, task.output)

@@ -1,0 +1,189 @@
+"""Rows on their way to buckets and answers on their way back: Arrow record batches in binary columns.
+
+So types stay exact, and what Spark shuffles is few and large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import DataError
+from dovetail.online.bucket_join import BucketJoin
+from dovetail.online.keys import SIDES
+from dovetail.online.request import Request
+from dovetail.online.spread import Spread
+from dovetail.spark.arrow import Batches
+from dovetail.spark.metrics import MetricsSink
+
+PACKED = T.StructType(
+    [
+        T.StructField("bucket", T.IntegerType()),
+        T.StructField("side", T.IntegerType()),
+        T.StructField("part", T.IntegerType()),
+        T.StructField("number", T.LongType()),
+        T.StructField("rows", T.BinaryType()),
+        T.StructField("ends", T.BooleanType()),
+    ]
+)
+ORDER = ["number", "part", "side"]  # as read, both sides in turn, whatever the shuffle did
+ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+_CHUNK_ROWS = 1 << 16
+_CHUNK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineTask:
+    """One planned online join as its tasks see it.
+
+    `labels` are the buckets as Spark knows them. With `marked` the last column of both inputs says where a side ends.
+    """
+
+    plan: str
+    join: BucketJoin
+    request: Request
+    labels: tuple[int, ...]
+    marked: bool
+    answers: pa.Schema
+    output: pa.Schema
+    sink: MetricsSink
+
+    @property
+    def digest(self) -> str:
+        """Differs where state cannot be taken up."""
+        return self.join.digest(len(self.labels))
+
+
+def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:
+    """The rows of a side by bucket; rows without a key are left out and counted."""
+    context, schema = TaskContext.get(), task.join.schemas[SIDES[side]]
+    part = 0 if context is None else context.partitionId()
+    spread = Spread(task.join.predicate, task.join.schemas, len(task.labels))
+    labels, dropped, ended, number = np.array(task.labels, np.int32), 0, False, -1
+    for number, chunk in enumerate(_chunks(batches)):
+        rows, ends = chunk, False
+        if task.marked:
+            rows, ends = chunk.select(range(len(schema))), bool(pc.any(chunk.column(len(schema))).as_py())
+        ended = ended or ends
+        rows = as_schema(rows, schema)
+        homes = spread.homes(side, rows)
+        dropped += homes.dropped
+        yield _packed(labels, side, part, number, rows, homes.rows, homes.buckets)
+    if ended:
+        yield _markers(labels, side, part, number + 1)
+    if dropped:
+        metrics = Metrics()
+        metrics.add("null_keys", dropped, SIDES[side])
+        task.sink.task(metrics)
+
+
+def _chunks(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Batches joined to larger ones, so that every bucket gets rows worth a message."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.concat_batches(waiting)
+
+
+def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same columns in the types and under the names of a schema."""
+    arrays = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _packed(
+    labels: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
+    side: int,
+    part: int,
+    number: int,
+    rows: pa.RecordBatch,
+    picked: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    buckets: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+) -> pa.RecordBatch:
+    """One row for each bucket that has some."""
+    ordered = rows.take(pa.array(picked))
+    names, starts = np.unique(buckets, return_index=True)
+    stops = [*starts[1:].tolist(), len(buckets)]
+    data = [ordered.slice(a, b - a).serialize() for a, b in zip(starts.tolist(), stops, strict=True)]
+    return _table(labels[names], side, part, number, [buffer.to_pybytes() for buffer in data], False)
+
+
+def _markers(labels: np.ndarray[tuple[int, ...], np.dtype[np.int32]], side: int, part: int, n: int) -> pa.RecordBatch:
+    """The news, for every bucket, that a side has ended."""
+    return _table(labels, side, part, n, [None] * len(labels), True)
+
+
+def _table(
+    labels: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
+    side: int,
+    part: int,
+    number: int,
+    data: list[bytes] | list[None],
+    ends: bool,
+) -> pa.RecordBatch:
+    n = len(data)
+    return pa.RecordBatch.from_pydict(
+        {
+            "bucket": pa.array(labels, pa.int32()),
+            "side": pa.array([side] * n, pa.int32()),
+            "part": pa.array([part] * n, pa.int32()),
+            "number": pa.array([number] * n, pa.int64()),
+            "rows": pa.array(data, pa.binary()),
+            "ends": pa.array([ends] * n, pa.bool_()),
+        }
+    )
+
+
+def unpack(task: OnlineTask, batches: Batches) -> Batches:
+    """Answers as rows again."""
+    for batch in batches:
+        for data in batch.column(0):
+            try:
+                answer = pa.ipc.read_record_batch(data.as_buffer(), task.answers)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise DataError(f"an answer of {len(data.as_buffer())} bytes cannot be read: {error}.") from error
+            yield as_schema(answer, task.output)
+
+
+def labels_for(buckets: int, partitions: int) -> tuple[int, ...]:
+    """Numbers for the buckets that Spark's hash spreads evenly over so many partitions."""
+    found: list[int] = []
+    waiting: dict[int, list[int]] = {}
+    label = 0
+    while len(found) < buckets:
+        wanted = len(found) % partitions
+        while not waiting.get(wanted):
+            waiting.setdefault(_spark_hash(label) % partitions, []).append(label)
+            label += 1
+        found.append(waiting[wanted].pop(0))
+    return tuple(found)
+
+
+def _spark_hash(value: int, seed: int = 42) -> int:
+    """Murmur3 of one int, as Spark partitions by it; Python's remainder is its pmod."""
+    mask = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & mask
+    k = ((k << 15 | k >> 17) & mask) * 0x1B873593 & mask
+    h = seed ^ k
+    h = (h << 13 | h >> 19) & mask
+    h = (h * 5 + 0xE6546B64) & mask ^ 4
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        h = (h ^ h >> shift) * factor & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h

@@ -1,0 +1,197 @@
+"""Online joins on Structured Streaming: a bucket's events are its state, and its join lives on in a host process.
+
+A micro-batch's outcome depends on the stored events, its own rows in a fixed order, and its logged time alone, so that
+an attempt that is repeated gives the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+from pyspark import TaskContext
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import ConfigError, DataError
+from dovetail.online.event_log import Event, pack_events
+from dovetail.online.frame_pack import ORDER, OnlineTask
+from dovetail.online.host_client import run_turn
+from dovetail.online.keys import SIDES
+from dovetail.online.state_header import Header
+
+QUOTA = 64
+"""Units of reactive work in a micro-batch without rows: a block against some others is one."""
+_PIECE = 32 << 20  # bytes of one stored value, apart from a single message that is larger
+Answers = Generator[pd.DataFrame, None, dict[str, Any]]
+
+
+class Buckets(StatefulProcessor):
+    """Spark's face of the joins of buckets: state is written once a bucket and micro-batch."""
+
+    def __init__(self, task: OnlineTask) -> None:
+        self.task = task
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._handle = handle
+        self._header = handle.getValueState("header", T.StructType([T.StructField("json", T.StringType())]))
+        piece = T.StructType([T.StructField("number", T.LongType())])
+        self._pieces = handle.getMapState("events", piece, T.StructType([T.StructField("data", T.BinaryType())]))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The arriving phase: pairs that new rows make; what is owed, where the micro-batch or a side ends."""
+        arrived = pd.concat(list(rows)).sort_values(ORDER)
+        header, now_ms = self._load(), int(arrived["now_ms"].max())
+        events = self._arrivals(header, arrived)
+        yield from self._retire(key, header, now_ms)
+        yield from self._turn(key, header, events)
+        self._plan_pause(header, now_ms)
+        self._header.update((header.dump(),))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The reactive phase: some deferred work, and a later timer if there is more of it."""
+        header, fired = self._load(), int(expiredTimerInfo.getExpiryTimeInMs())
+        header.timer = None
+        if not header.finished:
+            report = yield from self._turn(key, header, [Event("idle", units=QUOTA)])
+            if report["owed"]:
+                header.timer = max(int(timerValues.getCurrentProcessingTimeInMs()), fired) + 1
+                self._handle.registerTimer(header.timer)
+        self._header.update((header.dump(),))
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _load(self) -> Header:
+        stored = self._header.get() if self._header.exists() else None
+        return Header.load(None if stored is None else stored[0], self.task.digest)
+
+    def _arrivals(self, header: Header, arrived: pd.DataFrame) -> list[Event]:
+        """What a micro-batch brings; the news that a side has ended comes after all its rows."""
+        pushed = arrived[~arrived["ends"].astype(bool)]
+        events = [Event("push", int(s), rows=data) for s, data in zip(pushed["side"], pushed["rows"], strict=True)]
+        late = sorted({SIDES[event.side] for event in events if header.ended[event.side]})
+        if late:
+            raise DataError(
+                f"rows of {' and '.join(late)} came after the row that end_of_input marked as the last one of that "
+                f"side; mark only the last row, and read no more after it."
+            )
+        for side in arrived["side"][arrived["ends"].astype(bool)].unique():
+            header.ended[int(side)] = True
+        if all(header.ended) and not header.finished:
+            header.finished = True
+            events.append(Event("finish"))
+        elif events and self.task.request.owed == "batch":
+            events.append(Event("settle"))
+        return events
+
+    def _retire(self, key: Any, header: Header, now_ms: int) -> Iterator[pd.DataFrame]:
+        """Rows older than what is retained leave, once all that they are owed is given.
+
+        The rows that stay are joined anew without answers: the last of their events is that all is settled.
+        """
+        retain_ms = self.task.request.retain_ms
+        if retain_ms is None:
+            return
+        keep = header.expired(now_ms, retain_ms)
+        if keep > header.first:
+            yield from self._turn(key, header, [Event("settle")])
+            for number in range(header.first, keep):
+                self._pieces.removeKey((number,))
+            header.forget_before(keep)
+            header.nonce = ""
+        header.mark(now_ms, retain_ms)
+
+    def _turn(self, key: Any, header: Header, events: Sequence[Event]) -> Answers:
+        """Give what events bring, and store them."""
+        if not events:
+            return {"owed": False}
+        nonce, task = Header.new_nonce(), self.task
+        turn = run_turn(_name(task, key), header.nonce, nonce, task.join.to_json(), events, lambda: self._log(header))
+        while True:
+            try:
+                answer = next(turn)
+            except StopIteration as end:
+                report: dict[str, Any] = end.value
+                break
+            yield pd.DataFrame({"rows": [answer.to_pybytes()]})
+        header.nonce = nonce
+        self._store(header, events)
+        task.sink.task(measured(report, events))
+        return report
+
+    def _log(self, header: Header) -> Iterator[bytes]:
+        for number in range(header.first, header.next):
+            found = self._pieces.getValue((number,))
+            if found is None:
+                raise ConfigError(f"piece {number} of the state is missing; start from an older checkpoint.")
+            yield bytes(found[0])
+
+    def _store(self, header: Header, events: Sequence[Event]) -> None:
+        """Append the events; pauses in a row share a piece. After the end there is nothing to keep."""
+        if header.finished:
+            self._pieces.clear()
+            header.first, header.bytes = header.next, 0
+            return
+        if all(event.kind == "idle" for event in events):
+            if not header.pauses:
+                header.next += 1
+            header.pauses += len(events)
+            pauses = Event("idle", units=QUOTA, times=header.pauses)
+            self._pieces.updateValue((header.next - 1,), (pack_events([pauses]),))
+            return
+        header.pauses = 0
+        for some in _cut(events):
+            data = pack_events(some)
+            self._pieces.updateValue((header.next,), (data,))
+            header.next, header.bytes = header.next + 1, header.bytes + len(data)
+
+    def _plan_pause(self, header: Header, now_ms: int) -> None:
+        """One pending timer: the next pause begins when nothing has come for as long as asked."""
+        request = self.task.request
+        if not request.reacts:
+            return
+        if header.timer is not None:
+            self._handle.deleteTimer(header.timer)
+        header.timer = None if header.finished else now_ms + request.wait_ms
+        if header.timer is not None:
+            self._handle.registerTimer(header.timer)
+
+
+def _cut(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """Events in pieces of bounded size."""
+    some: list[Event] = []
+    size = 0
+    for event in events:
+        if some and size + len(memoryview(event.rows)) > _PIECE:
+            yield some
+            some, size = [], 0
+        some.append(event)
+        size += len(memoryview(event.rows))
+    if some:
+        yield some
+
+
+def _name(task: OnlineTask, key: Any) -> str:
+    """The bucket among all of the machine; a wrong one is found out by its nonce."""
+    context = TaskContext.get()
+    query = "" if context is None else context.getLocalProperty("sql.streaming.queryId") or ""
+    return f"{query} {task.plan} {int(key[0])}"
+
+
+def measured(report: dict[str, Any], events: Sequence[Event]) -> Metrics:
+    """What a turn counted."""
+    metrics = Metrics()
+    for name, n in report["counts"].items():
+        what, _, side = name.partition(" ")
+        unit = "rows" if what.startswith("results") else what.partition("_")[0]
+        metrics.add(what, n, side or None, unit=unit)
+    for name, n in report["peaks"].items():
+        metrics.peak(name, n, unit="ns" if name == "handover_delay" else "bytes")
+    if report["replayed"]:
+        metrics.add("joins_rebuilt", 1, unit="joins")
+    metrics.add("units_of_pause", sum(e.units * e.times for e in events if e.kind == "idle"), unit="units")
+    return metrics

@@ -1,0 +1,88 @@
+"""Which bucket a row of an online join belongs to, so that buckets can be joined each for itself.
+
+Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
+cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
+every pair meets in one bucket, left's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.kernels.arrays import I64, AnyArray
+from dovetail.online.keys import RowKeys
+from dovetail.online.predicate import Predicate, whole_bounds
+
+_CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies on average
+_FAR = 2.0**62
+_MAX = 2**63 - 1
+
+
+class Homes(NamedTuple):
+    """Row numbers and their buckets, ordered by bucket and then by row; rows without a key are `dropped`."""
+
+    rows: I64
+    buckets: I64
+    dropped: int
+
+
+class Spread:
+    """The buckets of rows under a predicate, the same in every process."""
+
+    def __init__(self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int) -> None:
+        self._keys, self._buckets = RowKeys(predicate, schemas), buckets
+        self._by_code = bool(predicate.on)
+        if predicate.within is not None and not self._by_code:
+            band = predicate.within
+            self._whole = whole_bounds(band, schemas["left"].field(band.left).type)
+            if self._whole is not None:
+                self._width = min(_MAX, max(1, _CELLS * (self._whole[1] - self._whole[0])))
+            else:
+                self._size = _CELLS * (float(band.hi) - float(band.lo)) or 1.0  # type: ignore[arg-type]  # numbers
+
+    def homes(self, side: int, batch: pa.RecordBatch) -> Homes:
+        """The buckets of a side's rows."""
+        coded = self._keys.encode(side, batch)
+        rows = np.flatnonzero(coded.valid)
+        dropped = batch.num_rows - len(rows)
+        if self._by_code or self._buckets == 1:
+            code = coded.code[rows] if self._by_code else np.zeros(len(rows), np.int64)
+            return self._ordered(rows, bucket_of(code, self._buckets), dropped)
+        key = coded.key[rows]
+        if side == 0:
+            return self._ordered(rows, bucket_of(self._cell(key), self._buckets), dropped)
+        low, high = (self._cell(bound) for bound in self._keys.ranges(side, key))
+        return self._ordered(*self._copies(rows, low, high), dropped)
+
+    def _copies(self, rows: I64, low: I64, high: I64) -> tuple[I64, I64]:
+        """Each row once for every bucket of the cells from low to high."""
+        n = np.maximum(high - low + 1, 0)
+        at = np.repeat(np.arange(len(rows)), n)
+        cell = low[at] + np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
+        pairs = np.unique(np.stack([rows[at], bucket_of(cell, self._buckets)]), axis=1)
+        return pairs[0], pairs[1]
+
+    def _cell(self, key: AnyArray) -> I64:
+        if self._whole is not None:
+            return np.asarray(key // self._width, np.int64)
+        # The image of a double is its bits, those below the sign turned round for negative ones.
+        numbers = np.where(key < 0, key ^ _MAX, key).astype(np.int64).view(np.float64)
+        with np.errstate(over="ignore"):
+            cells = np.floor(numbers / self._size)
+        return np.clip(cells, -_FAR, _FAR).astype(np.int64)
+
+    def _ordered(self, rows: I64, buckets: I64, dropped: int) -> Homes:
+        order = np.argsort(buckets, kind="stable")
+        return Homes(rows[order], buckets[order], dropped)
+
+
+def bucket_of(codes: AnyArray, buckets: int) -> I64:
+    """A bucket from 0 for each code, by another hash than operators use inside."""
+    x = codes.astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((29, 0x94D049BB133111EB), (32, 0xBF58476D1CE4E5B9)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return ((x >> np.uint64(11)) % np.uint64(buckets)).astype(np.int64)
