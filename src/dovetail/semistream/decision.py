@@ -43,6 +43,7 @@ from dovetail.semistream.sizes import FITTED, Sizes
 from dovetail.semistream.waiting import FOREVER
 
 _MOVED = 0.15  # of the exponent, beyond what a sample leaves open
+LARGE_PAGE = 2 << 20  # bytes; such as row groups of Parquet files that were not written for look-ups
 ENOUGH = 500  # sampled keys from which a skew can be told
 
 
@@ -128,16 +129,21 @@ def setting_for(
 ) -> tuple[Setting, SkewEstimate | None]:
     """What the models are told: store, stream, memory, this machine's costs, and the skew of the sample.
 
-    Reads of a real store are timed on a few of its pages.
+    Reads of a real store are timed on a few of its pages, unless these are large.
     """
     distribution, skew = distribution_of(sample, int(pages.starts[-1]))
     looks_up, cache = request.lookup, request.cache
     threshold = 1 if request.fits_cache else cache.threshold
     policy = Policy(looks_up.kind, looks_up.position, cache.replaces, threshold)
     rows = None if sample is None or request.mode == "carry" else sample.batch_rows
-    read = None if pages.device.simulated or not int(pages.starts[-1]) else store_reads(pages)
+    read = store_reads(pages) if _quickly_read(pages) else None
     costs = from_profile(load_profile(), load_s=LOAD_S, visit_s=VISIT_S, read=read)
     return setting_of(pages, stream, request.memory, distribution, costs, policy=policy, batch_rows=rows), skew
+
+
+def _quickly_read(pages: Pages) -> bool:
+    """Whether a few pages can be read to see what that takes: real ones that are not large."""
+    return not pages.device.simulated and int(pages.starts[-1]) > 0 and pages.stored_bytes(0, 1) <= LARGE_PAGE
 
 
 def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate | None) -> Decision:

@@ -18,6 +18,7 @@ _PAGES_OF_A_ROUND = 128
 _KEY_PAGES = 4
 _ATTEMPTS = 6
 _ENOUGH_S = 0.02  # of reading one size
+_MOST_BYTES = 2 << 20
 
 
 def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, seed: int = 0) -> ReadCosts:
@@ -47,26 +48,35 @@ def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, se
 def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
     """c_IO of this store as joins use it: segments anywhere in rounds, or single keys where the store finds them.
 
-    Some hundred pages are read, fewer where that takes long; of what the system keeps in its cache from there. Of
-    several attempts at other places the quickest counts, for the others also waited for the processor.
+    Some hundred pages are read, fewer where that takes long, and at most `_MOST_BYTES` at a time; what the system keeps
+    in its cache is read from there. Of several attempts at other places the quickest counts, for the others also waited
+    for the processor.
     """
     n_pages = len(pages.starts) - 1
     if n_pages < 1:
         raise PlanError("the store has no pages; there is nothing to read.")
     rng, in_turn = np.random.default_rng(seed), {}
     pages.read_many(np.zeros(1, np.int64), np.ones(1, np.int64))  # kernels may have to be loaded first
-    for count in [n for n in _SIZES if n <= n_pages]:
+    for count in _counts(pages):
         places = iter(rng.integers(0, n_pages - count + 1, _ATTEMPTS).tolist())
         in_turn[float(pages.stored_bytes(0, count))] = _quickest(pages, partial(_read_run, pages, places, count))
     anywhere = _keys_s(pages, rng) if isinstance(pages, KeyedPages) and pages.finds_keys else _rounds_s(pages, rng)
     return ReadCosts(_rising(anywhere), _rising(in_turn))
 
 
+def _counts(pages: Pages) -> list[int]:
+    """The lengths of runs that are timed, in pages."""
+    n_pages = len(pages.starts) - 1
+    return [n for n in _SIZES if n == 1 or (n <= n_pages and pages.stored_bytes(0, n) <= _MOST_BYTES)]
+
+
 def _rounds_s(pages: Pages, rng: np.random.Generator) -> dict[float, float]:
     """Seconds of a run of pages by its bytes, several runs being read in one round."""
     n_pages, found = len(pages.starts) - 1, {}
-    for count in [n for n in _SIZES if n <= n_pages]:
-        runs = max(1, min(_PAGES_OF_A_ROUND // count, n_pages // count))
+    quick = _ENOUGH_S / max(1e-6, _quickest(pages, lambda: pages.read(0, 1)))
+    few = min(_PAGES_OF_A_ROUND, quick, _MOST_BYTES / max(1, pages.stored_bytes(0, 1)))
+    for count in _counts(pages):
+        runs = max(1, min(int(few) // count, n_pages // count))
         counts = np.full(runs, count, np.int64)
         draws = (rng.choice(n_pages // count, runs, replace=False) for _ in range(_ATTEMPTS))
         firsts = (np.sort(drawn).astype(np.int64) * count for drawn in draws)

@@ -1,0 +1,68 @@
+"""What is decided for a request: the cache's threshold beside the sizes, and reads as the store makes them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dovetail.semistream import decision
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.request import parse_request
+from dovetail.semistream.simulation import SimulatedPages
+
+STREAM = pa.schema([("key", pa.int64()), ("id", pa.int64())])
+WIRING = Wiring(("key",), ("key",), "inner")
+PAGES = SimulatedPages(2_000_000, 60, 120)
+
+
+def decided(batch_rows: int | None, **asked: Any) -> Decision:
+    request = parse_request("key", algorithm="cachejoin", lookup="oldest", **asked)
+    return decide(request, WIRING, PAGES, STREAM, Sample(np.empty(0, np.int64), batch_rows))
+
+
+def test_a_cache_that_is_only_named_takes_every_key_of_small_batches_and_wanted_ones_of_an_endless_stream() -> None:
+    small, endless = decided(10_000), decided(None)
+    assert small.sizes.threshold == 1
+    assert endless.sizes.threshold is not None
+    assert endless.sizes.threshold > 1
+    request = parse_request("key")
+    line = specification(request, WIRING, PAGES, "cachejoin", small.sizes).explain()
+    assert "cache=adaptive(threshold 1)" in line
+
+
+def test_a_cache_that_is_given_keeps_its_threshold() -> None:
+    given = decided(10_000, cache=CachePolicy(threshold=3))
+    assert given.sizes.threshold is None
+    request = parse_request("key", cache=CachePolicy(threshold=3))
+    assert "threshold 3" in specification(request, WIRING, PAGES, "cachejoin", given.sizes).explain()
+
+
+def test_sizes_of_joins_without_a_cache_have_no_threshold() -> None:
+    request = parse_request("key", algorithm="hybridjoin", lookup="oldest")
+    found = decide(request, WIRING, PAGES, STREAM, Sample(np.empty(0, np.int64), 10_000))
+    assert found.sizes.threshold is None
+
+
+def test_large_pages_are_not_read_to_see_what_that_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = np.arange(2000)
+    path = tmp_path / "m.parquet"
+    pq.write_table(pa.table({"key": keys, "text": pa.array([f"{n}" * 9 for n in keys])}), path, row_group_size=500)
+    request = parse_request("key")
+    with closing(MasterStore.parquet(path, "key").at()) as pages:
+        setting_for(request, pages, STREAM, None)
+        assert pages.device.requests > 0
+    monkeypatch.setattr(decision, "LARGE_PAGE", 100)
+    with closing(MasterStore.parquet(path, "key").at()) as pages:
+        setting, _ = setting_for(request, pages, STREAM, None)
+        assert pages.device.requests == 0
+    assert setting.costs.load > 0
+    assert replace(setting.costs, load=0.0).load_s(8192) < setting.costs.load_s(8192)
