@@ -73,6 +73,19 @@ def run_cases(
         raise typer.Exit(1)
 
 
+@app.command("plot")
+def plot(
+    figures: Annotated[list[Path], typer.Argument(help="Files that `bench run --json` wrote.")],
+    to: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("figures"),
+) -> None:
+    """Draw the figures of runs: one SVG a case."""
+    from dovetail.bench.picture import draw_file
+
+    for file in figures:
+        for picture in draw_file(file, to):
+            Console().print(str(picture), highlight=False, soft_wrap=True)
+
+
 def _write(report: Report, path: Path | None) -> None:
     """After every case, so that a crash in a later one does not take these figures with it."""
     if path is not None:
