@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
 
+from dovetail.engine.metrics import Metrics
 from dovetail.online.event_log import Event
 from dovetail.online.frame_pack import OnlineTask, as_schema
 from dovetail.online.hosted import Running
+from dovetail.online.keys import SIDES
 from dovetail.spark.arrow import Batches
 
 
 def join_buckets(task: OnlineTask, batches: Batches) -> Batches:
     """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
     running: Running | None = None
-    current = -1
+    current, dropped = -1, [0, 0]
     try:
-        for bucket, event in _events(batches):
+        for bucket, event in _events(batches, dropped):
             if bucket != current:
                 yield from _finished(task, running)
                 running, current = Running(task.join), bucket
             assert running is not None  # noqa: S101  (for the type checker: the first bucket is not -1)
             yield from _answers(task, running.apply(event))
         yield from _finished(task, running)
+        task.sink.task(null_keys(dropped))
     finally:
         if running is not None:
             running.close()
 
 
-def _events(batches: Batches) -> Iterator[tuple[int, Event]]:
+def _events(batches: Batches, dropped: list[int]) -> Iterator[tuple[int, Event]]:
     for batch in batches:
-        buckets, sides = batch.column("bucket").to_pylist(), batch.column("side").to_pylist()
-        for bucket, side, rows in zip(buckets, sides, batch.column("rows"), strict=True):
-            yield bucket, Event("push", side, rows=rows.as_buffer())
+        lines = (batch.column(name).to_pylist() for name in ("bucket", "side", "dropped"))
+        for bucket, side, n, rows in zip(*lines, batch.column("rows"), strict=True):
+            dropped[side] += n
+            if rows.is_valid:
+                yield bucket, Event("push", side, rows=rows.as_buffer())
+
+
+def null_keys(dropped: Sequence[int]) -> Metrics:
+    """How many rows of each side had no key."""
+    metrics = Metrics()
+    for side, n in zip(SIDES, dropped, strict=True):
+        metrics.add("null_keys", n, side)
+    return metrics
 
 
 def _finished(task: OnlineTask, running: Running | None) -> Batches:

@@ -5,7 +5,7 @@ So types stay exact, and what Spark shuffles is few and large.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
+from dovetail.kernels.arrays import I32
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.keys import SIDES
 from dovetail.online.request import Request
-from dovetail.online.spread import Spread
+from dovetail.online.spread import Homes, Spread
 from dovetail.spark.arrow import Batches
 from dovetail.spark.metrics import MetricsSink
 
@@ -31,6 +31,7 @@ PACKED = T.StructType(
         T.StructField("number", T.LongType()),
         T.StructField("rows", T.BinaryType()),
         T.StructField("ends", T.BooleanType()),
+        T.StructField("dropped", T.LongType()),
     ]
 )
 ORDER = ["number", "part", "side"]  # as read, both sides in turn, whatever the shuffle did
@@ -66,22 +67,16 @@ def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:
     context, schema = TaskContext.get(), task.join.schemas[SIDES[side]]
     part = 0 if context is None else context.partitionId()
     spread = Spread(task.join.predicate, task.join.schemas, len(task.labels))
-    labels, dropped, ended, number = np.array(task.labels, np.int32), 0, False, -1
+    labels, ended, number = np.array(task.labels, np.int32), False, -1
     for number, chunk in enumerate(_chunks(batches)):
         rows, ends = chunk, False
         if task.marked:
             rows, ends = chunk.select(range(len(schema))), bool(pc.any(chunk.column(len(schema))).as_py())
         ended = ended or ends
         rows = as_schema(rows, schema)
-        homes = spread.homes(side, rows)
-        dropped += homes.dropped
-        yield _packed(labels, side, part, number, rows, homes.rows, homes.buckets)
+        yield _packed(labels, side, part, number, rows, spread.homes(side, rows))
     if ended:
-        yield _markers(labels, side, part, number + 1)
-    if dropped:
-        metrics = Metrics()
-        metrics.add("null_keys", dropped, SIDES[side])
-        task.sink.task(metrics)
+        yield _table(labels, side, part, number + 1, [None] * len(labels), True, 0)
 
 
 def _chunks(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -107,35 +102,19 @@ def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _packed(
-    labels: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
-    side: int,
-    part: int,
-    number: int,
-    rows: pa.RecordBatch,
-    picked: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    buckets: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-) -> pa.RecordBatch:
-    """One row for each bucket that has some."""
-    ordered = rows.take(pa.array(picked))
-    names, starts = np.unique(buckets, return_index=True)
-    stops = [*starts[1:].tolist(), len(buckets)]
-    data = [ordered.slice(a, b - a).serialize() for a, b in zip(starts.tolist(), stops, strict=True)]
-    return _table(labels[names], side, part, number, [buffer.to_pybytes() for buffer in data], False)
-
-
-def _markers(labels: np.ndarray[tuple[int, ...], np.dtype[np.int32]], side: int, part: int, n: int) -> pa.RecordBatch:
-    """The news, for every bucket, that a side has ended."""
-    return _table(labels, side, part, n, [None] * len(labels), True)
+def _packed(labels: I32, side: int, part: int, number: int, rows: pa.RecordBatch, homes: Homes) -> pa.RecordBatch:
+    """One row for each bucket that has some; one of the first bucket if all rows were dropped."""
+    ordered = rows.take(pa.array(homes.rows))
+    names, starts = np.unique(homes.buckets, return_index=True)
+    stops = [*starts[1:].tolist(), len(homes.buckets)]
+    data = [ordered.slice(a, b - a).serialize().to_pybytes() for a, b in zip(starts.tolist(), stops, strict=True)]
+    if not data:
+        return _table(labels[:1], side, part, number, [None], False, homes.dropped)
+    return _table(labels[names], side, part, number, data, False, homes.dropped)
 
 
 def _table(
-    labels: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
-    side: int,
-    part: int,
-    number: int,
-    data: list[bytes] | list[None],
-    ends: bool,
+    labels: I32, side: int, part: int, number: int, data: Sequence[bytes | None], ends: bool, dropped: int
 ) -> pa.RecordBatch:
     n = len(data)
     return pa.RecordBatch.from_pydict(
@@ -146,6 +125,7 @@ def _table(
             "number": pa.array([number] * n, pa.int64()),
             "rows": pa.array(data, pa.binary()),
             "ends": pa.array([ends] * n, pa.bool_()),
+            "dropped": pa.array([dropped] + [0] * (n - 1), pa.int64()),
         }
     )
 

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, DataError
 from dovetail.online.event_log import Event, pack_events
+from dovetail.online.frame_batch import null_keys
 from dovetail.online.frame_pack import ORDER, OnlineTask
 from dovetail.online.host_client import run_turn
 from dovetail.online.keys import SIDES
@@ -46,6 +47,7 @@ class Buckets(StatefulProcessor):
         arrived = pd.concat(list(rows)).sort_values(ORDER)
         header, now_ms = self._load(), int(arrived["now_ms"].max())
         events = self._arrivals(header, arrived)
+        self.task.sink.task(null_keys([int(arrived["dropped"][arrived["side"] == side].sum()) for side in (0, 1)]))
         yield from self._retire(key, header, now_ms)
         yield from self._turn(key, header, events)
         self._plan_pause(header, now_ms)
@@ -71,7 +73,7 @@ class Buckets(StatefulProcessor):
 
     def _arrivals(self, header: Header, arrived: pd.DataFrame) -> list[Event]:
         """What a micro-batch brings; the news that a side has ended comes after all its rows."""
-        pushed = arrived[~arrived["ends"].astype(bool)]
+        pushed = arrived[arrived["rows"].notna()]
         events = [Event("push", int(s), rows=data) for s, data in zip(pushed["side"], pushed["rows"], strict=True)]
         late = sorted({SIDES[event.side] for event in events if header.ended[event.side]})
         if late:

@@ -1,0 +1,85 @@
+"""An online join of two streams killed at random moments of its phases, and what must hold in the end.
+
+`python -m tests.online.frame.kills 20` runs it with that many kills; the tests run it with one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.online.frame.cases import Feed, answers, bag
+
+_SCRIPT = Path(__file__).with_name("killed_query.py")
+
+
+def run_killed(place: Path, kills: int, owed: str = "idle", seed: int = 0, longest_s: float = 6.0) -> Counter[str]:
+    """Start, kill and start again until it may finish; how many answers there were in each phase after each kill.
+
+    Files come while the query runs, so that there are pauses between them; the last ones are marked only after the
+    last but one kill, so that all phases are hit.
+    """
+    feed, rng = Feed(place, rows=250), random.Random(seed)  # noqa: S311  (moments, not secrets)
+    whole = _planned(place)
+    feed.add()
+    killed, hit = 0, Counter[str]()
+    while True:
+        (place / "started").unlink(missing_ok=True)
+        query = _started(place, owed, whole)
+        end, fed = None, time.monotonic()
+        while query.poll() is None:
+            time.sleep(0.1)
+            if (place / "started").exists():
+                end = end or time.monotonic() + rng.uniform(0.5, longest_s)
+                if feed.files < _FILES and time.monotonic() - fed > 2.0:
+                    feed.add(last=feed.files == _FILES - 1)
+                    fed = time.monotonic()
+            if end is not None and time.monotonic() > end and killed < kills:
+                os.killpg(query.pid, signal.SIGKILL)
+                query.wait()
+                killed += 1
+                hit.update({row["_phase"] for row in answers(place)} or {"nothing yet"})
+                break
+        else:
+            if query.returncode:
+                raise AssertionError((place / "log").read_text()[-3000:])
+            break
+    assert bag(answers(place)) == feed.expected
+    assert killed == kills
+    return hit
+
+
+_FILES = 5
+
+
+def _planned(place: Path) -> int:
+    """How many rows the whole answer has."""
+    with tempfile.TemporaryDirectory(dir=place) as aside:
+        feed = Feed(Path(aside), rows=250)
+        for _ in range(_FILES):
+            feed.add()
+        return feed.expected.total()
+
+
+def _started(place: Path, owed: str, whole: int) -> subprocess.Popen[bytes]:
+    with (place / "log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, str(_SCRIPT), str(place), owed, str(whole)],
+            stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        chosen = sys.argv[2] if len(sys.argv) > 2 else "idle"
+        began = time.monotonic()
+        found = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()))
+        print(f"{sys.argv[1]} kills, owed={chosen}, {time.monotonic() - began:.0f} s: every pair once; phases: {found}")

@@ -1,0 +1,337 @@
+"""Joins that live on between micro-batches, without Spark: replays, the host process, buckets, state, requests."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.online.frame.cases import Bag, bag, expected, side_table
+
+from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
+from dovetail.online import host_client
+from dovetail.online.bucket_join import BucketJoin
+from dovetail.online.duration import parse_ms
+from dovetail.online.event_log import Event, pack_events, unpack_events
+from dovetail.online.host_process import ADDRESS, receive, send, serve
+from dovetail.online.hosted import Pool
+from dovetail.online.predicate import Band, Predicate
+from dovetail.online.registry import ALGORITHMS
+from dovetail.online.request import parse_request
+from dovetail.online.spread import Spread
+from dovetail.online.state_header import Header
+
+ROWS = 400
+LEFT, RIGHT = side_table("a", ROWS, 30, seed=2), side_table("b", ROWS, 30, seed=3)
+PAIRS = expected(LEFT, RIGHT)
+
+
+def join_of(algorithm: str, memory: int = 24 << 10) -> BucketJoin:
+    memory = 1 << 20 if algorithm == "shj" else memory
+    return BucketJoin(algorithm, ("k",), None, memory, False, LEFT.schema, RIGHT.schema)
+
+
+def turns(seed: int) -> Iterator[list[Event]]:
+    """Micro-batches: rows of both sides, pauses, settlements, and the end."""
+    rng, at = np.random.default_rng(seed), [0, 0]
+    while at[0] < ROWS or at[1] < ROWS:
+        events = []
+        for side, table in enumerate((LEFT, RIGHT)):
+            n = int(rng.integers(0, 160))
+            batch = table.slice(at[side], n).combine_chunks().to_batches()
+            events += [Event("push", side, rows=b.serialize()) for b in batch]
+            at[side] += n
+        if rng.random() < 0.3:
+            events.append(Event("settle"))
+        yield events
+        yield [Event("idle", units=3, times=int(rng.integers(1, 3)))]
+    yield [Event("finish")]
+
+
+def played(pool: Any, join: BucketJoin, seed: int, forgetful: bool) -> tuple[list[list[bytes]], list[dict[str, Any]]]:
+    """The answers and the reports of every turn; if forgetful, each turn begins with a replay of all before it."""
+    log: list[bytes] = []
+    given, reports, nonce = [], [], ""
+    for number, events in enumerate(turns(seed)):
+        turn = pool(f"{seed}", "" if forgetful else nonce, f"n{number}", join.to_json(), events, lambda: iter(log))
+        answers, report = drained(turn)
+        given.append(answers)
+        reports.append(report)
+        log.append(pack_events(events))
+        nonce = f"n{number}"
+    return given, reports
+
+
+def drained(turn: Any) -> tuple[list[bytes], dict[str, Any]]:
+    answers = []
+    while True:
+        try:
+            answers.append(bytes(next(turn)))
+        except StopIteration as end:
+            return answers, end.value
+
+
+def rows_of(join: BucketJoin, given: list[list[bytes]]) -> Bag:
+    schema = join.spec().layout(join.schemas).schema
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(data), schema) for turn in given for data in turn]
+    return bag([row for batch in batches for row in batch.to_pylist()])
+
+
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str) -> None:
+    join = join_of(algorithm)
+    lasting, reports = played(Pool().turn, join, 1, forgetful=False)
+    again, others = played(Pool().turn, join, 1, forgetful=True)
+    assert lasting == again
+    assert rows_of(join, lasting) == PAIRS
+    assert [report["replayed"] for report in reports] == [True] + [False] * (len(reports) - 1)
+    assert [report["counts"] for report in reports] == [report["counts"] for report in others]
+    results = sum(n for r in reports for name, n in r["counts"].items() if name.startswith("results"))
+    assert results == PAIRS.total()
+
+
+def test_what_was_not_stored_is_not_taken_up() -> None:
+    pool, join = Pool(), join_of("diner")
+    rows = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
+    mates = [Event("push", 1, rows=RIGHT.combine_chunks().to_batches()[0].serialize())]
+    drained(pool.turn("b", "", "one", join.to_json(), rows, lambda: []))
+    _, lost = drained(pool.turn("b", "one", "lost", join.to_json(), mates, lambda: []))
+    answers, report = drained(pool.turn("b", "one", "two", join.to_json(), mates, lambda: [pack_events(rows)]))
+    assert not lost["replayed"]
+    assert report["replayed"]
+    assert report["counts"] == lost["counts"]
+    abandoned = pool.turn("b", "two", "three", join.to_json(), [Event("finish")], lambda: [])
+    next(abandoned)
+    abandoned.close()
+    log = [pack_events(rows), pack_events(mates)]
+    rest, report = drained(pool.turn("b", "two", "three", join.to_json(), [Event("finish")], lambda: log))
+    assert report["replayed"]
+    assert rows_of(join, [answers, rest]) == PAIRS
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A host in a thread, which ends when the event is set."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(tmp_path / "host"))
+    listener.listen()
+    over = threading.Event()
+    thread = threading.Thread(target=serve, args=(listener, lambda: not over.is_set()))
+    thread.start()
+    monkeypatch.setenv(ADDRESS, str(tmp_path / "host"))
+    yield over
+    over.set()
+    thread.join()
+    listener.close()
+    host_client._disconnect(str(tmp_path / "host"))
+
+
+@pytest.mark.usefixtures("host")
+def test_the_host_gives_what_a_pool_gives() -> None:
+    join = join_of("diner")
+    here, _ = played(Pool().turn, join, 2, forgetful=False)
+    there, reports = played(host_client.run_turn, join, 2, forgetful=False)
+    assert here == there
+    assert sum(report["replayed"] for report in reports) == 1
+
+
+@pytest.mark.usefixtures("host")
+def test_errors_of_the_host_are_raised_here() -> None:
+    join, rows = join_of("diner"), [Event("push", 0, rows=b"no rows")]
+    with pytest.raises(DataError, match="should be rows of columns"):
+        drained(host_client.run_turn("x", "", "one", join.to_json(), rows, lambda: []))
+    small = BucketJoin("shj", ("k",), None, 24 << 10, False, LEFT.schema, RIGHT.schema)
+    push = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
+    with pytest.raises(BudgetExceeded, match="symmetric hash join"):
+        drained(host_client.run_turn("x", "", "one", small.to_json(), push, lambda: []))
+
+
+def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(tmp_path / "host"))
+    listener.listen()
+    join = join_of("diner")
+    events = [event for turn in turns(3) for event in turn]
+
+    def die_early() -> None:
+        with listener.accept()[0] as sock:
+            receive(sock)
+            turn = Pool().turn("x", "", "one", join.to_json(), events, lambda: [])
+            for _ in range(2):
+                send(sock, {"answer": True}, [next(turn)])
+            turn.close()
+
+    thread = threading.Thread(target=die_early)
+    thread.start()
+    monkeypatch.setenv(ADDRESS, str(tmp_path / "host"))
+    answers, _ = drained(host_client.run_turn("x", "", "one", join.to_json(), events, lambda: []))
+    thread.join()
+    listener.close()
+    assert len(answers) > 2
+    assert rows_of(join, [answers]) == PAIRS
+
+
+def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
+    script = (
+        "import sys; from dovetail.online.host_process import start\nprint(start(), flush=True); sys.stdin.read()\n"
+    )
+    env = os.environ | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    )
+    assert parent.stdout is not None
+    address = Path(parent.stdout.readline().strip())
+    assert address.parent.stat().st_mode & 0o777 == 0o700
+    join = join_of("diner")
+    events = next(turns(1))
+    os.environ[ADDRESS] = str(address)
+    try:
+        _, report = drained(host_client.run_turn("y", "", "one", join.to_json(), events, lambda: []))
+        _, later = drained(host_client.run_turn("y", "one", "two", join.to_json(), events, lambda: []))
+    finally:
+        del os.environ[ADDRESS]
+        host_client._disconnect(str(address))
+    assert report["replayed"]
+    assert not later["replayed"]
+    parent.kill()
+    parent.communicate()
+    end = time.monotonic() + 30
+    while any(tmp_path.iterdir()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_come_back_from_bytes() -> None:
+    rows = LEFT.combine_chunks().to_batches()[0].serialize()
+    events = [
+        Event("push", 1, rows=rows),
+        Event("idle", units=5, times=2),
+        Event("push", 0, rows=rows),
+        Event("settle"),
+    ]
+    found = list(unpack_events(pack_events(events)))
+    assert [event[:4] for event in found] == [event[:4] for event in events]
+    assert found[0].batch(LEFT.schema).equals(LEFT.combine_chunks().to_batches()[0])
+    with pytest.raises(DataError, match="cannot be read"):
+        list(unpack_events(b"\x05\0\0\0nonsense"))
+
+
+@pytest.mark.parametrize("bound", [1, 0.5, Decimal("1.25"), timedelta(minutes=5)])
+def test_a_bucket_join_comes_back_from_text(bound: Any) -> None:
+    schema = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+    join = BucketJoin("diner", (("k", "k"),), Band("x", "x", -bound, bound), 1 << 20, True, schema, schema)
+    assert BucketJoin.from_json(join.to_json()) == join
+    assert join.digest(2) != join.digest(3)
+
+
+CASES: list[tuple[Any, Any, pa.DataType]] = [
+    (-3, 5, pa.int64()),
+    (0, 0, pa.int64()),
+    (-0.75, 2.5, pa.float64()),
+    (0.0, 0.0, pa.float64()),
+    (timedelta(seconds=-2), timedelta(seconds=7), pa.timestamp("us", "UTC")),
+]
+
+
+@pytest.mark.parametrize(("lo", "hi", "kind"), CASES)
+@pytest.mark.parametrize("buckets", [1, 2, 7])
+def test_every_pair_of_a_band_meets_in_one_bucket(lo: Any, hi: Any, kind: pa.DataType, buckets: int) -> None:
+    rng = np.random.default_rng(5)
+    plain = pa.float64() if pa.types.is_floating(kind) else pa.int64()
+    scale = 1_000_000 if pa.types.is_timestamp(kind) else 1
+    numbers = [rng.integers(-60, 60, 150) * scale / (4 if pa.types.is_floating(kind) else 1) for _ in (0, 1)]
+    columns = [pa.array([None, *some.tolist()], pa.float64()).cast(plain).cast(kind) for some in numbers]
+    schema = pa.schema([("x", kind)])
+    batches = [pa.RecordBatch.from_arrays([column], schema=schema) for column in columns]
+    spread = Spread(Predicate((), Band("x", "x", lo, hi)), {"left": schema, "right": schema}, buckets)
+    homes = [spread.homes(side, batch) for side, batch in enumerate(batches)]
+    assert [home.dropped for home in homes] == [1, 1]
+    assert sorted(homes[0].rows.tolist()) == list(range(1, 151))
+    met = Counter[tuple[int, int]]()
+    values = [column.to_pylist() for column in columns]
+    for bucket in range(buckets):
+        left, right = (home.rows[home.buckets == bucket].tolist() for home in homes)
+        met.update((a, b) for a in left for b in right if lo <= values[1][b] - values[0][a] <= hi)
+    wanted = [(a, b) for a in range(1, 151) for b in range(1, 151) if lo <= values[1][b] - values[0][a] <= hi]
+    assert met == Counter(wanted)
+
+
+def test_equal_keys_share_a_bucket() -> None:
+    spread = Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5)
+    where: dict[int, set[int]] = {}
+    for side, table in enumerate((LEFT, RIGHT)):
+        batch = table.combine_chunks().to_batches()[0]
+        homes = spread.homes(side, batch)
+        assert homes.dropped == table["k"].null_count
+        for row, bucket in zip(homes.rows.tolist(), homes.buckets.tolist(), strict=True):
+            where.setdefault(batch["k"][row].as_py(), set()).add(bucket)
+    assert all(len(buckets) == 1 for buckets in where.values())
+    assert len({bucket for buckets in where.values() for bucket in buckets}) == 5
+
+
+def test_the_header_knows_what_has_expired() -> None:
+    header = Header("d")
+    for now in range(0, 1000, 50):
+        header.mark(now, 400)
+        header.next += 1
+    assert Header.load(header.dump(), "d") == header
+    assert header.expired(400, 400) == 0
+    assert header.expired(449, 400) == 0
+    assert header.expired(450, 400) == 1
+    assert header.expired(1000, 400) == 12
+    header.forget_before(12)
+    assert (header.first, header.marks[0]) == (12, [600, 12])
+    with pytest.raises(ConfigError, match="state of another online join"):
+        Header.load(header.dump(), "e")
+
+
+def request(**given: Any) -> Any:
+    whole: dict[str, Any] = {
+        "on": "k", "within": None, "how": "inner", "algorithm": "diner", "memory": "32MB", "buckets": None,
+        "wait": "25 ms", "owed": "idle", "retain": None, "with_phase": False,
+    }  # fmt: skip
+    return parse_request(**(whole | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"algorithm": "dinner"}, "did you mean 'diner'"),
+        ({"owed": "later"}, "owed='later' is not known"),
+        ({"how": "outer"}, "how='outer' is not known"),
+        ({"on": None}, "a join needs keys"),
+        ({"on": [("a", "b", "c")]}, "each key is a column name"),
+        ({"buckets": 0}, "buckets=0 is not possible"),
+        ({"wait": "soon"}, "wait='soon' is not a length of time"),
+        ({"retain": -1}, "retain=-1 is not a length of time"),
+        ({"memory": "none"}, "none"),
+    ],
+)
+def test_requests_that_cannot_be_right(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        request(**given)
+
+
+def test_requests_that_are_not_supported() -> None:
+    with pytest.raises(UnsupportedError, match="inner joins only"):
+        request(how="left")
+    with pytest.raises(UnsupportedError, match="a band alone cannot be found"):
+        request(on=None, within=("x", 1), algorithm="xjoin")
+
+
+def test_lengths_of_time() -> None:
+    assert [parse_ms("t", text) for text in ("25 ms", "1 s", "2 hours", 0.5)] == [25, 1000, 7_200_000, 500]
