@@ -78,15 +78,15 @@ def test_budgets_from_ten_to_two_hundred_percent_of_the_input(name: str) -> None
 def test_one_percent_of_the_input(name: str) -> None:
     """Keys rise slowly, so that few blocks meet each other: otherwise nested loops read each block a hundred times."""
     rng = np.random.default_rng(4)
-    keys = [np.sort(rng.integers(0, 5000, 5000)) + rng.integers(0, 40, 5000) for _ in range(2)]
-    text = pa.array(["y" * int(n) for n in rng.integers(150, 250, 5000)])
+    keys = [np.sort(rng.integers(0, 2500, 2500)) + rng.integers(0, 40, 2500) for _ in range(2)]
+    text = pa.array(["y" * int(n) for n in rng.integers(350, 450, 2500)])
     left, right = (
-        pa.table({"k": keys[i], column: np.arange(5000), f"{column}_text": text}) for i, column in enumerate("ab")
+        pa.table({"k": keys[i], column: np.arange(2500), f"{column}_text": text}) for i, column in enumerate("ab")
     )
     budget = MemoryBudget((left.nbytes + right.nbytes) // 100)
     out: list[tuple[int, int]] = []
     with EVERY[name](on=("k",)).open(budget, {"left": left.schema, "right": right.schema}) as operator:
-        for start in range(0, 5000, 100):
+        for start in range(0, 2500, 100):
             for side, table in (("left", left), ("right", right)):
                 for batch in operator.push(side, table.slice(start, 100).combine_chunks().to_batches()[0]):
                     out += zip(batch.column("a").to_pylist(), batch.column("b").to_pylist(), strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.online.handover import BLOCK_GAPS, MAX_NEW, simulate
-from tests.online.paper import COLUMNS, PUBLISHED, keys_of, share
+from tests.online.paper import BANDS, COLUMNS, PUBLISHED, band_shares, keys_of, share
 
 SETS = [("zipf", 1), ("zipf", 2), ("zipf", 5), ("moving_mean", 2), ("moving_mean", 10), ("moving_mean", 20)]
 
@@ -26,6 +26,12 @@ def test_the_others_give_theirs(name: str, x: float) -> None:
         assert found["DINER"] > found["RPJ 1.0"] > found["oldest"] > found["PMJ"] > found["HMJ"]
         assert found["PMJ"] == pytest.approx(5.0, abs=0.3)
         assert found["oldest"] == pytest.approx(9.75, abs=0.3)  # 2f - f² with f = 5 %
+
+
+def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
+    found = band_shares("csco")
+    assert found == pytest.approx(BANDS["csco"][2], abs=5.0)  # single runs on a random walk
+    assert found[0] > 1.5 * found[2]
 
 
 def test_diner_hands_over_within_one_step_of_max_new_arrivals() -> None:

@@ -17,6 +17,10 @@ _LARGEST_SHARE = 8 << 20
 _MOST_PAIRS = 1 << 15
 _MOST_CHUNK_ROWS = 1 << 14
 _LOADED_BYTES = 80
+ARRIVING_BYTES = 48
+"""Bytes of each arriving row beside its columns: keys, ranges, sizes, slots."""
+PAIR_BYTES = 16
+"""Bytes of each collected pair: two slots while rows arrive, and two row numbers when blocks meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +126,10 @@ def fit(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) -> 
 
 def _split(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) -> Fitted | None:
     answer, chunk = min(limit // 8, _LARGEST_SHARE), min(limit // 16, _LARGEST_SHARE // 2)
-    pairs = max(16, min(_MOST_PAIRS, answer // 32))
+    pairs = max(16, min(_MOST_PAIRS, answer // 64))
     width = max(1, (widths[0] + widths[1] + 1) // 2)
     partitions = sizes.partitions or max(1, min(50, limit // (16 * (width + needs.slot))))
-    rest = limit - answer - 2 * chunk - 8 * pairs - needs.fixed - needs.bucket * partitions
+    rest = limit - answer - 2 * chunk - PAIR_BYTES * pairs - needs.fixed - needs.bucket * partitions
     slots = rest // (width * 8 // 7 + needs.slot)
     if slots < _LEAST_ROWS or answer < 2 * sum(widths) or chunk < max(widths) + 256:
         return None
@@ -135,11 +139,11 @@ def _split(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) 
         slots = rows + max(2, rows // 16)
     block = sizes.block_rows or max(1, min(8, rows // 4), rows // 40)
     columns = (rest - slots * needs.slot) * 7 // 8
-    fits = ((limit - answer - 8 * pairs) // 4 - needs.block) // (max(widths) + _LOADED_BYTES)
+    fits = ((limit - answer - PAIR_BYTES * pairs) // 4 - needs.block) // (max(widths) + _LOADED_BYTES)
     if fits < 1:
         return None  # blocks of both sides must fit once memory is empty
     block = min(block, fits)
-    chunk_rows = max(1, min(_MOST_CHUNK_ROWS, chunk // width))
+    chunk_rows = max(1, min(_MOST_CHUNK_ROWS, chunk // (width + ARRIVING_BYTES)))
     return Fitted(
         limit,
         widths,

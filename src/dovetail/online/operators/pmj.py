@@ -67,6 +67,12 @@ class PmjOperator(MergingOperator):
         """Nothing leaves before it has been joined with the rest of its memory load."""
         return False
 
+    def make_ready(self, n: int) -> Iterator[pa.RecordBatch]:
+        """A memory load ends early where rows are wider than expected."""
+        yield from super().make_ready(n)
+        if self.budget.available < n:
+            yield from self._end_load(ARRIVING)
+
     def receive(self, side: int, chunk: pa.RecordBatch, key: I64, code: I64, width: int) -> Iterator[pa.RecordBatch]:
         """Rows are collected; when memory is full, what it holds becomes a pair of runs."""
         slots = np.full(len(key), -1, np.int32)
@@ -125,18 +131,18 @@ class PmjOperator(MergingOperator):
 
     def clean_up(self) -> Iterator[pa.RecordBatch]:
         """What memory holds is the last pair of runs; then runs are merged until one pair is left."""
-        yield from self._end_load()
+        yield from self._end_load(self.phase)
         yield from super().clean_up()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """What memory holds becomes a pair of runs, and all are merged."""
         self.begin({})
-        yield from self._end_load()
+        yield from self._end_load(self.phase)
         yield from super().drain()
 
-    def _end_load(self) -> Iterator[pa.RecordBatch]:
+    def _end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
         """Close a load while no chunk is arriving."""
-        yield from self._close_load(self.phase)
+        yield from self._close_load(phase)
         for pages in self.pages:
             pages.tidy()
 
