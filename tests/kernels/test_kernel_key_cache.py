@@ -52,7 +52,7 @@ def test_keys_come_in_and_go_as_the_rule_says(seed: int, policy: int) -> None:
         found = np.empty(60, np.int64)
         caches.entries_of(cache, int64s(np.arange(60)), found)
         assert {key for key in range(60) if found[key] >= 0} == set(after)
-    caches.age(cache)
+    caches.age(cache, 1)
     assert int(cache.meta[caches.THRESHOLD]) == max(2, threshold - 1)
 
 

@@ -180,11 +180,11 @@ def promote(c: KeyCache, policy: int, keys: Candidates, took: I64) -> int:
 
 
 @kernel
-def age(c: KeyCache) -> None:
-    """Hits count half from now on, and a key needs one row less, though not less than at first."""
+def age(c: KeyCache, times: int) -> None:
+    """So many times, at most 62, hits count half, and a key needs one row less, though not less than at first."""
     for entry in range(c.meta[ENTRIES]):
-        c.hits[entry] >>= 1
-    c.meta[THRESHOLD] = max(c.meta[START], c.meta[THRESHOLD] - 1)
+        c.hits[entry] >>= times
+    c.meta[THRESHOLD] = max(c.meta[START], c.meta[THRESHOLD] - times)
 
 
 @kernel
@@ -262,7 +262,7 @@ def _warm() -> None:
     one.flags.writeable = False
     for policy in range(3):
         promote(cache, policy, Candidates(some, some, one, one, one, some), np.empty(3, np.int64))
-    age(cache)
+    age(cache, 1)
     entries_of(cache, some, np.empty(3, np.int64))
     remove_all(cache, some[:1])
     add_all(cache, some[2:], some[2:], some[2:], some[2:], some[2:], some[2:])

@@ -128,7 +128,7 @@ class Cached(IndexDriven):
                 self.loaded.batch, met, self.remembers, lambda rows: self.segments.page_of(segment, rows)
             )
         if self.learns and self.cache.policy.replaces == "adaptive" and self.waiting.loads % self._every == 0:
-            age(self.cache.keys)
+            age(self.cache.keys, 1)
 
     @property
     def notes_from(self) -> int:
@@ -143,8 +143,8 @@ class Cached(IndexDriven):
         """Hits count half as often as they would after single loads."""
         if self.learns and self.cache.policy.replaces == "adaptive":
             times = self.waiting.loads // self._every - (self.waiting.loads - len(picked)) // self._every
-            for _ in range(min(times, MOST_HALVINGS)):
-                age(self.cache.keys)
+            if times:
+                age(self.cache.keys, min(times, MOST_HALVINGS))
 
     def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
         """Forget cached keys whose page changed."""
