@@ -168,7 +168,7 @@ class HoldingOperator(OperatorBase):
         freed = [pages.squeeze(0.98) for pages in self.pages]
         if any(freed):
             return True
-        if not self.flush():
+        if self.in_memory(0) + self.in_memory(1) == 0 or not self.flush():
             return False
         self.write_gone()
         for pages in self.pages:

@@ -55,7 +55,7 @@ class MergingOperator(CrossingOperator):
     def fan_in(self) -> int:
         """Segment pairs a merge: as told, but no more than there is room for a block of each."""
         block = max(1, *(store.largest for store in self.blocks))
-        return max(2, min(self.spec.sizes.fan_in, self.block_room // (3 * block)))
+        return max(2, min(self.spec.sizes.fan_in, self.block_room // (2 * block)))
 
     def _blocks_of_groups(self, store: BlockStore, bucket: int, groups: I64) -> I64:
         numbers = store.of_bucket(bucket)
@@ -66,7 +66,7 @@ class MergingOperator(CrossingOperator):
         store = self.blocks[side]
         of_block = store.column("group")[numbers]
         runs = [_Run(store, numbers[of_block == g].tolist()) for g in np.unique(of_block)]
-        room = 3 * store.largest * len(runs)
+        room = 2 * store.largest * len(runs)
         self.make_room(self._buffer, room)
         waiting: list[Leaving] = []
         while runs:
