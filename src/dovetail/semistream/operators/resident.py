@@ -83,12 +83,14 @@ class WithResidents(IndexDriven):
         self.requests[picked] += asked
         if not self.sizes.resident or offsets is None:
             return
-        full = len(self._residents) >= self.sizes.resident
-        bar = self.requests[list(self._residents)].min() if full else -1.0
-        for at in np.flatnonzero(self.requests[picked] > bar).tolist():
-            segment, rows = int(picked[at]), slice(int(offsets[at]), int(offsets[at + 1]))
-            if self._deserves(segment):
-                self._keep_copy(segment, rows)
+        there = np.array(list(self._residents), np.int64)
+        new = ~np.isin(picked, there)
+        both = np.append(there, picked[new])
+        most = both[np.argsort(-self.requests[both], kind="stable")][: self.sizes.resident]
+        for segment in np.setdiff1d(there, most).tolist():
+            self._let_go(segment)
+        for at in np.flatnonzero(new & np.isin(picked, most)).tolist():
+            self._keep_copy(int(picked[at]), slice(int(offsets[at]), int(offsets[at + 1])))
 
     def _keep_copy(self, segment: int, rows: slice) -> None:
         """Keep rows of the loaded round as a resident segment, if there is room for a copy of them."""
