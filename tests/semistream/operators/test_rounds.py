@@ -223,6 +223,25 @@ def test_stores_that_find_keys_are_asked_for_those_that_wait(name: str, kind: st
             assert run(spec, case, pauses=seed % 3).bag == case.expected(how), spec
 
 
+@pytest.mark.parametrize("name", ["ssij", "partitioned"])
+def test_after_a_round_those_stay_that_are_asked_for_most(name: str) -> None:
+    case = many_pages(np.random.default_rng(8))
+    sizes = Sizes(waiting=5000, per_segment=1, together=1000, resident=6)
+    spec = ALGORITHMS[name](pages=case.pages, on=case.on, how="left", sizes=sizes)
+    with spec.open(MemoryBudget("8MB"), {"stream": case.stream.schema}) as operator:
+        got: list[Any] = []
+        for batch in case.batches():
+            got += answers(operator.push("stream", batch))
+            got += answers(operator.drain())
+            kept = sorted(operator._residents)
+            others = np.delete(operator.requests, kept)
+            assert len(kept) == 6
+            assert operator.requests[kept].min() >= others.max()
+            assert sorted(np.flatnonzero(operator._there)) == kept
+        assert operator.counts["answered_by_cache"] > 0
+    assert oracle.bag(got) == case.expected("left")
+
+
 def test_a_batch_is_one_request_for_its_distinct_keys() -> None:
     case = many_pages(np.random.default_rng(6), keyed=True)
     spec = HybridJoin(pages=case.pages, on=case.on, how="left", sizes=Sizes(waiting=5000, per_segment=1, together=1000))
