@@ -20,32 +20,33 @@ from tests.online.frame.cases import Feed, answers, bag
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
 
-def run_killed(place: Path, kills: int, owed: str = "idle", seed: int = 0, longest_s: float = 6.0) -> Counter[str]:
-    """Start, kill and start again until it may finish; how many answers there were in each phase after each kill.
+def run_killed(place: Path, kills: int, owed: str = "idle", seed: int = 0, longest_s: float = 5.0) -> Counter[str]:
+    """Start, kill and start again until it may finish; for each kill the phases that had given answers.
 
-    Files come while the query runs, so that there are pauses between them; the last ones are marked only after the
-    last but one kill, so that all phases are hit.
+    Files come while the query runs, so that there are pauses between them. A kill comes some time after the start, or
+    after the first micro-batch since the start.
     """
     feed, rng = Feed(place, rows=250), random.Random(seed)  # noqa: S311  (moments, not secrets)
-    whole = _planned(place)
+    whole, killed, hit = _planned(place), 0, Counter[str]()
     feed.add()
-    killed, hit = 0, Counter[str]()
     while True:
         (place / "started").unlink(missing_ok=True)
+        done, early = _commits(place), rng.random() < 0.25
         query = _started(place, owed, whole)
         end, fed = None, time.monotonic()
         while query.poll() is None:
             time.sleep(0.1)
             if (place / "started").exists():
-                end = end or time.monotonic() + rng.uniform(0.5, longest_s)
-                if feed.files < _FILES and time.monotonic() - fed > 2.0:
+                if end is None and (early or _commits(place) > done):
+                    end = time.monotonic() + rng.uniform(0.0, longest_s)
+                if feed.files < _FILES and time.monotonic() - fed > 2.0 + 2.0 * kills:
                     feed.add(last=feed.files == _FILES - 1)
                     fed = time.monotonic()
             if end is not None and time.monotonic() > end and killed < kills:
                 os.killpg(query.pid, signal.SIGKILL)
                 query.wait()
                 killed += 1
-                hit.update({row["_phase"] for row in answers(place)} or {"nothing yet"})
+                hit.update({row["_phase"] for row in answers(place)} or {"none yet"})
                 break
         else:
             if query.returncode:
@@ -54,6 +55,11 @@ def run_killed(place: Path, kills: int, owed: str = "idle", seed: int = 0, longe
     assert bag(answers(place)) == feed.expected
     assert killed == kills
     return hit
+
+
+def _commits(place: Path) -> int:
+    commits = place / "checkpoint" / "commits"
+    return len(list(commits.iterdir())) if commits.exists() else 0
 
 
 _FILES = 5

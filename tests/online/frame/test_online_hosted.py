@@ -38,7 +38,7 @@ LEFT, RIGHT = side_table("a", ROWS, 30, seed=2), side_table("b", ROWS, 30, seed=
 PAIRS = expected(LEFT, RIGHT)
 
 
-def join_of(algorithm: str, memory: int = 24 << 10) -> BucketJoin:
+def join_of(algorithm: str, memory: int = 32 << 10) -> BucketJoin:
     memory = 1 << 20 if algorithm == "shj" else memory
     return BucketJoin(algorithm, ("k",), None, memory, False, LEFT.schema, RIGHT.schema)
 

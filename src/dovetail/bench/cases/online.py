@@ -1,0 +1,36 @@
+"""Two streams joined with each other through Spark, from their first row to their last."""
+
+from __future__ import annotations
+
+from dovetail.bench.case import Bound, Case, Params, Rival
+from dovetail.bench.online_streams import dovetail, joined_streams, matches, stream_stream
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_IN_JAVA = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+OURS, THEIRS, IN_JAVA = "dovetail", "spark's stream-stream join", "spark's join, state in Java's memory"
+
+
+def _points(*batch_rows: int, memory: str) -> list[Params]:
+    return [{"batch_rows": rows, "memory": memory} for rows in batch_rows]
+
+
+CASE = Case(
+    name="online",
+    question="How many rows a second of two streams are joined with each other, end to end?",
+    varies=("batch_rows", "memory"),
+    points={"small": _points(20_000, memory="2MB"), "full": _points(50_000, 250_000, memory="32MB")},
+    rivals=(
+        Rival(OURS, joined_streams(dovetail)),
+        Rival(THEIRS, joined_streams(stream_stream)),
+        Rival(IN_JAVA, joined_streams(stream_stream, {_PROVIDER: _IN_JAVA})),
+    ),
+    expected=matches,
+    baseline=OURS,
+    bounds=(
+        Bound("three times Spark's rate", OURS, 1 / 3, against=THEIRS, scale="full"),
+        Bound("first results in the first micro-batch", OURS, 0.0, figure="none_in_first_batch"),
+        Bound("inside the budget", OURS, 1.0, figure="peak_of_budget"),
+    ),
+    answer="pairs",
+    rounds=2,
+)
