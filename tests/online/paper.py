@@ -175,4 +175,5 @@ if __name__ == "__main__":
     from tests.online.handover import handover_table
 
     print(shares_table())
+    print(bands_table())
     print(handover_table())

@@ -29,9 +29,11 @@ def test_the_others_give_theirs(name: str, x: float) -> None:
 
 
 def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
-    found = band_shares("csco")
-    assert found == pytest.approx(BANDS["csco"][2], abs=5.0)  # single runs on a random walk
-    assert found[0] > 1.5 * found[2]
+    """The stock prices are one random walk each, so only the factor of the specification can be expected of them."""
+    assert band_shares("weather") == pytest.approx(BANDS["weather"][2], abs=1.5)
+    for found in (band_shares("csco"), band_shares("ipix")):
+        assert 1.5 < found[0] / found[2] < 2.2
+        assert 1.5 < found[1] / found[3] < 2.2
 
 
 def test_diner_hands_over_within_one_step_of_max_new_arrivals() -> None:
