@@ -1,0 +1,117 @@
+"""`online_join` of batch DataFrames against the oracle, and what is refused before a job starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from tests.online.frame.cases import Feed, bag, expected, side_table
+
+import dovetail
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.online.frame import online_join, plan_online_join
+from dovetail.online.frame_pack import labels_for
+from dovetail.online.registry import ALGORITHMS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEFT, RIGHT = side_table("a", 500, 60, seed=4), side_table("b", 700, 60, seed=7)
+PAIRS = expected(LEFT, RIGHT)
+
+
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+def test_every_algorithm_gives_the_join(spark: SparkSession, algorithm: str) -> None:
+    left, right = spark.createDataFrame(LEFT), spark.createDataFrame(RIGHT)
+    memory = "2MB" if algorithm == "shj" else "48KB"
+    plan = plan_online_join(left, right, on="k", algorithm=algorithm, memory=memory, with_phase=True)
+    found = plan.frame().toArrow()
+    assert found.schema.names == ["k", "a", "b", "_phase"]
+    assert bag(found.to_pylist()) == PAIRS
+    phases, measured = Counter(found["_phase"].to_pylist()), plan.metrics()
+    assert {phase: measured.value(f"results_{phase}") for phase in phases} == dict(phases)
+    assert measured.value("null_keys", "right") == RIGHT["k"].null_count
+    assert "2 buckets" in plan.explain()
+
+
+def test_keys_of_other_names_types_and_odd_columns(spark: SparkSession) -> None:
+    left = spark.createDataFrame(pa.table({"first name": ["x", "y", None, "x"], "n": [1, 2, 3, 4]}))
+    right = spark.createDataFrame(pa.table({"who": ["x", "z", None], "n": [7, 8, 9], "at": [1.5, None, 2.5]}))
+    out = online_join(left, right, on=[("first name", "who")], algorithm="xjoin", memory="1MB", buckets=3)
+    assert out.columns == ["first name", "n", "who", "n_right", "at"]
+    assert sorted(map(tuple, out.collect())) == [("x", 1, "x", 7, 1.5), ("x", 4, "x", 7, 1.5)]
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_a_band_alone(spark: SparkSession, buckets: int) -> None:
+    rng = np.random.default_rng(1)
+    times = [rng.integers(0, 10_000_000_000, 60).tolist() for _ in (0, 1)]
+    tables = [
+        pa.table({"at": pa.array(some, pa.timestamp("us", "UTC")), name: range(60)})
+        for some, name in zip(times, ("a", "b"), strict=True)
+    ]
+    left, right = (spark.createDataFrame(table) for table in tables)
+    band = ("at", "at", timedelta(seconds=-100), timedelta(seconds=300))
+    out = online_join(left, right, within=band, memory="64KB", buckets=buckets)
+    wanted = sorted(
+        (a, b) for a in range(60) for b in range(60) if -100_000_000 <= times[1][b] - times[0][a] <= 300_000_000
+    )
+    assert sorted((row["a"], row["b"]) for row in out.collect()) == wanted
+
+
+def test_empty_sides(spark: SparkSession) -> None:
+    left, right = spark.createDataFrame(LEFT), spark.createDataFrame(RIGHT).limit(0)
+    assert online_join(left, right, on="k").count() == 0
+
+
+def test_labels_are_spread_as_spark_partitions(spark: SparkSession) -> None:
+    labels = labels_for(12, 5)
+    frame = spark.createDataFrame([(label,) for label in labels], "label int")
+    homes = [row[0] for row in frame.select(F.pmod(F.hash("label"), F.lit(5))).collect()]
+    assert len(set(labels)) == 12
+    assert homes == [number % 5 for number in range(12)]
+
+
+def given(spark: SparkSession, tmp_path: Path, **changes: Any) -> Any:
+    feed = Feed(tmp_path)
+    feed.add()
+    left, right = feed.streams(spark)
+    return online_join(left, right, **({"on": "k", "retain": "1 hour"} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"retain": None}, "two streams without an end.*retain='2 hours'.*end_of_input"),
+        ({"on": "key"}, "no column"),
+        ({"on": [("a", "k"), ("k", "c")]}, "no column"),
+        ({"memory": "1KB"}, "too small"),
+        ({"end_of_input": "last"}, "must be a Column"),
+        ({"within": ("k", 0.5, 1)}, "is no band"),
+    ],
+)
+def test_what_is_refused(spark: SparkSession, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        given(spark, tmp_path, **changes)
+
+
+def test_a_stream_and_a_batch_do_not_go_together(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.add()
+    with pytest.raises(PlanError, match=r"right is a stream and left is not.*dovetail\.enrich"):
+        dovetail.online_join(spark.createDataFrame(LEFT), feed.streams(spark)[1], on="k", retain="1 hour")
+
+
+def test_a_watermark_alone_is_not_enough(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.add()
+    left, right = feed.streams(spark)
+    timed = left.withColumn("at", F.current_timestamp()).withWatermark("at", "1 minute")
+    with pytest.raises(UnsupportedError, match="give retain="):
+        online_join(timed, right, on="k")
