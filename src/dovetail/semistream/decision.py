@@ -29,7 +29,7 @@ from dovetail.semistream.cost import (
 from dovetail.semistream.cost import Sizes as ModelSizes
 from dovetail.semistream.cost import choose as choose_algorithm
 from dovetail.semistream.cost.batch import drained
-from dovetail.semistream.cost.measure_reads import store_reads
+from dovetail.semistream.cost.measure_reads import look_up_s, store_reads
 from dovetail.semistream.cost.models import model_of
 from dovetail.semistream.cost.operator_sizes import operator_sizes, setting_of
 from dovetail.semistream.cost.prediction import NoRoomError
@@ -136,8 +136,8 @@ def setting_for(
     threshold = 1 if request.fits_cache else cache.threshold
     policy = Policy(looks_up.kind, looks_up.position, cache.replaces, threshold)
     rows = None if sample is None or request.mode == "carry" else sample.batch_rows
-    read = store_reads(pages) if _quickly_read(pages) else None
-    costs = from_profile(load_profile(), load_s=LOAD_S, visit_s=VISIT_S, read=read)
+    read, look_up = (store_reads(pages), look_up_s(pages)) if _quickly_read(pages) else (None, None)
+    costs = from_profile(load_profile(), load_s=LOAD_S, visit_s=VISIT_S, read=read, look_up=look_up)
     return setting_of(pages, stream, request.memory, distribution, costs, policy=policy, batch_rows=rows), skew
 
 

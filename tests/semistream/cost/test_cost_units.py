@@ -25,7 +25,7 @@ from dovetail.semistream.cost import (
     predict,
 )
 from dovetail.semistream.cost.batch import drained
-from dovetail.semistream.cost.measure_reads import measured_reads, store_reads
+from dovetail.semistream.cost.measure_reads import look_up_s, measured_reads, store_reads
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.master.write import write_pages
 from dovetail.semistream.simulation import SimulatedPages
@@ -119,10 +119,21 @@ def test_single_keys_of_a_database_cost_alike_wherever_they_lie(tmp_path: Path) 
         connection.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, word TEXT)")
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(n, "w" * 50) for n in range(5000)])
     with closing(MasterStore.sqlite(tmp_path / "m.db", "t", "k", page="4KB").at()) as pages:
-        found = store_reads(pages)
-    assert len(found.random) == 1
-    assert found.seconds(4096) == found.seconds(1 << 20)
-    assert found.seconds(1 << 20) < found.seconds(1 << 20, sequential=True)
+        found, each = store_reads(pages), look_up_s(pages)
+    assert found.random == found.sequential
+    assert each is not None
+    assert 0 < each < found.seconds(1 << 20)
+    assert look_up_s(SimulatedPages(1000, 50, 120)) is None
+
+
+def test_keys_that_are_looked_up_cost_each_and_segments_nothing() -> None:
+    here = Setting(50 * 2**20, Zipf(2_000_000))
+    keyed = replace(here, costs=replace(here.costs, look_up=5e-6))
+    for name in ("inlj", "hybridjoin", "cachejoin", "x_hybridjoin", "optimised_x_hybridjoin"):
+        pages, keys = (predict(name, setting, Sizes(500, 1000)) for setting in (here, keyed))
+        assert keys.miss_s == pytest.approx(pages.miss_s + 5e-6)
+        assert keys.step_s < pages.step_s - 0.9 * here.costs.load_s(here.read_bytes(500))
+    assert predict("ssij", keyed, Sizes(500, 1000)) == predict("ssij", here, Sizes(500, 1000))
 
 
 def test_resident_segments_cost_a_visit_each() -> None:

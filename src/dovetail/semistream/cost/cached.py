@@ -58,7 +58,7 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, p_n: float, *, c
     room, memory = waiting_room(setting, sizes, _table(setting, sizes, counted=counted))
     segments = setting.segments(sizes.segment_rows, sizes.cached_rows)
     steady = steady_state(segments, room, setting.policy)
-    step_s = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    step_s = costs.find_s(setting.read_bytes(sizes.segment_rows))
     step_s += costs.probing_s(sizes.segment_rows, steady.per_load)
     if counted:
         step_s += costs.compare * min(sizes.segment_rows, steady.per_load)
@@ -71,7 +71,7 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, p_n: float, *, c
         w_n=steady.per_load * p_n / (1 - p_n),
         w_s=steady.per_load,
         step_s=step_s,
-        miss_s=costs.probe + emit + costs.evict + costs.receive + costs.admit,
+        miss_s=costs.probe + emit + costs.evict + costs.receive + costs.admit + costs.each_found_s,
         hit_s=costs.probe + emit + costs.receive,
         window=steady.window / (1 - p_n),
         waiting=steady.waiting,

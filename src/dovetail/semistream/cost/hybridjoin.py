@@ -47,14 +47,14 @@ def predict_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     room, memory = waiting_room(setting, sizes)
     segments = setting.segments(sizes.segment_rows)
     steady = steady_state(segments, room, setting.policy)
-    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    read = costs.find_s(setting.read_bytes(sizes.segment_rows))
     return Prediction(
         algorithm="hybridjoin",
         sizes=replace(sizes, waiting_rows=room),
         w_n=0.0,
         w_s=steady.per_load,
         step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load),
-        miss_s=setting.matched * costs.emit + costs.evict + costs.receive + costs.admit,
+        miss_s=setting.matched * costs.emit + costs.evict + costs.receive + costs.admit + costs.each_found_s,
         hit_s=0.0,
         window=steady.window,
         waiting=steady.waiting,

@@ -7,6 +7,7 @@ from functools import partial
 from statistics import median
 
 import numpy as np
+import pyarrow as pa
 
 from dovetail.errors import PlanError
 from dovetail.kernels.arrays import I64
@@ -15,7 +16,8 @@ from dovetail.semistream.master.pages import KeyedPages, Pages
 
 _SIZES = (1, 4, 16, 64)  # pages of a run
 _PAGES_OF_A_ROUND = 128
-_KEY_PAGES = 4
+_KEY_PAGES = 32  # from which keys are taken, as keys of one page are found more quickly than any others
+_KEYS_OF_A_PAGE = 8
 _ATTEMPTS = 6
 _ENOUGH_S = 0.02  # of reading one size
 _MOST_BYTES = 2 << 20
@@ -46,7 +48,7 @@ def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, se
 
 
 def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
-    """c_IO of this store as joins use it: segments anywhere in rounds, or single keys where the store finds them.
+    """c_IO of this store as joins use it: segments anywhere in rounds; of a store that finds keys each by itself.
 
     Some hundred pages are read, fewer where that takes long, and at most `_MOST_BYTES` at a time; what the system keeps
     in its cache is read from there. Of several attempts at other places the quickest counts, for the others also waited
@@ -60,8 +62,8 @@ def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
     for count in _counts(pages):
         places = iter(rng.integers(0, n_pages - count + 1, _ATTEMPTS).tolist())
         in_turn[float(pages.stored_bytes(0, count))] = _quickest(pages, partial(_read_run, pages, places, count))
-    anywhere = _keys_s(pages, rng) if isinstance(pages, KeyedPages) and pages.finds_keys else _rounds_s(pages, rng)
-    return ReadCosts(_rising(anywhere), _rising(in_turn))
+    keyed = isinstance(pages, KeyedPages) and pages.finds_keys  # to a database one place is as good as another
+    return ReadCosts(_rising(in_turn if keyed else _rounds_s(pages, rng)), _rising(in_turn))
 
 
 def _counts(pages: Pages) -> list[int]:
@@ -93,14 +95,18 @@ def _read_round(pages: Pages, firsts: Iterator[I64], counts: I64) -> None:
     pages.read_many(next(firsts), counts)
 
 
-def _keys_s(pages: KeyedPages, rng: np.random.Generator) -> dict[float, float]:
-    """Seconds of one of several keys that are asked for together, whatever the segment they lie in."""
+def look_up_s(pages: Pages, seed: int = 0) -> float | None:
+    """Seconds of one of many keys that are asked for together; None of a store that does not find single keys.
+
+    Some hundred keys from anywhere are asked for.
+    """
     n_pages = len(pages.starts) - 1
-    count = min(_KEY_PAGES, n_pages)
-    rows = pages.read(int(rng.integers(0, n_pages - count + 1)), count)
+    if n_pages < 1 or not isinstance(pages, KeyedPages) or not pages.finds_keys:
+        return None
+    places = np.random.default_rng(seed).integers(0, n_pages, _KEY_PAGES).tolist()
+    rows = pa.concat_batches([pages.read(place, 1).slice(0, _KEYS_OF_A_PAGE) for place in places])
     keys = [rows.column(name) for name in pages.key]
-    each = _quickest(pages, lambda: pages.read_keys(keys)) / max(1, rows.num_rows)
-    return {float(pages.stored_bytes(0, 1)): each}
+    return _quickest(pages, lambda: pages.read_keys(keys)) / max(1, len(keys[0]))
 
 
 def _quickest(pages: Pages, work: Callable[[], object]) -> float:

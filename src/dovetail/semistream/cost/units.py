@@ -67,7 +67,8 @@ class UnitCosts:
     c_E; `receive` one tuple from the stream, c_S; `admit` one into table and queue, c_A; `compare` one frequency,
     c_F. `load` is what a read costs beside its bytes: opening, decoding, its part of a call of a kernel; zero in the
     source. `visit` is what rows that meet a resident segment cost together, however few they are, beside a table over
-    the segment; zero in the source, whose resident segments are tables.
+    the segment; zero in the source, whose resident segments are tables. `look_up` is one key asked of a store that
+    finds single keys, in which joins that keep no segments read none; None for a store of pages.
     `probes`: the source looks every row of a segment up among the waiting tuples; "smaller" takes whichever side has
     fewer.
     """
@@ -81,10 +82,21 @@ class UnitCosts:
     compare: float
     load: float = 0.0
     visit: float = 0.0
+    look_up: float | None = None
     probes: Probes = "segment"
 
     def __post_init__(self) -> None:
-        each = (self.probe, self.emit, self.evict, self.receive, self.admit, self.compare, self.load, self.visit)
+        each = (
+            self.probe,
+            self.emit,
+            self.evict,
+            self.receive,
+            self.admit,
+            self.compare,
+            self.load,
+            self.visit,
+            self.look_up or 0.0,
+        )
         if min(each) < 0 or not np.isfinite(each).all():
             raise PlanError(f"unit costs {each} were given; each is a finite number of seconds, not negative.")
         if self.probes not in ("segment", "smaller"):
@@ -93,6 +105,15 @@ class UnitCosts:
     def load_s(self, nbytes: float, *, sequential: bool = False) -> float:
         """Seconds to bring so many bytes into memory in one go."""
         return self.read.seconds(nbytes, sequential=sequential) + self.load
+
+    def find_s(self, nbytes: float) -> float:
+        """Seconds for a segment to be there as far as it is asked for: read, or only its keys looked up, each apart."""
+        return self.load_s(nbytes) if self.look_up is None else self.load
+
+    @property
+    def each_found_s(self) -> float:
+        """Seconds for a key to be looked up by itself; none where segments are read."""
+        return self.look_up or 0.0
 
     def visit_s(self, segment_rows: float) -> float:
         """Seconds for some rows to meet a resident segment, beside what each of them costs."""
@@ -125,14 +146,19 @@ VISIT_S = 40e-6
 
 
 def from_profile(
-    profile: Profile, *, load_s: float = 0.0, visit_s: float = 0.0, read: ReadCosts | None = None
+    profile: Profile,
+    *,
+    load_s: float = 0.0,
+    visit_s: float = 0.0,
+    read: ReadCosts | None = None,
+    look_up: float | None = None,
 ) -> UnitCosts:
     """This machine's costs, for joins whose kernels look the smaller side up.
 
     A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. It has no
     fixed cost of a load either, beyond the read itself, nor of meeting a resident segment: give `load_s` and `visit_s`
     where they are known, such as `LOAD_S` and `VISIT_S`. `read` replaces the reads of local pages by those of another
-    store.
+    store, and `look_up` is a key of a store that finds them.
     """
     pages = ReadCosts(_points(profile.page_read_random), _points(profile.page_read_sequential))
     return UnitCosts(
@@ -145,6 +171,7 @@ def from_profile(
         compare=profile.compare.seconds,
         load=load_s,
         visit=visit_s,
+        look_up=look_up,
         probes="smaller",
     )
 

@@ -27,7 +27,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     p_n = setting.p_n(d_n)
     steady = _beside_wanted(segments, room, p_n, setting.policy)
     w = min(float(room), steady.per_load / max(1 - p_n, 1 / room))
-    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    read = costs.find_s(setting.read_bytes(sizes.segment_rows))
     each = setting.matched * costs.emit + costs.evict + costs.receive + costs.admit
     return Prediction(
         algorithm="x_hybridjoin",
@@ -35,7 +35,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
         w_n=p_n * w,
         w_s=(1 - p_n) * w,
         step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load) + costs.probing_s(d_n, w),
-        miss_s=each,
+        miss_s=each + costs.each_found_s,
         hit_s=each,
         window=steady.window / max(1 - p_n, 1 / room),
         waiting=steady.waiting,
