@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -15,10 +16,11 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import PlanError, UnsupportedError
+from dovetail.errors import PlanError
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.frame_batch import join_buckets
 from dovetail.online.frame_pack import ANSWERS, ORDER, PACKED, OnlineTask, labels_for, pack, unpack
+from dovetail.online.lateness import Lateness
 from dovetail.online.phases import PHASE_COLUMN
 from dovetail.online.predicate import Band
 from dovetail.online.request import Request, parse_request
@@ -52,7 +54,8 @@ def online_join(
         on: Equal columns: "k", ["k", "l"], or [("left_k", "right_k")]. Null keys match nothing. A key given by one name
             appears once in the result; other names that both sides have get "_right" on the right.
         within: A band: ("price", 0.05), or ("l_price", "r_price", -0.05, 0.05): lo <= right - left <= hi. It needs no
-            equal columns with diner and pmj.
+            equal columns with diner and pmj. If both columns have a watermark, rows that are too late are dropped and
+            counted, and rows leave the state once none that may still come can match them.
         how: inner.
         algorithm: shj, dphj, xjoin, pmj, hmj, rpj, ehj or diner.
         memory: The budget of each bucket. What does not fit goes to disk, and is joined in pauses or at the end.
@@ -74,7 +77,8 @@ def online_join(
         given a sink that takes a micro-batch as a whole.
 
     Raises:
-        PlanError: for a request that cannot be right, before any job starts.
+        PlanError: for a request that cannot be right, before any job starts; also for streams without an end that have
+            neither `retain` nor watermarks.
         UnsupportedError: for what this algorithm or session cannot do, with what can.
     """
     return plan_online_join(
@@ -167,7 +171,8 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request, end_of_input:
     out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
     marked = streaming and end_of_input is not None
     sink = MetricsSink(left.sparkSession)
-    task = OnlineTask(uuid.uuid4().hex, join, request, labels, marked, answers, out, sink)
+    lateness = _lateness(left, right, request)
+    task = OnlineTask(uuid.uuid4().hex, join, request, labels, marked, answers, out, sink, lateness)
     if marked:
         end = F.coalesce(end_of_input.cast("boolean"), F.lit(False)).alias(_END)  # type: ignore[union-attr]  # not None
         left, right = left.select("*", end), right.select("*", end)
@@ -186,15 +191,26 @@ def _checked(left: DataFrame, right: DataFrame, request: Request, end_of_input: 
         raise PlanError(f"end_of_input={end_of_input!r} must be a Column that is true on the last row of a side.")
     if not left.isStreaming or end_of_input is not None or request.retain_ms is not None:
         return left.isStreaming
-    if any(_WATERMARK in (field.metadata or {}) for frame in (left, right) for field in frame.schema):
-        raise UnsupportedError(
-            "a watermark alone does not bound the state of online joins yet; give retain='2 hours' (or whatever "
-            "distance between matching rows you want to cover), or end_of_input."
+    if _lateness(left, right, request) is None:
+        raise PlanError(
+            "two streams without an end would fill the state without bound; give retain='2 hours' (rows that came "
+            "longer ago leave), end_of_input=<column that is true on the last row of a side>, or withWatermark on both "
+            "inputs and within=(left time, right time, timedelta, timedelta) on those columns."
         )
-    raise PlanError(
-        "two streams without an end would fill the state without bound; give retain='2 hours' (rows that came longer "
-        "ago leave), or end_of_input=<column that is true on the last row of a side>."
-    )
+    return True
+
+
+def _lateness(left: DataFrame, right: DataFrame, request: Request) -> Lateness | None:
+    """What a watermark on both columns of the band says; None if they have none, or if these are batches."""
+    band = request.within
+    if band is None or not left.isStreaming or not isinstance(band.lo, timedelta):
+        return None
+    found = []
+    for frame, name in ((left, band.left), (right, band.right)):
+        if name not in frame.columns or _WATERMARK not in (frame.schema[name].metadata or {}):
+            return None
+        found.append(int(frame.schema[name].metadata[_WATERMARK]))
+    return Lateness.of(band, (found[0], found[1]))
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:

@@ -27,7 +27,7 @@ def join_buckets(task: OnlineTask, batches: Batches) -> Batches:
             assert running is not None  # noqa: S101  (for the type checker: the first bucket is not -1)
             yield from _answers(task, running.apply(event))
         yield from _finished(task, running)
-        task.sink.task(null_keys(dropped))
+        task.sink.task(counts_by_side("null_keys", dropped))
     finally:
         if running is not None:
             running.close()
@@ -42,11 +42,11 @@ def _events(batches: Batches, dropped: list[int]) -> Iterator[tuple[int, Event]]
                 yield bucket, Event("push", side, rows=rows.as_buffer())
 
 
-def null_keys(dropped: Sequence[int]) -> Metrics:
-    """How many rows of each side had no key."""
+def counts_by_side(name: str, counts: Sequence[int]) -> Metrics:
+    """Rows of each side under one name."""
     metrics = Metrics()
-    for side, n in zip(SIDES, dropped, strict=True):
-        metrics.add("null_keys", n, side)
+    for side, n in zip(SIDES, counts, strict=True):
+        metrics.add(name, int(n), side)
     return metrics
 
 

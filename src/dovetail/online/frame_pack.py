@@ -18,6 +18,7 @@ from dovetail.errors import DataError
 from dovetail.kernels.arrays import I32
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.keys import SIDES
+from dovetail.online.lateness import Lateness
 from dovetail.online.request import Request
 from dovetail.online.spread import Homes, Spread
 from dovetail.spark.arrow import Batches
@@ -31,6 +32,7 @@ PACKED = T.StructType(
         T.StructField("number", T.LongType()),
         T.StructField("rows", T.BinaryType()),
         T.StructField("ends", T.BooleanType()),
+        T.StructField("n", T.LongType()),
         T.StructField("dropped", T.LongType()),
     ]
 )
@@ -55,6 +57,7 @@ class OnlineTask:
     answers: pa.Schema
     output: pa.Schema
     sink: MetricsSink
+    lateness: Lateness | None = None
 
     @property
     def digest(self) -> str:
@@ -76,7 +79,7 @@ def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:
         rows = as_schema(rows, schema)
         yield _packed(labels, side, part, number, rows, spread.homes(side, rows))
     if ended:
-        yield _table(labels, side, part, number + 1, [None] * len(labels), True, 0)
+        yield _table(labels, side, part, number + 1, [None] * len(labels), [0] * len(labels), 0, ends=True)
 
 
 def _chunks(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -109,12 +112,20 @@ def _packed(labels: I32, side: int, part: int, number: int, rows: pa.RecordBatch
     stops = [*starts[1:].tolist(), len(homes.buckets)]
     data = [ordered.slice(a, b - a).serialize().to_pybytes() for a, b in zip(starts.tolist(), stops, strict=True)]
     if not data:
-        return _table(labels[:1], side, part, number, [None], False, homes.dropped)
-    return _table(labels[names], side, part, number, data, False, homes.dropped)
+        return _table(labels[:1], side, part, number, [None], [0], homes.dropped)
+    counts = [b - a for a, b in zip(starts.tolist(), stops, strict=True)]
+    return _table(labels[names], side, part, number, data, counts, homes.dropped)
 
 
 def _table(
-    labels: I32, side: int, part: int, number: int, data: Sequence[bytes | None], ends: bool, dropped: int
+    labels: I32,
+    side: int,
+    part: int,
+    number: int,
+    data: Sequence[bytes | None],
+    counts: Sequence[int],
+    dropped: int,
+    ends: bool = False,
 ) -> pa.RecordBatch:
     n = len(data)
     return pa.RecordBatch.from_pydict(
@@ -125,6 +136,7 @@ def _table(
             "number": pa.array([number] * n, pa.int64()),
             "rows": pa.array(data, pa.binary()),
             "ends": pa.array([ends] * n, pa.bool_()),
+            "n": pa.array(counts, pa.int64()),
             "dropped": pa.array([dropped] + [0] * (n - 1), pa.int64()),
         }
     )

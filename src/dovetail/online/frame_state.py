@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, DataError
 from dovetail.online.event_log import Event, pack_events
-from dovetail.online.frame_batch import null_keys
+from dovetail.online.frame_batch import counts_by_side
 from dovetail.online.frame_pack import ORDER, OnlineTask
 from dovetail.online.host_client import run_turn
 from dovetail.online.keys import SIDES
@@ -46,10 +46,15 @@ class Buckets(StatefulProcessor):
         """The arriving phase: pairs that new rows make; what is owed, where the micro-batch or a side ends."""
         arrived = pd.concat(list(rows)).sort_values(ORDER)
         header, now_ms = self._load(), int(arrived["now_ms"].max())
+        self.task.sink.task(_counted(arrived, after_pause=header.pauses > 0))
+        keep = self._expired(header, now_ms)
         events = self._arrivals(header, arrived)
-        self.task.sink.task(null_keys([int(arrived["dropped"][arrived["side"] == side].sum()) for side in (0, 1)]))
-        yield from self._retire(key, header, now_ms)
+        events, expiry = self._on_time(header, events)
+        yield from self._retire(key, header, keep)
+        if self.task.request.retain_ms is not None:
+            header.mark(now_ms, self.task.request.retain_ms)
         yield from self._turn(key, header, events)
+        header.note_expiry(expiry)
         self._plan_pause(header, now_ms)
         self._header.update((header.dump(),))
 
@@ -90,22 +95,44 @@ class Buckets(StatefulProcessor):
             events.append(Event("settle"))
         return events
 
-    def _retire(self, key: Any, header: Header, now_ms: int) -> Iterator[pd.DataFrame]:
-        """Rows older than what is retained leave, once all that they are owed is given.
+    def _expired(self, header: Header, now_ms: int) -> int:
+        """The piece before which rows leave: retained for long enough, or older than any row that may come."""
+        lateness, retain_ms = self.task.lateness, self.task.request.retain_ms
+        old = header.first if retain_ms is None else header.expired(now_ms, retain_ms)
+        if lateness is None:
+            return old
+        return max(old, header.expired_by(lateness.watermark(header.newest)))
+
+    def _on_time(self, header: Header, events: list[Event]) -> tuple[list[Event], int | None]:
+        """Events without rows older than the watermark of earlier micro-batches, and when what they bring expires."""
+        lateness = self.task.lateness
+        if lateness is None:
+            return events, None
+        watermark, late, expiry = lateness.watermark(header.newest), [0, 0], None
+        for at, event in ((at, event) for at, event in enumerate(events) if event.kind == "push"):
+            batch = event.batch(self.task.join.schemas[SIDES[event.side]])
+            kept = lateness.on_time(event.side, batch, watermark)
+            late[event.side] += batch.num_rows - kept.num_rows
+            events[at] = event if kept is batch else event._replace(rows=kept.serialize())
+            if kept.num_rows:
+                newest = int(lateness.times(event.side, kept).max())
+                before = header.newest[event.side]
+                header.newest[event.side] = newest if before is None else max(before, newest)
+                expiry = max(lateness.expiry(event.side, newest), newest if expiry is None else expiry)
+        self.task.sink.task(counts_by_side("late_rows", late))
+        return events, expiry
+
+    def _retire(self, key: Any, header: Header, keep: int) -> Iterator[pd.DataFrame]:
+        """Rows of pieces before `keep` leave, once all that they are owed is given.
 
         The rows that stay are joined anew without answers: the last of their events is that all is settled.
         """
-        retain_ms = self.task.request.retain_ms
-        if retain_ms is None:
-            return
-        keep = header.expired(now_ms, retain_ms)
         if keep > header.first:
             yield from self._turn(key, header, [Event("settle")])
             for number in range(header.first, keep):
                 self._pieces.removeKey((number,))
             header.forget_before(keep)
             header.nonce = ""
-        header.mark(now_ms, retain_ms)
 
     def _turn(self, key: Any, header: Header, events: Sequence[Event]) -> Answers:
         """Give what events bring, and store them."""
@@ -161,6 +188,15 @@ class Buckets(StatefulProcessor):
         header.timer = None if header.finished else now_ms + request.wait_ms
         if header.timer is not None:
             self._handle.registerTimer(header.timer)
+
+
+def _counted(arrived: pd.DataFrame, after_pause: bool) -> Metrics:
+    """Rows that came; after a pause they are what had to wait for its end."""
+    sums = arrived.groupby("side")[["n", "dropped"]].sum().reindex([0, 1], fill_value=0)
+    metrics = counts_by_side("rows", sums["n"].tolist()).merge(counts_by_side("null_keys", sums["dropped"].tolist()))
+    if after_pause:
+        metrics.peak("input_buffer", int(sums["n"].sum()), unit="rows")
+    return metrics
 
 
 def _cut(events: Sequence[Event]) -> Iterator[list[Event]]:

@@ -10,6 +10,8 @@ from dovetail.errors import ConfigError
 
 FORMAT = 1
 _MARKS = 8
+_MOST_EXPIRIES = 256
+_WORTH = 4  # a quarter of the pieces, so that rebuilding costs no more than some three times what came
 
 
 @dataclass(slots=True)
@@ -17,7 +19,8 @@ class Header:
     """A bucket's state but for its events, which are pieces numbered from `first` to before `next`.
 
     `nonce` is new whenever the state is stored. `pauses` counts the pauses of the last piece, if it has nothing else.
-    `marks` are (milliseconds, piece) pairs: pieces from there on came then or later.
+    `marks` are (milliseconds, piece) pairs: pieces from there on came then or later. `newest` are event times by side,
+    `expiries` (event time, piece) pairs: what lies before that piece matches nothing once the watermark is later.
     """
 
     digest: str
@@ -30,6 +33,8 @@ class Header:
     finished: bool = False
     timer: int | None = None
     marks: list[list[int]] = field(default_factory=list)
+    newest: list[int | None] = field(default_factory=lambda: [None, None])
+    expiries: list[list[int]] = field(default_factory=list)
 
     @classmethod
     def load(cls, text: str | None, digest: str) -> Header:
@@ -67,3 +72,20 @@ class Header:
     def forget_before(self, piece: int) -> None:
         """Pieces before this one are gone."""
         self.first, self.marks = piece, [mark for mark in self.marks if mark[1] >= piece]
+        self.expiries = [mark for mark in self.expiries if mark[1] > piece]
+
+    def note_expiry(self, at: int | None) -> None:
+        """All pieces so far expire at this event time, or at that of those before if it is later."""
+        if at is None:
+            return
+        last = self.expiries[-1][0] if self.expiries else at
+        self.expiries.append([max(at, last), self.next])
+        if len(self.expiries) > _MOST_EXPIRIES:
+            self.expiries = self.expiries[1::2]  # fewer ones let rows go later, never too early
+
+    def expired_by(self, watermark: int | None) -> int:
+        """The piece before which nothing matches any more, if that is worth a rebuild; else `first`."""
+        if watermark is None:
+            return self.first
+        piece = max((piece for at, piece in self.expiries if at < watermark), default=self.first)
+        return piece if _WORTH * (piece - self.first) >= self.next - self.first else self.first

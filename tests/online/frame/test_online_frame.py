@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from tests.online.frame.cases import Feed, bag, expected, side_table
 
 import dovetail
-from dovetail.errors import PlanError, UnsupportedError
+from dovetail.errors import PlanError
 from dovetail.online.frame import online_join, plan_online_join
 from dovetail.online.frame_pack import labels_for
 from dovetail.online.registry import ALGORITHMS
@@ -108,10 +108,14 @@ def test_a_stream_and_a_batch_do_not_go_together(spark: SparkSession, tmp_path: 
         dovetail.online_join(spark.createDataFrame(LEFT), feed.streams(spark)[1], on="k", retain="1 hour")
 
 
-def test_a_watermark_alone_is_not_enough(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_watermark_without_a_band_is_not_enough(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path)
     feed.add()
-    left, right = feed.streams(spark)
-    timed = left.withColumn("at", F.current_timestamp()).withWatermark("at", "1 minute")
-    with pytest.raises(UnsupportedError, match="give retain="):
-        online_join(timed, right, on="k")
+    left, right = (
+        s.withColumn("at", F.current_timestamp()).withWatermark("at", "1 minute") for s in feed.streams(spark)
+    )
+    with pytest.raises(PlanError, match="withWatermark on both"):
+        online_join(left, right, on="k")
+    plan = plan_online_join(left, right, on="k", within=("at", timedelta(minutes=5)))
+    assert plan.task.lateness is not None
+    assert plan.task.lateness.delays == (60_000_000, 60_000_000)

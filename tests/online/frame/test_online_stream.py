@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.online.frame.cases import Feed, answers, bag
+from tests.semistream.frame.cases import drop_file
 
 from dovetail.online.frame import online_join, plan_online_join
 
@@ -120,6 +124,43 @@ def test_rows_that_are_not_retained_leave_the_state(spark: SparkSession, tmp_pat
     assert max(found.values()) == 1
     assert found >= together
     assert found < feed.expected
+
+
+def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSession, tmp_path: Path) -> None:
+    """Six minutes, a file each; in the fourth a row comes that is two minutes late, where one is allowed."""
+    minute, rng = 60_000_000, np.random.default_rng(3)
+    rows: dict[str, list[tuple[int, int]]] = {"a": [], "b": []}
+    for number in range(6):
+        for name, column in rows.items():
+            times = [number * minute + int(t) for t in rng.integers(0, minute, 50)]
+            times += [number * minute - 2 * minute] if number == 3 else []
+            column += list(enumerate(times, start=1000 * number))
+            numbers = range(1000 * number, 1000 * number + len(times))
+            table = pa.table({name: numbers, "at": pa.array(times, pa.timestamp("us", "UTC"))})
+            drop_file(tmp_path / name, table, number)
+    streams = []
+    for name in rows:
+        reader = spark.readStream.schema(f"{name} long, at timestamp").option("maxFilesPerTrigger", 1)
+        streams.append(reader.parquet(str(tmp_path / name)).withWatermark("at", "1 minute"))
+    plan = plan_online_join(
+        *streams,
+        within=("at", "at", timedelta(seconds=-3), timedelta(seconds=5)),
+        memory="128KB",
+        owed="batch",
+        buckets=1,
+    )
+    run_all(plan.frame(), tmp_path)
+    late = [3050, 3050]
+    wanted = Counter(
+        (a, b)
+        for a, at in rows["a"]
+        for b, bt in rows["b"]
+        if -3_000_000 <= bt - at <= 5_000_000 and a != late[0] and b != late[1]
+    )
+    assert Counter((row["a"], row["b"]) for row in answers(tmp_path)) == wanted
+    measured = plan.metrics()
+    assert [measured.value("late_rows", side) for side in ("left", "right")] == [1, 1]
+    assert measured.value("joins_rebuilt") > 1  # without the rows that left
 
 
 def test_state_of_another_join_is_refused(spark: SparkSession, tmp_path: Path) -> None:
