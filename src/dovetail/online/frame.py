@@ -61,13 +61,13 @@ def online_join(
         memory: The budget of each bucket. What does not fit goes to disk, and is joined in pauses or at the end.
         buckets: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`.
         wait: Silence on both inputs after which deferred work begins: the reactive phase. It is noticed at the next
-            micro-batch.
+            micro-batch. If input never resumes, that work is done, and what it cannot reach is owed to the end.
         owed: "idle": deferred work waits for a pause or the end of input. Such a query never ends by itself, not even
             with trigger(availableNow=True), if the
             algorithm has a reactive phase. "batch": every micro-batch ends with nothing owed, which
             trigger(availableNow=True) needs.
         end_of_input: A column that is true on the last row of a side. When both sides have ended, everything still owed
-            is given and state is freed. A row that comes later fails the query.
+            is given and state is freed. A row that comes later fails the query. Batch DataFrames end by themselves.
         retain: "2 hours": rows leave the state when they came longer ago than this (and at most an eighth more),
             by the time of micro-batches; pairs of rows that came further apart are not given.
         with_phase: Add a column `_phase`: arriving, reactive or cleanup.

@@ -27,6 +27,7 @@ from dovetail.online.duration import parse_ms
 from dovetail.online.event_log import Event, pack_events, unpack_events
 from dovetail.online.host_process import ADDRESS, receive, send, serve
 from dovetail.online.hosted import Pool
+from dovetail.online.lateness import Lateness
 from dovetail.online.predicate import Band, Predicate
 from dovetail.online.registry import ALGORITHMS
 from dovetail.online.request import parse_request
@@ -156,6 +157,16 @@ def test_errors_of_the_host_are_raised_here() -> None:
     push = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
     with pytest.raises(BudgetExceeded, match="symmetric hash join"):
         drained(host_client.run_turn("x", "", "one", small.to_json(), push, lambda: []))
+
+
+@pytest.mark.usefixtures("host")
+def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "taken").touch()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "taken"))
+    monkeypatch.delenv("LOCAL_DIRS", raising=False)
+    push = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
+    with pytest.raises(ConfigError, match="taken"):
+        drained(host_client.run_turn("x", "", "one", join_of("diner").to_json(), push, lambda: []))
 
 
 def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
@@ -297,6 +308,33 @@ def test_the_header_knows_what_has_expired() -> None:
     assert (header.first, header.marks[0]) == (12, [600, 12])
     with pytest.raises(ConfigError, match="state of another online join"):
         Header.load(header.dump(), "e")
+
+
+def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
+    lateness = Lateness.of(Band("x", "x", timedelta(seconds=-2), timedelta(seconds=3)), (1000, 4000))
+    assert lateness.watermark([None, 5]) is None
+    assert lateness.watermark([9_000_000, 10_000_000]) == 6_000_000
+    assert [lateness.expiry(side, 0) for side in (0, 1)] == [3_000_000, 2_000_000]
+    header = Header("d")
+    for expiry in (30, 10, 50, 70):
+        header.next += 1
+        header.note_expiry(expiry)
+    assert [header.expired_by(at) for at in (None, 30, 31, 51, 71)] == [0, 0, 2, 3, 4]
+    header.forget_before(2)
+    assert header.expired_by(31) == 2
+    for _ in range(400):
+        header.next += 1
+        header.note_expiry(70)
+    assert len(header.expiries) <= 256
+    assert header.expired_by(71) == header.next
+
+
+def test_late_rows_are_those_before_the_watermark() -> None:
+    lateness = Lateness(("at", "at"), (0, 0), 0, 0)
+    batch = pa.RecordBatch.from_arrays([pa.array([5, 7, 6], pa.timestamp("us", "UTC"))], ["at"])
+    assert lateness.on_time(0, batch, None) is batch
+    assert lateness.on_time(0, batch, 5) is batch
+    assert lateness.times(1, lateness.on_time(1, batch, 6)).tolist() == [7, 6]
 
 
 def request(**given: Any) -> Any:
