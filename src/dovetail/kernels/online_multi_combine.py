@@ -1,0 +1,163 @@
+"""Combinations of loaded rows of all relations that were not produced before.
+
+Reference: specs/online.md, 4.3 and 5.3 (R1 to R3).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.kernels.arrays import I64, int64s
+from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.online_multi_rows import reach
+
+
+class Stretches(NamedTuple):
+    """Rows of all relations one after the other, from `start[d]` on those of the relation at depth d.
+
+    By attribute and row: key. By row: arrival and departure ticks, block. `sorted_key` has the keys of each relation
+    that face its neighbour, sorted, and `at` the rows they are of. By depth: relation, depth of the neighbour, the
+    neighbour's attribute, and the range of keys around a key of the neighbour.
+    """
+
+    start: I64
+    key: I64
+    ats: I64
+    dts: I64
+    block: I64
+    sorted_key: I64
+    at: I64
+    plan: I64
+
+
+RELATION, PARENT, ATTRIBUTE, DOWN, UP = range(5)
+
+
+class Done(NamedTuple):
+    """What was produced from disk: by relation the blocks of the finished box; the batch in flight as (is there one,
+    outer relation, its blocks); the relation and block of each digit; and steps of memory against disk, as tick and a
+    bit for each relation that was read from disk."""
+
+    box: I64
+    flight: I64
+    digits: I64
+    current: I64
+    step_tick: I64
+    step_disk: I64
+
+
+@kernel
+def met_in_memory(s: Stretches, rows: I64) -> bool:
+    """R1: all rows were in memory when the last of them arrived. Only complete combinations may be asked."""
+    latest, earliest = s.ats[rows[0]], s.dts[rows[0]]
+    for depth in range(1, len(rows)):
+        latest, earliest = max(latest, s.ats[rows[depth]]), min(earliest, s.dts[rows[depth]])
+    return latest < earliest  # type: ignore[no-any-return]  # Numba's bool
+
+
+@kernel
+def _in_box(s: Stretches, done: Done, rows: I64) -> bool:
+    for depth in range(len(rows)):
+        block = s.block[rows[depth]]
+        if block < 0 or block >= done.box[s.plan[depth, RELATION]]:
+            return False
+    return True
+
+
+@kernel
+def _in_flight(s: Stretches, done: Done, rows: I64, by_relation: I64) -> bool:
+    """Whether the outer batch under way has met these inner blocks: their digits come before the current ones."""
+    if done.flight[0] == 0:
+        return False
+    for depth in range(len(rows)):
+        by_relation[s.plan[depth, RELATION]] = s.block[rows[depth]]
+        if s.block[rows[depth]] < 0:
+            return False
+    outer = by_relation[done.flight[1]]
+    first = done.box[done.flight[1]]
+    if outer < first or outer >= first + done.flight[2]:
+        return False
+    for digit in range(len(done.digits)):
+        if by_relation[done.digits[digit]] >= done.box[done.digits[digit]]:
+            return False
+    for digit in range(len(done.digits)):
+        block = by_relation[done.digits[digit]]
+        if block != done.current[digit]:
+            return block < done.current[digit]  # type: ignore[no-any-return]  # Numba's bool
+    return False
+
+
+@kernel
+def _in_step(s: Stretches, done: Done, rows: I64) -> bool:
+    """R3: some step read all of these rows where they lay at its tick."""
+    for step in range(len(done.step_tick)):
+        tick, seen = done.step_tick[step], True
+        for depth in range(len(rows)):
+            row = rows[depth]
+            if done.step_disk[step] >> s.plan[depth, RELATION] & 1:
+                seen = seen and s.dts[row] < tick
+            else:
+                seen = seen and s.ats[row] < tick and tick < s.dts[row]
+        if seen:
+            return True
+    return False
+
+
+@kernel
+def _first_at(s: Stretches, depth: int, key: int) -> int:
+    low, high = s.start[depth], s.start[depth + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if s.sorted_key[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low  # type: ignore[no-any-return]  # int and np.int64 are one in a kernel
+
+
+@kernel
+def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
+    """How many new combinations were written, rows by depth; `cursor` says where to go on.
+
+    `cursor` has for each depth the place in sorted order, -1 for one that was not begun, and the depth at its end;
+    that is below 0 when all is done. `rows` is room for one row a depth.
+    """
+    n, last, depth = 0, len(rows) - 1, cursor[-1]
+    by_relation = np.zeros(len(rows), np.int64)
+    while depth >= 0:
+        parent = s.plan[depth, PARENT]
+        low, high = -(2**63), 2**63 - 1
+        if depth > 0:
+            key = s.key[s.plan[depth, ATTRIBUTE], rows[parent]]
+            low, high = reach(key, s.plan[depth, DOWN], s.plan[depth, UP])
+        place = cursor[depth] + 1 if cursor[depth] >= 0 else _first_at(s, depth, low)
+        if low > high or place >= s.start[depth + 1] or s.sorted_key[place] > high:
+            cursor[depth] = -1
+            depth -= 1
+            continue
+        if depth == last and n == len(out):
+            cursor[-1] = depth
+            return n
+        cursor[depth], rows[depth] = place, s.at[place]
+        if depth < last:
+            depth += 1
+            continue
+        if met_in_memory(s, rows) or _in_box(s, done, rows) or _in_flight(s, done, rows, by_relation):
+            continue
+        if not _in_step(s, done, rows):
+            for d in range(len(rows)):
+                out[n, d] = rows[d]
+            n += 1
+    cursor[-1] = depth
+    return n
+
+
+@register_warmup
+def _warm() -> None:
+    row, two = int64s(np.zeros(2, np.int64)), int64s(np.array([0, 1]))
+    plan = int64s(np.zeros((2, 5), np.int64))
+    s = Stretches(int64s(np.array([0, 1, 2])), int64s(np.zeros((1, 2), np.int64)), row, row, row, row, two, plan)
+    done = Done(row, int64s(np.zeros(3, np.int64)), int64s(row[:1]), int64s(row[:1]), int64s(row[:0]), int64s(row[:0]))
+    combine(s, done, np.array([-1, -1, 0]), np.zeros(2, np.int64), np.zeros((2, 2), np.int64))

@@ -1,0 +1,1 @@
+"""Online joins of three and more streams over a tree of predicates."""

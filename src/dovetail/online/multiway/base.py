@@ -1,0 +1,178 @@
+"""The operator contract of multiway joins: rows in, combinations out, work in pauses, all that is owed at the end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.operator import OperatorError, Until
+from dovetail.kernels.arrays import I32, I64, AnyArray, int64s
+from dovetail.kernels.online_multi_rows import COMBOS, MAX_BYTES, MultiArrivals, multi_arrivals
+from dovetail.kernels.online_rows import DONE, STUCK
+from dovetail.online.multiway.settling import SettlingOperator
+from dovetail.online.multiway.sizes import arriving_bytes
+from dovetail.online.multiway.snapshot import dump, load
+from dovetail.online.phases import ARRIVING, Handover
+from dovetail.online.store import mean_row_bytes, picked
+
+
+class MultiOperator(SettlingOperator):
+    """A multiway join in progress.
+
+    `push` ends with all combinations of arriving rows with rows in memory given. `idle` works on what is on disk, and
+    asks `until` after each unit of that work. `finish` gives every combination still owed. `snapshot` and `restore`
+    carry all state, between any two of these calls.
+    """
+
+    @abstractmethod
+    def arrive(self, new: MultiArrivals) -> int:
+        """Let rows arrive until there is a reason to stop, and say which."""
+
+    def react(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Deferred work, until it is done or `until()`."""
+        return iter(())
+
+    @abstractmethod
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Every combination of rows on disk that is still owed; there are none in memory. Nothing is owed then."""
+
+    # ------------------------------------------------------------------ the operator contract
+
+    def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take rows of one input and give their combinations with rows in memory."""
+        r = self._input(side, batch)
+        if batch.num_rows == 0:
+            return
+        self.metrics.add("rows", batch.num_rows, side)
+        width = max(1, mean_row_bytes(batch))
+        self.begin({r: width})
+        beside = arriving_bytes(int(self.keys.counts[r]))
+        step = max(1, min(self.fitted.chunk_rows, (self.fitted.chunk_bytes - 256) // (width + beside)))
+        for start in range(0, batch.num_rows, step):
+            yield from self._take(r, batch.slice(start, step), width, beside)
+        self.metrics.peak("memory", self.pages[r].held, side)
+
+    def _input(self, side: str, batch: pa.RecordBatch) -> int:
+        if side not in self.names or self._finished:
+            raise OperatorError(f"push({side!r}) after finish, or to an input that is not one of {self.names}.")
+        r = self.names.index(side)
+        if not batch.schema.equals(self.schemas[r]):
+            raise OperatorError(f"a batch of {side} has schema {batch.schema}; announced was {self.schemas[r]}.")
+        return r
+
+    def _take(self, r: int, chunk: pa.RecordBatch, width: int, beside: int) -> Iterator[pa.RecordBatch]:
+        key, valid = self.keys.encode(r, chunk)
+        self.progress.arrived += chunk.num_rows
+        if not valid.all():
+            some = np.flatnonzero(valid)
+            self.metrics.add("null_keys", chunk.num_rows - len(some), self.names[r])
+            chunk, key = picked(chunk, some), key[:, some]
+        if chunk.num_rows:
+            directories = sum(store.directory.nbytes for store in self.blocks)
+            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - directories)
+            arrays = beside * chunk.num_rows
+            needed = arrays + width * chunk.num_rows * 5 // 4 + 512
+            while self.budget.available < needed and self.squeeze_or_flush():
+                pass
+            self._arriving.grow(arrays)
+            yield from self._receive(r, chunk, key, width)
+            self._arriving.shrink(arrays)
+
+    def _receive(self, r: int, chunk: pa.RecordBatch, key: I64, width: int) -> Iterator[pa.RecordBatch]:
+        """Rows with keys arrive: their combinations come out, and what must leave memory is written."""
+        slots = np.full(chunk.num_rows, -1, np.int32)
+        first = self.pages[r].add(chunk, slots)
+        new = multi_arrivals(r, first, int64s(key), int64s(np.full(len(slots), width, np.int64)), slots)
+        status = -1
+        while status != DONE:
+            status = self.arrive(new)
+            if n := int(self.out.n[COMBOS]):
+                self.out.n[COMBOS] = 0
+                refs = self.rows.ref[self.out.slots[:n]]
+                yield from self.answers.batches(lambda q, at: self.pages[q].gather(at), refs, ARRIVING)
+            self.write_gone()
+            if status == STUCK:
+                raise OperatorError(f"{type(self).__name__} found nothing to flush with {self.rows.meta} in memory.")
+        self.pages[r].settle(first)
+
+    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
+        self.begin({})
+        started, longest = self._clock.now_ns(), 0
+
+        def asked() -> bool:
+            nonlocal started, longest
+            now = self._clock.now_ns()
+            longest, started = max(longest, now - started), now
+            return until()
+
+        if self.can_react:
+            yield from self.react(asked)
+        self.metrics.peak("handover_delay", max(longest, 0), unit="ns")
+        if isinstance(until, Handover):
+            self.metrics.peak("input_buffer", until.largest, unit="rows")
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Give every combination still owed: all rows go to disk, so that each has a block and a departure."""
+        self.begin({})
+        self._finished = True
+        self.flush_all()
+        yield from self.settle_all()
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Give every combination of the rows that have arrived, without ending: nothing is owed afterwards.
+
+        While nothing is on disk nothing is owed. Else memory is empty afterwards, since its rows may have missed rows
+        that left before they came.
+        """
+        self.begin({})
+        if any(len(store) for store in self.blocks):
+            self.flush_all()
+            yield from self.settle_all()
+
+    def close(self) -> None:
+        """Write down what was counted, and free memory and files."""
+        if not self.metrics.value("closed"):
+            self.metrics.add("closed", 1, unit="operators")
+            self.count_all()
+        super().close()
+
+    def count_all(self) -> None:
+        """Results by phase, when they came, and blocks written and read."""
+        for phase, n in self.progress.results.items():
+            self.metrics.add(f"results_{phase}", n)
+        self.progress.record(self.metrics)
+        for name, store in zip(self.names, self.blocks, strict=True):
+            self.metrics.add("blocks_flushed", len(store), name, unit="blocks")
+            self.metrics.add("blocks_read", store.file.blocks_read, name, unit="blocks")
+            self.metrics.add("bytes_flushed", store.file.bytes_written, name, unit="bytes")
+
+    # ------------------------------------------------------------------ state as tables
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """All state, as tables by name, between two calls; the operator goes on unchanged."""
+        self.begin({})
+        return dump(self)
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Take up the state that an operator of the same specification gave; this one must be new."""
+        load(self, tables)
+
+    def state(self) -> dict[str, Any]:
+        """What an algorithm must remember beyond rows, blocks and `arrays`, as JSON takes it."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """What `state` gave."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, AnyArray]:
+        """Arrays of the algorithm's own, which are copied as they are."""
+
+    @abstractmethod
+    def rebuild(self, r: int, slots: I32, key: I64) -> None:
+        """Rows in order of arrival are in memory again with these keys, and must be found."""

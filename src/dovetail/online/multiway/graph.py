@@ -1,0 +1,159 @@
+"""The join tree of a multiway join: which columns of which inputs must match, checked to be one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from dovetail.engine.layout import check_columns
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.online.predicate import Band, Predicate, whole_bounds
+
+Term: TypeAlias = tuple[str, str] | tuple[str, str, Any, Any]
+"""("orders.id", "items.order_id") for equal columns; with two bounds more, lo <= second - first <= hi."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Columns of one input that are matched together, and whether by distance."""
+
+    relation: int
+    columns: tuple[str, ...]
+    banded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Two attributes that must match: equal, or within a band."""
+
+    ends: tuple[Attribute, Attribute]
+    band: tuple[Any, Any] | None = None
+
+    @property
+    def predicate(self) -> Predicate:
+        """When a row of the first end and one of the second match."""
+        first, second = self.ends
+        if self.band is not None:
+            return Predicate((), Band(first.columns[0], second.columns[0], *self.band))
+        return Predicate(tuple(zip(first.columns, second.columns, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGraph:
+    """Inputs in order and the edges between them: a tree. Attributes of an input are numbered as first used."""
+
+    names: tuple[str, ...]
+    edges: tuple[Edge, ...]
+
+    def attributes(self, relation: int) -> tuple[Attribute, ...]:
+        """The attributes of one input; an input may use one in several edges."""
+        found = (end for edge in self.edges for end in edge.ends if end.relation == relation)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def is_common(self) -> bool:
+        """Whether one attribute is equal in all inputs, as in the sources' simple star."""
+        plain = all(edge.band is None for edge in self.edges)
+        return plain and all(len(self.attributes(r)) == 1 for r in range(len(self.names)))
+
+    def check(self, schemas: Mapping[str, pa.Schema]) -> None:
+        """`PlanError` unless all columns are there, with types that can match."""
+        if set(schemas) != set(self.names):
+            raise PlanError(f"schemas are given for {sorted(schemas)}; this join takes {list(self.names)}.")
+        for edge in self.edges:
+            for end in edge.ends:
+                check_columns(schemas[self.names[end.relation]], end.columns, self.names[end.relation])
+            mine, theirs = (schemas[self.names[end.relation]] for end in edge.ends)
+            self._check_types(edge, mine, theirs)
+
+    def _check_types(self, edge: Edge, mine: pa.Schema, theirs: pa.Schema) -> None:
+        first, second = edge.ends
+        for a, b in zip(first.columns, second.columns, strict=True):
+            if mine.field(a).type != theirs.field(b).type:
+                raise PlanError(
+                    f"{self.names[first.relation]}.{a} is {mine.field(a).type} but {self.names[second.relation]}.{b} "
+                    f"is {theirs.field(b).type}; cast one of them so that both are of one type."
+                )
+        if edge.predicate.within is not None and whole_bounds(edge.predicate.within, mine.field(a).type) is None:
+            raise UnsupportedError(
+                f"a band on {self.names[first.relation]}.{a} of type {mine.field(a).type}: multiway joins compare "
+                f"distances of whole numbers, decimals, dates and times; cast it to a decimal."
+            )
+
+    def __str__(self) -> str:
+        return " and ".join(self._shown(edge) for edge in self.edges)
+
+    def _shown(self, edge: Edge) -> str:
+        mine, theirs = ([f"{self.names[end.relation]}.{c}" for c in end.columns] for end in edge.ends)
+        if edge.band is not None:
+            return f"{edge.band[0]} <= {theirs[0]} - {mine[0]} <= {edge.band[1]}"
+        return " and ".join(f"{a} = {b}" for a, b in zip(mine, theirs, strict=True))
+
+
+def join_graph(names: Sequence[str], on: Sequence[Term]) -> JoinGraph:
+    """The tree of these inputs; `PlanError` for unknown inputs, cycles, and inputs that nothing connects.
+
+    Several pairs of equal columns between the same two inputs are one edge.
+
+    >>> print(join_graph(["a", "b", "c"], [("a.x", "b.x"), ("b.y", "c.z")]))
+    a.x = b.x and b.y = c.z
+    """
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise PlanError(f"inputs={list(names)}: give two or more inputs with different names.")
+    terms = [_parsed(term, names) for term in on]
+    by_pair: dict[tuple[int, int], list[tuple[str, str, tuple[Any, Any] | None]]] = {}
+    for (r, a), (q, b), band in terms:
+        if r == q:
+            raise PlanError(f"on has {names[r]}.{a} and {names[r]}.{b} of one input; filter that input instead.")
+        if r > q:
+            r, a, q, b = q, b, r, a
+            band = None if band is None else (-band[1], -band[0])
+        by_pair.setdefault((r, q), []).append((a, b, band))
+    graph = JoinGraph(tuple(names), tuple(_edge(names, pair, found) for pair, found in by_pair.items()))
+    _check_tree(graph)
+    return graph
+
+
+def _parsed(term: Term, names: Sequence[str]) -> tuple[tuple[int, str], tuple[int, str], tuple[Any, Any] | None]:
+    if len(term) not in (2, 4):
+        raise PlanError(f"on has {term!r}; give (input.column, input.column), with two bounds more for a band.")
+    ends = [_end(name, names) for name in term[:2]]
+    return ends[0], ends[1], (term[2], term[3]) if len(term) == 4 else None
+
+
+def _end(name: str, names: Sequence[str]) -> tuple[int, str]:
+    """The longest input name that the text starts with, as names may have dots."""
+    fitting = [n for n in names if isinstance(name, str) and name.startswith(f"{n}.")]
+    if not fitting:
+        raise PlanError(f"on names {name!r}, which is no column of an input; write input.column, of {list(names)}.")
+    best = max(fitting, key=len)
+    return list(names).index(best), name[len(best) + 1 :]
+
+
+def _edge(names: Sequence[str], pair: tuple[int, int], found: list[tuple[str, str, tuple[Any, Any] | None]]) -> Edge:
+    bands = [band for _, _, band in found if band is not None]
+    if bands and len(found) > 1:
+        raise UnsupportedError(
+            f"{names[pair[0]]} and {names[pair[1]]} have a band and another predicate; give one band or equal columns."
+        )
+    mine, theirs = tuple(a for a, _, _ in found), tuple(b for _, b, _ in found)
+    ends = (Attribute(pair[0], mine, bool(bands)), Attribute(pair[1], theirs, bool(bands)))
+    return Edge(ends, bands[0] if bands else None)
+
+
+def _check_tree(graph: JoinGraph) -> None:
+    parts = list(range(len(graph.names)))
+    for edge in graph.edges:
+        a, b = (parts[end.relation] for end in edge.ends)
+        if a == b:
+            raise PlanError(
+                f"the predicates {graph} make a cycle at {graph.names[edge.ends[0].relation]} and "
+                f"{graph.names[edge.ends[1].relation]}; leave one out and filter the answer by it."
+            )
+        parts = [a if part == b else part for part in parts]
+    if len(set(parts)) > 1:
+        apart = [name for name, part in zip(graph.names, parts, strict=True) if part != parts[0]]
+        raise PlanError(f"nothing in on={graph} connects {apart} with {graph.names[0]!r}; add a predicate for each.")

@@ -1,0 +1,190 @@
+"""What a multiway join holds: rows in memory, blocks on disk, and room made for either inside the budget."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.clock import RealClock
+from dovetail.engine.memory import MemoryBudget, Reservation
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.operator import OperatorBase
+from dovetail.kernels.arrays import I32, I64
+from dovetail.kernels.online_multi_rows import (
+    CLOCK,
+    GONE,
+    H_GROUP,
+    H_MARK,
+    H_RELATION,
+    H_ROWS,
+    H_TICK,
+    HEADS,
+    ROWS,
+    empty_multi_outcome,
+    empty_multi_rows,
+    empty_stack,
+    release_slots,
+)
+from dovetail.online.multiway.answers import MultiAnswers
+from dovetail.online.multiway.blocks import LeavingRows, MultiBlocks
+from dovetail.online.multiway.keys import MultiKeys
+from dovetail.online.multiway.sizes import MultiFitted
+from dovetail.online.progress import Progress
+from dovetail.online.store import RowPages, mean_row_bytes
+
+if TYPE_CHECKING:
+    from dovetail.online.multiway.spec import MultiJoin
+
+FLUSHES = 32
+
+
+class MultiHolding(OperatorBase):
+    """A multiway join's memory and disk. Rows leave memory by the flush policy of the algorithm, and only so."""
+
+    def __init__(
+        self,
+        spec: MultiJoin,
+        budget: MemoryBudget,
+        schemas: Mapping[str, pa.Schema],
+        schema: pa.Schema,
+        spill_dir: Path | None,
+    ) -> None:
+        clock = RealClock()
+        super().__init__(schema, budget, Metrics(clock))
+        self.spec, self._clock, self.names = spec, clock, spec.inputs
+        self._given = dict(schemas)
+        self.schemas = tuple(schemas[name] for name in self.names)
+        self.keys = MultiKeys(spec.graph, schemas, spec.hash_bits)
+        self.progress = Progress(clock)
+        self.blocks = [
+            self.own(MultiBlocks(self.schemas[r], int(self.keys.counts[r]), budget, spill_dir, f"multi-{r}"))
+            for r in range(len(self.names))
+        ]
+        self._limit = budget.available
+        self._buffer = self.own(budget.reserve("disk buffer"))
+        self._index = self.own(budget.reserve("index"))
+        self._begun = self._finished = False
+
+    def begin(self, seen: Mapping[int, int]) -> None:
+        """Split the budget, once, for rows as wide as those seen, by input; nothing is in memory before."""
+        if not self._begun:
+            self._begun = True
+            self.allocate(self.spec.fit(self._limit, self._given, seen))
+
+    def allocate(self, fitted: MultiFitted) -> None:
+        """Reserve and make everything that the split gives room for."""
+        self.fitted, n = fitted, len(self.names)
+        self._index.grow(fitted.index_bytes)
+        self.rows = empty_multi_rows(fitted.slots, n, fitted.rows, fitted.row_bytes)
+        self.out = empty_multi_outcome(fitted.combos, n, fitted.slots, FLUSHES)
+        self.stack = empty_stack(n)
+        self.pages = [self._pages_of(r) for r in range(n)]
+        room = self.own(self.budget.reserve("answers"))
+        room.grow(fitted.answer_bytes)
+        phased = self.spec.with_phase
+        self.answers = MultiAnswers(self.schema, self.keys, room, sum(fitted.widths), self.progress, phased)
+        self._combos = self.own(self.budget.reserve("combinations"))
+        self._combos.grow(12 * n * fitted.combos)
+        self._arriving = self.own(self.budget.reserve("arriving rows"))
+        self.index_rows()
+
+    @abstractmethod
+    def index_rows(self) -> None:
+        """Make the algorithm's own arrays; `fitted.index_bytes` are reserved for them and the rows."""
+
+    def _pages_of(self, r: int) -> RowPages:
+        reservation = self.budget.reserve(f"rows of {self.names[r]}")
+        return self.own(RowPages(self.schemas[r], reservation, self.rows.ref, self.fitted.chunk_bytes))
+
+    @property
+    def clock(self) -> int:
+        """The last tick."""
+        return int(self.rows.meta[CLOCK])
+
+    @property
+    def in_memory(self) -> int:
+        """Rows in memory."""
+        return int(self.rows.meta[ROWS])
+
+    @abstractmethod
+    def flush(self) -> bool:
+        """Whether rows left memory, into the outcome, as the policy says."""
+
+    @abstractmethod
+    def keys_at(self, r: int, slots: I32) -> I64:
+        """Keys by attribute of rows in memory or on their way out."""
+
+    def write_gone(self) -> None:
+        """Write the rows that left, and make their slots free."""
+        heads, gone = self.out.heads[: self.out.n[HEADS]].copy(), self.out.gone[: self.out.n[GONE]].copy()
+        self.out.n[GONE] = self.out.n[HEADS] = 0
+        at = 0
+        for head in heads.tolist():
+            slots = gone[at : at + head[H_ROWS]]
+            at += len(slots)
+            self._write(head[H_RELATION], slots, head[H_TICK], head[H_MARK], head[H_GROUP])
+        release_slots(self.rows, gone)
+
+    def _write(self, r: int, slots: I32, tick: int, mark: int, group: int) -> None:
+        """The rows of one flush, sorted by the attribute that they left by, in blocks that can be loaded again."""
+        key = self.keys_at(r, slots)
+        slots = slots[np.argsort(key[mark if mark < len(key) else 0], kind="stable")]
+        window = max(self.fitted.block_rows, self.fitted.chunk_bytes // self.fitted.widths[r])
+        for start in range(0, len(slots), window):
+            some = slots[start : start + window]
+            batch = self.pages[r].gather(self.rows.ref[some], distinct=True)
+            rows = LeavingRows(batch, self.keys_at(r, some), self.rows.ats[some])
+            most = max(1, self.fitted.block_bytes // (mean_row_bytes(batch) + 64))
+            self.blocks[r].append_cut(rows, min(self.fitted.block_rows, most), tick, mark, group)
+        self.metrics.add("rows_flushed", len(slots), self.names[r])
+        self.pages[r].forget(self.rows.ref[slots])
+
+    def squeeze_or_flush(self) -> bool:
+        """Whether memory was freed: dead rows first, then a flush."""
+        freed = [pages.squeeze(0.98) for pages in self.pages]
+        if any(freed):
+            return True
+        if self.in_memory == 0 or not self.flush():
+            return False
+        self.write_gone()
+        for pages in self.pages:
+            pages.tidy()
+        return True
+
+    def make_room(self, reservation: Reservation, n: int) -> None:
+        """Reserve `n` more bytes, flushing rows if need be; `BudgetExceeded` when all memory is not enough."""
+        while not reservation.try_grow(n):
+            if not self.squeeze_or_flush():
+                reservation.grow(n)
+
+    def flush_all(self) -> None:
+        """Every row leaves memory."""
+        while self.in_memory > 0 and self.flush():
+            self.write_gone()
+            for pages in self.pages:
+                pages.tidy()
+
+    def hold_blocks(self, r: int, numbers: range) -> int:
+        """Bytes reserved in the disk buffer for these blocks."""
+        size = sum(self.blocks[r].bytes_of(number) for number in numbers)
+        self.make_room(self._buffer, size)
+        return size
+
+    def let_blocks_go(self, size: int) -> None:
+        """Give back bytes of the disk buffer."""
+        self._buffer.shrink(size)
+
+    @property
+    def block_room(self) -> int:
+        """Bytes that loaded blocks can have if all rows leave memory."""
+        return self.budget.available + sum(pages.held for pages in self.pages)
+
+    @property
+    def can_react(self) -> bool:
+        """Whether a block of each input fits beside the index; else all work on disk waits for the end of input."""
+        return self.block_room > 2 * sum(store.largest for store in self.blocks) + 1024

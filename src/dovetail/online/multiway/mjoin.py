@@ -1,0 +1,110 @@
+"""MJoin: many streams on one common attribute, whole buckets leave all hash tables at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.operator import Until
+from dovetail.errors import PlanError
+from dovetail.kernels.arrays import I32, I64, AnyArray
+from dovetail.kernels.online_multi_flush import RANDOM
+from dovetail.kernels.online_multi_hash import CHAIN_BYTES, arrive_tables, empty_tables, flush_bucket, store_hashed
+from dovetail.kernels.online_multi_rows import ROW_BYTES, MultiArrivals
+from dovetail.kernels.online_multi_tree import NODE_BYTES
+from dovetail.online.multiway.base import MultiOperator
+from dovetail.online.multiway.miner import MinerOperator
+from dovetail.online.multiway.settling import nothing_done
+from dovetail.online.multiway.sizes import MultiFootprint
+from dovetail.online.multiway.spec import MultiJoin
+
+FLUSHES = ("largest", "smallest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MJoin(MultiJoin):
+    """A hash table for each input on one common key; a bucket is flushed from all of them together.
+
+    Where one attribute is equal in all inputs, a combination was produced exactly if its rows have one generation of
+    their bucket; `flush` is which bucket leaves, the one with most rows as in the source, or with fewest. Other trees
+    are not the source's: there rows leave by chance and combinations are told apart by ticks, as in MINER. There is no
+    work in pauses.
+    Reference: specs/online.md, 2.8.
+    """
+
+    flush: Literal["largest", "smallest"] = "largest"
+
+    def check(self) -> None:
+        """`PlanError` for predicates that make no tree and a flush that there is not."""
+        MultiJoin.check(self)
+        if self.flush not in FLUSHES:
+            raise PlanError(f"flush={self.flush!r} is not one of {FLUSHES}.")
+
+    def footprint(self) -> MultiFootprint:
+        """Slots, with chains and cells for each input, or nodes of indexes."""
+        attributes, n = self.most_attributes, len(self.inputs)
+        each = CHAIN_BYTES + 4 * n if self.graph.is_common else NODE_BYTES * attributes
+        return MultiFootprint(ROW_BYTES + 4 + each, attributes)
+
+    @property
+    def operator(self) -> type[MultiOperator]:
+        """The class of the running join."""
+        return MJoinOperator if self.graph.is_common else RandomOperator
+
+    def options(self) -> list[str]:
+        """Which bucket leaves."""
+        return [f"flush={self.flush}" if self.graph.is_common else "flush=random"]
+
+
+class MJoinOperator(MultiOperator):
+    """A running MJoin on a common attribute."""
+
+    by_group: ClassVar[bool] = True
+
+    def index_rows(self) -> None:
+        """A hash table for each input."""
+        smallest = getattr(self.spec, "flush", FLUSHES[0]) == "smallest"
+        self.tables = empty_tables(len(self.names), self.fitted.slots, self.fitted.buckets, smallest)
+
+    def arrive(self, new: MultiArrivals) -> int:
+        """Let rows arrive one by one."""
+        return arrive_tables(self.rows, self.tables, new, self.stack, self.out)
+
+    def flush(self) -> bool:
+        """One bucket leaves all tables."""
+        return flush_bucket(self.rows, self.tables, self.out)
+
+    def keys_at(self, r: int, slots: I32) -> I64:
+        """The key of rows in memory or on their way out."""
+        return self.tables.key[slots][None, :]
+
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """Bucket by bucket all combinations but those of one generation; then all rows are of one."""
+        for bucket in range(self.fitted.buckets):
+            numbers = [store.of_mark(bucket) for store in self.blocks]
+            yield from self.settle(numbers, nothing_done(len(numbers)))
+        for store in self.blocks:
+            store.directory.regroup(0)
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """Generations and selectivities."""
+        return {name: getattr(self.tables, name) for name in ("generation", "counts", "sigma", "order")}
+
+    def rebuild(self, r: int, slots: I32, key: I64) -> None:
+        """The rows are in their table again."""
+        self.tables.key[slots] = key[0]
+        store_hashed(self.rows, self.tables, r, slots.astype(np.int64))
+
+
+class RandomOperator(MinerOperator):
+    """A running MJoin on another tree: rows leave by chance, and disks are read at the end only."""
+
+    policy: ClassVar[int] = RANDOM
+
+    def react(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Nothing: the source has no work in pauses."""
+        return iter(())

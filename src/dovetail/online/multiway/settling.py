@@ -1,0 +1,182 @@
+"""All that is owed, from disk: a join of all blocks that keeps of each input only rows that can still match.
+
+Blocks of the first input are held in turn, as many as fit. Of the next input only rows that match what is held are
+kept, from as many blocks as fit, and so on: the number of turns follows from rows that match and not, as with nested
+loops over blocks, from the product of the numbers of blocks.
+Reference: specs/online.md, 4.3 (6) and 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.kernels.arrays import I64, Bool, int64s
+from dovetail.kernels.online_match import whole_ranges
+from dovetail.kernels.online_multi_combine import Done, Stretches, combine
+from dovetail.online.multiway.blocks import Part, united
+from dovetail.online.multiway.holding import MultiHolding
+from dovetail.online.multiway.keys import MultiKeys
+from dovetail.online.phases import CLEANUP, REACTIVE
+
+NONE: I64 = int64s(np.empty(0, np.int64))
+
+
+class Step(NamedTuple):
+    """An input at some depth of the join: the depth of its neighbour there, both attributes, the range around a key of
+    the neighbour's."""
+
+    relation: int
+    parent: int
+    parent_attribute: int
+    attribute: int
+    down: int
+    up: int
+
+
+def path_of(keys: MultiKeys, order: Sequence[int]) -> list[Step]:
+    """The inputs in this order, each of which but the first has a neighbour before it."""
+    steps = [Step(order[0], 0, 0, 0, 0, 0)]
+    for at in range(1, len(order)):
+        for edge, ends in enumerate(keys.ends.tolist()):
+            for end in (0, 1):
+                if ends[1 - end] == order[at] and ends[end] in order[:at]:
+                    attributes = keys.attributes[edge].tolist()
+                    reach = int(keys.down[edge, end]), int(keys.up[edge, end])
+                    parent = list(order).index(ends[end])
+                    steps.append(Step(order[at], parent, attributes[end], attributes[1 - end], *reach))
+    return steps
+
+
+def neighbours(keys: MultiKeys, relation: int) -> list[int]:
+    """The inputs that share an edge with one."""
+    return [ends[1 - end] for ends in keys.ends.tolist() for end in (0, 1) if ends[end] == relation]
+
+
+def matching(keys: I64, others: I64, down: int, up: int) -> Bool:
+    """For each key whether one of the others lies in its range."""
+    low, high = whole_ranges(keys, down, up)
+    ordered = np.sort(others)
+    return np.searchsorted(ordered, low, side="left") < np.searchsorted(ordered, high, side="right")
+
+
+def reduced(parts: Sequence[Part], steps: Sequence[Step]) -> list[Part]:
+    """The parts of a path without rows that the last part rules out, up to the first one; empty where nothing is left.
+
+    Parts before the last are already reduced by each other in this way.
+    """
+    out, at = list(parts), len(parts) - 1
+    step = steps[at]
+    mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
+    out[at] = out[at].only(matching(mine, theirs, -step.up, -step.down))
+    while at > 0:
+        step = steps[at]
+        mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
+        out[step.parent] = out[step.parent].only(matching(theirs, mine, step.down, step.up))
+        at = step.parent
+    return out
+
+
+def stretches_of(parts: Sequence[Part], steps: Sequence[Step]) -> Stretches:
+    """All rows in the form that kernels take."""
+    start = np.concatenate([[0], np.cumsum([part.n_rows for part in parts])]).astype(np.int64)
+    most = max(len(part.key) for part in parts)
+    key = np.zeros((most, start[-1]), np.int64)
+    facing, at = np.empty(start[-1], np.int64), np.empty(start[-1], np.int64)
+    for depth, (part, step) in enumerate(zip(parts, steps, strict=True)):
+        first, last = start[depth], start[depth + 1]
+        key[: len(part.key), first:last] = part.key
+        order = np.argsort(part.key[step.attribute], kind="stable")
+        facing[first:last], at[first:last] = part.key[step.attribute][order], order + first
+    ats, dts, block = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    plan = np.array([[s.relation, s.parent, s.parent_attribute, s.down, s.up] for s in steps], np.int64)
+    return Stretches(*map(int64s, (start, key, ats, dts, block, facing, at, plan)))
+
+
+def nothing_done(relations: int) -> Done:
+    """No combination of blocks was joined before."""
+    zeros = int64s(np.zeros(relations, np.int64))
+    return Done(zeros, int64s(np.zeros(3, np.int64)), NONE, NONE, NONE, NONE)
+
+
+class SettlingOperator(MultiHolding):
+    """A join that can produce all that is owed from any blocks of its inputs."""
+
+    by_group: ClassVar[bool] = False
+    """Whether rows of one generation met, and not rows with a common tick."""
+
+    @property
+    def phase(self) -> str:
+        """The phase of work on disk."""
+        return CLEANUP if self._finished else REACTIVE
+
+    def combined(self, parts: Sequence[Part], steps: Sequence[Step], done: Done) -> Iterator[pa.RecordBatch]:
+        """New combinations of loaded rows."""
+        n = len(parts)
+        stretches, starts = stretches_of(parts, steps), np.cumsum([0, *(part.n_rows for part in parts)])
+        cursor, rows = np.full(n + 1, -1, np.int64), np.zeros(n, np.int64)
+        cursor[-1] = 0
+        out = np.empty((max(8, self.fitted.combos), n), np.int64)
+        by_relation = {step.relation: part for part, step in zip(parts, steps, strict=True)}
+        while cursor[-1] >= 0:
+            found = combine(stretches, done, cursor, rows, out)
+            refs = np.empty((found, n), np.int64)
+            for depth, (part, step) in enumerate(zip(parts, steps, strict=True)):
+                refs[:, step.relation] = part.refs[out[:found, depth] - starts[depth]]
+            yield from self.answers.batches(lambda r, at: by_relation[r].rows(at), refs, self.phase)
+
+    def settle(self, numbers: Sequence[Sequence[int]], done: Done) -> Iterator[pa.RecordBatch]:
+        """Every combination of these blocks, given by input, that was not produced before."""
+        if all(len(some) for some in numbers):
+            steps = path_of(self.keys, self._short_path([len(some) for some in numbers]))
+            share = self.block_room // (len(steps) + 2)
+            yield from self._deeper([], steps, numbers, done, share)
+
+    def _short_path(self, blocks: Sequence[int]) -> list[int]:
+        """Inputs with few blocks first, each next to one before it: what comes late is read again and again."""
+        order = [int(np.argmin(blocks))]
+        while len(order) < len(blocks):
+            near = {q for r in order for q in neighbours(self.keys, r)} - set(order)
+            order.append(min(near, key=lambda r: (blocks[r], r)))
+        return order
+
+    def _deeper(
+        self, parts: list[Part], steps: list[Step], numbers: Sequence[Sequence[int]], done: Done, share: int
+    ) -> Iterator[pa.RecordBatch]:
+        """All combinations of the parts held with blocks of the inputs that follow."""
+        depth = len(parts)
+        if depth == len(steps):
+            yield from self.combined(parts, steps, done)
+            return
+        for part in self._survivors(parts, steps[: depth + 1], numbers[steps[depth].relation], share):
+            kept = reduced([*parts, part], steps[: depth + 1]) if depth else [part]
+            if all(each.n_rows for each in kept):
+                yield from self._deeper(kept, steps, numbers, done, share)
+
+    def _survivors(
+        self, parts: list[Part], steps: Sequence[Step], numbers: Sequence[int], share: int
+    ) -> Iterator[Part]:
+        """Rows of one input that match their neighbour, as many at a time as the share has room for."""
+        step, store = steps[-1], self.blocks[steps[-1].relation]
+        held: list[Part] = []
+        size = 0
+        for number in numbers:
+            if held and size + store.bytes_of(number) > share:
+                yield united(held)
+                self.let_blocks_go(size)
+                held, size = [], 0
+            reading = self.hold_blocks(step.relation, range(number, number + 1))
+            part = store.load(number, self.by_group)
+            if parts:
+                near = parts[step.parent].key[step.parent_attribute]
+                part = part.only(matching(part.key[step.attribute], near, -step.up, -step.down)).compact(number)
+            kept = min(reading, part.nbytes) if part.n_rows else 0
+            self.let_blocks_go(reading - kept)
+            size += kept
+            held += [part] if part.n_rows else []
+        if held:
+            yield united(held)
+        self.let_blocks_go(size)

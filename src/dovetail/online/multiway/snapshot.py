@@ -1,0 +1,143 @@
+"""All state of a multiway join as Arrow tables, and back: rows in memory, blocks on disk, statistics, positions.
+
+| table | one row for |
+|---|---|
+| header | the join: version, specification, clock, positions, counters (JSON) |
+| arrays | each array of the algorithm's own |
+| memory.NAME | each row of an input in memory: columns, keys, arrival tick, join bit, bytes |
+| directory.NAME | each block |
+| blocks.NAME | each row on disk, blocks in their order |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.kernels.arrays import I64, AnyArray
+from dovetail.kernels.online_multi_rows import CLOCK, RESULTS, claim_slots
+from dovetail.online.directory import FIELDS, Entry
+from dovetail.online.multiway.blocks import ATS, KEY, LeavingRows
+
+if TYPE_CHECKING:
+    from dovetail.online.multiway.base import MultiOperator
+
+VERSION = 1
+BIT, SIZE = "__dovetail_bit", "__dovetail_size"
+
+
+def dump(operator: MultiOperator) -> dict[str, pa.Table]:
+    """The tables of an operator between two calls."""
+    tables = {"header": _header(operator), "arrays": _arrays(operator.arrays())}
+    for r, name in enumerate(operator.names):
+        store = operator.blocks[r]
+        tables[f"memory.{name}"] = _memory(operator, r)
+        tables[f"directory.{name}"] = pa.table({f: np.array(store.directory.column(f)) for f in FIELDS})
+        batches = [store.file.read(number) for number in range(len(store))]
+        store.file.blocks_read -= len(store)  # this is no work of the join's
+        tables[f"blocks.{name}"] = pa.Table.from_batches(batches, store.file.schema)
+    return tables
+
+
+def load(operator: MultiOperator, tables: Mapping[str, pa.Table]) -> None:
+    """Bring a new operator into the state that the tables hold; `PlanError` if they are of another join."""
+    header = json.loads(tables["header"].column("json")[0].as_py())
+    operator.begin(dict(enumerate(header["widths"])))
+    if header["join"] != _join(operator):
+        raise PlanError(
+            f"the state is of {header['join']!r}, this join is {_join(operator)!r}; restore it with the same "
+            f"specification and budget, or start anew."
+        )
+    operator.rows.meta[CLOCK], operator.rows.meta[RESULTS] = header["clock"], header["results"]
+    for r, name in enumerate(operator.names):
+        _load_blocks(operator, r, tables[f"directory.{name}"], tables[f"blocks.{name}"])
+        _load_memory(operator, r, tables[f"memory.{name}"])
+    _load_arrays(operator.arrays(), tables["arrays"])
+    operator.set_state(header["state"])
+    operator.progress.load(header["progress"])
+    operator.metrics.include(Metrics.from_json(header["metrics"]))
+
+
+def _join(operator: MultiOperator) -> str:
+    f = operator.fitted
+    return f"{operator.spec.explain()}, {f.rows} rows, blocks of {f.block_rows}, {f.buckets} buckets, v{VERSION}"
+
+
+def _header(operator: MultiOperator) -> pa.Table:
+    header = {
+        "join": _join(operator),
+        "widths": operator.fitted.widths,
+        "clock": operator.clock,
+        "results": int(operator.rows.meta[RESULTS]),
+        "state": operator.state(),
+        "progress": operator.progress.dump(),
+        "metrics": operator.metrics.to_json(),
+    }
+    return pa.table({"json": [json.dumps(header)]})
+
+
+def _arrays(arrays: Mapping[str, AnyArray]) -> pa.Table:
+    names, ints, floats = list(arrays), [], []
+    for array in arrays.values():
+        is_float = array.dtype.kind == "f"
+        ints.append(None if is_float else array.reshape(-1).astype(np.int64))
+        floats.append(array.reshape(-1) if is_float else None)
+    columns = [pa.array(names), pa.array(ints, pa.list_(pa.int64())), pa.array(floats, pa.list_(pa.float64()))]
+    return pa.table(columns, names=["name", "ints", "floats"])
+
+
+def _load_arrays(arrays: Mapping[str, AnyArray], table: pa.Table) -> None:
+    saved = {row["name"]: row["floats"] if row["ints"] is None else row["ints"] for row in table.to_pylist()}
+    for name, array in arrays.items():
+        array[...] = np.asarray(saved[name]).reshape(array.shape)
+
+
+def _memory(operator: MultiOperator, r: int) -> pa.Table:
+    rows, slots = operator.rows, operator.pages[r].slots()
+    slots = slots[np.argsort(rows.ats[slots], kind="stable")]
+    table = pa.Table.from_batches([operator.pages[r].gather(rows.ref[slots])])
+    extra = {f"{KEY}{a}": key for a, key in enumerate(operator.keys_at(r, slots))}
+    extra |= {ATS: rows.ats[slots], BIT: rows.bit[slots], SIZE: rows.size[slots]}
+    for name, column in extra.items():
+        table = table.append_column(name, pa.array(column))
+    return table
+
+
+def _load_memory(operator: MultiOperator, r: int, table: pa.Table) -> None:
+    rows = operator.rows
+    for start in range(0, table.num_rows, operator.fitted.chunk_rows):
+        part = table.slice(start, operator.fitted.chunk_rows).combine_chunks()
+        slots = claim_slots(rows, part.num_rows)
+        first = operator.pages[r].add(_plain(part, operator.schemas[r]), slots)
+        rows.ref[slots] = first + np.arange(len(slots))
+        rows.ats[slots], rows.bit[slots], rows.size[slots] = (_numbers(part, name) for name in (ATS, BIT, SIZE))
+        operator.rebuild(r, slots, _keys(part, int(operator.keys.counts[r])))
+        operator.pages[r].settle(first)
+
+
+def _load_blocks(operator: MultiOperator, r: int, directory: pa.Table, rows: pa.Table) -> None:
+    store, at = operator.blocks[r], 0
+    for line in directory.to_pylist():
+        entry = Entry(**line)
+        part = rows.slice(at, entry.rows).combine_chunks()
+        at += entry.rows
+        leaving = LeavingRows(_plain(part, store.schema), _keys(part, store.attributes), _numbers(part, ATS))
+        store.append(leaving, entry.dts, entry.bucket, entry.group)
+
+
+def _plain(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    return table.select(list(schema.names)).cast(schema).to_batches()[0]
+
+
+def _keys(table: pa.Table, attributes: int) -> I64:
+    return np.stack([_numbers(table, f"{KEY}{a}") for a in range(attributes)])
+
+
+def _numbers(table: pa.Table, name: str) -> I64:
+    return np.asarray(table.column(name).combine_chunks().to_numpy(), np.int64)
