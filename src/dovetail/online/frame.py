@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import PlanError
+from dovetail.errors import ConfigError, PlanError
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.frame_batch import join_buckets
 from dovetail.online.frame_pack import ANSWERS, ORDER, PACKED, OnlineTask, labels_for, pack, unpack
@@ -29,6 +29,7 @@ from dovetail.spark.metrics import MetricsSink
 
 _END = "dovetail_end_of_input"
 _WATERMARK = "spark.watermarkDelayMs"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 def online_join(
@@ -79,6 +80,7 @@ def online_join(
     Raises:
         PlanError: for a request that cannot be right, before any job starts; also for streams without an end that have
             neither `retain` nor watermarks.
+        ConfigError: for a session that cannot keep state of this kind; `dovetail.configure` repairs it.
         UnsupportedError: for what this algorithm or session cannot do, with what can.
     """
     return plan_online_join(
@@ -152,6 +154,8 @@ class OnlinePlan:
 def make_plan(left: DataFrame, right: DataFrame, request: Request, end_of_input: Column | None) -> OnlinePlan:
     """The plan of a request; errors for what cannot be right come before any job."""
     streaming = _checked(left, right, request, end_of_input)
+    if streaming:
+        _check_provider(left)
     join = BucketJoin(
         request.algorithm, request.on, request.within, request.memory, request.with_phase,
         _arrow_schema(left), _arrow_schema(right),
@@ -198,6 +202,15 @@ def _checked(left: DataFrame, right: DataFrame, request: Request, end_of_input: 
             "inputs and within=(left time, right time, timedelta, timedelta) on those columns."
         )
     return True
+
+
+def _check_provider(frame: DataFrame) -> None:
+    provider = frame.sparkSession.conf.get(_PROVIDER, "") or ""
+    if "RocksDB" not in provider:
+        raise ConfigError(
+            f"{_PROVIDER} is {provider!r}; state of online joins needs Spark's RocksDB provider: call "
+            f"dovetail.configure(spark) first, or use dovetail.session()."
+        )
 
 
 def _lateness(left: DataFrame, right: DataFrame, request: Request) -> Lateness | None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from tests.online.frame.cases import Feed, bag, expected, side_table
 
 import dovetail
-from dovetail.errors import PlanError
+from dovetail.errors import ConfigError, PlanError
 from dovetail.online.frame import online_join, plan_online_join
 from dovetail.online.frame_pack import labels_for
 from dovetail.online.registry import ALGORITHMS
@@ -106,6 +106,17 @@ def test_a_stream_and_a_batch_do_not_go_together(spark: SparkSession, tmp_path: 
     feed.add()
     with pytest.raises(PlanError, match=r"right is a stream and left is not.*dovetail\.enrich"):
         dovetail.online_join(spark.createDataFrame(LEFT), feed.streams(spark)[1], on="k", retain="1 hour")
+
+
+def test_a_session_that_cannot_keep_the_state(spark: SparkSession, tmp_path: Path) -> None:
+    name = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    try:
+        with pytest.raises(ConfigError, match=r"dovetail\.configure"):
+            given(spark, tmp_path)
+    finally:
+        spark.conf.set(name, before)
 
 
 def test_a_watermark_without_a_band_is_not_enough(spark: SparkSession, tmp_path: Path) -> None:
