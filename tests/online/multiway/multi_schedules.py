@@ -106,8 +106,8 @@ def random_multi(algorithm: str, tree: str, seed: int, rows: float = 1.0) -> Mul
     rng = np.random.default_rng([seed, len(tree), len(algorithm)])
     on: list[tuple[Any, ...]] = list(TREES[tree])
     names = sorted({end.split(".")[0] for term in on for end in term})
-    domain = int(rng.integers(1, 12))
-    most = int(rows * {2: 40, 3: 25, 4: 16, 6: 9}[len(names)])
+    domain = int(rng.integers(1, 12 if len(names) < 6 else 4))
+    most = int(rows * {2: 40, 3: 25, 4: 16, 6: 7}[len(names)])
     sizes = {name: 0 if rng.random() < 0.02 else int(rng.integers(1, most)) for name in names}
     if rng.random() < 0.2:
         at, low = int(rng.integers(len(on))), int(rng.integers(-3, 3))

@@ -1,0 +1,37 @@
+"""Online shares of MINER and MJoin at a fifth of the sources' scale, and against the specification's own figures."""
+
+from __future__ import annotations
+
+import pytest
+from tests.online.multiway.paper import PUBLISHED, share, verdicts
+
+ROWS, BLOCK = 20_000, 20
+
+
+def test_miner_gives_shares_near_those_of_the_specification() -> None:
+    """Blocks and inputs are smaller than there, which costs some points."""
+    for line in ("chain of 2, MINER", "chain of 4, MINER", "star of 4, MINER"):
+        assert share(line, 20, ROWS, BLOCK) == pytest.approx(PUBLISHED[line][-1], abs=8.0), line
+
+
+def test_more_inputs_leave_less_memory_for_each() -> None:
+    two, four = (share(f"chain of {n}, MINER", 10, ROWS, BLOCK) for n in (2, 4))
+    assert two > 1.3 * four > 0
+
+
+def test_miner_beats_mjoin_unless_that_evicts_its_smallest_bucket() -> None:
+    miner, largest, smallest = (share(f"star of 4, {name}", 15, ROWS, BLOCK) for name in NAMES)
+    assert miner > 30 * largest
+    assert smallest > 0.8 * miner
+
+
+NAMES = ("MINER", "MJoin largest", "MJoin smallest")
+
+
+def test_verdicts_follow_from_the_figures() -> None:
+    said = verdicts(PUBLISHED)
+    assert [line.rsplit(": ", 1)[1] for line in said] == [
+        "not reproduced",
+        "not reproduced",
+        "holds against the largest only",
+    ]

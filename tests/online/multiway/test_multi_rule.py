@@ -1,0 +1,103 @@
+"""The redundancy rule on loaded rows, R1 to R3 of specs/online.md 5.3, against its definition row by row."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.kernels.arrays import int64s
+from dovetail.kernels.online_multi_combine import Done, combine
+from dovetail.online.multiway.blocks import Part
+from dovetail.online.multiway.settling import Step, reduced, stretches_of
+
+NEVER = 2**63 - 1
+STEPS = [Step(1, 0, 0, 0, 0, 0), Step(0, 0, 0, 0, -1, 2), Step(2, 0, 1, 0, 0, 0)]
+"""A chain of three that starts at its middle, with a band on one edge."""
+
+
+def random_part(rng: np.random.Generator, attributes: int) -> Part:
+    n = int(rng.integers(1, 9))
+    ats = rng.permutation(40)[:n].astype(np.int64)
+    block = rng.integers(-1, 4, n)  # -1 is in memory
+    dts = np.where(block < 0, NEVER, ats + rng.integers(1, 25, n))
+    return Part(rng.integers(0, 4, (attributes, n)), ats, dts, block, np.arange(n), {}, pa.schema([]))
+
+
+def random_done(rng: np.random.Generator) -> Done:
+    steps = int(rng.integers(0, 3))
+    box, flight = rng.integers(0, 5, 3), np.array([rng.integers(2), 1, rng.integers(1, 3)])
+    digits, current = np.array([0, 2]), rng.integers(0, 4, 2)
+    ticks, disks = rng.integers(0, 60, steps), rng.integers(1, 7, steps)
+    return Done(*(int64s(each.astype(np.int64)) for each in (box, flight, digits, current, ticks, disks)))
+
+
+def is_old(done: Done, rows: dict[int, tuple[int, int, int]]) -> bool:
+    """Rows as (arrival, departure, block) by relation."""
+    if max(a for a, _, _ in rows.values()) < min(d for _, d, _ in rows.values()):
+        return True
+    blocks = {r: b for r, (_, _, b) in rows.items()}
+    if min(blocks.values()) >= 0:
+        if all(blocks[r] < done.box[r] for r in rows):
+            return True
+        first, outer = done.box[done.flight[1]], blocks[int(done.flight[1])]
+        inner = tuple(blocks[r] for r in done.digits.tolist())
+        inside = all(blocks[r] < done.box[r] for r in done.digits.tolist())
+        batch = first <= outer < first + done.flight[2]
+        if done.flight[0] and batch and inside and inner < tuple(done.current.tolist()):
+            return True
+    return any(
+        all(d < p if disk >> r & 1 else a < p < d for r, (a, d, _) in rows.items())
+        for p, disk in zip(done.step_tick.tolist(), done.step_disk.tolist(), strict=True)
+    )
+
+
+def model(parts: list[Part], done: Done) -> list[tuple[int, ...]]:
+    middle, left, right = parts
+    found = []
+    for m, a, c in product(*(range(part.n_rows) for part in parts)):
+        matches = -1 <= left.key[0, a] - middle.key[0, m] <= 2 and right.key[0, c] == middle.key[1, m]
+        rows = {1: ticks(middle, m), 0: ticks(left, a), 2: ticks(right, c)}
+        if matches and not is_old(done, rows):
+            found.append((m, a, c))
+    return found
+
+
+def ticks(part: Part, at: int) -> tuple[int, int, int]:
+    return int(part.ats[at]), int(part.dts[at]), int(part.block[at])
+
+
+def combined(parts: list[Part], done: Done, room: int) -> list[tuple[Any, ...]]:
+    stretches, starts = stretches_of(parts, STEPS), np.cumsum([0, *(part.n_rows for part in parts)])[:3]
+    cursor, rows, out = np.array([-1, -1, -1, 0]), np.zeros(3, np.int64), np.empty((room, 3), np.int64)
+    found = []
+    while cursor[-1] >= 0:
+        n = combine(stretches, done, cursor, rows, out)
+        found += [tuple((row - starts).tolist()) for row in out[:n]]
+    return found
+
+
+def test_combinations_come_unless_one_of_the_three_rules_says_they_came() -> None:
+    rng = np.random.default_rng(4)
+    total = 0
+    for _ in range(600):
+        parts, done = [random_part(rng, 2 if at == 0 else 1) for at in range(3)], random_done(rng)
+        want = model(parts, done)
+        assert sorted(combined(parts, done, int(rng.integers(1, 20)))) == sorted(want)
+        total += len(want)
+    assert total > 3000
+
+
+def test_parts_are_reduced_to_rows_that_take_part() -> None:
+    rng = np.random.default_rng(5)
+    nothing = Done(*(int64s(np.zeros(n, np.int64)) for n in (3, 3, 0, 0, 0, 0)))
+    for _ in range(300):
+        parts = [random_part(rng, 2 if at == 0 else 1) for at in range(3)]
+        parts = [part._replace(dts=np.zeros(part.n_rows, np.int64)) for part in parts]
+        want = model(parts, nothing)
+        two = reduced(parts[:2], STEPS[:2])
+        three = reduced([*two, parts[2]], STEPS) if all(part.n_rows for part in two) else two
+        assert set(three[0].refs.tolist()) == {m for m, _, _ in want} or len(three) == 2
+        assert bool(want) == (len(three) == 3 and all(part.n_rows for part in three))

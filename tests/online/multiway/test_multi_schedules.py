@@ -1,0 +1,80 @@
+"""Every combination exactly once, for both algorithms and every tree, under random schedules, pauses and restarts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.online.multiway.multi_schedules import (
+    BUDGET,
+    TREES,
+    combinations_of,
+    drive,
+    opened,
+    random_multi,
+    steps,
+    wrong,
+)
+
+from dovetail.engine.memory import MemoryBudget
+
+TRIALS = {"pair": 120, "chain3": 160, "chain4": 100, "sstar3": 100, "sstar4": 80, "star4": 80, "snowflake6": 60}
+
+
+@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize("algorithm", ["mjoin", "miner"])
+def test_every_combination_comes_exactly_once_under_random_schedules(algorithm: str, tree: str) -> None:
+    phases: Counter[str] = Counter()
+    for seed in range(TRIALS[tree]):
+        case = random_multi(algorithm, tree, 1000 + seed)
+        got, results = drive(case, seed)
+        assert wrong(got, case) == (0, 0), (algorithm, tree, seed, case.spec.explain())
+        phases.update(results)
+    assert phases["arriving"] > 100
+    assert phases["cleanup"] > 1000
+    assert algorithm == "mjoin" or tree == "snowflake6" or phases["reactive"] > 100
+
+
+@pytest.mark.parametrize("tree", ["chain3", "star4"])
+def test_longer_runs_with_many_blocks_are_right_too(tree: str) -> None:
+    for seed in range(3):
+        case = random_multi("miner", tree, 5000 + seed, rows=3)
+        got, _ = drive(case, seed, idle=0.5, restart=0.01)
+        assert wrong(got, case) == (0, 0), (tree, seed, case.spec.explain())
+
+
+@pytest.mark.parametrize("tree", ["pair", "chain3", "sstar4"])
+def test_nested_loops_and_survivors_give_the_same_at_the_end(tree: str) -> None:
+    for seed in range(25):
+        case = random_multi("miner", tree, 2000 + seed)
+        loops = replace(case, spec=replace(case.spec, cleanup="odometer"))
+        got, _ = drive(loops, seed, drain=0.0)
+        assert wrong(got, loops) == (0, 0), (tree, seed, case.spec.explain())
+
+
+def test_work_in_pauses_can_be_stopped_after_every_step() -> None:
+    for seed in range(12):
+        case = random_multi("miner", "chain3", 3000 + seed)
+        memory, out = MemoryBudget(BUDGET), []
+        rng = np.random.default_rng(seed)
+        operator = opened(case.spec, memory, case.schemas)
+        for piece in case.pieces:
+            out += operator.push(piece[0], case.batch(piece))
+            for _ in range(int(rng.integers(0, 6))):
+                out += operator.idle(steps(1))
+        while operator.odometer.ready(operator.sizes(), operator._outer_blocks, operator._arranged):  # type: ignore[attr-defined]  # MINER's
+            out += operator.idle(steps(1))
+        out += operator.finish()
+        operator.close()
+        assert wrong(combinations_of(out, case), case) == (0, 0), seed
+
+
+def test_after_a_drain_nothing_is_owed_and_nothing_comes_twice() -> None:
+    for algorithm in ("mjoin", "miner"):
+        for tree in ("sstar3", "chain3"):
+            for seed in range(10):
+                case = random_multi(algorithm, tree, 4000 + seed)
+                got, _ = drive(case, seed, drain=0.3)
+                assert wrong(got, case) == (0, 0), (algorithm, tree, seed)

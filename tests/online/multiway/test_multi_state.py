@@ -1,0 +1,119 @@
+"""What MINER keeps in memory, against plain recounts: ordered indexes, regions, the order of probes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.online.multiway.multi_schedules import BUDGET, opened, random_multi
+
+from dovetail.engine.memory import MemoryBudget
+from dovetail.kernels.online_multi_arrive import O_RELATION, edges_of, order_probes, update_sigma
+from dovetail.kernels.online_multi_flush import area_of
+from dovetail.kernels.online_multi_rows import reach
+from dovetail.kernels.online_multi_tree import FIRST, empty_trees, first_from, insert_node, remove_node
+from dovetail.online.multiway.miner import MinerOperator
+from dovetail.online.multiway.odometer import Odometer
+
+
+def test_indexes_are_as_sorted_lists_whatever_comes_and_goes() -> None:
+    rng = np.random.default_rng(1)
+    trees, ats = empty_trees(2, 1, 300), np.zeros(300, np.int64)
+    model: list[tuple[int, int, int]] = []
+    free = list(range(300))
+    for tick in range(4000):
+        if free and (rng.random() < 0.55 or not model):
+            slot = free.pop(int(rng.integers(len(free))))
+            trees.key[0, slot], ats[slot] = int(rng.integers(-20, 20)), tick
+            insert_node(trees, ats, 1, 0, slot)
+            model.append((int(trees.key[0, slot]), tick, slot))
+        else:
+            slot = model.pop(int(rng.integers(len(model))))[2]
+            remove_node(trees, ats, 1, 0, slot)
+            free.append(slot)
+        model.sort()
+        if tick % 50 == 0:
+            assert walked(trees.after[0], int(trees.ends[1, 0, FIRST])) == [slot for _, _, slot in model]
+            for key in (-30, -3, 4, 30):
+                wanted = next((slot for k, _, slot in model if k >= key), -1)
+                assert first_from(trees, ats, 1, 0, key, -(2**63)) == wanted
+    assert trees.ends[0, 0, FIRST] == -1
+
+
+def walked(after: np.ndarray, node: int) -> list[int]:
+    found = []
+    while node >= 0:
+        found.append(node)
+        node = int(after[node])
+    return found
+
+
+@pytest.mark.parametrize("tree", ["chain4", "star4"])
+def test_rows_of_regions_are_those_of_a_recount(tree: str) -> None:
+    for seed in range(15):
+        case = random_multi("miner", tree, 9000 + seed)
+        operator = opened(case.spec, MemoryBudget(BUDGET), case.schemas)
+        assert isinstance(operator, MinerOperator)
+        for piece in case.pieces:
+            list(operator.push(piece[0], case.batch(piece)))
+            check_regions(operator)
+        operator.close()
+
+
+def check_regions(operator: MinerOperator) -> None:
+    areas, trees = operator.areas, operator.trees
+    for r in range(len(operator.names)):
+        slots = np.flatnonzero(operator.rows.relation == r)
+        for a in range(int(operator.keys.counts[r])):
+            regions = [area_of(areas, r, a, trees.key[a, slot]) for slot in slots]
+            assert areas.held[r, a].tolist() == np.bincount(regions, minlength=3).tolist()
+            assert areas.low[r, a] < areas.up[r, a]
+            assert sorted(walked(trees.after[a], int(trees.ends[r, a, FIRST]))) == slots.tolist()
+
+
+def test_probes_go_along_the_tree_least_sigma_first() -> None:
+    """The example of the source: sigma23 <= sigma12 <= sigma34."""
+    ends = np.array([[0, 1], [1, 2], [2, 3]])
+    edges = edges_of(ends, np.zeros_like(ends), np.zeros_like(ends), np.zeros_like(ends))
+    edges.sigma[:] = 0.2, 0.1, 0.3
+    order_probes(edges)
+    assert edges.order[1, 1:, O_RELATION].tolist() == [2, 0, 3]
+    assert edges.order[0, 1:, O_RELATION].tolist() == [1, 2, 3]
+
+
+def test_sigma_is_kept_until_enough_probes_were_made() -> None:
+    ends = np.array([[0, 1]])
+    edges = edges_of(ends, np.zeros_like(ends), np.zeros_like(ends), np.zeros_like(ends))
+    edges.sigma[0] = 0.5
+    edges.counts[0] = 10, 990, 99
+    update_sigma(edges)
+    assert edges.sigma[0] == 0.5
+    edges.counts[0] = 10, 1000, 100
+    update_sigma(edges)
+    assert edges.sigma[0] == 0.01
+    assert edges.counts[0].tolist() == [0, 0, 0]
+
+
+def test_ranges_end_where_numbers_end() -> None:
+    top, bottom = 2**63 - 1, -(2**63)
+    assert reach(5, -2, 3) == (3, 8)
+    assert reach(top, -1, 1) == (top - 1, top)
+    assert reach(bottom, -1, 1) == (bottom, bottom + 1)
+    for low, high in (reach(top, 1, 2), reach(bottom, -2, -1)):
+        assert low > high
+
+
+def test_the_odometer_visits_every_combination_of_blocks_once() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        n = int(rng.integers(2, 5))
+        sizes = rng.integers(0, 4, n).tolist()
+        odometer, seen = Odometer([0] * n), []
+        for _ in range(3):
+            most = int(rng.integers(1, 4))
+            while odometer.ready(sizes, lambda r, most=most: most, lambda r, n=n: [q for q in range(n) if q != r]):
+                for outer in odometer.batch:
+                    at = dict(zip(odometer.digits, odometer.current, strict=True)) | {odometer.outer: outer}
+                    seen.append(tuple(at[r] for r in range(n)))
+                odometer.advance(n - 2)
+            assert sorted(seen) == sorted(np.ndindex(*sizes))
+            sizes = [size + int(rng.integers(0, 3)) for size in sizes]
