@@ -12,7 +12,7 @@ import numpy as np
 
 from dovetail.kernels.arrays import F64, I64, int64s
 from dovetail.kernels.compile import kernel, register_warmup
-from dovetail.kernels.online_multi_flush import BENEFIT, Areas, area_of, empty_areas, flush_areas
+from dovetail.kernels.online_multi_flush import BENEFIT, Areas, area_of, count_areas, empty_areas, flush_areas
 from dovetail.kernels.online_multi_rows import (
     COMBOS,
     DEPTH,
@@ -102,7 +102,11 @@ def order_probes(e: Edges) -> None:
 
 @kernel
 def update_sigma(e: Edges) -> None:
-    """At a flush: edges with enough probes get a new sigma and are counted anew, the others go on counting."""
+    """Edges with enough probes get a new sigma and are counted anew, the others go on counting.
+
+    Asked at each flush and at the start of each chunk. A flush comes after a block of arrivals, most of which probe
+    fewer than a hundred times, so counts are not forgotten with each one. Order decides cost, never results.
+    """
     for edge in range(len(e.sigma)):
         if e.counts[edge, PROBES] >= ENOUGH_PROBES and e.counts[edge, SPACE] > 0:
             e.sigma[edge] = e.counts[edge, MATCHES] / e.counts[edge, SPACE]
@@ -193,6 +197,9 @@ def arrive_multi(
 ) -> int:
     """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped."""
     r = new.at[RELATION]
+    if new.at[NEXT] == 0 and new.at[STAGE] == TO_ENTER:  # with ample memory there is never a flush
+        update_sigma(e)
+        order_probes(e)
     while new.at[NEXT] < len(new.size):
         at = new.at[NEXT]
         if new.at[STAGE] == TO_ENTER:
@@ -233,3 +240,4 @@ def _warm() -> None:
         arrive_multi(rows, s, t, e, new, stack, out)
     flush_areas(s, rows, t, out)
     store_all(rows, s, t, 0, np.zeros(0, np.int64))
+    count_areas(s, rows, t, 0, 0)

@@ -216,6 +216,8 @@ def arrive_tables(rows: MultiRows, t: Tables, new: MultiArrivals, stack: Stack, 
     Room is made before a row is stored and probes: what it meets has its own generation.
     """
     r = new.at[RELATION]
+    if new.at[NEXT] == 0 and new.at[STAGE] == TO_ENTER:  # with ample memory there is never a flush
+        _order_tables(t)
     while new.at[NEXT] < len(new.size):
         at = new.at[NEXT]
         if new.at[STAGE] == TO_ENTER:

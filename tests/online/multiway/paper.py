@@ -7,9 +7,11 @@ operators, not written: one of these results has some 170 million rows.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
+from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.online_multi_arrive import arrive_multi, edges_of
@@ -30,6 +32,7 @@ from dovetail.kernels.online_multi_rows import (
 from dovetail.kernels.online_multi_tree import empty_trees
 from dovetail.kernels.online_rows import DONE
 from dovetail.online.multiway.graph import JoinGraph, join_graph
+from dovetail.online.phases import PHASES
 from dovetail.workloads.relation_sets import chain_relations, star_relations
 
 ROWS, DOMAIN, BLOCK, BUCKETS, TURN = 100_000, 10_000, 50, 50, 20
@@ -153,5 +156,26 @@ def multi_table(rows: int = ROWS, block: int = BLOCK) -> str:
     return "\n".join([*lines, *verdicts(found)])
 
 
+TRIALS = {"pair": 1000, "chain3": 2000, "chain4": 500, "sstar4": 500, "snowflake6": 250}
+"""Trees of specs/online.md, 4.5, and its numbers of trials."""
+
+
+def evidence_table(part: float = 1.0) -> str:
+    """Results by phase, and what was lost or came too often, over random schedules of MINER."""
+    lines = [f"{'tree':12}{'trials':>8}{'arriving':>12}{'reactive':>12}{'cleanup':>12}{'lost':>6}{'too many':>10}"]
+    for tree, trials in TRIALS.items():
+        phases, lost, extra = Counter[str](), 0, 0
+        for seed in range(max(1, int(trials * part))):
+            case = random_multi("miner", tree, 100_000 + seed)
+            got, results = drive(case, seed)
+            phases.update(results)
+            less, more = wrong(got, case)
+            lost, extra = lost + less, extra + more
+        counts = "".join(f"{phases[phase]:12,}" for phase in PHASES)
+        lines.append(f"{tree:12}{max(1, int(trials * part)):8,}{counts}{lost:6}{extra:10}")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
+    print(evidence_table())
     print(multi_table(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS))

@@ -95,6 +95,7 @@ class MemoryForgotten(MinerOperator):
         self.begin({})
         self._finished = True
         yield from self.settle_all()
+        self.flush_all()
 
 
 class LoopsForgotten(MinerOperator):

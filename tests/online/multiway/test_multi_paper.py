@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.online.multiway.paper import PUBLISHED, share, verdicts
+from tests.online.multiway.paper import PUBLISHED, TRIALS, evidence_table, share, verdicts
 
 ROWS, BLOCK = 20_000, 20
 
@@ -26,6 +26,12 @@ def test_miner_beats_mjoin_unless_that_evicts_its_smallest_bucket() -> None:
 
 
 NAMES = ("MINER", "MJoin largest", "MJoin smallest")
+
+
+def test_the_table_of_evidence_shows_nothing_lost_or_twice() -> None:
+    lines = [line.split() for line in evidence_table(0.02).splitlines()[1:]]
+    assert [line[0] for line in lines] == list(TRIALS)
+    assert all(line[-2:] == ["0", "0"] for line in lines)
 
 
 def test_verdicts_follow_from_the_figures() -> None:

@@ -19,6 +19,7 @@ from tests.online.multiway.multi_schedules import (
 )
 
 from dovetail.engine.memory import MemoryBudget
+from dovetail.online.multiway.base import MultiOperator
 
 TRIALS = {"pair": 120, "chain3": 160, "chain4": 100, "sstar3": 100, "sstar4": 80, "star4": 80, "snowflake6": 60}
 
@@ -69,6 +70,25 @@ def test_work_in_pauses_can_be_stopped_after_every_step() -> None:
         out += operator.finish()
         operator.close()
         assert wrong(combinations_of(out, case), case) == (0, 0), seed
+
+
+@pytest.mark.parametrize("tree", ["chain3", "star4"])
+def test_a_unit_of_work_is_one_block_of_each_input_beside_the_outer_batch(tree: str) -> None:
+    """So the input buffer grows by no more than comes in that time; how much waits is asked after each unit."""
+    for seed in range(15):
+        case = random_multi("miner", tree, 6000 + seed)
+        operator, n = opened(case.spec, MemoryBudget(BUDGET), case.schemas), len(case.tables)
+        for piece in case.pieces:
+            list(operator.push(piece[0], case.batch(piece)))
+            read = [sum(store.file.blocks_read for store in operator.blocks)]
+
+            def until(operator: MultiOperator = operator, read: list[int] = read) -> bool:
+                read.append(sum(store.file.blocks_read for store in operator.blocks))
+                return len(read) > 6
+
+            list(operator.idle(until))
+            assert max(np.diff(read), default=0) <= case.spec.sizes.outer_blocks + n - 1
+        operator.close()
 
 
 def test_after_a_drain_nothing_is_owed_and_nothing_comes_twice() -> None:

@@ -120,7 +120,7 @@ class MultiOperator(SettlingOperator):
         """Give every combination still owed: all rows go to disk, so that each has a block and a departure."""
         self.begin({})
         self._finished = True
-        self.flush_all()
+        self.empty_memory()
         yield from self.settle_all()
 
     def drain(self) -> Iterator[pa.RecordBatch]:

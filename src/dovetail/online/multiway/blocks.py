@@ -19,9 +19,10 @@ from dovetail.online.store import SHIFT, gathered, picked
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
 
 
-def loaded_bytes(attributes: int) -> int:
-    """Bytes of each loaded row beside its columns: keys twice, ticks, block, name, and what sorting takes."""
-    return 8 * (2 * attributes + 8)
+def loaded_bytes(attributes: int, inputs: int) -> int:
+    """Bytes of each loaded row beside its columns: keys, ticks, block and name, again for each input by which rows are
+    ruled out, and all of it sorted."""
+    return 8 * ((inputs + 1) * (attributes + 4) + 1)
 
 
 class LeavingRows(NamedTuple):
@@ -71,8 +72,8 @@ class Part(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns and of what stands beside them."""
-        return sum(map(nbytes, self.pages.values())) + loaded_bytes(len(self.key)) * len(self.ats)
+        """Bytes of the columns."""
+        return sum(map(nbytes, self.pages.values()))
 
     def rows(self, refs: I64) -> pa.RecordBatch:
         """The columns of rows by name."""
@@ -97,9 +98,16 @@ class MultiBlocks:
     """
 
     def __init__(
-        self, schema: pa.Schema, attributes: int, budget: MemoryBudget, directory: Path | None, name: str
+        self,
+        schema: pa.Schema,
+        attributes: int,
+        inputs: int,
+        budget: MemoryBudget,
+        directory: Path | None,
+        name: str,
     ) -> None:
         self.schema, self.attributes = schema, attributes
+        self.beside = loaded_bytes(attributes, inputs)
         extra = [pa.field(f"{KEY}{a}", pa.int64()) for a in range(attributes)]
         self.file = SpillFile(pa.schema([*schema, *extra, pa.field(ATS, pa.int64())]), directory, name)
         self.directory = Directory(budget.reserve("block directory"), directory)
@@ -110,7 +118,7 @@ class MultiBlocks:
 
     def bytes_of(self, number: int) -> int:
         """Memory that loading one block takes."""
-        return self.file.size_of(number) + loaded_bytes(self.attributes) * self.directory[number].rows
+        return self.file.size_of(number) + self.beside * self.directory[number].rows
 
     def append(self, rows: LeavingRows, dts: int, mark: int, group: int) -> int:
         """The number of a new block."""

@@ -62,8 +62,8 @@ class MultiHolding(OperatorBase):
         self.keys = MultiKeys(spec.graph, schemas, spec.hash_bits)
         self.progress = Progress(clock)
         self.blocks = [
-            self.own(MultiBlocks(self.schemas[r], int(self.keys.counts[r]), budget, spill_dir, f"multi-{r}"))
-            for r in range(len(self.names))
+            self.own(MultiBlocks(schema, int(n), len(self.names), budget, spill_dir, f"multi-{r}"))
+            for r, (schema, n) in enumerate(zip(self.schemas, self.keys.counts, strict=True))
         ]
         self._limit = budget.available
         self._buffer = self.own(budget.reserve("disk buffer"))
@@ -168,6 +168,19 @@ class MultiHolding(OperatorBase):
             self.write_gone()
             for pages in self.pages:
                 pages.tidy()
+
+    def empty_memory(self) -> None:
+        """Every row leaves memory, and the indexes with them: all the budget but row names is for blocks."""
+        self.flush_all()
+        clock, n = self.clock, len(self.names)
+        self.rows, self.out = empty_multi_rows(0, n, 0, 0), empty_multi_outcome(0, n, 0, 0)
+        self.rows.meta[CLOCK] = clock
+        self.drop_index()
+        self._index.resize(8 * self.fitted.slots)
+
+    @abstractmethod
+    def drop_index(self) -> None:
+        """Forget arrays that only rows in memory need."""
 
     def hold_blocks(self, r: int, numbers: range) -> int:
         """Bytes reserved in the disk buffer for these blocks."""

@@ -74,6 +74,10 @@ class MinerOperator(MultiOperator):
         self.edges = edges_of(*(np.array(each) for each in (keys.ends, keys.attributes, keys.down, keys.up)))
         self.odometer = Odometer([0] * len(self.names))
 
+    def drop_index(self) -> None:
+        """Forget all indexes."""
+        self.trees = empty_trees(len(self.names), 1, 0)
+
     def arrive(self, new: MultiArrivals) -> int:
         """Let rows arrive one by one."""
         return arrive_multi(self.rows, self.areas, self.trees, self.edges, new, self.stack, self.out)

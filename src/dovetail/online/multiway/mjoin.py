@@ -70,6 +70,10 @@ class MJoinOperator(MultiOperator):
         smallest = getattr(self.spec, "flush", FLUSHES[0]) == "smallest"
         self.tables = empty_tables(len(self.names), self.fitted.slots, self.fitted.buckets, smallest)
 
+    def drop_index(self) -> None:
+        """Forget all tables."""
+        self.tables = empty_tables(len(self.names), 0, self.fitted.buckets, False)
+
     def arrive(self, new: MultiArrivals) -> int:
         """Let rows arrive one by one."""
         return arrive_tables(self.rows, self.tables, new, self.stack, self.out)

@@ -173,7 +173,7 @@ class SettlingOperator(MultiHolding):
             if parts:
                 near = parts[step.parent].key[step.parent_attribute]
                 part = part.only(matching(part.key[step.attribute], near, -step.up, -step.down)).compact(number)
-            kept = min(reading, part.nbytes) if part.n_rows else 0
+            kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
             self.let_blocks_go(reading - kept)
             size += kept
             held += [part] if part.n_rows else []

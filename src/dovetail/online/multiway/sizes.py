@@ -87,7 +87,7 @@ def _split(
         rows = sizes.memory_rows
         slots = rows + max(2, rows // 16)
     block_bytes = columns // (2 * (n + 2))
-    fits = (block_bytes - overhead) // (max(widths) + loaded_bytes(needs.attributes))
+    fits = (block_bytes - overhead) // (max(widths) + loaded_bytes(needs.attributes, n))
     if fits < 1:
         return None  # a block of each input, with what is read next, must fit once memory is empty
     block = min(sizes.block_rows or max(1, min(8, rows // 4), rows // 40), fits, max(1, rows))
