@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from dovetail.engine.duration import parse_ms
 from dovetail.engine.layout import HOWS, Key
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.online.duration import parse_ms
 from dovetail.online.predicate import Band, Predicate
 from dovetail.online.registry import ALGORITHMS
 

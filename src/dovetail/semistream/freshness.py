@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dovetail.engine.duration import parse_seconds
 from dovetail.errors import PlanError
-from dovetail.semistream.duration import parse_seconds
 
 
 @dataclass(frozen=True, slots=True)

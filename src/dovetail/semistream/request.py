@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
+from dovetail.engine.duration import parse_seconds
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
 from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.duration import parse_seconds
 from dovetail.semistream.freshness import Freshness
 from dovetail.semistream.lookup import Lookup
 from dovetail.semistream.master.store import MasterStore

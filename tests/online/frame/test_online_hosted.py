@@ -20,10 +20,10 @@ import pyarrow as pa
 import pytest
 from tests.online.frame.cases import Bag, bag, expected, side_table
 
+from dovetail.engine.duration import parse_ms
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.online import host_client
 from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.duration import parse_ms
 from dovetail.online.event_log import Event, pack_events, unpack_events
 from dovetail.online.host_process import ADDRESS, receive, send, serve
 from dovetail.online.hosted import Pool

@@ -11,8 +11,8 @@ from pyarrow import parquet
 from tests.semistream.frame.cases import page_store
 
 from dovetail import dead_letter, park, plan_enrich, ttl
+from dovetail.engine.duration import parse_seconds
 from dovetail.errors import PlanError
-from dovetail.semistream.duration import parse_seconds
 from dovetail.semistream.master.store import MasterStore
 
 if TYPE_CHECKING:

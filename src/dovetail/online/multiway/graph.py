@@ -63,6 +63,10 @@ class JoinGraph:
         """`PlanError` unless all columns are there, with types that can match."""
         if set(schemas) != set(self.names):
             raise PlanError(f"schemas are given for {sorted(schemas)}; this join takes {list(self.names)}.")
+        for name, schema in schemas.items():
+            twice = sorted({c for c in schema.names if schema.names.count(c) > 1})
+            if twice:
+                raise PlanError(f"{name} input has columns {twice} more than once; rename them before the join.")
         for edge in self.edges:
             for end in edge.ends:
                 check_columns(schemas[self.names[end.relation]], end.columns, self.names[end.relation])

@@ -157,7 +157,7 @@ class MinerOperator(MultiOperator):
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Every combination of blocks that nested loops have not produced."""
-        if getattr(self.spec, "cleanup", CLEANUPS[0]) == "odometer":
+        if isinstance(self.spec, Miner) and self.spec.cleanup == "odometer":
             yield from self.react(_never)
             return
         sizes = self.sizes()

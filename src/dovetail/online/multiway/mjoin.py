@@ -67,7 +67,7 @@ class MJoinOperator(MultiOperator):
 
     def index_rows(self) -> None:
         """A hash table for each input."""
-        smallest = getattr(self.spec, "flush", FLUSHES[0]) == "smallest"
+        smallest = isinstance(self.spec, MJoin) and self.spec.flush == "smallest"
         self.tables = empty_tables(len(self.names), self.fitted.slots, self.fitted.buckets, smallest)
 
     def drop_index(self) -> None:

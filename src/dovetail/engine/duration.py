@@ -25,6 +25,15 @@ def parse_seconds(name: str, value: str | float) -> float:
     return float(seconds)
 
 
+def parse_ms(name: str, value: str | float) -> int:
+    """Whole milliseconds, at least one, meant by seconds or by such text.
+
+    >>> parse_ms("wait", "25 ms"), parse_ms("retain", "2 hours"), parse_ms("wait", 0.5)
+    (25, 7200000, 500)
+    """
+    return max(1, round(parse_seconds(name, value) * 1000))
+
+
 def _seconds_in_text(text: str) -> float | None:
     match = _LENGTH.fullmatch(text)
     if match is None:
