@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
@@ -146,14 +146,15 @@ def verdicts(found: Mapping[str, tuple[float, ...]]) -> list[str]:
     ]
 
 
-def multi_table(rows: int = ROWS, block: int = BLOCK) -> str:
-    """Measured shares with those of the specification beside them, and the verdicts."""
-    found = {line: tuple(share(line, percent, rows, block) for percent in MEMORY) for line in PUBLISHED}
-    lines = [f"{'percent online':28}" + "".join(f"{f'{percent} % memory':>20}" for percent in MEMORY)]
-    for line, shares in found.items():
-        cells = [f"{mine:8.2f} ({theirs:5.2f})" for mine, theirs in zip(shares, PUBLISHED[line], strict=True)]
-        lines.append(f"{line:28}" + "".join(f"{cell:>20}" for cell in cells))
-    return "\n".join([*lines, *verdicts(found)])
+def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:
+    """Measured shares with those of the specification beside them, line by line as they are found; the verdicts."""
+    yield f"{'percent online':28}" + "".join(f"{f'{percent} % memory':>20}" for percent in MEMORY)
+    found = {}
+    for line, printed in PUBLISHED.items():
+        found[line] = tuple(share(line, percent, rows, block) for percent in MEMORY)
+        cells = [f"{mine:8.2f} ({theirs:5.2f})" for mine, theirs in zip(found[line], printed, strict=True)]
+        yield f"{line:28}" + "".join(f"{cell:>20}" for cell in cells)
+    yield from verdicts(found)
 
 
 TRIALS = {"pair": 1000, "chain3": 2000, "chain4": 500, "sstar4": 500, "snowflake6": 250}
@@ -178,4 +179,5 @@ def evidence_table(part: float = 1.0) -> str:
 
 if __name__ == "__main__":
     print(evidence_table())
-    print(multi_table(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS))
+    for shown in multi_lines(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS):
+        print(shown, flush=True)

@@ -96,6 +96,11 @@ def test_columns_and_types_must_fit() -> None:
     }
     with pytest.raises(PlanError, match=r"a\.x is int64 but b\.x is string"):
         Miner(inputs=("a", "b"), on=(("a.x", "b.x"),)).schema(schemas)
+    twice = pa.schema([pa.field("x", pa.int64()), pa.field("x", pa.int64())])
+    with pytest.raises(PlanError, match="more than once"):
+        Miner(inputs=("a", "b"), on=(("a.x", "b.x"),)).schema({**schemas, "b": twice})
+    with pytest.raises(PlanError, match="schemas are given"):
+        Miner(inputs=("a", "b"), on=(("a.x", "b.x"),)).schema({"a": schemas["a"]})
     with pytest.raises(PlanError, match="no column"):
         Miner(inputs=("a", "b"), on=(("a.q", "b.x"),)).schema(schemas)
     with pytest.raises(UnsupportedError, match="decimal"):
