@@ -194,6 +194,23 @@ def wide_tables(rows: int = 300) -> dict[str, pa.Table]:
 
 @pytest.mark.parametrize("algorithm", sorted(MULTIWAY))
 @pytest.mark.parametrize("common", [True, False])
+def test_the_smallest_budget_that_a_refusal_names_is_enough(algorithm: str, common: bool) -> None:
+    """For rows of fixed width, whose size is known before they come."""
+    tables = {name: table.drop_columns([f"{name}t"]) for name, table in wide_tables(150).items()}
+    on = (("a.ax", "b.bx"), ("b.bx" if common else "b.by", "c.cy"))
+    spec = MULTIWAY[algorithm](inputs=tuple(tables), on=on)
+    with pytest.raises(PlanError) as refused:
+        spec.open(MemoryBudget(2000), {name: table.schema for name, table in tables.items()})
+    least = int(str(refused.value).split("for this join is ")[1].split(" ")[0])
+    got = Counter((row["ai"], row["bi"], row["ci"]) for row in run(spec, tables, least, rows=20))
+    rows = {name: table.to_pylist() for name, table in tables.items()}
+    pairs = [(a, b) for a in rows["a"] for b in rows["b"] if a["ax"] == b["bx"]]
+    near = "bx" if common else "by"
+    assert got == Counter((a["ai"], b["bi"], c["ci"]) for a, b in pairs for c in rows["c"] if b[near] == c["cy"])
+
+
+@pytest.mark.parametrize("algorithm", sorted(MULTIWAY))
+@pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("share", [0.0, 0.5, 2.0, 8.0])
 def test_budgets_in_real_bytes_are_kept(algorithm: str, common: bool, share: float) -> None:
     """From the smallest legal budget, which the refusal names, to more than the input."""

@@ -1,4 +1,4 @@
-"""Online shares of MINER and MJoin at a tenth and a fifth of the sources' scale, and against the specification's own figures."""
+"""Online shares of MINER and MJoin below the sources' scale, against the specification's own figures."""
 
 from __future__ import annotations
 
