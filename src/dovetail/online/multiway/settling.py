@@ -9,6 +9,7 @@ Reference: specs/online.md, 4.3 (6) and 5.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -20,9 +21,11 @@ from dovetail.kernels.online_multi_combine import Done, Stretches, combine
 from dovetail.online.multiway.blocks import Part, united
 from dovetail.online.multiway.holding import MultiHolding
 from dovetail.online.multiway.keys import MultiKeys
+from dovetail.online.multiway.runs import Runs, Source
 from dovetail.online.phases import CLEANUP, REACTIVE
 
 NONE: I64 = int64s(np.empty(0, np.int64))
+_MANY = 4
 
 
 class Step(NamedTuple):
@@ -56,10 +59,9 @@ def neighbours(keys: MultiKeys, relation: int) -> list[int]:
     return [ends[1 - end] for ends in keys.ends.tolist() for end in (0, 1) if ends[end] == relation]
 
 
-def matching(keys: I64, others: I64, down: int, up: int) -> Bool:
-    """For each key whether one of the others lies in its range."""
+def matching(keys: I64, ordered: I64, down: int, up: int) -> Bool:
+    """For each key whether one of the others, which are sorted, lies in its range."""
     low, high = whole_ranges(keys, down, up)
-    ordered = np.sort(others)
     return np.searchsorted(ordered, low, side="left") < np.searchsorted(ordered, high, side="right")
 
 
@@ -71,11 +73,11 @@ def reduced(parts: Sequence[Part], steps: Sequence[Step]) -> list[Part]:
     out, at = list(parts), len(parts) - 1
     step = steps[at]
     mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
-    out[at] = out[at].only(matching(mine, theirs, -step.up, -step.down))
+    out[at] = out[at].only(matching(mine, np.sort(theirs), -step.up, -step.down))
     while at > 0:
         step = steps[at]
         mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
-        out[step.parent] = out[step.parent].only(matching(theirs, mine, step.down, step.up))
+        out[step.parent] = out[step.parent].only(matching(theirs, np.sort(mine), step.down, step.up))
         at = step.parent
     return out
 
@@ -130,10 +132,30 @@ class SettlingOperator(MultiHolding):
 
     def settle(self, numbers: Sequence[Sequence[int]], done: Done) -> Iterator[pa.RecordBatch]:
         """Every combination of these blocks, given by input, that was not produced before."""
-        if all(len(some) for some in numbers):
-            steps = path_of(self.keys, self._short_path([len(some) for some in numbers]))
-            share = self.block_room // (len(steps) + 2)
-            yield from self._deeper([], steps, numbers, done, share)
+        if not all(len(some) for some in numbers):
+            return
+        steps = path_of(self.keys, self._short_path([len(some) for some in numbers]))
+        share = self.block_room // (len(steps) + 2)
+        with ExitStack() as files:
+            sources = [Source(store, some) for store, some in zip(self.blocks, numbers, strict=True)]
+            for step in steps[1:]:
+                sources[step.relation] = self._in_runs(step.relation, numbers[step.relation], share // 2, files)
+            yield from self._deeper([], steps, sources, done, share)
+
+    def _in_runs(self, r: int, numbers: Sequence[int], size: int, files: ExitStack) -> Source:
+        """The blocks themselves, or where they are many and small, runs of about this size."""
+        store = self.blocks[r]
+        if len(numbers) < _MANY or size < 2 * store.largest:
+            return Source(store, numbers)
+        runs = Runs(store)
+        files.callback(runs.close)
+        for part in self._survivors([], [Step(r, 0, 0, 0, 0, 0)], Source(store, numbers), size):
+            copies = 2 * part.nbytes
+            self.make_room(self._buffer, copies)
+            runs.append(part)
+            self.let_blocks_go(copies)
+        self.metrics.add("runs_written", len(runs), self.names[r], unit="runs")
+        return Source(runs, range(len(runs)))
 
     def _short_path(self, blocks: Sequence[int]) -> list[int]:
         """Inputs with few blocks first, each next to one before it: what comes late is read again and again."""
@@ -144,36 +166,36 @@ class SettlingOperator(MultiHolding):
         return order
 
     def _deeper(
-        self, parts: list[Part], steps: list[Step], numbers: Sequence[Sequence[int]], done: Done, share: int
+        self, parts: list[Part], steps: list[Step], sources: Sequence[Source], done: Done, share: int
     ) -> Iterator[pa.RecordBatch]:
         """All combinations of the parts held with blocks of the inputs that follow."""
         depth = len(parts)
         if depth == len(steps):
             yield from self.combined(parts, steps, done)
             return
-        for part in self._survivors(parts, steps[: depth + 1], numbers[steps[depth].relation], share):
+        for part in self._survivors(parts, steps[: depth + 1], sources[steps[depth].relation], share):
             kept = reduced([*parts, part], steps[: depth + 1]) if depth else [part]
             if all(each.n_rows for each in kept):
-                yield from self._deeper(kept, steps, numbers, done, share)
+                yield from self._deeper(kept, steps, sources, done, share)
 
-    def _survivors(
-        self, parts: list[Part], steps: Sequence[Step], numbers: Sequence[int], share: int
-    ) -> Iterator[Part]:
+    def _survivors(self, parts: list[Part], steps: Sequence[Step], source: Source, share: int) -> Iterator[Part]:
         """Rows of one input that match their neighbour, as many at a time as the share has room for."""
-        step, store = steps[-1], self.blocks[steps[-1].relation]
+        step, store = steps[-1], source.store
+        near = np.sort(parts[step.parent].key[step.parent_attribute]) if parts else None
         held: list[Part] = []
         size = 0
-        for number in numbers:
+        for number in source.numbers:
             if held and size + store.bytes_of(number) > share:
                 yield united(held)
                 self.let_blocks_go(size)
                 held, size = [], 0
-            reading = self.hold_blocks(step.relation, range(number, number + 1))
-            part = store.load(number, self.by_group)
-            if parts:
-                near = parts[step.parent].key[step.parent_attribute]
-                part = part.only(matching(part.key[step.attribute], near, -step.up, -step.down)).compact(number)
-            kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
+            reading = store.bytes_of(number)
+            self.make_room(self._buffer, reading)
+            part, kept = store.load(number, self.by_group), reading
+            if near is not None:
+                wanted = matching(part.key[step.attribute], near, -step.up, -step.down)
+                part = part.only(wanted).compact(number) if wanted.any() else part.only(wanted)
+                kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
             self.let_blocks_go(reading - kept)
             size += kept
             held += [part] if part.n_rows else []

@@ -77,7 +77,8 @@ def _split(
     answer, chunk = min(limit // 8, _LARGEST_SHARE), min(limit // 16, _LARGEST_SHARE // 2)
     combos = max(16, min(_MOST_COMBOS, answer // (16 * n)))
     buckets = sizes.partitions or max(1, min(50, limit // (16 * n * (width + needs.slot))))
-    rest = limit - answer - 2 * chunk - 12 * n * combos - needs.fixed - 16 * buckets
+    buffer = limit // 8  # for blocks: where rows are narrow, those in memory could not make room for one of each input
+    rest = limit - answer - 2 * chunk - buffer - 12 * n * combos - needs.fixed - 16 * buckets
     slots = rest // (width * 8 // 7 + needs.slot)
     if slots < _LEAST_ROWS or answer < 2 * sum(widths) or chunk < max(widths) + 256:
         return None
@@ -86,7 +87,7 @@ def _split(
     if sizes.memory_rows is not None and sizes.memory_rows < rows:
         rows = sizes.memory_rows
         slots = rows + max(2, rows // 16)
-    block_bytes = columns // (2 * (n + 2))
+    block_bytes = (buffer + columns) // (2 * (n + 2))
     fits = (block_bytes - overhead) // (max(widths) + loaded_bytes(needs.attributes, n))
     if fits < 1:
         return None  # a block of each input, with what is read next, must fit once memory is empty
