@@ -268,3 +268,4 @@ def test_what_was_done_is_counted() -> None:
     assert found.value("input_buffer") == 5
     assert sum(found.value(f"flushes_of_{region}", "a") for region in ("lower", "middle", "upper")) > 10
     assert found.value("arrivals_to_50_percent") > 0
+    assert 0 < sum(found.value("runs_written", name) for name in "abc") < found.value("blocks_flushed", "a")
