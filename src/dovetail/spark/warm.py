@@ -87,11 +87,14 @@ def _stop_all() -> None:
 
 
 def _marker() -> Path:
-    """A file that exists once all kernels of this source are compiled; its name depends on all of their source."""
+    """A file that exists once all kernels of this source are compiled; its name depends on all of it, and on its place.
+
+    Compiled code is kept by the place of its source: another copy of the same version has none yet.
+    """
     from dovetail.kernels.compile import cache_dir
 
     directory = Path(str(importlib.import_module("dovetail.kernels").__file__)).parent
-    source = hashlib.sha256()
+    source = hashlib.sha256(str(directory.resolve()).encode())
     for file in sorted(directory.glob("*.py")):
         source.update(file.read_bytes())
     return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
