@@ -96,16 +96,44 @@ def test_one_process_prepares_while_others_wait_and_then_find_the_work_done(
     assert sorted(entry.suffix for entry in tmp_path.rglob("*.nbi")) == []  # it compiled nothing
 
 
-def test_an_edit_of_any_kernel_makes_the_cache_unprepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before = warm._marker()
+def test_an_edit_of_any_kernel_and_another_copy_make_the_cache_unprepared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import dovetail.kernels
 
+    own = warm._marker()
     for file in Path(dovetail.kernels.__file__).parent.glob("*.py"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     monkeypatch.setattr(dovetail.kernels, "__file__", str(tmp_path / "__init__.py"))
-    assert warm._marker() == before
+    copied = warm._marker()
+    assert copied != own
+    assert warm._marker() == copied
     (tmp_path / "multimap.py").write_text("# edited\n")
-    assert warm._marker() != before
+    assert warm._marker() != copied
+
+
+PARTS = """
+import os
+from dovetail.kernels import compile, multimap
+compile.import_kernels = lambda: None
+compile._WARMUPS[:] = [lambda n=n: print("ran", n, flush=True) for n in range(5)]
+compile.warm({part}, 2)
+"""
+
+
+@pytest.mark.parametrize(("part", "ran"), [(0, [0, 2, 4]), (1, [1, 3])])
+def test_parts_share_the_work(part: int, ran: list[int]) -> None:
+    code = PARTS.format(part=part)
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines() == [f"ran {n}" for n in ran]
+
+
+def test_a_helper_ends_with_the_process_that_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
+    helper = warm._helper(1, 2)
+    assert helper.stdin is not None
+    helper.stdin.close()
+    assert helper.wait(timeout=60) == 1
 
 
 def test_kernels_that_are_not_on_disk_are_left_to_the_worker_and_prepared_meanwhile(

@@ -204,14 +204,16 @@ def import_kernels() -> None:
         importlib.import_module(module.name)
 
 
-def warm() -> int:
+def warm(part: int = 0, parts: int = 1) -> int:
     """The number of kernels that are ready to run after loading or compiling every one of `dovetail.kernels`.
+
+    With `parts`, only every so many modules, from number `part` on: several processes can share the work.
 
     Call it once in the driver, which writes the cache, and in a worker daemon before it forks, with
     DOVETAIL_CACHE_READONLY=1: the workers inherit machine code. A second call costs microseconds a kernel.
     """
     import_kernels()
-    for warmup in _WARMUPS:
+    for warmup in _WARMUPS[part::parts]:
         warmup()
     return len(_KERNELS) - len(cold_kernels())
 

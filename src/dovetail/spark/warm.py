@@ -17,6 +17,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def prepare() -> None:
 
     Raises ConfigError if the cache cannot be written: what is compiled would be lost.
     """
-    from dovetail.kernels.compile import read_only, warm
+    from dovetail.kernels.compile import read_only
 
     if is_prepared():
         return
@@ -44,8 +45,42 @@ def prepare() -> None:
     marker = _marker()  # of the source as it is now: it may be edited while it is compiled
     with _one_at_a_time():
         if not marker.is_file():
-            warm()
+            _compile_all()
             marker.touch()
+
+
+def _compile_all() -> None:
+    """Every kernel into the cache, with as many processes as there are cores, up to four."""
+    from dovetail.kernels.compile import warm
+
+    parts = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    helpers = [_helper(part, parts) for part in range(1, parts)]
+    try:
+        warm(0, parts)
+        done = [helper.wait() == 0 for helper in helpers]
+    finally:
+        for helper in helpers:
+            helper.kill()
+    if not all(done):
+        warm()  # whatever went wrong there is done here, or fails where it can be seen
+
+
+def _helper(part: int, parts: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dovetail.spark.warm", str(part), str(parts)]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603  (our own module)
+
+
+def _help(part: int, parts: int) -> None:
+    """Compile one part; ends with the process that asked for it, whose end closes our input."""
+    from dovetail.kernels.compile import warm
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    warm(part, parts)
 
 
 def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -121,4 +156,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 if __name__ == "__main__":
     os.nice(10)  # a query that is already running goes first
-    prepare()
+    if len(sys.argv) > 1:
+        _help(int(sys.argv[1]), int(sys.argv[2]))
+    else:
+        prepare()
