@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
-from dovetail.errors import PlanError
+from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.interval.answers import COUNT, INDEX_BYTES
 from dovetail.interval.codes import INVERTED, USABLE, classify, encode_sides
 from dovetail.interval.frame_answers import (
@@ -44,9 +46,10 @@ def count_all(left: DataFrame, right: DataFrame, request: Request) -> int:
     if request.condition is not None:
         return make_plan(left, right, request).frame().count()
     sides = prepare(left, right, request)
-    if sum(row_counts(sides)) * POINT_BYTES <= request.memory:
-        coded, h, shift = _collect(sides, request)
-        return count_pairs(*coded, request.relation.table(), h, shift)
+    if sum(_kept_counts(sides)) * POINT_BYTES <= request.memory:
+        with suppress(BudgetExceeded):  # many rows have come since they were counted
+            coded, h, shift = _collect(sides, request)
+            return count_pairs(*coded, request.relation.table(), h, shift)
     counted = count_rows(left, right, request, columns=())
     return int(counted.agg(F.coalesce(F.sum(COUNT), F.lit(0))).first()[0])  # type: ignore[index]  # an aggregate has a row
 
@@ -87,9 +90,20 @@ def _counted_from_pairs(left: DataFrame, right: DataFrame, request: Request) -> 
     return counted.select("__whole.*", COUNT)
 
 
+# A DataFrame describes the same rows as long as it lives; how many decides where they are counted, not the answer.
+_ROWS: WeakKeyDictionary[DataFrame, int] = WeakKeyDictionary()
+
+
+def _kept_counts(sides: tuple[Side, Side]) -> list[int]:
+    if not all(side.source in _ROWS for side in sides):
+        for side, rows in zip(sides, row_counts(sides), strict=True):
+            _ROWS[side.source] = rows
+    return [_ROWS[side.source] for side in sides]
+
+
 def row_counts(sides: tuple[Side, Side]) -> list[int]:
     """How many rows each side has."""
-    counts = [side.frame.select(F.count("*").alias("n"), F.lit(i).alias("i")) for i, side in enumerate(sides)]
+    counts = [side.frame.selectExpr("count(*) as n", f"{number} as i") for number, side in enumerate(sides)]
     found = {row["i"]: row["n"] for row in counts[0].union(counts[1]).collect()}
     return [found[0], found[1]]
 

@@ -9,7 +9,8 @@ import pytest
 from tests.interval.frame.answers import LEFT_COLUMNS, RIGHT_COLUMNS, SCHEMA, answered, expected, random_rows
 
 import oracle
-from dovetail.errors import PlanError
+from dovetail.errors import BudgetExceeded, PlanError
+from dovetail.interval import frame_count
 from dovetail.interval.frame import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
 from dovetail.interval.frame_answers import IndexMeeting, counted_in_ranges
 from dovetail.interval.frame_count import count_rows
@@ -130,3 +131,17 @@ def test_arguments_that_do_not_apply_are_refused(spark: SparkSession) -> None:
         interval_topk(left, right, k=0)
     with pytest.raises(PlanError, match="unexpected keyword argument 'relatoin'"):
         interval_count(left, right, relatoin="covers")
+
+
+def test_rows_that_came_since_they_were_counted_are_counted_by_tasks(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DataFrame is counted once; that it reads more rows later costs the shortcut, not the answer."""
+    *_, rows, others = frames(spark, seed=3)
+    wanted = interval_count(rows, others, memory="1MB", invalid="drop")
+
+    def too_many(*_: object) -> None:
+        raise BudgetExceeded("rows of left: 9 GB are asked for, 2 MB are there")
+
+    monkeypatch.setattr(frame_count, "_collect", too_many)
+    assert interval_count(rows, others, memory="1MB", invalid="drop") == wanted > 0
