@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dovetail.engine.clock import Clock
+from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 
 ARRIVING, REACTIVE, CLEANUP = "arriving", "reactive", "cleanup"
@@ -32,3 +34,29 @@ class Handover:
         waiting = self._waiting()
         self.largest = max(self.largest, waiting)
         return waiting > self.max_new_arrivals
+
+
+class Asked:
+    """Another `until` that is asked after each unit of work, with the longest time between two questions.
+
+    >>> from dovetail.engine.clock import RealClock
+    >>> asked = Asked(lambda: True, RealClock())
+    >>> asked(), asked.longest_ns >= 0
+    (True, True)
+    """
+
+    def __init__(self, until: Callable[[], bool], clock: Clock) -> None:
+        self._until, self._clock, self._last = until, clock, clock.now_ns()
+        self.longest_ns = 0
+
+    def __call__(self) -> bool:
+        """What the other one says."""
+        now = self._clock.now_ns()
+        self.longest_ns, self._last = max(self.longest_ns, now - self._last), now
+        return self._until()
+
+    def record(self, metrics: Metrics) -> None:
+        """Write down the hand-over delay, and the rows that waited meanwhile where they were counted."""
+        metrics.peak("handover_delay", self.longest_ns, unit="ns")
+        if isinstance(self._until, Handover):
+            metrics.peak("input_buffer", self._until.largest, unit="rows")

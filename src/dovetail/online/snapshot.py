@@ -35,7 +35,7 @@ BIT, SIZE, WAITS = "__dovetail_bit", "__dovetail_size", "__dovetail_waits"
 
 def dump(operator: OnlineOperator) -> dict[str, pa.Table]:
     """The tables of an operator between two calls."""
-    tables = {"header": _header(operator), "arrays": _arrays(operator.arrays())}
+    tables = {"header": _header(operator), "arrays": arrays_table(operator.arrays())}
     for side, name in enumerate(SIDES):
         tables[f"memory.{name}"] = _memory(operator, side)
         tables[f"directory.{name}"] = _directory(operator, side)
@@ -58,7 +58,7 @@ def load(operator: OnlineOperator, tables: Mapping[str, pa.Table]) -> None:
     operator.rows.meta[CLOCK], operator.rows.meta[MATCHES] = header["clock"], header["matches"]
     for store, drained in zip(operator.blocks, header["drained"], strict=True):
         store.drained, store.drained_blocks = drained
-    _load_arrays(operator.arrays(), tables["arrays"])
+    load_arrays(operator.arrays(), tables["arrays"])
     operator.set_state(header["state"])
     operator.progress.load(header["progress"])
     operator.metrics.include(Metrics.from_json(header["metrics"]))
@@ -83,7 +83,8 @@ def _header(operator: OnlineOperator) -> pa.Table:
     return pa.table({"json": [json.dumps(header)]})
 
 
-def _arrays(arrays: Mapping[str, AnyArray]) -> pa.Table:
+def arrays_table(arrays: Mapping[str, AnyArray]) -> pa.Table:
+    """Arrays by name, whole numbers or floats, as a table."""
     rows: dict[str, list[Any]] = {"name": [], "ints": [], "floats": []}
     for name, array in arrays.items():
         is_float = array.dtype.kind == "f"
@@ -94,7 +95,8 @@ def _arrays(arrays: Mapping[str, AnyArray]) -> pa.Table:
     return pa.table({name: pa.array(rows[name], kind) for name, kind in kinds.items()})
 
 
-def _load_arrays(arrays: Mapping[str, AnyArray], table: pa.Table) -> None:
+def load_arrays(arrays: Mapping[str, AnyArray], table: pa.Table) -> None:
+    """Fill the arrays with what `arrays_table` kept of them."""
     saved = {row["name"]: row["floats"] if row["ints"] is None else row["ints"] for row in table.to_pylist()}
     for name, array in arrays.items():
         array[...] = np.asarray(saved[name]).reshape(array.shape)

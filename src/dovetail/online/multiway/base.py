@@ -16,7 +16,7 @@ from dovetail.kernels.online_rows import DONE, STUCK
 from dovetail.online.multiway.settling import SettlingOperator
 from dovetail.online.multiway.sizes import arriving_bytes
 from dovetail.online.multiway.snapshot import dump, load
-from dovetail.online.phases import ARRIVING, Handover
+from dovetail.online.phases import ARRIVING, Asked
 from dovetail.online.store import mean_row_bytes, picked
 
 
@@ -102,19 +102,10 @@ class MultiOperator(SettlingOperator):
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
         self.begin({})
-        started, longest = self._clock.now_ns(), 0
-
-        def asked() -> bool:
-            nonlocal started, longest
-            now = self._clock.now_ns()
-            longest, started = max(longest, now - started), now
-            return until()
-
+        asked = Asked(until, self._clock)
         if self.can_react:
             yield from self.react(asked)
-        self.metrics.peak("handover_delay", max(longest, 0), unit="ns")
-        if isinstance(until, Handover):
-            self.metrics.peak("input_buffer", until.largest, unit="rows")
+        asked.record(self.metrics)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give every combination still owed: all rows go to disk, so that each has a block and a departure."""

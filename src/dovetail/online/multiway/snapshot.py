@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.kernels.arrays import I64, AnyArray
+from dovetail.kernels.arrays import I64
 from dovetail.kernels.online_multi_rows import CLOCK, RESULTS, claim_slots
 from dovetail.online.directory import FIELDS, Entry
 from dovetail.online.multiway.blocks import ATS, KEY, LeavingRows
+from dovetail.online.snapshot import arrays_table, load_arrays
 
 if TYPE_CHECKING:
     from dovetail.online.multiway.base import MultiOperator
@@ -34,7 +35,7 @@ BIT, SIZE = "__dovetail_bit", "__dovetail_size"
 
 def dump(operator: MultiOperator) -> dict[str, pa.Table]:
     """The tables of an operator between two calls."""
-    tables = {"header": _header(operator), "arrays": _arrays(operator.arrays())}
+    tables = {"header": _header(operator), "arrays": arrays_table(operator.arrays())}
     for r, name in enumerate(operator.names):
         store = operator.blocks[r]
         tables[f"memory.{name}"] = _memory(operator, r)
@@ -58,7 +59,7 @@ def load(operator: MultiOperator, tables: Mapping[str, pa.Table]) -> None:
     for r, name in enumerate(operator.names):
         _load_blocks(operator, r, tables[f"directory.{name}"], tables[f"blocks.{name}"])
         _load_memory(operator, r, tables[f"memory.{name}"])
-    _load_arrays(operator.arrays(), tables["arrays"])
+    load_arrays(operator.arrays(), tables["arrays"])
     operator.set_state(header["state"])
     operator.progress.load(header["progress"])
     operator.metrics.include(Metrics.from_json(header["metrics"]))
@@ -80,22 +81,6 @@ def _header(operator: MultiOperator) -> pa.Table:
         "metrics": operator.metrics.to_json(),
     }
     return pa.table({"json": [json.dumps(header)]})
-
-
-def _arrays(arrays: Mapping[str, AnyArray]) -> pa.Table:
-    names, ints, floats = list(arrays), [], []
-    for array in arrays.values():
-        is_float = array.dtype.kind == "f"
-        ints.append(None if is_float else array.reshape(-1).astype(np.int64))
-        floats.append(array.reshape(-1) if is_float else None)
-    columns = [pa.array(names), pa.array(ints, pa.list_(pa.int64())), pa.array(floats, pa.list_(pa.float64()))]
-    return pa.table(columns, names=["name", "ints", "floats"])
-
-
-def _load_arrays(arrays: Mapping[str, AnyArray], table: pa.Table) -> None:
-    saved = {row["name"]: row["floats"] if row["ints"] is None else row["ints"] for row in table.to_pylist()}
-    for name, array in arrays.items():
-        array[...] = np.asarray(saved[name]).reshape(array.shape)
 
 
 def _memory(operator: MultiOperator, r: int) -> pa.Table:

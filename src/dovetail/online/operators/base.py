@@ -17,7 +17,7 @@ from dovetail.kernels.online_sorted import arrivals
 from dovetail.online.blocks import Loaded
 from dovetail.online.keys import SIDES
 from dovetail.online.operators.holding import HoldingOperator
-from dovetail.online.phases import ARRIVING, CLEANUP, REACTIVE, Handover
+from dovetail.online.phases import ARRIVING, CLEANUP, REACTIVE, Asked
 from dovetail.online.sizes import ARRIVING_BYTES
 from dovetail.online.snapshot import dump, load
 from dovetail.online.store import mean_row_bytes, picked
@@ -136,19 +136,10 @@ class OnlineOperator(HoldingOperator):
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
         self.begin({})
-        started, longest = self._clock.now_ns(), 0
-
-        def asked() -> bool:
-            nonlocal started, longest
-            now = self._clock.now_ns()
-            longest, started = max(longest, now - started), now
-            return until()
-
+        asked = Asked(until, self._clock)
         if self.can_react:
             yield from self.react(asked)
-        self.metrics.peak("handover_delay", max(longest, 0), unit="ns")
-        if isinstance(until, Handover):
-            self.metrics.peak("input_buffer", until.largest, unit="rows")
+        asked.record(self.metrics)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give every pair still owed."""
