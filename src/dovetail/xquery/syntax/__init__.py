@@ -1,0 +1,1 @@
+"""Query text to a tree: lexer, parser and the nodes they build."""
