@@ -1,8 +1,8 @@
 """The tree of a query: small frozen nodes that know their place in the text.
 
 Two nodes are equal if they say the same; where they stand (`line`, `column`) does not count. Every name in the tree is
-resolved: a `QName` (of `names`) holds the namespace, and the prefix only for printing. Abbreviations are gone: `//` is a step on the
-axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`.
+resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are gone: `//` is a step on
+the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`.
 """
 
 from __future__ import annotations
