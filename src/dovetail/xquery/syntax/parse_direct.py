@@ -129,7 +129,9 @@ class DirectParser(FlworParser):
         text, quote, offset, depth = self.lexer.text, self.lexer.text[start], start + 1, 0
         while offset < len(text):
             here = text[offset]
-            if depth and here in "'\"":
+            if not depth and text[offset : offset + 2] in ("{{", "}}"):
+                offset += 1
+            elif depth and here in "'\"":
                 offset = text.find(here, offset + 1)
                 if offset < 0:
                     break
