@@ -3,20 +3,28 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+KERNELS := $(VENV)/.compiled
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test checks lint types unit bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Dovetail needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+$(KERNELS): $(STAMP) $(wildcard src/dovetail/kernels/*.py)
 	$(BIN)/python -m dovetail.spark.warm
 	touch $@
 
-demo: $(STAMP)  ## run the main job on generated data
+demo: $(KERNELS)  ## run the main job on generated data
 	$(BIN)/dovetail demo
 
-test: lint types unit  ## everything a change must pass
+test: $(STAMP)  ## everything a change must pass
+	$(MAKE) --jobs=2 --output-sync=target checks
+	$(MAKE) unit
+
+checks: lint types $(KERNELS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests examples
@@ -25,10 +33,10 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)
+unit: $(KERNELS)
 	$(BIN)/python -m pytest
 
-bench: $(STAMP)  ## every benchmark at small scale
+bench: $(KERNELS)  ## every benchmark at small scale
 	$(BIN)/dovetail bench run --all --scale small
 
 clean:

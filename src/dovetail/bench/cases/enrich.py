@@ -17,8 +17,8 @@ from dovetail.bench.enrichment import (
     dovetail,
     matched,
     page_file,
+    stream_broadcast,
     stream_static,
-    stream_static_merged,
     streamed,
 )
 from dovetail.bench.enrichment_server import TABLE, master_table
@@ -84,10 +84,6 @@ def _only_files(params: Params) -> str | None:
     return None if params["batch_rows"] == SMALL else "is compared on small micro-batches"
 
 
-def _only_smaller(params: Params) -> str | None:
-    return _only_files(params) or (None if _only_larger(params) else "takes too long with the larger master data")
-
-
 def _only_larger(params: Params) -> str | None:
     sizes = {point["master_rows"] for scale in CASE.points.values() for point in scale}
     return None if params["master_rows"] // 4 in sizes else "is compared at four times the master data"
@@ -119,7 +115,7 @@ CASE = Case(
         Rival("dovetail", _dovetail),
         Rival("dovetail, a quarter", _quarter, sits_out=_only_larger),
         Rival("spark's stream-static join", streamed(stream_static, warm_rows=0), sits_out=_only_files),
-        Rival("spark's join, sorted", streamed(stream_static_merged, warm_rows=0), sits_out=_only_smaller),
+        Rival("spark's join, stream broadcast", streamed(stream_broadcast, warm_rows=0), sits_out=_only_files),
         Rival("look-up per row", _by_hand(row_by_row), requires=NEEDED, sits_out=_only_server),
         Rival("look-up per batch", _by_hand(batch_by_batch), requires=NEEDED, sits_out=_only_server),
     ),
