@@ -1,0 +1,104 @@
+"""Facts about a piece of a query, read off its tree: free variables, what it reads, where it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from dovetail.xquery.algebra.functions import DOWNWARD
+from dovetail.xquery.syntax import tree
+from dovetail.xquery.syntax.names import FN, QName
+
+LOOK_UP = {"root", "base-uri", "document-uri", "path", "id", "idref", "element-with-id", "lang", "in-scope-prefixes"}
+_FOCUS = {"position", "last"}
+_OF_CONTEXT = {
+    "string", "number", "data", "name", "local-name", "namespace-uri", "node-name", "normalize-space", "string-length", "root",
+    "base-uri", "document-uri", "nilled", "has-children", "path", "generate-id",
+}  # fmt: skip
+
+
+def tree_parts(node: Any) -> Iterator[Any]:
+    """Every dataclass of the tree, from the top down: expressions, clauses, tests, names."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from tree_parts(item)
+    elif is_dataclass(node) and not isinstance(node, type):
+        yield node
+        for one in fields(node):
+            yield from tree_parts(getattr(node, one.name))
+
+
+def free_variables(node: Any) -> set[QName]:
+    """Every variable that the piece mentions; one that it binds itself may be among them if it has the same name."""
+    return {part.name for part in tree_parts(node) if isinstance(part, tree.VariableRef)}
+
+
+def called(node: Any) -> set[QName]:
+    """The functions that the piece calls itself."""
+    return {part.name for part in tree_parts(node) if isinstance(part, tree.FunctionCall)}
+
+
+def with_callees(node: Any, module: tree.Module | None) -> list[Any]:
+    """The piece and the bodies of all declared functions that it can reach."""
+    bodies = {function.name: function.body for function in module.functions} if module is not None else {}
+    found, names, todo = [node], set[QName](), called(node)
+    while todo:
+        name = todo.pop()
+        if name in names or name not in bodies:
+            continue
+        names.add(name)
+        found.append(bodies[name])
+        todo |= called(bodies[name])
+    return found
+
+
+def looks_up(node: Any, module: tree.Module | None = None) -> bool:
+    """Whether the piece, or a function it calls, may look above the nodes it is given."""
+    return any(_looks_up(part) for piece in with_callees(node, module) for part in tree_parts(piece))
+
+
+def _looks_up(part: Any) -> bool:
+    if isinstance(part, tree.AxisStep):
+        return part.axis not in DOWNWARD
+    if isinstance(part, tree.FunctionCall):
+        return part.name.uri == FN and part.name.local in LOOK_UP
+    return isinstance(part, tree.Root)
+
+
+def uses_position(node: Any) -> bool:
+    """Whether position() or last() stands anywhere in the piece."""
+    return any(name.uri == FN and name.local in _FOCUS for name in called(node))
+
+
+def reads_data(node: Any, module: tree.Module | None = None) -> bool:
+    """Whether the piece, or a function it calls, reads documents or collections."""
+    reads = {"doc", "collection"}
+    pieces = with_callees(node, module)
+    return any(name.uri == FN and name.local in reads for piece in pieces for name in called(piece))
+
+
+def needs_context(node: Any) -> bool:
+    """Whether the piece may ask for a context item that it does not set itself."""
+    return any(_asks_context(part) for part in tree_parts(node))
+
+
+def _asks_context(part: Any) -> bool:
+    if isinstance(part, tree.FunctionCall):
+        return part.name.uri == FN and part.name.local in _OF_CONTEXT and not part.arguments
+    return isinstance(part, (tree.ContextItem, tree.Root, tree.AxisStep))
+
+
+def is_truth(node: tree.Expr) -> bool:
+    """Whether a predicate of this form is a condition for sure, never a position."""
+    if isinstance(node, tree.Path):
+        return isinstance(node.steps[-1], tree.AxisStep)
+    if isinstance(node, tree.FunctionCall):
+        return node.name.uri == FN and node.name.local in _TRUTH_FUNCTIONS
+    kinds = (tree.Comparison, tree.Logical, tree.Quantified, tree.AxisStep, tree.InstanceOf, tree.CastableAs)
+    return isinstance(node, kinds)
+
+
+_TRUTH_FUNCTIONS = {
+    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches", "deep-equal",
+}  # fmt: skip

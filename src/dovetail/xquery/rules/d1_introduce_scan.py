@@ -1,0 +1,33 @@
+"""D1: a collection that is taken apart document by document becomes a DATASCAN."""
+
+from __future__ import annotations
+
+from dovetail.xquery.algebra.expressions import Call
+from dovetail.xquery.algebra.operators import Assign, DataScan, Operator, Unnest
+from dovetail.xquery.algebra.properties import Facts
+from dovetail.xquery.algebra.walk import exchanged, operators
+from dovetail.xquery.rules.matching import is_constant_collection, iterated, source_name
+
+
+def introduce_scan(plan: Operator) -> Operator | None:
+    """UNNEST($v1: iterate($v0)) with ASSIGN($v0: collection(name)) below becomes DATASCAN(collection(name), $v1).
+
+    The ASSIGN goes if nothing else uses $v0. Condition: the name of the collection is a constant, and the UNNEST counts no
+    positions. Right because the scan gives the documents of the collection one by one, in the order of the collection.
+    """
+    facts = Facts(plan)
+    for operator in operators(plan):
+        value = iterated(operator)
+        defined = facts.definitions.get(value) if value is not None else None
+        if isinstance(operator, Unnest) and isinstance(defined, Assign) and is_constant_collection(defined.expression):
+            return _scanned(plan, operator, defined, facts)
+    return None
+
+
+def _scanned(plan: Operator, unnest: Unnest, assign: Assign, facts: Facts) -> Operator:
+    alone = facts.uses[assign.variable] == 1
+    below = exchanged(unnest.input, assign, assign.input) if alone else unnest.input
+    arguments = assign.expression.arguments  # type: ignore[attr-defined]  # a call of `collection`
+    source = Call("collection", tuple(source_name(argument) for argument in arguments))
+    new = exchanged(plan, unnest, DataScan(source, unnest.variable, (), below))
+    return exchanged(new, assign, assign.input) if alone else new

@@ -1,0 +1,65 @@
+"""J2: what concerns one side of a JOIN is done on that side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dovetail.xquery.algebra.expressions import variables
+from dovetail.xquery.algebra.operators import Assign, Join, Operator, Select, Subplan, Unnest, inputs
+from dovetail.xquery.algebra.properties import Facts
+from dovetail.xquery.algebra.walk import above, available, chain, stacked, used
+from dovetail.xquery.rules.matching import conjuncts, rewrite_first
+
+
+def push_to_branch(plan: Operator) -> Operator | None:
+    """SELECT, ASSIGN or SUBPLAN above a JOIN that uses fields of one branch only moves to the top of that branch.
+
+    A SELECT of several conditions is split where one of them can move. An UNNEST may move to the inner branch only:
+    there the order of the tuples stays (outer, inner, unnested). Only ASSIGN, SELECT and SUBPLAN may stand between it and the JOIN.
+    Right because these operators look at one tuple at a time, and a joined tuple has the fields of its side unchanged.
+    """
+    return rewrite_first(plan, _local)
+
+
+def _local(operator: Operator, facts: Facts) -> Operator | None:
+    join = _join_below(operator)
+    if join is None:
+        return None
+    match operator:
+        case Select(condition, below) if len(parts := conjuncts(condition)) > 1:
+            sides = [_side(set(variables(part)), join) for part in parts]
+            if not any(sides):
+                return None
+            for part in parts:
+                below = Select(part, below)
+            return below
+        case Select() | Assign() | Subplan():
+            side = _side(set(used(operator)), join)
+            return _moved(operator, join, side) if side else None
+        case Unnest(position=None) if used(operator) and _side(set(used(operator)), join) == "inner":
+            return _moved(operator, join, "inner")
+    return None
+
+
+def _join_below(operator: Operator) -> Join | None:
+    if not isinstance(operator, (Select, Assign, Subplan, Unnest)):
+        return None
+    for below in chain(inputs(operator)[-1]):
+        if isinstance(below, Join):
+            return below
+        if not isinstance(below, (Select, Assign, Subplan)):
+            return None
+    return None
+
+
+def _side(needed: set[object], join: Join) -> str:
+    """The branch that has all the fields; "" if neither has. What needs no field belongs to the outer branch."""
+    if needed <= available(join.outer):
+        return "outer"
+    return "inner" if needed <= available(join.inner) else ""
+
+
+def _moved(operator: Operator, join: Join, side: str) -> Operator:
+    branch = getattr(join, side)
+    new = replace(join, **{side: stacked([operator], branch)})
+    return stacked(above(inputs(operator)[-1], join), new)

@@ -1,0 +1,82 @@
+"""What rules share: going through a plan for the first place where a pattern fits, and questions about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Variable, parts
+from dovetail.xquery.algebra.functions import DOWNWARD, STEPS
+from dovetail.xquery.algebra.operators import Assign, EmptyTupleSource, NestedTupleSource, Operator, Subplan, Unnest
+from dovetail.xquery.algebra.properties import Facts
+from dovetail.xquery.algebra.tree_facts import LOOK_UP
+from dovetail.xquery.algebra.walk import chain, exchanged, expressions, operators
+
+Local = Callable[[Operator, Facts], Operator | None]
+
+
+def rewrite_first(plan: Operator, local: Local) -> Operator | None:
+    """The plan with the first operator, from the top down, for which `local` has something new; None if there is none."""
+    facts = Facts(plan)
+    for operator in operators(plan):
+        new = local(operator, facts)
+        if new is not None:
+            return exchanged(plan, operator, new)
+    return None
+
+
+def iterated(operator: Operator) -> Variable | None:
+    """$v1 of UNNEST($v2: iterate($v1)) without a position; None for every other operator."""
+    match operator:
+        case Unnest(_, Call("iterate", (Variable() as variable,)), _, None):
+            return variable
+    return None
+
+
+def is_one_tuple(plan: Operator) -> bool:
+    """Whether the plan gives exactly one tuple for each tuple of its source."""
+    one = (Assign, Subplan, EmptyTupleSource, NestedTupleSource)
+    return all(isinstance(operator, one) for operator in chain(plan))
+
+
+def source_name(expression: Expression) -> Expression:
+    """The argument of doc or collection without the conversions around a constant."""
+    while isinstance(expression, Call) and expression.name in ("promote", "data"):
+        expression = expression.arguments[0]
+    return expression
+
+
+def is_constant_collection(expression: Expression) -> bool:
+    """Whether the expression is `collection` of a name that is known now, or of none."""
+    match expression:
+        case Call("collection", ()):
+            return True
+        case Call("collection", (argument,)):
+            return isinstance(source_name(argument), Constant)
+    return False
+
+
+def is_downward(plan: Operator) -> bool:
+    """Whether nothing in the plan may look above the nodes it is given."""
+    return not any(_looks_up(part) for o in operators(plan) for e in expressions(o) for part in parts(e))
+
+
+def _looks_up(part: Expression) -> bool:
+    if isinstance(part, Evaluate):
+        return part.upward
+    if not isinstance(part, Call):
+        return False
+    return part.name in LOOK_UP or (part.name in STEPS and part.name not in DOWNWARD)
+
+
+def conjuncts(condition: Expression) -> tuple[Expression, ...]:
+    """The parts of a condition that must all be true; none for `true`."""
+    if isinstance(condition, Call) and condition.name == "and":
+        return tuple(part for argument in condition.arguments for part in conjuncts(argument))
+    return () if condition == Constant(True) else (condition,)
+
+
+def conjunction(found: tuple[Expression, ...]) -> Expression:
+    """One condition again."""
+    if not found:
+        return Constant(True)
+    return found[0] if len(found) == 1 else Call("and", found)
