@@ -80,10 +80,11 @@ def reads_data(node: Any, module: tree.Module | None = None) -> bool:
 
 def needs_context(node: Any) -> bool:
     """Whether the piece may ask for a context item that it does not set itself."""
-    return any(_asks_context(part) for part in tree_parts(node))
+    return any(asks_context(part) for part in tree_parts(node))
 
 
-def _asks_context(part: Any) -> bool:
+def asks_context(part: Any) -> bool:
+    """Whether this part itself asks for the context item."""
     if isinstance(part, tree.FunctionCall):
         return part.name.uri == FN and part.name.local in _OF_CONTEXT and not part.arguments
     return isinstance(part, (tree.ContextItem, tree.Root, tree.AxisStep))
