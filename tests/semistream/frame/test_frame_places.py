@@ -25,13 +25,14 @@ spark = session(conf={
 })
 write_pages(place / "m.pages", pa.table({"k": list(range(50)), "word": [f"w{n}" for n in range(50)]}), key="k")
 store = MasterStore.open(place / "m.pages")
-for route in ("none", "master"):
-    rows = spark.range(1000, numPartitions=8).selectExpr("id", "id % 60 AS k")
-    plan = plan_enrich(rows, store, on="k", memory="1MB", algorithm="cachejoin", route=route)
-    found = plan.frame().toArrow()
-    expected = sorted((n, f"w{n % 60}") for n in range(1000) if n % 60 < 50)
-    assert sorted(zip(found["id"].to_pylist(), found["word"].to_pylist())) == expected, route
-    assert plan.metrics().value("rows") == 1000
+rows = spark.range(600, numPartitions=4).selectExpr("id", "id % 60 AS k")
+routes = ("none", "master")
+plans = [plan_enrich(rows, store, on="k", memory="1MB", algorithm="cachejoin", route=r, tune="off") for r in routes]
+found = plans[0].frame().unionAll(plans[1].frame()).toArrow()  # one job
+expected = sorted((n, f"w{n % 60}") for n in range(600) if n % 60 < 50)
+assert sorted(zip(found["id"].to_pylist(), found["word"].to_pylist())) == sorted(2 * expected)
+for plan in plans:
+    assert plan.metrics().value("rows") == 600
     assert plan.metrics().value("memory_peak") <= 1 << 20
 executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
 assert executors == 3, executors  # two and the driver

@@ -60,7 +60,7 @@ class Case:
 def random_case(seed: int, kind: str = "int", unique: bool = False) -> Case:
     """A small random case: misses, nulls, duplicates on either side, any page size and index."""
     rng = np.random.default_rng(seed)
-    n_master, n_stream = int(rng.integers(0, 60)), int(rng.integers(0, 250))
+    n_master, n_stream = int(rng.integers(0, 60)), int(rng.integers(0, 130))
     domain = int(rng.integers(1, 80))
     keys = rng.permutation(domain)[:n_master] if unique else rng.integers(0, domain, n_master)
     if rng.random() < 0.5:
