@@ -1,8 +1,8 @@
 """Expressions of a plan: variables, constants, calls, and pieces of the query that only the evaluator can compute.
 
-A call is scalar in ASSIGN, SELECT and JOIN, unnesting in UNNEST, aggregate in AGGREGATE: the place says which, `functions`
-says which calls may stand there. Over a sequence, a step (`child`, `attribute` ...) is the concatenation of its answers
-for each item, in the order of the items; nothing is sorted unless the plan says so.
+A call is scalar in ASSIGN, SELECT and JOIN, unnesting in UNNEST, aggregate in AGGREGATE: the place says which,
+`functions` says which calls may stand there. Over a sequence, a step (`child`, `attribute` ...) is the concatenation
+of its answers for each item, in the order of the items; nothing is sorted unless the plan says so.
 Reference: seed 002, section 7.3; specification 7.3.
 """
 

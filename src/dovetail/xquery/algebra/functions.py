@@ -1,4 +1,4 @@
-"""What the functions of the algebra are: steps, aggregates, conversions, comparisons, and how a node test is written."""
+"""What the functions of the algebra are: steps, aggregates, comparisons; and how a node test is written."""
 
 from __future__ import annotations
 

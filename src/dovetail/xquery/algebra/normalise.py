@@ -1,13 +1,14 @@
 """The tree of a query to its first plan: everything is made explicit, nothing is clever yet.
 
-Numbers: every expression takes one when its operands have theirs, whether or not it is assigned to a variable; a reference to a
-variable takes none. A conversion that the place of an operand asks for (data, promote, boolean) shares the operand's number. A
-step from a sequence takes five: size, item and position of its focus, the gathered sequence, the sorted one. A path of steps from one
-item that can be neither out of order nor have duplicates takes one. `for` takes one (and one for `at`), `return` one for
-its item, a FLWOR expression one for its sequence, the result of the query one.
+Numbers: every expression takes one when its operands have theirs, whether or not it is assigned to a variable; a
+reference to a variable takes none. A conversion that the place of an operand asks for (data, promote, boolean) shares
+the operand's number. A step from a sequence takes five: size, item and position of its focus, the gathered sequence,
+the sorted one. A path of steps from one item that can be neither out of order nor have duplicates takes one. `for`
+takes one (and one for `at`), `return` one for its item, a FLWOR expression one for its sequence, the result of the
+query one.
 
-Sequences, documents, aggregates and paths from nodes are assigned; other expressions stand where they are used. What has no form
-in the algebra (constructors, conditionals, declared functions ...) is left to the evaluator: `Evaluate`.
+Sequences, documents, aggregates and paths from nodes are assigned; other expressions stand where they are used. What
+has no form in the algebra (constructors, conditionals, declared functions ...) is left to the evaluator: `Evaluate`.
 Reference: specification 7.5, VX-2.
 """
 

@@ -1,4 +1,4 @@
-"""FLWOR expressions as nested plans: `for` is UNNEST, `let` a variable, `where` SELECT, `order by` ORDER, `group by` GROUP-BY."""
+"""FLWOR expressions as nested plans: `for` is UNNEST, `let` a variable, `where` SELECT, and so on."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ class Clauses:
     def _let(self, clause: tree.LetClause) -> None:
         if clause.type is not None:
             typed = tree.Flwor((clause,), tree.VariableRef(clause.variable))
-            self._bind(clause.variable, Bound(self.chain.assign(self.to.numbers.take(), self.to.piece(typed, self.scope))))
+            self._bind(
+                clause.variable, Bound(self.chain.assign(self.to.numbers.take(), self.to.piece(typed, self.scope)))
+            )
             return
         same = self.scope.names.get(clause.value.name) if isinstance(clause.value, tree.VariableRef) else None
         if same is not None:

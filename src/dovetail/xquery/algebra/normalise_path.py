@@ -51,7 +51,7 @@ def folded(steps: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...]:
     """`//name` as one step on the axis descendant, unless a predicate counts positions."""
     found: list[tree.Expr] = []
     for step in steps:
-        if found and _is_any_descendant(found[-1]) and _is_countless_child(step):
+        if found and _is_any_descendant(found[-1]) and isinstance(step, tree.AxisStep) and _is_countless_child(step):
             found[-1] = replace(step, axis="descendant")
         else:
             found.append(step)
@@ -63,8 +63,8 @@ def _is_any_descendant(step: tree.Expr) -> bool:
     return every and not step.predicates  # type: ignore[attr-defined]  # `every` says that it is an AxisStep
 
 
-def _is_countless_child(step: tree.Expr) -> bool:
-    return isinstance(step, tree.AxisStep) and step.axis == "child" and all(map(_is_filter, step.predicates))
+def _is_countless_child(step: tree.AxisStep) -> bool:
+    return step.axis == "child" and all(map(_is_filter, step.predicates))
 
 
 def _is_filter(predicate: tree.Expr) -> bool:

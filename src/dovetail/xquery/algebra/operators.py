@@ -1,7 +1,7 @@
 """Logical operators: small frozen values, each with the operator it reads from as `input`.
 
-A plan is its topmost operator. Plans are read from the bottom up; tuples keep their order through every operator but ORDER
-and GROUP-BY, and JOIN gives, for each tuple of its outer branch, the matching tuples of its inner one.
+A plan is its topmost operator. Plans are read from the bottom up; tuples keep their order through every operator but
+ORDER and GROUP-BY, and JOIN gives, for each tuple of its outer branch, the matching tuples of its inner one.
 Reference: seed 002, section 7.3; specification 7.3.
 """
 
@@ -31,7 +31,7 @@ class NestedTupleSource(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How a collection lies in parts: the documents of `directory` are spread over the partitions, none of them twice."""
+    """How a collection lies in parts: documents of `directory` are spread over partitions, none of them twice."""
 
     directory: str
 
@@ -115,8 +115,8 @@ class Select(Operator):
 class Equality:
     """One equality of a join: `inner` and `outer` are computed on their branches and compared as `kind`.
 
-    `existential` is the general comparison: true if any item of one side equals any of the other. Otherwise it is the value
-    comparison: an empty side matches nothing, and a side of more than one item is the error XPTY0004.
+    `existential` is the general comparison: true if any item of one side equals any of the other. Otherwise it is the
+    value comparison: an empty side matches nothing, and a side of more than one item is the error XPTY0004.
     """
 
     inner: Expression

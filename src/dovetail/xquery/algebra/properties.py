@@ -145,7 +145,7 @@ class Facts:
         for field in group.gathered:
             if field.variable == variable:
                 if not is_call(field.expression, "create_sequence"):
-                    return self._call(field.expression)  # type: ignore[arg-type]  # an aggregate is a call
+                    return self._call(field.expression)
                 (item,) = field.expression.arguments  # type: ignore[attr-defined]  # as above
                 return replace(self.streamed(item, group.input), cardinality="many")
         values = dict(group.keys)
@@ -199,12 +199,13 @@ class Facts:
         return Facts(self.plan, {source.variable: whole}).of(written)
 
     def _written_out(self, item: Expression, source: Variable) -> Expression | None:
-        """The item with assigned variables written out, if conversions, steps and filters lead to it from the source."""
+        """The item with assigned variables written out, if only steps and filters lead to it from the source."""
         match item:
             case Variable():
+                if item == source:
+                    return item
                 operator = self.definitions.get(item)
-                known = isinstance(operator, Assign) and item != source
-                return self._written_out(operator.expression, source) if known else item if item == source else None
+                return self._written_out(operator.expression, source) if isinstance(operator, Assign) else None
             case Call(name, (inner, *rest)) if name in (*STEPS, "treat", "data", "promote"):
                 base = self._written_out(inner, source)
                 return None if base is None else Call(name, (base, *rest))

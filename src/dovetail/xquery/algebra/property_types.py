@@ -16,8 +16,8 @@ UNTYPED = ("document_node", "element_node", "attribute_node", "text_node")
 NUMBERS = ("integer", "decimal", "double", "float", "numeric")
 TEXTS = ("string", "untypedAtomic", "anyURI")
 ATOMIC = (
-    *NUMBERS, *TEXTS, "atomic", "boolean", "date", "dateTime", "time", "duration", "dayTimeDuration", "yearMonthDuration",
-    "QName",
+    *NUMBERS, *TEXTS, "atomic", "boolean", "date", "dateTime", "time", "duration", "dayTimeDuration",
+    "yearMonthDuration", "QName",
 )  # fmt: skip
 
 
@@ -64,7 +64,8 @@ _COMPARISONS |= {f"general-{op}": ("boolean", False) for op in ("eq", "ne", "lt"
 _COMPARISONS |= dict.fromkeys(("node-is", "node-before", "node-after"), ("boolean", True))
 _ALWAYS = {
     "boolean": "boolean", "and": "boolean", "or": "boolean", "not": "boolean", "exists": "boolean", "empty": "boolean",
-    "contains": "boolean", "starts-with": "boolean", "ends-with": "boolean", "matches": "boolean", "deep-equal": "boolean",
+    "contains": "boolean", "starts-with": "boolean", "ends-with": "boolean", "matches": "boolean",
+    "deep-equal": "boolean",
     "string": "string", "upper-case": "string", "lower-case": "string", "concat": "string", "substring": "string",
     "normalize-space": "string", "string-length": "integer", "string-join": "string", "name": "string",
     "local-name": "string", "substring-before": "string", "substring-after": "string", "translate": "string",

@@ -1,7 +1,7 @@
 """Parts of an expression that read data and are needed in any case, taken out of it.
 
-`<r>{ for $x in collection(...) ... }</r>` has no form in the algebra, the FLWOR expression inside has: it becomes a variable of
-the constructor, so that the plan, not the evaluator, reads the collection.
+`<r>{ for $x in collection(...) ... }</r>` has no form in the algebra, the FLWOR expression inside has: it becomes a
+variable of the constructor, so that the plan, not the evaluator, reads the collection.
 """
 
 from __future__ import annotations
@@ -61,7 +61,14 @@ class _Taken:
                 return replace(node, base=self.part(base))
             case tree.SimpleMap(left):
                 return replace(node, left=self.part(left))
-            case tree.CastAs() | tree.CastableAs() | tree.InstanceOf() | tree.TreatAs() | tree.Typeswitch() | tree.Switch():
+            case (
+                tree.CastAs()
+                | tree.CastableAs()
+                | tree.InstanceOf()
+                | tree.TreatAs()
+                | tree.Typeswitch()
+                | tree.Switch()
+            ):
                 return replace(node, operand=self.part(node.operand))
             case tree.If(condition):
                 return replace(node, condition=self.part(condition))

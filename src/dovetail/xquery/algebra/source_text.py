@@ -24,8 +24,8 @@ def source_text(node: tree.Expr) -> str:
 
 
 _SIMPLE = (
-    tree.Literal, tree.VariableRef, tree.ContextItem, tree.Root, tree.Sequence, tree.FunctionCall, tree.Path, tree.AxisStep,
-    tree.Filter, tree.DirectElement,
+    tree.Literal, tree.VariableRef, tree.ContextItem, tree.Root, tree.Sequence, tree.FunctionCall, tree.Path,
+    tree.AxisStep, tree.Filter, tree.DirectElement,
 )  # fmt: skip
 
 

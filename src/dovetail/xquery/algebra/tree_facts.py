@@ -13,8 +13,8 @@ from dovetail.xquery.syntax.names import FN, QName
 LOOK_UP = {"root", "base-uri", "document-uri", "path", "id", "idref", "element-with-id", "lang", "in-scope-prefixes"}
 _FOCUS = {"position", "last"}
 _OF_CONTEXT = {
-    "string", "number", "data", "name", "local-name", "namespace-uri", "node-name", "normalize-space", "string-length", "root",
-    "base-uri", "document-uri", "nilled", "has-children", "path", "generate-id",
+    "string", "number", "data", "name", "local-name", "namespace-uri", "node-name", "normalize-space", "string-length",
+    "root", "base-uri", "document-uri", "nilled", "has-children", "path", "generate-id",
 }  # fmt: skip
 
 
@@ -101,5 +101,6 @@ def is_truth(node: tree.Expr) -> bool:
 
 
 _TRUTH_FUNCTIONS = {
-    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches", "deep-equal",
+    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
+    "deep-equal",
 }  # fmt: skip

@@ -12,10 +12,10 @@ from dovetail.xquery.algebra.walk import exchanged, operators
 
 
 def aggregate_incrementally(plan: Operator) -> Operator | None:
-    """ASSIGN($v2: f($v1)) with SUBPLAN{ AGGREGATE($v1: create_sequence(e)) } below becomes SUBPLAN{ AGGREGATE($v2: f(e)) }.
+    """ASSIGN($v2: f($v1)) over SUBPLAN{ AGGREGATE($v1: create_sequence(e)) } becomes SUBPLAN{ AGGREGATE($v2: f(e)) }.
 
-    f is avg, count, max, min or sum. The same holds for a field of GROUP-BY, where f may also be applied to a step from it.
-    Condition: nothing else uses $v1 (a field of GROUP-BY may have other uses: it stays beside the new one).
+    f is avg, count, max, min or sum. The same holds for a field of GROUP-BY, where f may also be applied to a step
+    from it. Condition: nothing else uses $v1 (a field of GROUP-BY may have other uses: it stays beside the new one).
     Right because f of a sequence is f over the items of its parts, one after the other.
     """
     facts = Facts(plan)

@@ -21,8 +21,9 @@ STEPS_OF = {
 def aggregate_in_two_steps(plan: Operator) -> Operator | None:
     """AGGREGATE($v: f(e)), and f(e) in GROUP-BY, get the functions that compute f in two steps.
 
-    Condition: f is avg, count, max, min or sum. Right because each of them can be computed from the values of the parts:
-    counts and sums add up, the largest of the largest is the largest, and a mean is the sum of sums by the sum of counts.
+    Condition: f is avg, count, max, min or sum. Right because each of them can be computed from the values of the
+    parts: counts and sums add up, the largest of the largest is the largest, and a mean is the sum of sums by the sum
+    of counts.
     """
     return rewrite_first(plan, _local)
 

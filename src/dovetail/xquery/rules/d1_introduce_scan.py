@@ -12,8 +12,9 @@ from dovetail.xquery.rules.matching import is_constant_collection, iterated, sou
 def introduce_scan(plan: Operator) -> Operator | None:
     """UNNEST($v1: iterate($v0)) with ASSIGN($v0: collection(name)) below becomes DATASCAN(collection(name), $v1).
 
-    The ASSIGN goes if nothing else uses $v0. Condition: the name of the collection is a constant, and the UNNEST counts no
-    positions. Right because the scan gives the documents of the collection one by one, in the order of the collection.
+    The ASSIGN goes if nothing else uses $v0. Condition: the name of the collection is a constant, and the UNNEST
+    counts no positions. Right because the scan gives the documents of the collection one by one, in the order of the
+    collection.
     """
     facts = Facts(plan)
     for operator in operators(plan):

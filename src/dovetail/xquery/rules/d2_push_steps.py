@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dovetail.xquery.algebra.expressions import Call, Constant, Expression, Variable
 from dovetail.xquery.algebra.functions import STEPS
-from dovetail.xquery.algebra.operators import DataScan, Operator, Unnest
+from dovetail.xquery.algebra.operators import Aggregate, DataScan, Operator, Unnest
 from dovetail.xquery.algebra.properties import Facts
 from dovetail.xquery.algebra.walk import exchanged, operators, renamed
 from dovetail.xquery.rules.matching import is_downward
@@ -15,20 +15,26 @@ from dovetail.xquery.rules.matching import is_downward
 def push_steps(plan: Operator) -> Operator | None:
     """UNNEST($v1: child(child($v0, "a"), "b")) over DATASCAN(source, $v0) becomes DATASCAN(source, $v0, "/a/b").
 
-    $v0 then stands for $v1 everywhere. A path that ends in other steps keeps them in the UNNEST: only the child steps at its
-    start are pushed. Condition: steps are by name or `*`, nothing else uses $v0, no positions are counted, and nothing in
-    the plan looks above the nodes it is given, since the scan cuts them out of their documents.
-    Right because the scan gives exactly the nodes on the path, in document order, as the steps would.
+    $v0 then stands for $v1 everywhere. A path that ends in other steps keeps them in the UNNEST: only the child steps
+    at its start are pushed. So are those of AGGREGATE($v1: f(child($v0, "a"))) right above the scan. Condition: steps
+    are by name or `*`, nothing else uses $v0, no positions are counted, and nothing in the plan looks above the nodes
+    it is given, since the scan cuts them out of their documents. Right because the scan gives exactly the nodes on the
+    path, in document order, as the steps would.
     """
     if not is_downward(plan):
         return None
     facts = Facts(plan)
     for operator in operators(plan):
         match operator:
-            case Unnest(variable, steps, DataScan() as scan, None) if facts.uses[scan.variable] == 1:
+            case Unnest(_, steps, DataScan() as scan, None) if facts.uses[scan.variable] == 1:
                 path, rest = _split(steps, scan.variable)
                 if path:
                     return _pushed(plan, operator, replace(scan, path=scan.path + path), rest)
+            case Aggregate(_, Call(name, (steps,)), DataScan() as scan) if facts.uses[scan.variable] == 1:
+                path, rest = _split(steps, scan.variable)
+                if path:
+                    below = replace(scan, path=scan.path + path)
+                    return exchanged(plan, operator, replace(operator, expression=Call(name, (rest,)), input=below))
     return None
 
 

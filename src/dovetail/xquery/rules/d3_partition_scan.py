@@ -13,8 +13,8 @@ from dovetail.xquery.rules.matching import rewrite_first
 def partition_scan(plan: Operator) -> Operator | None:
     """DATASCAN gets its partition properties: each partition holds documents of the directory, none of them twice.
 
-    The listings do not show them. Condition: the collection is a named directory. Right because a document is never cut: what is
-    computed from one document is computed in one partition.
+    The listings do not show them. Condition: the collection is a named directory. Right because a document is never
+    cut: what is computed from one document is computed in one partition.
     """
     return rewrite_first(plan, _local)
 

@@ -23,8 +23,9 @@ def introduce_join(plan: Operator) -> Operator | None:
     """DATASCAN(b) over a plan that scans as well becomes JOIN(true) { DATASCAN(b) } { that plan }, a cross product.
 
     So does a run of operators that reads a document by doc() and takes it apart, if it uses nothing from below.
-    Condition: the plan below gives many tuples from a source of its own; otherwise there is nothing to join.
-    Right because the source gives the same items for each tuple below, and JOIN gives its inner tuples for each outer one in turn.
+    Condition: the plan below gives many tuples from a source of its own; otherwise there is nothing to join. Right
+    because the source gives the same items for each tuple below, and JOIN gives its inner tuples for each outer one in
+    turn.
     """
     return rewrite_first(plan, _local)
 
@@ -61,8 +62,4 @@ def _reads(run: list[Operator]) -> bool:
 
 
 def _reads_many(plan: Operator) -> bool:
-    return any(isinstance(operator, (DataScan, Join)) or _unnests_document(operator) for operator in chain(plan))
-
-
-def _unnests_document(operator: Operator) -> bool:
-    return isinstance(operator, Unnest)
+    return any(isinstance(operator, (DataScan, Join, Unnest)) for operator in chain(plan))

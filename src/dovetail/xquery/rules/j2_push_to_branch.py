@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.xquery.algebra.expressions import variables
-from dovetail.xquery.algebra.operators import Assign, Join, Operator, Select, Subplan, Unnest, inputs
+from dovetail.xquery.algebra.operators import Assign, DistributeResult, Join, Operator, Select, Subplan, Unnest, inputs
 from dovetail.xquery.algebra.properties import Facts
 from dovetail.xquery.algebra.walk import above, available, chain, stacked, used
 from dovetail.xquery.rules.matching import conjuncts, rewrite_first
@@ -15,10 +15,12 @@ def push_to_branch(plan: Operator) -> Operator | None:
     """SELECT, ASSIGN or SUBPLAN above a JOIN that uses fields of one branch only moves to the top of that branch.
 
     A SELECT of several conditions is split where one of them can move. An UNNEST may move to the inner branch only:
-    there the order of the tuples stays (outer, inner, unnested). Only ASSIGN, SELECT and SUBPLAN may stand between it and the JOIN.
-    Right because these operators look at one tuple at a time, and a joined tuple has the fields of its side unchanged.
+    there the order of the tuples stays (outer, inner, unnested); the last one, which feeds the result, stays.
+    Condition: only ASSIGN, SELECT and SUBPLAN stand between the operator and the JOIN, and it uses none of their
+    values. Right because these operators look at one tuple at a time, and a joined tuple has the fields of its side
+    unchanged.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_first(plan, _local, lowest=True)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:
@@ -36,9 +38,13 @@ def _local(operator: Operator, facts: Facts) -> Operator | None:
         case Select() | Assign() | Subplan():
             side = _side(set(used(operator)), join)
             return _moved(operator, join, side) if side else None
-        case Unnest(position=None) if used(operator) and _side(set(used(operator)), join) == "inner":
-            return _moved(operator, join, "inner")
+        case Unnest(position=None) if used(operator) and not _is_last(operator, facts.plan):
+            return _moved(operator, join, "inner") if _side(set(used(operator)), join) == "inner" else None
     return None
+
+
+def _is_last(operator: Operator, plan: Operator) -> bool:
+    return isinstance(plan, DistributeResult) and plan.input is operator
 
 
 def _join_below(operator: Operator) -> Join | None:
@@ -60,6 +66,8 @@ def _side(needed: set[object], join: Join) -> str:
 
 
 def _moved(operator: Operator, join: Join, side: str) -> Operator:
-    branch = getattr(join, side)
-    new = replace(join, **{side: stacked([operator], branch)})
+    if side == "inner":
+        new = replace(join, inner=stacked([operator], join.inner))
+    else:
+        new = replace(join, outer=stacked([operator], join.outer))
     return stacked(above(inputs(operator)[-1], join), new)

@@ -17,7 +17,7 @@ def merge_condition(plan: Operator) -> Operator | None:
     Condition: c uses only fields that the JOIN gives, and nothing but ASSIGN, SELECT and SUBPLAN stands between them.
     Right because those neither add nor drop tuples that c would judge differently.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_first(plan, _local, lowest=True)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

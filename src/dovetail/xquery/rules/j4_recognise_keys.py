@@ -16,9 +16,10 @@ from dovetail.xquery.rules.matching import conjuncts, rewrite_first
 def recognise_keys(plan: Operator) -> Operator | None:
     """Each value-eq(a, b) and general-eq(a, b) that must hold, a from one branch and b from the other, becomes a key.
 
-    The condition stays as it is, in XQuery's own terms, and still decides; a key says where to look. Condition: both sides are known
-    to be compared as strings, or as numbers. A general comparison is true if any pair of items is equal, so its key is marked as
-    existential: a tuple is then found under each of its items. Right because equal values have equal keys.
+    The condition stays as it is, in XQuery's own terms, and still decides; a key says where to look. Condition: both
+    sides are known to be compared as strings, or as numbers. A general comparison is true if any pair of items is
+    equal, so its key is marked as existential: a tuple is then found under each of its items. Right because equal
+    values have equal keys.
     """
     return rewrite_first(plan, _local)
 

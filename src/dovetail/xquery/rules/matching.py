@@ -14,10 +14,14 @@ from dovetail.xquery.algebra.walk import chain, exchanged, expressions, operator
 Local = Callable[[Operator, Facts], Operator | None]
 
 
-def rewrite_first(plan: Operator, local: Local) -> Operator | None:
-    """The plan with the first operator, from the top down, for which `local` has something new; None if there is none."""
+def rewrite_first(plan: Operator, local: Local, lowest: bool = False) -> Operator | None:
+    """The plan with the first operator exchanged for which `local` has something new; None if there is none.
+
+    Operators are tried from the top down, or from the bottom up if the lowest one is wanted.
+    """
     facts = Facts(plan)
-    for operator in operators(plan):
+    found = list(operators(plan))
+    for operator in reversed(found) if lowest else found:
         new = local(operator, facts)
         if new is not None:
             return exchanged(plan, operator, new)

@@ -10,9 +10,9 @@ from dovetail.xquery.rules.matching import is_constant_collection, iterated, rew
 
 
 def map_steps(plan: Operator) -> Operator | None:
-    """SUBPLAN{ AGGREGATE($v2: create_sequence(steps($v1))) over UNNEST($v1: iterate($v0)) } becomes ASSIGN($v2: steps($v0)).
+    """SUBPLAN{ AGGREGATE($v2: create_sequence(s($v1))) over UNNEST($v1: iterate($v0)) } becomes ASSIGN($v2: s($v0)).
 
-    Condition: only steps are applied to $v1, and $v0 is neither a collection nor gathered by another nested plan: those are
+    Condition: s is a chain of steps, and $v0 is neither a collection nor gathered by another nested plan: those are
     better streamed (N2). Right because a step over a sequence is its answers for each item, one after the other.
     """
     return rewrite_first(plan, _local)

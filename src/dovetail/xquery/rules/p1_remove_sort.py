@@ -14,10 +14,10 @@ from dovetail.xquery.rules.matching import rewrite_first
 def remove_sort(plan: Operator) -> Operator | None:
     """ASSIGN($v1: sort-distinct($v0)) becomes ASSIGN($v1: $v0), or keeps the half of the work that is still needed.
 
-    Condition: the static properties say that $v0 is in document order and without duplicates (or has at most one item, or only
-    atomic values). If it is only in order, duplicates are removed; if it is only without duplicates, it is sorted.
-    Right because sorting what is sorted, and removing what is not there, changes nothing; and what is sorted can only have
-    its duplicates side by side.
+    Condition: the static properties say that $v0 is in document order and without duplicates (or has at most one item,
+    or only atomic values). If it is only in order, duplicates are removed; if it is only without duplicates, it is
+    sorted. Right because sorting what is sorted, and removing what is not there, changes nothing; and what is sorted
+    can only have its duplicates side by side.
     """
     return rewrite_first(plan, _local)
 

@@ -6,16 +6,15 @@ from dovetail.xquery.algebra.expressions import Call, Expression, Name, rebuilt
 from dovetail.xquery.algebra.operators import Operator
 from dovetail.xquery.algebra.properties import Facts
 from dovetail.xquery.algebra.property_types import is_subtype
-from dovetail.xquery.algebra.walk import expressions, operators, with_expressions
-from dovetail.xquery.algebra.walk import exchanged
+from dovetail.xquery.algebra.walk import exchanged, expressions, operators, with_expressions
 
 
 def remove_conversion(plan: Operator) -> Operator | None:
     """OP($v1: treat(e, T)) becomes OP($v1: e); likewise promote, data, casts and boolean.
 
-    Condition: the static type of e is already T; for data: e is atomic; for boolean: e is exactly one boolean; for a cast such as
-    xs:string: e has that type. The argument of `collection` is left to D1, which takes the whole call, as in the source.
-    Right because each of them gives back what already has its type.
+    Condition: the static type of e is already T; for data: e is atomic; for boolean: e is exactly one boolean; for a
+    cast such as xs:string: e has that type. The argument of `collection` is left to D1, which takes the whole call, as
+    in the source. Right because each of them gives back what already has its type.
     """
     facts = Facts(plan)
     for operator in operators(plan):

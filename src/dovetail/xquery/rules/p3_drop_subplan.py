@@ -16,17 +16,18 @@ from dovetail.xquery.algebra.operators import (
     Unnest,
 )
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.algebra.walk import above, all_uses, available, chain, leaf, operators, stacked
+from dovetail.xquery.algebra.walk import above, all_uses, available, leaf, stacked
 from dovetail.xquery.rules.matching import is_one_tuple, iterated, rewrite_first
 
 
 def drop_subplan(plan: Operator) -> Operator | None:
-    """UNNEST($v2: iterate($v1)) over SUBPLAN{ AGGREGATE($v1: create_sequence(e)) over N } becomes the UNNEST over ASSIGN($v1: e) over N.
+    """UNNEST($v2: iterate($v1)) over SUBPLAN{ AGGREGATE($v1: create_sequence(e)) over N } loses the nested plan.
 
-    N then reads from the SUBPLAN's input. The number $v1 is used again, since the sequence it named is gone.
-    Condition: nothing else uses $v1; N consists of operators that work tuple by tuple, or the input is one tuple (then
-    ORDER and GROUP-BY in N see the same tuples as before, provided that no field which GROUP-BY would lose is needed).
-    Right because the items of all sequences e of the tuples of N, in order, are the items of the gathered sequence.
+    What is left is the UNNEST over ASSIGN($v1: e) over N.     N then reads from the SUBPLAN's input. The number $v1 is
+    used again, since the sequence it named is gone. Condition: nothing else uses $v1; N consists of operators that
+    work tuple by tuple, or the input is one tuple (then ORDER and GROUP-BY in N see the same tuples as before,
+    provided that no field which GROUP-BY would lose is needed). Right because the items of all sequences e of the
+    tuples of N, in order, are the items of the gathered sequence.
     """
     return rewrite_first(plan, _local)
 

@@ -11,8 +11,8 @@ from dovetail.xquery.rules.matching import iterated, rewrite_first
 def drop_aggregate(plan: Operator) -> Operator | None:
     """UNNEST($v2: iterate($v1)) over AGGREGATE($v1: create_sequence($v0)) becomes the UNNEST over ASSIGN($v1: $v0).
 
-    Condition: nothing else uses $v1. Right because the sequence is the values of $v0 one after the other, and taking each value
-    apart where it is gives the same items in the same order; without tuples there are no items either way.
+    Condition: nothing else uses $v1. Right because the sequence is the values of $v0 one after the other, and taking
+    each value apart where it is gives the same items in the same order; without tuples there are no items either way.
     """
     return rewrite_first(plan, _local)
 

@@ -14,9 +14,9 @@ _DESCENDANT = ("descendant", "descendant-or-self")
 def merge_unnests(plan: Operator) -> Operator | None:
     """UNNEST($v2: g2($v1)) over UNNEST($v1: g1($v0)) becomes UNNEST($v2: g2(g1($v0))), g1 in its scalar form.
 
-    Condition: g1 is a step and no descendant step (its sequence could be the whole document), nothing else uses $v1, and
-    neither of them counts positions. `iterate` is no step: it stays, so that D1 finds it above a collection.
-    Right because a step over a sequence is its answers for each item, one after the other, as the tuples were.
+    Condition: g1 is a step and no descendant step (its sequence could be the whole document), nothing else uses $v1,
+    and neither of them counts positions. `iterate` is no step: it stays, so that D1 finds it above a collection. Right
+    because a step over a sequence is its answers for each item, one after the other, as the tuples were.
     """
     return rewrite_first(plan, _local)
 

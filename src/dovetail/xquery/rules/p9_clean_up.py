@@ -13,9 +13,9 @@ from dovetail.xquery.algebra.walk import exchanged, operators, renamed
 def clean_up(plan: Operator) -> Operator | None:
     """Unused ASSIGN, SUBPLAN and fields of GROUP-BY are removed; ASSIGN($v1: $v0) and constants are inlined.
 
-    Condition: for removal, that nothing uses the variable; a constant stays where a result is distributed, because there only
-    a variable can stand. Right because expressions have no effects, and a copy has the value of its original wherever it
-    can be seen: what hides one (AGGREGATE, GROUP-BY) hides both.
+    Condition: for removal, that nothing uses the variable; a constant stays where a result is distributed, because
+    there only a variable can stand. Right because expressions have no effects, and a copy has the value of its
+    original wherever it can be seen: what hides one (AGGREGATE, GROUP-BY) hides both.
     """
     facts = Facts(plan)
     for operator in operators(plan):

@@ -1,0 +1,67 @@
+"""Every rule against its fixtures: a plan, and after `=>` the plan it gives; without `=>` it must not fire."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dovetail.errors import PlanError
+from dovetail.xquery.algebra.expressions import Variable
+from dovetail.xquery.algebra.operators import Assign, Operator
+from dovetail.xquery.algebra.printer import print_plan
+from dovetail.xquery.algebra.reader import parse_plan
+from dovetail.xquery.rules import order
+from dovetail.xquery.rules.order import GROUPS, RULES, rewrite
+
+HERE = Path(__file__).parent / "fixtures"
+
+
+def cases(rule: str) -> Iterator[tuple[str, str, str | None]]:
+    for case in re.split(r"(?m)^# ", (HERE / f"{rule.lower()}.txt").read_text())[1:]:
+        title, plans = case.split("\n", 1)
+        before, arrow, after = plans.partition("=>\n")
+        yield title, before.rstrip() + "\n", after.rstrip() + "\n" if arrow else None
+
+
+ALL = [pytest.param(rule, *case, id=f"{rule} {case[0]}") for rule in RULES for case in cases(rule)]
+
+
+@pytest.mark.parametrize(("rule", "title", "before", "after"), ALL)
+def test_rule(rule: str, title: str, before: str, after: str | None):
+    new = RULES[rule](parse_plan(before))
+    assert (None if new is None else print_plan(new, annotations=True)) == after
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_two_places_where_it_fires_and_one_where_it_does_not(rule: str):
+    found = list(cases(rule))
+    assert sum(after is not None for _, _, after in found) >= 2
+    assert sum(after is None for _, _, after in found) >= 1
+    assert [title.startswith("not: ") for title, _, _ in found] == [after is None for _, _, after in found]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_says_what_it_does_when_and_why(rule: str):
+    text = " ".join((RULES[rule].__doc__ or "").split())
+    assert "Condition" in text
+    assert "Right because" in text
+
+
+def test_every_rule_belongs_to_a_group():
+    assert {rule for _, names in GROUPS for rule in names} == set(RULES)
+
+
+def test_rules_that_undo_each_other_are_found_out(monkeypatch: pytest.MonkeyPatch):
+    def swing(plan: Operator) -> Operator | None:
+        return (
+            Assign(Variable(1 - plan.variable.number), plan.expression, plan.input)
+            if isinstance(plan, Assign)
+            else None
+        )
+
+    monkeypatch.setitem(order.RULES, "P9", swing)
+    with pytest.raises(PlanError, match=r"do not come to an end.*P9"):
+        rewrite(parse_plan("ASSIGN( $$1:2 ) EMPTY-TUPLE-SOURCE"))
