@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dovetail.interval.frame import plan_interval_join as plan_interval_join
     from dovetail.online.frame import online_join as online_join
     from dovetail.online.frame import plan_online_join as plan_online_join
+    from dovetail.online.frame_multi import online_multijoin as online_multijoin
+    from dovetail.online.frame_multi import plan_online_multijoin as plan_online_multijoin
     from dovetail.semistream.frame import enrich as enrich
     from dovetail.semistream.frame import plan_enrich as plan_enrich
     from dovetail.semistream.freshness import ttl as ttl
@@ -37,10 +39,12 @@ _PUBLIC = {
     "interval_join": "dovetail.interval.frame",
     "interval_topk": "dovetail.interval.frame",
     "online_join": "dovetail.online.frame",
+    "online_multijoin": "dovetail.online.frame_multi",
     "park": "dovetail.semistream.on_miss",
     "plan_enrich": "dovetail.semistream.frame",
     "plan_interval_join": "dovetail.interval.frame",
     "plan_online_join": "dovetail.online.frame",
+    "plan_online_multijoin": "dovetail.online.frame_multi",
     "session": "dovetail.spark.session",
     "sql": "dovetail.sql",
     "ttl": "dovetail.semistream.freshness",
@@ -57,10 +61,12 @@ __all__ = [
     "interval_join",
     "interval_topk",
     "online_join",
+    "online_multijoin",
     "park",
     "plan_enrich",
     "plan_interval_join",
     "plan_online_join",
+    "plan_online_multijoin",
     "session",
     "sql",
     "ttl",

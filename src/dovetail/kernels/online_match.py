@@ -126,16 +126,22 @@ def _first_image(own: float, bound: float, own_is_left: bool, low: int, high: in
 
 
 @kernel
-def _float_ranges(keys: I64, lo: float, hi: float, own_is_left: bool, low: I64, high: I64) -> None:
+def float_range(key: int, lo: float, hi: float, own_is_left: bool) -> tuple[int, int]:
+    """For the image of a finite double the first and last image of the other side's doubles within the band."""
     smallest, largest = _image(-np.inf), _image(np.inf)
+    own = _number(key)
+    if own_is_left:  # lo <= other - own <= hi
+        first = _first_image(own, lo, True, smallest, largest, False)
+        return first, _first_image(own, hi, True, smallest, largest, True) - 1
+    # lo <= own - other <= hi: the first other with own - other <= hi, the last with own - other >= lo
+    first = _first_image(own, hi, False, smallest, largest, False)
+    return first, _first_image(own, lo, False, smallest, largest, True) - 1
+
+
+@kernel
+def _float_ranges(keys: I64, lo: float, hi: float, own_is_left: bool, low: I64, high: I64) -> None:
     for row in range(len(keys)):
-        own = _number(keys[row])
-        if own_is_left:  # lo <= other - own <= hi
-            low[row] = _first_image(own, lo, True, smallest, largest, False)
-            high[row] = _first_image(own, hi, True, smallest, largest, True) - 1
-        else:  # lo <= own - other <= hi: the first other with own - other <= hi, the last with own - other >= lo
-            low[row] = _first_image(own, hi, False, smallest, largest, False)
-            high[row] = _first_image(own, lo, False, smallest, largest, True) - 1
+        low[row], high[row] = float_range(keys[row], lo, hi, own_is_left)
 
 
 def float_ranges(keys: I64, lo: float, hi: float, own_is_left: bool) -> tuple[I64, I64]:

@@ -38,9 +38,9 @@ from dovetail.kernels.online_multi_rows import (
     empty_stack,
     enter_row,
     keep_row,
+    key_range,
     multi_arrivals,
     needs_room,
-    reach,
 )
 from dovetail.kernels.online_multi_tree import Trees, empty_trees, first_from, insert_node
 from dovetail.kernels.online_rows import DONE, NO_SLOT, PAIRS_FULL, STUCK
@@ -50,7 +50,8 @@ _MIN = -(2**63)
 
 
 class Edges(NamedTuple):
-    """The join tree. By edge and end: relation, attribute, and the range of the other end's keys around a key.
+    """The join tree. By edge and end: relation, attribute, and the range of the other end's keys around a key with the
+    measure that it is in.
 
     Matches, probes and rows that could have matched are counted; `sigma` is matches over those rows. `order` is, by
     relation of the arriving row and depth: relation, depth of its neighbour, edge, end of the edge.
@@ -60,6 +61,7 @@ class Edges(NamedTuple):
     attribute: I64
     down: I64
     up: I64
+    measure: I64
     counts: I64
     sigma: F64
     order: I64
@@ -69,11 +71,12 @@ MATCHES, SPACE, PROBES = range(3)
 O_RELATION, O_PARENT, O_EDGE, O_END = range(4)
 
 
-def edges_of(relation: I64, attribute: I64, down: I64, up: I64) -> Edges:
-    """A tree of which nothing is known yet."""
+def edges_of(relation: I64, attribute: I64, down: I64, up: I64, measure: I64 | None = None) -> Edges:
+    """A tree of which nothing is known yet; keys are whole numbers unless a measure is given."""
     n = len(relation)
+    measure = np.zeros((n, 2), np.int64) if measure is None else measure
     order = np.zeros((n + 1, n + 1, 4), np.int64)
-    edges = Edges(relation, attribute, down, up, np.zeros((n, 3), np.int64), np.zeros(n), order)
+    edges = Edges(relation, attribute, down, up, measure, np.zeros((n, 3), np.int64), np.zeros(n), order)
     order_probes(edges)
     return edges
 
@@ -137,7 +140,7 @@ def _step(rows: MultiRows, t: Trees, e: Edges, r: int, stack: Stack, depth: int)
     other, edge, end = e.order[r, depth, O_RELATION], e.order[r, depth, O_EDGE], e.order[r, depth, O_END]
     mine, theirs = e.attribute[edge, end], e.attribute[edge, 1 - end]
     key = t.key[mine, stack.slot[e.order[r, depth, O_PARENT]]]
-    low, high = reach(key, e.down[edge, end], e.up[edge, end])
+    low, high = key_range(key, e.down[edge, end], e.up[edge, end], e.measure[edge, end])
     if stack.meta[FRESH]:
         e.counts[edge, PROBES] += 1
         e.counts[edge, SPACE] += rows.held[other]

@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.compile import kernel, register_warmup
-from dovetail.kernels.online_multi_rows import reach
+from dovetail.kernels.online_multi_rows import key_range
 
 
 class Stretches(NamedTuple):
@@ -19,7 +19,7 @@ class Stretches(NamedTuple):
 
     By attribute and row: key. By row: arrival and departure ticks, block. `sorted_key` has the keys of each relation
     that face its neighbour, sorted, and `at` the rows they are of. By depth: relation, depth of the neighbour, the
-    neighbour's attribute, and the range of keys around a key of the neighbour.
+    neighbour's attribute, and the range of keys around a key of the neighbour with its measure.
     """
 
     start: I64
@@ -32,7 +32,7 @@ class Stretches(NamedTuple):
     plan: I64
 
 
-RELATION, PARENT, ATTRIBUTE, DOWN, UP = range(5)
+RELATION, PARENT, ATTRIBUTE, DOWN, UP, MEASURE = range(6)
 
 
 class Done(NamedTuple):
@@ -131,7 +131,7 @@ def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
         low, high = -(2**63), 2**63 - 1
         if depth > 0:
             key = s.key[s.plan[depth, ATTRIBUTE], rows[parent]]
-            low, high = reach(key, s.plan[depth, DOWN], s.plan[depth, UP])
+            low, high = key_range(key, s.plan[depth, DOWN], s.plan[depth, UP], s.plan[depth, MEASURE])
         place = cursor[depth] + 1 if cursor[depth] >= 0 else _first_at(s, depth, low)
         if low > high or place >= s.start[depth + 1] or s.sorted_key[place] > high:
             cursor[depth] = -1
@@ -157,7 +157,7 @@ def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
 @register_warmup
 def _warm() -> None:
     row, two = int64s(np.zeros(2, np.int64)), int64s(np.array([0, 1]))
-    plan = int64s(np.zeros((2, 5), np.int64))
+    plan = int64s(np.zeros((2, 6), np.int64))
     s = Stretches(int64s(np.array([0, 1, 2])), int64s(np.zeros((1, 2), np.int64)), row, row, row, row, two, plan)
     done = Done(row, int64s(np.zeros(3, np.int64)), int64s(row[:1]), int64s(row[:1]), int64s(row[:0]), int64s(row[:0]))
     combine(s, done, np.array([-1, -1, 0]), np.zeros(2, np.int64), np.zeros((2, 2), np.int64))

@@ -13,6 +13,7 @@ import numpy as np
 
 from dovetail.kernels.arrays import I32, I64, U8
 from dovetail.kernels.compile import kernel
+from dovetail.kernels.online_match import float_range, float_ranges, whole_ranges
 
 _MIN, _MAX = -(2**63), 2**63 - 1
 
@@ -128,6 +129,28 @@ def reach(key: int, down: int, up: int) -> tuple[int, int]:
     low = _MIN if down < 0 and key < _MIN - down else key + down
     high = _MAX if up > 0 and key > _MAX - up else key + up
     return low, high
+
+
+WHOLE, FORTH, BACK = range(3)
+"""How the keys of an edge's ends are compared: as whole numbers, or as doubles from the first end or the second."""
+
+
+@kernel
+def key_range(key: int, down: int, up: int, measure: int) -> tuple[int, int]:
+    """First and last key of the other end that match a key; of doubles, `down` and `up` are the bits of the band's
+    bounds."""
+    if measure == WHOLE:
+        return reach(key, down, up)
+    lo, hi = np.int64(down).view(np.float64), np.int64(up).view(np.float64)
+    return float_range(key, lo, hi, measure == FORTH)
+
+
+def key_ranges(keys: I64, down: int, up: int, measure: int) -> tuple[I64, I64]:
+    """As `key_range`, for many keys."""
+    if measure == WHOLE:
+        return whole_ranges(keys, down, up)
+    lo, hi = np.array([down, up], np.int64).view(np.float64).tolist()
+    return float_ranges(keys, lo, hi, measure == FORTH)
 
 
 @kernel

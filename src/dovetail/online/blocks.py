@@ -14,10 +14,11 @@ from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.kernels.arrays import I64, Bool, int64s
 from dovetail.kernels.online_match import Stretch
-from dovetail.online.directory import Directory, Entry
+from dovetail.online.directory import Entry
 from dovetail.online.event_time import EventTime
 from dovetail.online.keys import RowKeys
 from dovetail.online.store import SHIFT, gathered, picked
+from dovetail.online.stored import StoredBlocks
 
 KEY, CODE, ATS = "__dovetail_key", "__dovetail_code", "__dovetail_ats"
 LOADED_BYTES = 8 * 7
@@ -72,11 +73,8 @@ class Unsorted(NamedTuple):
         return Loaded(Stretch(key, code, int64s(low), int64s(high), ats, dts), self.refs[order], pages, schema)
 
 
-class BlockStore:
-    """The flushed blocks of one side, numbered from 0 in the order written; a block never changes.
-
-    The directory is charged to the budget as it grows.
-    """
+class BlockStore(StoredBlocks):
+    """The flushed blocks of one side of a join of two."""
 
     def __init__(
         self,
@@ -88,26 +86,12 @@ class BlockStore:
         name: str,
         event_time: str | None = None,
     ) -> None:
-        self.side, self.schema, self.keys = side, schema, keys
+        self.side, self.keys = side, keys
         self.event_time = None if event_time is None else EventTime(schema, event_time)
         extra = [pa.field(KEY, pa.int64()), pa.field(ATS, pa.int64())]
         extra += [pa.field(CODE, pa.int64())] if keys.coded else []
-        self.file = SpillFile(pa.schema([*schema, *extra]), directory, name)
-        self._reservation = budget.reserve("block directory")
-        self.directory = Directory(self._reservation, directory)
-        self.largest = self.drained = self.drained_blocks = 0
-        self._before = (0, 0, 0)
-
-    def __len__(self) -> int:
-        return self.file.blocks
-
-    def column(self, field: str) -> I64:
-        """One field of the directory for all blocks; do not write to it."""
-        return self.directory.column(field)
-
-    def bytes_of(self, number: int) -> int:
-        """Memory that loading one block takes."""
-        return self.file.size_of(number) + LOADED_BYTES * self.directory[number].rows
+        super().__init__(schema, extra, LOADED_BYTES, budget, directory, name)
+        self.drained = self.drained_blocks = 0
 
     def append(self, rows: Leaving, dts: int, bucket: int = 0, group: int = 0) -> int:
         """The number of a new block of rows that are sorted by key."""
@@ -130,21 +114,6 @@ class BlockStore:
         self.directory.append(entry)
         return number
 
-    @property
-    def blocks_written(self) -> int:
-        """Blocks ever written."""
-        return self._before[0] + self.file.blocks
-
-    @property
-    def blocks_read(self) -> int:
-        """Blocks ever read."""
-        return self._before[1] + self.file.blocks_read
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes ever written."""
-        return self._before[2] + self.file.bytes_written
-
     def not_before(self, moment: Any) -> list[int]:
         """The numbers of living blocks with a row that is not older than this moment."""
         young = self.column("newest") >= self._times().number(moment)
@@ -163,7 +132,7 @@ class BlockStore:
     def keep_only(self, numbers: Sequence[int]) -> None:
         """Blocks of these numbers go to a new file, in their order, with new numbers; the others are gone."""
         old, lines = self.file, [self.directory[number] for number in numbers]
-        self._before = self.blocks_written - len(lines), self.blocks_read, self.bytes_written
+        self.before = self.blocks_written - len(lines), self.blocks_read, self.bytes_written
         self.file = SpillFile(old.schema, old.directory, old.name)
         self.directory.clear()
         for number, line in zip(numbers, lines, strict=True):
@@ -219,8 +188,3 @@ class BlockStore:
     def of_bucket(self, bucket: int) -> I64:
         """The numbers of a bucket's blocks that no merge has replaced."""
         return np.flatnonzero((self.column("bucket") == bucket) & (self.column("dead") == 0))
-
-    def close(self) -> None:
-        """Remove the file."""
-        self.file.close()
-        self.directory.close()

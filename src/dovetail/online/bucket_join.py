@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from dovetail.engine.layout import Key
 from dovetail.engine.memory import MemoryBudget
+from dovetail.online.keys import SIDES
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.spec import OnlineJoin
 from dovetail.online.predicate import Band, Distance, Predicate
 from dovetail.online.registry import ALGORITHMS
+from dovetail.online.spread import Spread
 
 FORMAT = 1
 
@@ -33,6 +35,11 @@ class BucketJoin:
     with_phase: bool
     left: pa.Schema
     right: pa.Schema
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs."""
+        return SIDES
 
     @property
     def schemas(self) -> dict[str, pa.Schema]:
@@ -52,10 +59,14 @@ class BucketJoin:
         """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
         return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
 
+    def spread(self, buckets: int) -> Spread:
+        """Which of so many buckets rows belong to."""
+        return Spread(self.predicate, self.schemas, buckets)
+
     def to_json(self) -> str:
         """The value as text."""
         band = self.within
-        bounds = None if band is None else [band.left, band.right, _as_json(band.lo), _as_json(band.hi)]
+        bounds = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
         schemas = [base64.b64encode(schema.serialize()).decode() for schema in (self.left, self.right)]
         whole = [FORMAT, self.algorithm, self.on, bounds, self.memory, self.with_phase, *schemas]
         return json.dumps(whole)
@@ -65,7 +76,7 @@ class BucketJoin:
         """What `to_json` wrote."""
         _, algorithm, on, bounds, memory, with_phase, *schemas = json.loads(text)
         keys = tuple(key if isinstance(key, str) else (key[0], key[1]) for key in on)
-        band = None if bounds is None else Band(bounds[0], bounds[1], *map(_from_json, bounds[2:]))
+        band = None if bounds is None else Band(bounds[0], bounds[1], *map(bound_from_json, bounds[2:]))
         left, right = (pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) for schema in schemas)
         return cls(algorithm, keys, band, memory, with_phase, left, right)
 
@@ -74,13 +85,15 @@ class BucketJoin:
         return hashlib.sha256(f"{buckets} {self.to_json()}".encode()).hexdigest()[:16]
 
 
-def _as_json(bound: Distance) -> list[Any]:
+def bound_as_json(bound: Distance) -> list[Any]:
+    """A bound of a band as JSON takes it."""
     if isinstance(bound, timedelta):
         return ["timedelta", bound // timedelta(microseconds=1)]
     return ["decimal", str(bound)] if isinstance(bound, Decimal) else ["number", bound]
 
 
-def _from_json(tagged: list[Any]) -> Distance:
+def bound_from_json(tagged: list[Any]) -> Distance:
+    """What `bound_as_json` gave."""
     kind, value = tagged
     if kind == "timedelta":
         return timedelta(microseconds=value)

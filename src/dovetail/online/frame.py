@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.memory import format_bytes
-from dovetail.engine.metrics import Metrics
-from dovetail.errors import ConfigError, PlanError
+from dovetail.online.answers import with_phase as schema_with_phase
 from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.frame_batch import join_buckets
-from dovetail.online.frame_pack import ANSWERS, ORDER, PACKED, OnlineTask, labels_for, pack, unpack
+from dovetail.online.frame_plan import OnlinePlan, arrow_schema, build_plan, check_inputs, partitions_of, watermarks
 from dovetail.online.lateness import Lateness
-from dovetail.online.phases import PHASE_COLUMN
-from dovetail.online.predicate import Band
+from dovetail.online.predicate import Band, Predicate
 from dovetail.online.request import Request, parse_request
-from dovetail.spark.arrow import arrow_type, map_in_arrow
-from dovetail.spark.metrics import MetricsSink
 
-_END = "dovetail_end_of_input"
-_WATERMARK = "spark.watermarkDelayMs"
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
 
 
 def online_join(
@@ -105,126 +92,38 @@ def plan_online_join(
 ) -> OnlinePlan:
     """The plan of `online_join` with the same arguments: `explain`, `frame`, `metrics`."""
     request = parse_request(on, within, how, algorithm, memory, buckets, wait, owed, retain, with_phase)
-    return make_plan(left, right, request, end_of_input)
-
-
-@dataclass(frozen=True, slots=True)
-class OnlinePlan:
-    """An online join that is planned but not run: `frame` is the lazy DataFrame."""
-
-    left: DataFrame
-    right: DataFrame
-    task: OnlineTask
-    output: T.StructType
-
-    def frame(self) -> DataFrame:
-        """The answer, as a lazy DataFrame; streaming if the inputs are."""
-        inputs = (self.left, self.right)
-        first, second = (map_in_arrow(rows, partial(pack, self.task, side), PACKED) for side, rows in enumerate(inputs))
-        packed = first.union(second)
-        if not self.left.isStreaming:
-            placed = packed.repartitionById(len(self.task.labels), F.col("bucket"))
-            ordered = placed.sortWithinPartitions("bucket", *ORDER)
-            return map_in_arrow(ordered, partial(join_buckets, self.task), self.output)
-        from dovetail.online.frame_state import Buckets  # brings pandas, which nothing else here needs
-
-        # Within a micro-batch this is its logged time.
-        packed = packed.withColumn("now_ms", F.unix_millis(F.current_timestamp()))
-        mode = "processingTime" if self.task.request.reacts else "none"
-        answers = packed.groupBy("bucket").transformWithStateInPandas(Buckets(self.task), ANSWERS, "append", mode)
-        return map_in_arrow(answers, partial(unpack, self.task), self.output)
-
-    def metrics(self) -> Metrics:
-        """What the last run measured; of a stream, all its micro-batches."""
-        return self.task.sink.collect()
-
-    def explain(self) -> str:
-        """The join and its buckets in two lines."""
-        request = self.task.request
-        retain = "" if request.retain_ms is None else f", retain={request.retain_ms} ms"
-        return "\n".join(
-            [
-                f"OnlineJoin: {len(self.task.labels)} buckets of {format_bytes(request.memory)}, owed={request.owed}, "
-                f"wait={request.wait_ms} ms{retain}",
-                self.task.join.spec().explain(),
-            ]
-        )
-
-
-def make_plan(left: DataFrame, right: DataFrame, request: Request, end_of_input: Column | None) -> OnlinePlan:
-    """The plan of a request; errors for what cannot be right come before any job."""
-    streaming = _checked(left, right, request, end_of_input)
-    if streaming:
-        _check_provider(left)
+    terms, inputs = request.terms, {"left": left, "right": right}
+    lateness = _lateness(left, right, request.within)
+    check_inputs(inputs, terms, end_of_input, lateness, _BANDS)
     join = BucketJoin(
-        request.algorithm, request.on, request.within, request.memory, request.with_phase,
-        _arrow_schema(left), _arrow_schema(right),
+        terms.algorithm, request.on, request.within, terms.memory, terms.with_phase,
+        arrow_schema(left), arrow_schema(right),
     )  # fmt: skip
     spec = join.spec()
     layout = spec.layout(join.schemas)
-    spec.fit(request.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
+    spec.fit(terms.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
+    answers = schema_with_phase(layout, terms.with_phase)
     fields = [left.schema[name] for name in layout.left] + [right.schema[name] for name in layout.right]
     named = [T.StructField(n, f.dataType, f.nullable) for n, f in zip(layout.schema.names, fields, strict=True)]
-    if request.with_phase:
-        named.append(T.StructField(PHASE_COLUMN, T.StringType(), False))
-    output = T.StructType(named)
-    partitions = int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
-    count = request.buckets or partitions
-    labels = labels_for(count, partitions) if streaming else tuple(range(count))
-    answers = pa.schema([*layout.schema, *([pa.field(PHASE_COLUMN, pa.string())] if request.with_phase else [])])
-    out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
-    marked = streaming and end_of_input is not None
-    sink = MetricsSink(left.sparkSession)
-    lateness = _lateness(left, right, request)
-    task = OnlineTask(uuid.uuid4().hex, join, request, labels, marked, answers, out, sink, lateness)
-    if marked:
-        end = F.coalesce(end_of_input.cast("boolean"), F.lit(False)).alias(_END)  # type: ignore[union-attr]  # not None
-        left, right = left.select("*", end), right.select("*", end)
-    return OnlinePlan(left, right, task, output)
+    count = terms.buckets or partitions_of(left)
+    return build_plan(inputs, join, terms, count, answers, named, _placing(request, count), lateness, end_of_input)
 
 
-def _checked(left: DataFrame, right: DataFrame, request: Request, end_of_input: Column | None) -> bool:
-    """Whether the inputs are streams; an error if they do not go together or have no end."""
-    if left.isStreaming != right.isStreaming:
-        names = ("left", "right") if left.isStreaming else ("right", "left")
-        raise PlanError(
-            f"{names[0]} is a stream and {names[1]} is not; give two streams or two batch DataFrames, or use "
-            f"dovetail.enrich to join a stream with stored data."
-        )
-    if end_of_input is not None and not isinstance(end_of_input, Column):
-        raise PlanError(f"end_of_input={end_of_input!r} must be a Column that is true on the last row of a side.")
-    if not left.isStreaming or end_of_input is not None or request.retain_ms is not None:
-        return left.isStreaming
-    if _lateness(left, right, request) is None:
-        raise PlanError(
-            "two streams without an end would fill the state without bound; give retain='2 hours' (rows that came "
-            "longer ago leave), end_of_input=<column that is true on the last row of a side>, or withWatermark on both "
-            "inputs and within=(left time, right time, timedelta, timedelta) on those columns."
-        )
-    return True
+def _placing(request: Request, buckets: int) -> str:
+    if buckets == 1:
+        return "one bucket: no row is copied"
+    keys = Predicate(request.on).pairs if request.on else ()
+    if keys:
+        shown = " and ".join(a if a == b else f"{a} = {b}" for a, b in keys)
+        return f"buckets by hash of ({shown}): no row is copied; all rows of one key are in one bucket"
+    return "buckets by cells of the band's column: a right row is in two of them where its band crosses a border"
 
 
-def _check_provider(frame: DataFrame) -> None:
-    provider = frame.sparkSession.conf.get(_PROVIDER, "") or ""
-    if "RocksDB" not in provider:
-        raise ConfigError(
-            f"{_PROVIDER} is {provider!r}; state of online joins needs Spark's RocksDB provider: call "
-            f"dovetail.configure(spark) first, or use dovetail.session()."
-        )
-
-
-def _lateness(left: DataFrame, right: DataFrame, request: Request) -> Lateness | None:
+def _lateness(left: DataFrame, right: DataFrame, band: Band | None) -> Lateness | None:
     """What a watermark on both columns of the band says; None if they have none, or if these are batches."""
-    band = request.within
-    if band is None or not left.isStreaming or not isinstance(band.lo, timedelta):
+    if band is None or not isinstance(band.lo, timedelta):
         return None
-    found = []
-    for frame, name in ((left, band.left), (right, band.right)):
-        if name not in frame.columns or _WATERMARK not in (frame.schema[name].metadata or {}):
-            return None
-        found.append(int(frame.schema[name].metadata[_WATERMARK]))
-    return Lateness.of(band, (found[0], found[1]))
-
-
-def _arrow_schema(frame: DataFrame) -> pa.Schema:
-    return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in frame.schema])
+    mine, theirs = watermarks(left), watermarks(right)
+    if band.left not in mine or band.right not in theirs:
+        return None
+    return Lateness.of(band, (mine[band.left], theirs[band.right]))

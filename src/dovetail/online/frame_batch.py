@@ -11,14 +11,13 @@ from dovetail.engine.metrics import Metrics
 from dovetail.online.event_log import Event
 from dovetail.online.frame_pack import OnlineTask, as_schema
 from dovetail.online.hosted import Running
-from dovetail.online.keys import SIDES
 from dovetail.spark.arrow import Batches
 
 
 def join_buckets(task: OnlineTask, batches: Batches) -> Batches:
     """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
     running: Running | None = None
-    current, dropped = -1, [0, 0]
+    current, dropped = -1, [0] * len(task.join.names)
     try:
         for bucket, event in _events(batches, dropped):
             if bucket != current:
@@ -27,7 +26,7 @@ def join_buckets(task: OnlineTask, batches: Batches) -> Batches:
             assert running is not None  # noqa: S101  (for the type checker: the first bucket is not -1)
             yield from _answers(task, running.apply(event))
         yield from _finished(task, running)
-        task.sink.task(counts_by_side("null_keys", dropped))
+        task.sink.task(counts_by_side("null_keys", task.join.names, dropped))
     finally:
         if running is not None:
             running.close()
@@ -42,10 +41,10 @@ def _events(batches: Batches, dropped: list[int]) -> Iterator[tuple[int, Event]]
                 yield bucket, Event("push", side, rows=rows.as_buffer())
 
 
-def counts_by_side(name: str, counts: Sequence[int]) -> Metrics:
+def counts_by_side(name: str, sides: Sequence[str], counts: Sequence[int]) -> Metrics:
     """Rows of each side under one name."""
     metrics = Metrics()
-    for side, n in zip(SIDES, counts, strict=True):
+    for side, n in zip(sides, counts, strict=True):
         metrics.add(name, int(n), side)
     return metrics
 

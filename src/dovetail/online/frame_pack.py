@@ -16,11 +16,10 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.errors import DataError
 from dovetail.kernels.arrays import I32
-from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.keys import SIDES
+from dovetail.online.hosted_join import HostedJoin
 from dovetail.online.lateness import Lateness
-from dovetail.online.request import Request
-from dovetail.online.spread import Homes, Spread
+from dovetail.online.request import Terms
+from dovetail.online.spread import Homes
 from dovetail.spark.arrow import Batches
 from dovetail.spark.metrics import MetricsSink
 
@@ -36,7 +35,7 @@ PACKED = T.StructType(
         T.StructField("dropped", T.LongType()),
     ]
 )
-ORDER = ["number", "part", "side"]  # as read, both sides in turn, whatever the shuffle did
+ORDER = ["number", "part", "side"]  # as read, all sides in turn, whatever the shuffle did
 ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
 _CHUNK_ROWS = 1 << 16
 _CHUNK_BYTES = 8 << 20
@@ -46,12 +45,12 @@ _CHUNK_BYTES = 8 << 20
 class OnlineTask:
     """One planned online join as its tasks see it.
 
-    `labels` are the buckets as Spark knows them. With `marked` the last column of both inputs says where a side ends.
+    `labels` are the buckets as Spark knows them. With `marked` the last column of each input says where it ends.
     """
 
     plan: str
-    join: BucketJoin
-    request: Request
+    join: HostedJoin
+    request: Terms
     labels: tuple[int, ...]
     marked: bool
     answers: pa.Schema
@@ -67,9 +66,9 @@ class OnlineTask:
 
 def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:
     """The rows of a side by bucket; rows without a key are left out and counted."""
-    context, schema = TaskContext.get(), task.join.schemas[SIDES[side]]
+    context, schema = TaskContext.get(), task.join.schemas[task.join.names[side]]
     part = 0 if context is None else context.partitionId()
-    spread = Spread(task.join.predicate, task.join.schemas, len(task.labels))
+    spread = task.join.spread(len(task.labels))
     labels, ended, number = np.array(task.labels, np.int32), False, -1
     for number, chunk in enumerate(_chunks(batches)):
         rows, ends = chunk, False
@@ -107,12 +106,12 @@ def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _packed(labels: I32, side: int, part: int, number: int, rows: pa.RecordBatch, homes: Homes) -> pa.RecordBatch:
     """One row for each bucket that has some; one of the first bucket if all rows were dropped."""
+    if len(homes.rows) == 0:
+        return _table(labels[:1], side, part, number, [None], [0], homes.dropped)
     ordered = rows.take(pa.array(homes.rows))
     names, starts = np.unique(homes.buckets, return_index=True)
     stops = [*starts[1:].tolist(), len(homes.buckets)]
     data = [ordered.slice(a, b - a).serialize().to_pybytes() for a, b in zip(starts.tolist(), stops, strict=True)]
-    if not data:
-        return _table(labels[:1], side, part, number, [None], [0], homes.dropped)
     counts = [b - a for a, b in zip(starts.tolist(), stops, strict=True)]
     return _table(labels[names], side, part, number, data, counts, homes.dropped)
 

@@ -20,7 +20,6 @@ from dovetail.online.event_log import Event, pack_events
 from dovetail.online.frame_batch import counts_by_side
 from dovetail.online.frame_pack import ORDER, OnlineTask
 from dovetail.online.host_client import run_turn
-from dovetail.online.keys import SIDES
 from dovetail.online.state_header import Header
 
 QUOTA = 64
@@ -46,7 +45,7 @@ class Buckets(StatefulProcessor):
         """The arriving phase: pairs that new rows make; what is owed, where the micro-batch or a side ends."""
         arrived = pd.concat(list(rows)).sort_values(ORDER)
         header, now_ms = self._load(), int(arrived["now_ms"].max())
-        self.task.sink.task(_counted(arrived, after_pause=header.pauses > 0))
+        self.task.sink.task(_counted(arrived, self.task.join.names, after_pause=header.pauses > 0))
         keep = self._expired(header, now_ms)
         events = self._arrivals(header, arrived)
         events, expiry = self._on_time(header, events)
@@ -74,13 +73,13 @@ class Buckets(StatefulProcessor):
 
     def _load(self) -> Header:
         stored = self._header.get() if self._header.exists() else None
-        return Header.load(None if stored is None else stored[0], self.task.digest)
+        return Header.load(None if stored is None else stored[0], self.task.digest, len(self.task.join.names))
 
     def _arrivals(self, header: Header, arrived: pd.DataFrame) -> list[Event]:
         """What a micro-batch brings; the news that a side has ended comes after all its rows."""
         pushed = arrived[arrived["rows"].notna()]
         events = [Event("push", int(s), rows=data) for s, data in zip(pushed["side"], pushed["rows"], strict=True)]
-        late = sorted({SIDES[event.side] for event in events if header.ended[event.side]})
+        late = sorted({self.task.join.names[event.side] for event in events if header.ended[event.side]})
         if late:
             raise DataError(
                 f"rows of {' and '.join(late)} came after the row that end_of_input marked as the last one of that "
@@ -108,9 +107,10 @@ class Buckets(StatefulProcessor):
         lateness = self.task.lateness
         if lateness is None:
             return events, None
-        watermark, late, expiry = lateness.watermark(header.newest), [0, 0], None
+        names, watermark, expiry = self.task.join.names, lateness.watermark(header.newest), None
+        late = [0] * len(names)
         for at, event in ((at, event) for at, event in enumerate(events) if event.kind == "push"):
-            batch = event.batch(self.task.join.schemas[SIDES[event.side]])
+            batch = event.batch(self.task.join.schemas[names[event.side]])
             kept = lateness.on_time(event.side, batch, watermark)
             late[event.side] += batch.num_rows - kept.num_rows
             events[at] = event if kept is batch else event._replace(rows=kept.serialize())
@@ -119,7 +119,7 @@ class Buckets(StatefulProcessor):
                 before = header.newest[event.side]
                 header.newest[event.side] = newest if before is None else max(before, newest)
                 expiry = max(lateness.expiry(event.side, newest), newest if expiry is None else expiry)
-        self.task.sink.task(counts_by_side("late_rows", late))
+        self.task.sink.task(counts_by_side("late_rows", names, late))
         return events, expiry
 
     def _retire(self, key: Any, header: Header, keep: int) -> Iterator[pd.DataFrame]:
@@ -190,10 +190,11 @@ class Buckets(StatefulProcessor):
             self._handle.registerTimer(header.timer)
 
 
-def _counted(arrived: pd.DataFrame, after_pause: bool) -> Metrics:
+def _counted(arrived: pd.DataFrame, names: Sequence[str], after_pause: bool) -> Metrics:
     """Rows that came; after a pause they are what had to wait for its end."""
-    sums = arrived.groupby("side")[["n", "dropped"]].sum().reindex([0, 1], fill_value=0)
-    metrics = counts_by_side("rows", sums["n"].tolist()).merge(counts_by_side("null_keys", sums["dropped"].tolist()))
+    sums = arrived.groupby("side")[["n", "dropped"]].sum().reindex(range(len(names)), fill_value=0)
+    metrics = counts_by_side("rows", names, sums["n"].tolist())
+    metrics.merge(counts_by_side("null_keys", names, sums["dropped"].tolist()))
     if after_pause:
         metrics.peak("input_buffer", int(sums["n"].sum()), unit="rows")
     return metrics

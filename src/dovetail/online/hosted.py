@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import BudgetExceeded
-from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.event_log import Event, unpack_events
-from dovetail.online.keys import SIDES
-from dovetail.online.operators.base import OnlineOperator
+from dovetail.online.hosted_join import HostedJoin, join_from_json
+from dovetail.online.joining import JoiningOperator
 
 Log = Callable[[], Iterable[bytes | pa.Buffer]]
 _ANSWER_ROWS = 1 << 16
@@ -42,16 +41,17 @@ class Units:
 class Running:
     """The running join of one bucket."""
 
-    def __init__(self, join: BucketJoin) -> None:
-        self.operator: OnlineOperator = join.open()
-        self._schemas = (join.left, join.right)
+    def __init__(self, join: HostedJoin) -> None:
+        self.operator: JoiningOperator[Any] = join.open()
+        self._names = join.names
+        self._schemas = [join.schemas[name] for name in join.names]
         self.owed = True
 
     def apply(self, event: Event) -> Iterator[pa.RecordBatch]:
         """The answers that an event brings."""
         if event.kind == "push":
             self.owed = True
-            yield from self.operator.push(SIDES[event.side], event.batch(self._schemas[event.side]))
+            yield from self.operator.push(self._names[event.side], event.batch(self._schemas[event.side]))
         elif event.kind == "settle":
             yield from self._settled()
         elif event.kind == "finish":
@@ -89,7 +89,7 @@ class Running:
         operator, found = self.operator, {}
         for phase, n in operator.progress.results.items():
             found[f"results_{phase}"] = n
-        for side, store in zip(SIDES, operator.blocks, strict=True):
+        for side, store in zip(self._names, operator.blocks, strict=True):
             found[f"blocks_flushed {side}"] = store.blocks_written
             found[f"blocks_read {side}"] = store.blocks_read
             found[f"bytes_flushed {side}"] = store.bytes_written
@@ -154,7 +154,7 @@ class Pool:
         if entry.running is not None and entry.nonce == before and before:
             return entry.running
         entry.drop()
-        running = Running(BucketJoin.from_json(join))
+        running = Running(join_from_json(join))
         try:
             running.replay(log())
         except BaseException:

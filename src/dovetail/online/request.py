@@ -11,21 +11,19 @@ from dovetail.engine.duration import parse_ms
 from dovetail.engine.layout import HOWS, Key
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.online.predicate import Band, Predicate
+from dovetail.online.predicate import Band
 from dovetail.online.registry import ALGORITHMS
 
 OWED = ("idle", "batch")
-REACTS = ("diner", "xjoin", "hmj", "rpj")
+REACTS = ("diner", "xjoin", "hmj", "rpj", "miner")
 """Joins with a reactive phase."""
 _MOST_BUCKETS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A validated request; columns are checked later, against both inputs. Times are milliseconds, memory bytes."""
+class Terms:
+    """What is asked of an online join whatever it joins. Times are milliseconds, memory bytes."""
 
-    on: tuple[Key, ...]
-    within: Band | None
     algorithm: str
     memory: int
     buckets: int | None
@@ -39,10 +37,33 @@ class Request:
         """Whether pauses are used."""
         return self.owed == "idle" and self.algorithm in REACTS
 
-    @property
-    def predicate(self) -> Predicate:
-        """When two rows match."""
-        return Predicate(self.on, self.within)
+
+def parse_terms(
+    known: Sequence[str],
+    algorithm: str,
+    memory: int | str,
+    buckets: int | None,
+    wait: str | float,
+    owed: str,
+    retain: str | float | None,
+    with_phase: bool,
+) -> Terms:
+    """The terms that these arguments make for one of the algorithms known, or an error that says what to change."""
+    _one_of("algorithm", algorithm, known)
+    _one_of("owed", owed, OWED)
+    if buckets is not None and (isinstance(buckets, bool) or not 1 <= buckets <= _MOST_BUCKETS):
+        raise PlanError(f"buckets={buckets!r} is not possible; give a whole number from 1 to {_MOST_BUCKETS:,}.")
+    retain_ms = None if retain is None else parse_ms("retain", retain)
+    return Terms(algorithm, parse_bytes(memory), buckets, parse_ms("wait", wait), owed, retain_ms, bool(with_phase))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A validated request for a join of two inputs; columns are checked later, against both."""
+
+    on: tuple[Key, ...]
+    within: Band | None
+    terms: Terms
 
 
 def parse_request(
@@ -59,16 +80,10 @@ def parse_request(
 ) -> Request:
     """The request that these arguments make, or an error that says what to change."""
     _check_how(how)
-    _one_of("algorithm", algorithm, tuple(ALGORITHMS))
-    _one_of("owed", owed, OWED)
-    if buckets is not None and (isinstance(buckets, bool) or not 1 <= buckets <= _MOST_BUCKETS):
-        raise PlanError(f"buckets={buckets!r} is not possible; give a whole number from 1 to {_MOST_BUCKETS:,}.")
+    terms = parse_terms(tuple(ALGORITHMS), algorithm, memory, buckets, wait, owed, retain, with_phase)
     keys, band = _keys(on), None if within is None else Band.of(within)
     ALGORITHMS[algorithm](on=keys, within=band)  # refuses what this algorithm cannot find
-    retain_ms = None if retain is None else parse_ms("retain", retain)
-    return Request(
-        keys, band, algorithm, parse_bytes(memory), buckets, parse_ms("wait", wait), owed, retain_ms, bool(with_phase)
-    )
+    return Request(keys, band, terms)
 
 
 def _check_how(how: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from dovetail.errors import ConfigError
 
-FORMAT = 1
+FORMAT = 2
 _MARKS = 8
 _MOST_EXPIRIES = 256
 _WORTH = 4  # a quarter of the pieces, so that rebuilding costs no more than some three times what came
@@ -24,23 +24,28 @@ class Header:
     """
 
     digest: str
+    ended: list[bool]
+    newest: list[int | None]
     nonce: str = ""
     first: int = 0
     next: int = 0
     bytes: int = 0
     pauses: int = 0
-    ended: list[bool] = field(default_factory=lambda: [False, False])
     finished: bool = False
     timer: int | None = None
     marks: list[list[int]] = field(default_factory=list)
-    newest: list[int | None] = field(default_factory=lambda: [None, None])
     expiries: list[list[int]] = field(default_factory=list)
 
     @classmethod
-    def load(cls, text: str | None, digest: str) -> Header:
+    def new(cls, digest: str, inputs: int) -> Header:
+        """The header of a bucket to which nothing has come yet."""
+        return cls(digest, [False] * inputs, [None] * inputs)
+
+    @classmethod
+    def load(cls, text: str | None, digest: str, inputs: int) -> Header:
         """The stored header, or a new one; `ConfigError` if it is of another join."""
         if text is None:
-            return cls(digest)
+            return cls.new(digest, inputs)
         stored = json.loads(text)
         if stored.pop("format") != FORMAT or stored["digest"] != digest:
             raise ConfigError(

@@ -295,11 +295,11 @@ def test_equal_keys_share_a_bucket() -> None:
 
 
 def test_the_header_knows_what_has_expired() -> None:
-    header = Header("d")
+    header = Header.new("d", 2)
     for now in range(0, 1000, 50):
         header.mark(now, 400)
         header.next += 1
-    assert Header.load(header.dump(), "d") == header
+    assert Header.load(header.dump(), "d", 2) == header
     assert header.expired(400, 400) == 0
     assert header.expired(449, 400) == 0
     assert header.expired(450, 400) == 1
@@ -307,7 +307,7 @@ def test_the_header_knows_what_has_expired() -> None:
     header.forget_before(12)
     assert (header.first, header.marks[0]) == (12, [600, 12])
     with pytest.raises(ConfigError, match="state of another online join"):
-        Header.load(header.dump(), "e")
+        Header.load(header.dump(), "e", 2)
 
 
 def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
@@ -315,7 +315,7 @@ def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
     assert lateness.watermark([None, 5]) is None
     assert lateness.watermark([9_000_000, 10_000_000]) == 6_000_000
     assert [lateness.expiry(side, 0) for side in (0, 1)] == [3_000_000, 2_000_000]
-    header = Header("d")
+    header = Header.new("d", 2)
     for expiry in (30, 10, 50, 70):
         header.next += 1
         header.note_expiry(expiry)
@@ -330,7 +330,7 @@ def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
 
 
 def test_late_rows_are_those_before_the_watermark() -> None:
-    lateness = Lateness(("at", "at"), (0, 0), 0, 0)
+    lateness = Lateness(("at", "at"), (0, 0), (0, 0))
     batch = pa.RecordBatch.from_arrays([pa.array([5, 7, 6], pa.timestamp("us", "UTC"))], ["at"])
     assert lateness.on_time(0, batch, None) is batch
     assert lateness.on_time(0, batch, 5) is batch

@@ -85,7 +85,8 @@ def random_column(rng: np.random.Generator, n: int, domain: int) -> pa.Array:
 def random_table(rng: np.random.Generator, n: int, domain: int) -> pa.Table:
     columns = {name: random_column(rng, n, domain) for name in "xyz"}
     text = pa.array(["t" * int(rng.integers(0, 9)) for _ in range(n)], pa.string())
-    return pa.table({"id": pa.array(np.arange(n)), **columns, "text": text})
+    doubles = pa.array(rng.integers(0, 4 * domain, n) / 4, pa.float64(), mask=rng.random(n) < 0.05)
+    return pa.table({"id": pa.array(np.arange(n)), **columns, "f": doubles, "text": text})
 
 
 def random_pieces(rng: np.random.Generator, sizes: dict[str, int]) -> tuple[tuple[str, int, int], ...]:
@@ -105,13 +106,20 @@ def random_multi(algorithm: str, tree: str, seed: int, rows: float = 1.0) -> Mul
     """A small case for one algorithm and tree, with bands now and then."""
     rng = np.random.default_rng([seed, len(tree), len(algorithm)])
     on: list[tuple[Any, ...]] = list(TREES[tree])
-    names = sorted({end.split(".")[0] for term in on for end in term})
+    names = sorted({end.split(".")[0] for term in TREES[tree] for end in term})
     domain = int(rng.integers(1, 12 if len(names) < 6 else 4))
     most = int(rows * {2: 40, 3: 25, 4: 16, 6: 7}[len(names)])
     sizes = {name: 0 if rng.random() < 0.02 else int(rng.integers(1, most)) for name in names}
-    if rng.random() < 0.2:
-        at, low = int(rng.integers(len(on))), int(rng.integers(-3, 3))
-        on[at] = (*on[at], low, low + int(rng.integers(0, 3)))
+    if rng.random() < 0.25:
+        at, low, kind = int(rng.integers(len(on))), int(rng.integers(-3, 3)), int(rng.integers(4))
+        band = (low, low + int(rng.integers(0, 3)))
+        ends = [end.split(".")[0] for end in on[at]]
+        if kind == 0:  # besides equal columns
+            on.append((f"{ends[0]}.z", f"{ends[1]}.z", *band))
+        elif kind == 1:  # of doubles
+            on[at] = (f"{ends[0]}.f", f"{ends[1]}.f", band[0] / 4 - 0.1, band[1] / 4)
+        else:
+            on[at] = (*on[at], *band)
     spec = MULTIWAY[algorithm](inputs=tuple(names), on=tuple(on), with_phase=True, seed=int(rng.integers(1000)))
     limits = Sizes(
         memory_rows=int(rng.choice([2, 3, 5, 8, 13, 21, 34, 60, 200])),

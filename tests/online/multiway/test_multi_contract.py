@@ -103,10 +103,10 @@ def test_columns_and_types_must_fit() -> None:
         Miner(inputs=("a", "b"), on=(("a.x", "b.x"),)).schema({"a": schemas["a"]})
     with pytest.raises(PlanError, match="no column"):
         Miner(inputs=("a", "b"), on=(("a.q", "b.x"),)).schema(schemas)
-    with pytest.raises(UnsupportedError, match="decimal"):
-        Miner(inputs=("a", "b"), on=(("a.f", "b.f", -1, 1),)).schema(schemas)
-    with pytest.raises(UnsupportedError, match="one band or equal columns"):
-        Miner(inputs=("a", "b"), on=(("a.f", "b.f", -1, 1), ("a.x", "b.x")))
+    with pytest.raises(PlanError, match="has no distance"):
+        Miner(inputs=("a", "b"), on=(("a.x", "b.x", -1, 1),)).schema({"a": schemas["b"], "b": schemas["b"]})
+    with pytest.raises(UnsupportedError, match="have 2 bands; give one"):
+        Miner(inputs=("a", "b"), on=(("a.f", "b.f", -1, 1), ("a.x", "b.x", 0, 2)))
 
 
 def test_specifications_say_what_they_are() -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.operator import OperatorError, Until
+from dovetail.engine.operator import OperatorError
 from dovetail.kernels.arrays import I32, I64, AnyArray, int64s
 from dovetail.kernels.online_multi_rows import COMBOS, MAX_BYTES, MultiArrivals, multi_arrivals
 from dovetail.kernels.online_rows import DONE, STUCK
 from dovetail.online.multiway.settling import SettlingOperator
 from dovetail.online.multiway.sizes import arriving_bytes
 from dovetail.online.multiway.snapshot import dump, load
-from dovetail.online.phases import ARRIVING, Asked
+from dovetail.online.phases import ARRIVING
 from dovetail.online.store import mean_row_bytes, picked
 
 
@@ -32,19 +31,11 @@ class MultiOperator(SettlingOperator):
     def arrive(self, new: MultiArrivals) -> int:
         """Let rows arrive until there is a reason to stop, and say which."""
 
-    def react(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Deferred work, until it is done or `until()`."""
-        return iter(())
-
-    @abstractmethod
-    def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """Every combination of rows on disk that is still owed; there are none in memory. Nothing is owed then."""
-
     # ------------------------------------------------------------------ the operator contract
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take rows of one input and give their combinations with rows in memory."""
-        r = self._input(side, batch)
+        r = self.input_number(side, batch)
         if batch.num_rows == 0:
             return
         self.metrics.add("rows", batch.num_rows, side)
@@ -56,14 +47,6 @@ class MultiOperator(SettlingOperator):
             yield from self._take(r, batch.slice(start, step), width, beside)
         self.metrics.peak("memory", self.pages[r].held, side)
 
-    def _input(self, side: str, batch: pa.RecordBatch) -> int:
-        if side not in self.names or self._finished:
-            raise OperatorError(f"push({side!r}) after finish, or to an input that is not one of {self.names}.")
-        r = self.names.index(side)
-        if not batch.schema.equals(self.schemas[r]):
-            raise OperatorError(f"a batch of {side} has schema {batch.schema}; announced was {self.schemas[r]}.")
-        return r
-
     def _take(self, r: int, chunk: pa.RecordBatch, width: int, beside: int) -> Iterator[pa.RecordBatch]:
         key, valid = self.keys.encode(r, chunk)
         self.progress.arrived += chunk.num_rows
@@ -72,8 +55,7 @@ class MultiOperator(SettlingOperator):
             self.metrics.add("null_keys", chunk.num_rows - len(some), self.names[r])
             chunk, key = picked(chunk, some), key[:, some]
         if chunk.num_rows:
-            directories = sum(store.directory.nbytes for store in self.blocks)
-            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - directories)
+            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self.directory_bytes())
             arrays = beside * chunk.num_rows
             needed = arrays + width * chunk.num_rows * 5 // 4 + 512
             while self.budget.available < needed and self.squeeze_or_flush():
@@ -99,14 +81,6 @@ class MultiOperator(SettlingOperator):
                 raise OperatorError(f"{type(self).__name__} found nothing to flush with {self.rows.meta} in memory.")
         self.pages[r].settle(first)
 
-    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
-        self.begin({})
-        asked = Asked(until, self._clock)
-        if self.can_react:
-            yield from self.react(asked)
-        asked.record(self.metrics)
-
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give every combination still owed: all rows go to disk, so that each has a block and a departure."""
         self.begin({})
@@ -125,23 +99,6 @@ class MultiOperator(SettlingOperator):
             self.flush_all()
             yield from self.settle_all()
 
-    def close(self) -> None:
-        """Write down what was counted, and free memory and files."""
-        if not self.metrics.value("closed"):
-            self.metrics.add("closed", 1, unit="operators")
-            self.count_all()
-        super().close()
-
-    def count_all(self) -> None:
-        """Results by phase, when they came, and blocks written and read."""
-        for phase, n in self.progress.results.items():
-            self.metrics.add(f"results_{phase}", n)
-        self.progress.record(self.metrics)
-        for name, store in zip(self.names, self.blocks, strict=True):
-            self.metrics.add("blocks_flushed", len(store), name, unit="blocks")
-            self.metrics.add("blocks_read", store.file.blocks_read, name, unit="blocks")
-            self.metrics.add("bytes_flushed", store.file.bytes_written, name, unit="bytes")
-
     # ------------------------------------------------------------------ state as tables
 
     def snapshot(self) -> dict[str, pa.Table]:
@@ -152,13 +109,6 @@ class MultiOperator(SettlingOperator):
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Take up the state that an operator of the same specification gave; this one must be new."""
         load(self, tables)
-
-    def state(self) -> dict[str, Any]:
-        """What an algorithm must remember beyond rows, blocks and `arrays`, as JSON takes it."""
-        return {}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """What `state` gave."""
 
     @abstractmethod
     def arrays(self) -> dict[str, AnyArray]:

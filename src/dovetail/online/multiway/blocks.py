@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from dovetail.engine.columns import nbytes
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.spill import SpillFile
 from dovetail.kernels.arrays import I64, Bool
-from dovetail.online.directory import Directory, Entry
+from dovetail.online.directory import Entry
 from dovetail.online.store import SHIFT, gathered, picked
+from dovetail.online.stored import StoredBlocks
 
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
 
@@ -90,11 +90,11 @@ def united(parts: Sequence[Part]) -> Part:
     return Part(key, ats, dts, block, refs, pages, parts[0].schema)
 
 
-class MultiBlocks:
-    """The flushed blocks of one input, numbered from 0 in the order written; a block never changes.
+class MultiBlocks(StoredBlocks):
+    """The flushed blocks of one input of a join of many.
 
     The directory keeps of each block the mark of its flush (the attribute it is sorted by, or a bucket), its departure
-    and its generation, and is charged to the budget as it grows.
+    and its generation.
     """
 
     def __init__(
@@ -106,19 +106,9 @@ class MultiBlocks:
         directory: Path | None,
         name: str,
     ) -> None:
-        self.schema, self.attributes = schema, attributes
-        self.beside = loaded_bytes(attributes, inputs)
-        extra = [pa.field(f"{KEY}{a}", pa.int64()) for a in range(attributes)]
-        self.file = SpillFile(pa.schema([*schema, *extra, pa.field(ATS, pa.int64())]), directory, name)
-        self.directory = Directory(budget.reserve("block directory"), directory)
-        self.largest = 0
-
-    def __len__(self) -> int:
-        return self.file.blocks
-
-    def bytes_of(self, number: int) -> int:
-        """Memory that loading one block takes."""
-        return self.file.size_of(number) + self.beside * self.directory[number].rows
+        self.attributes = attributes
+        extra = [*(pa.field(f"{KEY}{a}", pa.int64()) for a in range(attributes)), pa.field(ATS, pa.int64())]
+        super().__init__(schema, extra, loaded_bytes(attributes, inputs), budget, directory, name)
 
     def append(self, rows: LeavingRows, dts: int, mark: int, group: int) -> int:
         """The number of a new block."""
@@ -154,8 +144,3 @@ class MultiBlocks:
     def of_mark(self, mark: int) -> list[int]:
         """The numbers of blocks of one bucket."""
         return np.flatnonzero(self.directory.column("bucket") == mark).tolist()
-
-    def close(self) -> None:
-        """Remove the file."""
-        self.file.close()
-        self.directory.close()

@@ -27,18 +27,35 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Two attributes that must match: equal, or within a band."""
+    """Two attributes that must match: equal, or within a band; `within` is a band besides equal columns."""
 
     ends: tuple[Attribute, Attribute]
     band: tuple[Any, Any] | None = None
+    within: Band | None = None
 
     @property
     def predicate(self) -> Predicate:
-        """When a row of the first end and one of the second match."""
+        """When the keys of a row of the first end and of one of the second match; `within` is asked besides."""
         first, second = self.ends
         if self.band is not None:
             return Predicate((), Band(first.columns[0], second.columns[0], *self.band))
         return Predicate(tuple(zip(first.columns, second.columns, strict=True)))
+
+    @property
+    def any_band(self) -> Band | None:
+        """The band of this edge, whether it has equal columns too or not."""
+        return self.predicate.within or self.within
+
+    @property
+    def sides(self) -> tuple[tuple[Attribute, tuple[str, ...]], ...]:
+        """Both ends with all columns of each that are compared."""
+        return tuple(zip(self.ends, zip(*self.column_pairs, strict=True), strict=True))
+
+    @property
+    def column_pairs(self) -> tuple[tuple[str, str], ...]:
+        """All columns of both ends that are compared with each other."""
+        pairs = list(zip(self.ends[0].columns, self.ends[1].columns, strict=True))
+        return tuple(pairs + ([(self.within.left, self.within.right)] if self.within is not None else []))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,39 +85,38 @@ class JoinGraph:
             if twice:
                 raise PlanError(f"{name} input has columns {twice} more than once; rename them before the join.")
         for edge in self.edges:
-            for end in edge.ends:
-                check_columns(schemas[self.names[end.relation]], end.columns, self.names[end.relation])
+            for end, columns in edge.sides:
+                check_columns(schemas[self.names[end.relation]], columns, self.names[end.relation])
             mine, theirs = (schemas[self.names[end.relation]] for end in edge.ends)
             self._check_types(edge, mine, theirs)
 
     def _check_types(self, edge: Edge, mine: pa.Schema, theirs: pa.Schema) -> None:
         first, second = edge.ends
-        for a, b in zip(first.columns, second.columns, strict=True):
+        for a, b in edge.column_pairs:
             if mine.field(a).type != theirs.field(b).type:
                 raise PlanError(
                     f"{self.names[first.relation]}.{a} is {mine.field(a).type} but {self.names[second.relation]}.{b} "
                     f"is {theirs.field(b).type}; cast one of them so that both are of one type."
                 )
-        if edge.predicate.within is not None and whole_bounds(edge.predicate.within, mine.field(a).type) is None:
-            raise UnsupportedError(
-                f"a band on {self.names[first.relation]}.{a} of type {mine.field(a).type}: multiway joins compare "
-                f"distances of whole numbers, decimals, dates and times; cast it to a decimal."
-            )
+        if edge.any_band is not None:
+            whole_bounds(edge.any_band, mine.field(edge.any_band.left).type)  # refuses what has no distance
 
     def __str__(self) -> str:
         return " and ".join(self._shown(edge) for edge in self.edges)
 
     def _shown(self, edge: Edge) -> str:
         mine, theirs = ([f"{self.names[end.relation]}.{c}" for c in end.columns] for end in edge.ends)
-        if edge.band is not None:
-            return f"{edge.band[0]} <= {theirs[0]} - {mine[0]} <= {edge.band[1]}"
-        return " and ".join(f"{a} = {b}" for a, b in zip(mine, theirs, strict=True))
+        shown = [f"{a} = {b}" for a, b in zip(mine, theirs, strict=True)] if edge.band is None else []
+        if (band := edge.any_band) is not None:
+            first, second = (self.names[end.relation] for end in edge.ends)
+            shown.append(f"{band.lo} <= {second}.{band.right} - {first}.{band.left} <= {band.hi}")
+        return " and ".join(shown)
 
 
 def join_graph(names: Sequence[str], on: Sequence[Term]) -> JoinGraph:
     """The tree of these inputs; `PlanError` for unknown inputs, cycles, and inputs that nothing connects.
 
-    Several pairs of equal columns between the same two inputs are one edge.
+    Several pairs of equal columns between the same two inputs are one edge, which may have one band besides.
 
     >>> print(join_graph(["a", "b", "c"], [("a.x", "b.x"), ("b.y", "c.z")]))
     a.x = b.x and b.y = c.z
@@ -138,14 +154,22 @@ def _end(name: str, names: Sequence[str]) -> tuple[int, str]:
 
 
 def _edge(names: Sequence[str], pair: tuple[int, int], found: list[tuple[str, str, tuple[Any, Any] | None]]) -> Edge:
-    bands = [band for _, _, band in found if band is not None]
-    if bands and len(found) > 1:
+    bands = [(a, b, band) for a, b, band in found if band is not None]
+    equal = [(a, b) for a, b, band in found if band is None]
+    if len(bands) > 1:
         raise UnsupportedError(
-            f"{names[pair[0]]} and {names[pair[1]]} have a band and another predicate; give one band or equal columns."
+            f"{names[pair[0]]} and {names[pair[1]]} have {len(bands)} bands; give one, and filter the answer by the "
+            f"others."
         )
-    mine, theirs = tuple(a for a, _, _ in found), tuple(b for _, b, _ in found)
-    ends = (Attribute(pair[0], mine, bool(bands)), Attribute(pair[1], theirs, bool(bands)))
-    return Edge(ends, bands[0] if bands else None)
+    keys = equal or [bands[0][:2]]
+    ends = (
+        Attribute(pair[0], tuple(a for a, _ in keys), not equal),
+        Attribute(pair[1], tuple(b for _, b in keys), not equal),
+    )
+    if not bands:
+        return Edge(ends)
+    within = Band(bands[0][0], bands[0][1], *(bands[0][2] or ()))
+    return Edge(ends, None, within) if equal else Edge(ends, (within.lo, within.hi))
 
 
 def _check_tree(graph: JoinGraph) -> None:

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.clock import RealClock
-from dovetail.engine.memory import MemoryBudget, Reservation
-from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import OperatorBase
+from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.arrays import I32, I64
 from dovetail.kernels.online_multi_rows import (
     CLOCK,
@@ -30,11 +27,11 @@ from dovetail.kernels.online_multi_rows import (
     empty_stack,
     release_slots,
 )
+from dovetail.online.joining import JoiningOperator
 from dovetail.online.multiway.answers import MultiAnswers
 from dovetail.online.multiway.blocks import LeavingRows, MultiBlocks
 from dovetail.online.multiway.keys import MultiKeys
 from dovetail.online.multiway.sizes import MultiFitted
-from dovetail.online.progress import Progress
 from dovetail.online.store import RowPages, mean_row_bytes
 
 if TYPE_CHECKING:
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
 FLUSHES = 32
 
 
-class MultiHolding(OperatorBase):
+class MultiHolding(JoiningOperator[MultiBlocks]):
     """A multiway join's memory and disk. Rows leave memory by the flush policy of the algorithm, and only so."""
 
     def __init__(
@@ -54,21 +51,13 @@ class MultiHolding(OperatorBase):
         schema: pa.Schema,
         spill_dir: Path | None,
     ) -> None:
-        clock = RealClock()
-        super().__init__(schema, budget, Metrics(clock))
-        self.spec, self._clock, self.names = spec, clock, spec.inputs
-        self._given = dict(schemas)
-        self.schemas = tuple(schemas[name] for name in self.names)
+        super().__init__(spec.inputs, schemas, schema, budget)
+        self.spec, self._given = spec, dict(schemas)
         self.keys = MultiKeys(spec.graph, schemas, spec.hash_bits)
-        self.progress = Progress(clock)
         self.blocks = [
             self.own(MultiBlocks(schema, int(n), len(self.names), budget, spill_dir, f"multi-{r}"))
             for r, (schema, n) in enumerate(zip(self.schemas, self.keys.counts, strict=True))
         ]
-        self._limit = budget.available
-        self._buffer = self.own(budget.reserve("disk buffer"))
-        self._index = self.own(budget.reserve("index"))
-        self._begun = self._finished = False
 
     def begin(self, seen: Mapping[int, int]) -> None:
         """Split the budget, once, for rows as wide as those seen, by input; nothing is in memory before."""
@@ -106,14 +95,9 @@ class MultiHolding(OperatorBase):
         """The last tick."""
         return int(self.rows.meta[CLOCK])
 
-    @property
-    def in_memory(self) -> int:
+    def rows_held(self) -> int:
         """Rows in memory."""
         return int(self.rows.meta[ROWS])
-
-    @abstractmethod
-    def flush(self) -> bool:
-        """Whether rows left memory, into the outcome, as the policy says."""
 
     @abstractmethod
     def keys_at(self, r: int, slots: I32) -> I64:
@@ -144,31 +128,6 @@ class MultiHolding(OperatorBase):
         self.metrics.add("rows_flushed", len(slots), self.names[r])
         self.pages[r].forget(self.rows.ref[slots])
 
-    def squeeze_or_flush(self) -> bool:
-        """Whether memory was freed: dead rows first, then a flush."""
-        freed = [pages.squeeze(0.98) for pages in self.pages]
-        if any(freed):
-            return True
-        if self.in_memory == 0 or not self.flush():
-            return False
-        self.write_gone()
-        for pages in self.pages:
-            pages.tidy()
-        return True
-
-    def make_room(self, reservation: Reservation, n: int) -> None:
-        """Reserve `n` more bytes, flushing rows if need be; `BudgetExceeded` when all memory is not enough."""
-        while not reservation.try_grow(n):
-            if not self.squeeze_or_flush():
-                reservation.grow(n)
-
-    def flush_all(self) -> None:
-        """Every row leaves memory."""
-        while self.in_memory > 0 and self.flush():
-            self.write_gone()
-            for pages in self.pages:
-                pages.tidy()
-
     def empty_memory(self) -> None:
         """Every row leaves memory, and the indexes with them: all the budget but row names is for blocks."""
         self.flush_all()
@@ -181,21 +140,6 @@ class MultiHolding(OperatorBase):
     @abstractmethod
     def drop_index(self) -> None:
         """Forget arrays that only rows in memory need."""
-
-    def hold_blocks(self, r: int, numbers: range) -> int:
-        """Bytes reserved in the disk buffer for these blocks."""
-        size = sum(self.blocks[r].bytes_of(number) for number in numbers)
-        self.make_room(self._buffer, size)
-        return size
-
-    def let_blocks_go(self, size: int) -> None:
-        """Give back bytes of the disk buffer."""
-        self._buffer.shrink(size)
-
-    @property
-    def block_room(self) -> int:
-        """Bytes that loaded blocks can have if all rows leave memory."""
-        return self.budget.available + sum(pages.held for pages in self.pages)
 
     @property
     def can_react(self) -> bool:

@@ -71,7 +71,8 @@ class MinerOperator(MultiOperator):
         counts, keys = self.keys.counts, self.keys
         self.trees = empty_trees(len(self.names), int(counts.max()), self.fitted.slots)
         self.areas = empty_areas(counts, self.fitted.block_rows, self.spec.seed, self.policy)
-        self.edges = edges_of(*(np.array(each) for each in (keys.ends, keys.attributes, keys.down, keys.up)))
+        each = (keys.ends, keys.attributes, keys.down, keys.up, keys.measure)
+        self.edges = edges_of(*(np.array(some) for some in each))
         self.odometer = Odometer([0] * len(self.names))
 
     def drop_index(self) -> None:

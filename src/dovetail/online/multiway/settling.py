@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.kernels.arrays import I64, Bool, int64s
-from dovetail.kernels.online_match import whole_ranges
 from dovetail.kernels.online_multi_combine import Done, Stretches, combine
+from dovetail.kernels.online_multi_rows import BACK, FORTH, WHOLE, key_ranges
 from dovetail.online.multiway.blocks import Part, united
 from dovetail.online.multiway.holding import MultiHolding
 from dovetail.online.multiway.keys import MultiKeys
 from dovetail.online.multiway.runs import Runs, Source
-from dovetail.online.phases import CLEANUP, REACTIVE
 
 NONE: I64 = int64s(np.empty(0, np.int64))
 _MANY = 4
@@ -30,7 +29,7 @@ _MANY = 4
 
 class Step(NamedTuple):
     """An input at some depth of the join: the depth of its neighbour there, both attributes, the range around a key of
-    the neighbour's."""
+    the neighbour's and the measure that it is in."""
 
     relation: int
     parent: int
@@ -38,6 +37,17 @@ class Step(NamedTuple):
     attribute: int
     down: int
     up: int
+    measure: int = WHOLE
+
+    def backward(self) -> tuple[int, int, int]:
+        """The range around a key of its own in which keys of the neighbour lie, and its measure."""
+        if self.measure == WHOLE:
+            return -self.up, -self.down, WHOLE
+        return self.down, self.up, FORTH + BACK - self.measure
+
+    def forward(self) -> tuple[int, int, int]:
+        """The range around a key of the neighbour's, and its measure."""
+        return self.down, self.up, self.measure
 
 
 def path_of(keys: MultiKeys, order: Sequence[int]) -> list[Step]:
@@ -48,7 +58,7 @@ def path_of(keys: MultiKeys, order: Sequence[int]) -> list[Step]:
             for end in (0, 1):
                 if ends[1 - end] == order[at] and ends[end] in order[:at]:
                     attributes = keys.attributes[edge].tolist()
-                    reach = int(keys.down[edge, end]), int(keys.up[edge, end])
+                    reach = (int(each[edge, end]) for each in (keys.down, keys.up, keys.measure))
                     parent = list(order).index(ends[end])
                     steps.append(Step(order[at], parent, attributes[end], attributes[1 - end], *reach))
     return steps
@@ -59,9 +69,9 @@ def neighbours(keys: MultiKeys, relation: int) -> list[int]:
     return [ends[1 - end] for ends in keys.ends.tolist() for end in (0, 1) if ends[end] == relation]
 
 
-def matching(keys: I64, ordered: I64, down: int, up: int) -> Bool:
+def matching(keys: I64, ordered: I64, around: tuple[int, int, int]) -> Bool:
     """For each key whether one of the others, which are sorted, lies in its range."""
-    low, high = whole_ranges(keys, down, up)
+    low, high = key_ranges(keys, *around)
     return np.searchsorted(ordered, low, side="left") < np.searchsorted(ordered, high, side="right")
 
 
@@ -73,11 +83,11 @@ def reduced(parts: Sequence[Part], steps: Sequence[Step]) -> list[Part]:
     out, at = list(parts), len(parts) - 1
     step = steps[at]
     mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
-    out[at] = out[at].only(matching(mine, np.sort(theirs), -step.up, -step.down))
+    out[at] = out[at].only(matching(mine, np.sort(theirs), step.backward()))
     while at > 0:
         step = steps[at]
         mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
-        out[step.parent] = out[step.parent].only(matching(theirs, np.sort(mine), step.down, step.up))
+        out[step.parent] = out[step.parent].only(matching(theirs, np.sort(mine), step.forward()))
         at = step.parent
     return out
 
@@ -94,7 +104,7 @@ def stretches_of(parts: Sequence[Part], steps: Sequence[Step]) -> Stretches:
         order = np.argsort(part.key[step.attribute], kind="stable")
         facing[first:last], at[first:last] = part.key[step.attribute][order], order + first
     ats, dts, block = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
-    plan = np.array([[s.relation, s.parent, s.parent_attribute, s.down, s.up] for s in steps], np.int64)
+    plan = np.array([[s.relation, s.parent, s.parent_attribute, *s.forward()] for s in steps], np.int64)
     return Stretches(*map(int64s, (start, key, ats, dts, block, facing, at, plan)))
 
 
@@ -109,11 +119,6 @@ class SettlingOperator(MultiHolding):
 
     by_group: ClassVar[bool] = False
     """Whether rows of one generation met, and not rows with a common tick."""
-
-    @property
-    def phase(self) -> str:
-        """The phase of work on disk."""
-        return CLEANUP if self._finished else REACTIVE
 
     def combined(self, parts: Sequence[Part], steps: Sequence[Step], done: Done) -> Iterator[pa.RecordBatch]:
         """New combinations of loaded rows."""
@@ -193,7 +198,7 @@ class SettlingOperator(MultiHolding):
             self.make_room(self._buffer, reading)
             part, kept = store.load(number, self.by_group), reading
             if near is not None:
-                wanted = matching(part.key[step.attribute], near, -step.up, -step.down)
+                wanted = matching(part.key[step.attribute], near, step.backward())
                 part = part.only(wanted).compact(number) if wanted.any() else part.only(wanted)
                 kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
             self.let_blocks_go(reading - kept)

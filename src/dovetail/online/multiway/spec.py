@@ -22,9 +22,9 @@ class MultiJoin(ABC):
     """Streams joined over a tree of predicates, every combination exactly once, under any interleaving and budget.
 
     `inputs` are the names of the inputs in order. `on` has ("orders.id", "items.order_id") for equal columns, and
-    ("a.at", "b.at", lo, hi) for lo <= b.at - a.at <= hi on whole numbers, decimals, dates and times. Chains, stars and
-    snowflakes are possible; cycles and inputs that nothing connects are a `PlanError`. A null in any key of a row
-    matches nothing.
+    ("a.at", "b.at", lo, hi) for lo <= b.at - a.at <= hi on numbers, dates and times. Two inputs may have equal columns
+    and one band, which is then asked of combinations with equal keys. Chains, stars and snowflakes are possible; cycles
+    and inputs that nothing connects are a `PlanError`. A null in any key of a row matches nothing.
 
     The answer has the columns of all inputs in order; a name that several inputs have becomes input_name in each of
     them (orders_id, parts_id). `with_phase` adds `_phase`: arriving, reactive or cleanup. There is no order. `seed`

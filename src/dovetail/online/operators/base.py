@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.operator import OperatorError, Until
+from dovetail.engine.operator import OperatorError
 from dovetail.kernels.arrays import I32, I64, U8, AnyArray, int64s
 from dovetail.kernels.online_match import Visits, match
 from dovetail.kernels.online_rows import DONE, INDEX_FULL, MAX_BYTES, PAIRS, STUCK, Arrivals, outcome_bytes
@@ -17,7 +17,7 @@ from dovetail.kernels.online_sorted import arrivals
 from dovetail.online.blocks import Loaded
 from dovetail.online.keys import SIDES
 from dovetail.online.operators.holding import HoldingOperator
-from dovetail.online.phases import ARRIVING, CLEANUP, REACTIVE, Asked
+from dovetail.online.phases import ARRIVING
 from dovetail.online.sizes import ARRIVING_BYTES
 from dovetail.online.snapshot import dump, load
 from dovetail.online.store import mean_row_bytes, picked
@@ -43,14 +43,6 @@ class OnlineOperator(HoldingOperator):
         """Make room in the index, which has asked for it."""
         raise OperatorError(f"{type(self).__name__} has an index that cannot grow.")
 
-    def react(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Deferred work, until it is done or `until()`."""
-        return iter(())
-
-    @abstractmethod
-    def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """Every pair of rows on disk that is still owed; there are none in memory."""
-
     def clean_up(self) -> Iterator[pa.RecordBatch]:
         """Every pair still owed: all rows go to disk, so that each has a block and a departure."""
         self.empty_memory()
@@ -63,7 +55,7 @@ class OnlineOperator(HoldingOperator):
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take rows of one side and give their pairs with rows in memory."""
-        number = self._side(side, batch)
+        number = self.input_number(side, batch)
         if batch.num_rows == 0:
             return
         self.metrics.add("rows", batch.num_rows, side)
@@ -74,14 +66,6 @@ class OnlineOperator(HoldingOperator):
             yield from self._take(number, batch.slice(start, step), width)
         self.metrics.peak("memory", self.pages[number].held, side)
 
-    def _side(self, side: str, batch: pa.RecordBatch) -> int:
-        if side not in SIDES or self._finished:
-            raise OperatorError(f"push({side!r}) after finish, or to a side that is not one of {SIDES}.")
-        number = SIDES.index(side)
-        if not batch.schema.equals(self.schemas[number]):
-            raise OperatorError(f"a batch of {side} has schema {batch.schema}; announced was {self.schemas[number]}.")
-        return number
-
     def _take(self, side: int, chunk: pa.RecordBatch, width: int) -> Iterator[pa.RecordBatch]:
         coded = self.keys.encode(side, chunk)
         self.progress.arrived += chunk.num_rows
@@ -91,7 +75,7 @@ class OnlineOperator(HoldingOperator):
             self.metrics.add("null_keys", chunk.num_rows - len(some), SIDES[side])
             chunk, key, code = picked(chunk, some), key[some], code[some]
         if len(key):
-            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self._directories())
+            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self.directory_bytes())
             arrays = ARRIVING_BYTES * len(key)
             yield from self.make_ready(arrays + width * len(key) * 5 // 4 + 512)
             self._arriving.grow(arrays)
@@ -103,9 +87,6 @@ class OnlineOperator(HoldingOperator):
         while self.budget.available < n and self.squeeze_or_flush():
             pass
         return iter(())
-
-    def _directories(self) -> int:
-        return sum(store.directory.nbytes for store in self.blocks)
 
     def receive(self, side: int, chunk: pa.RecordBatch, key: I64, code: I64, width: int) -> Iterator[pa.RecordBatch]:
         """Rows with keys arrive: their pairs come out, and what must leave memory is written."""
@@ -132,14 +113,6 @@ class OnlineOperator(HoldingOperator):
             yield from self.answers.batches(self.pages[0].gather, left, self.pages[1].gather, right, ARRIVING)
             self.out.n[PAIRS] = 0
         self.write_gone()
-
-    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
-        self.begin({})
-        asked = Asked(until, self._clock)
-        if self.can_react:
-            yield from self.react(asked)
-        asked.record(self.metrics)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give every pair still owed."""
@@ -177,23 +150,6 @@ class OnlineOperator(HoldingOperator):
                 store.keep_only(kept)
         self.renumber()
 
-    def close(self) -> None:
-        """Write down what was counted, and free memory and files."""
-        if not self.metrics.value("closed"):
-            self.metrics.add("closed", 1, unit="operators")
-            self.count_all()
-        super().close()
-
-    def count_all(self) -> None:
-        """Results by phase, when they came, and blocks written and read."""
-        for phase, n in self.progress.results.items():
-            self.metrics.add(f"results_{phase}", n)
-        self.progress.record(self.metrics)
-        for side, store in zip(SIDES, self.blocks, strict=True):
-            self.metrics.add("blocks_flushed", store.blocks_written, side, unit="blocks")
-            self.metrics.add("blocks_read", store.blocks_read, side, unit="blocks")
-            self.metrics.add("bytes_flushed", store.bytes_written, side, unit="bytes")
-
     def joined(
         self, left: Loaded, right: Loaded, phase: str, visits: tuple[Visits, Visits] = (NOWHERE, NOWHERE)
     ) -> Iterator[pa.RecordBatch]:
@@ -216,13 +172,6 @@ class OnlineOperator(HoldingOperator):
         """Take up the state that an operator of the same specification gave; this one must be new."""
         load(self, tables)
 
-    def state(self) -> dict[str, Any]:
-        """What an algorithm must remember beyond rows, blocks and `arrays`, as JSON takes it."""
-        return {}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """What `state` gave."""
-
     def arrays(self) -> dict[str, AnyArray]:
         """Arrays of the algorithm's own, which are copied as they are."""
         return {}
@@ -234,11 +183,6 @@ class OnlineOperator(HoldingOperator):
     @abstractmethod
     def rebuild(self, side: int, slots: I32, waits: U8) -> None:
         """Rows in order of arrival are in memory again, and must be found."""
-
-    @property
-    def phase(self) -> str:
-        """The phase of work on disk."""
-        return CLEANUP if self._finished else REACTIVE
 
 
 def outcome_footprint(flushes: int) -> tuple[int, int]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.clock import RealClock
 from dovetail.engine.layout import Layout
-from dovetail.engine.memory import MemoryBudget, Reservation
-from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import OperatorBase
+from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.arrays import I32, I64
 from dovetail.kernels.online_rows import (
     CLOCK,
@@ -34,8 +30,8 @@ from dovetail.kernels.online_rows import (
 )
 from dovetail.online.answers import Answers, with_phase
 from dovetail.online.blocks import BlockStore, Leaving
+from dovetail.online.joining import JoiningOperator
 from dovetail.online.keys import SIDES, RowKeys
-from dovetail.online.progress import Progress
 from dovetail.online.sizes import PAIR_BYTES, Fitted
 from dovetail.online.store import RowPages, mean_row_bytes
 
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
     from dovetail.online.operators.spec import OnlineJoin
 
 
-class HoldingOperator(OperatorBase):
+class HoldingOperator(JoiningOperator[BlockStore]):
     """An online join's memory and disk. Rows leave memory by the flush policy of the algorithm, and only so."""
 
     def __init__(
@@ -54,17 +50,10 @@ class HoldingOperator(OperatorBase):
         layout: Layout,
         spill_dir: Path | None,
     ) -> None:
-        clock = RealClock()
-        super().__init__(with_phase(layout, spec.with_phase), budget, Metrics(clock))
-        self.spec, self._layout, self._clock = spec, layout, clock
-        self.schemas = tuple(schemas[side] for side in SIDES)
+        super().__init__(SIDES, schemas, with_phase(layout, spec.with_phase), budget)
+        self.spec, self._layout = spec, layout
         self.keys = RowKeys(spec.predicate, schemas, spec.hash_bits)
-        self.progress = Progress(clock)
         self.blocks = [self._blocks_of(side, spill_dir) for side in (0, 1)]
-        self._limit = budget.available
-        self._buffer = self.own(budget.reserve("disk buffer"))
-        self._index = self.own(budget.reserve("index"))
-        self._begun = self._finished = False
 
     def begin(self, seen: Mapping[int, int]) -> None:
         """Split the budget, once, for rows as wide as those seen, by side; nothing is in memory before."""
@@ -114,9 +103,9 @@ class HoldingOperator(OperatorBase):
         """Rows of one side in memory."""
         return int(self.rows.meta[LEFT + side])
 
-    @abstractmethod
-    def flush(self) -> bool:
-        """Whether rows left memory, into the outcome, as the policy says."""
+    def rows_held(self) -> int:
+        """Rows of both sides in memory."""
+        return self.in_memory(0) + self.in_memory(1)
 
     def write_gone(self) -> None:
         """Write the rows that left, and make their slots free."""
@@ -163,24 +152,6 @@ class HoldingOperator(OperatorBase):
         most = self._limit // (8 * max(1, mean_row_bytes(rows.batch)))
         self.blocks[side].append_cut(rows, max(1, min(self.fitted.block_rows, most)), tick, bucket, group)
 
-    def squeeze_or_flush(self) -> bool:
-        """Whether memory was freed: dead rows first, then a flush."""
-        freed = [pages.squeeze(0.98) for pages in self.pages]
-        if any(freed):
-            return True
-        if self.in_memory(0) + self.in_memory(1) == 0 or not self.flush():
-            return False
-        self.write_gone()
-        for pages in self.pages:
-            pages.tidy()
-        return True
-
-    def make_room(self, reservation: Reservation, n: int) -> None:
-        """Reserve `n` more bytes, flushing rows if need be; `BudgetExceeded` when all memory is not enough."""
-        while not reservation.try_grow(n):
-            if not self.squeeze_or_flush():
-                reservation.grow(n)
-
     def empty_memory(self) -> None:
         """Every row leaves memory, and the index with them: all the budget is for blocks."""
         self.flush_all()
@@ -200,29 +171,6 @@ class HoldingOperator(OperatorBase):
 
     def drop_index(self) -> None:
         """Forget arrays that only rows in memory need."""
-
-    def flush_all(self) -> None:
-        """Every row leaves memory."""
-        while self.in_memory(0) + self.in_memory(1) > 0 and self.flush():
-            self.write_gone()
-            for pages in self.pages:
-                pages.tidy()
-
-    def hold_blocks(self, side: int, numbers: Sequence[int]) -> int:
-        """Bytes reserved in the disk buffer for these blocks."""
-        size = sum(self.blocks[side].bytes_of(number) for number in numbers)
-        self.make_room(self._buffer, size)
-        return size
-
-    def let_blocks_go(self, size: int) -> None:
-        """Give back bytes of the disk buffer."""
-        self._buffer.shrink(size)
-
-    @property
-    def block_room(self) -> int:
-        """Bytes that loaded blocks can have if all rows leave memory."""
-        held = sum(pages.held for pages in self.pages)
-        return self.budget.available + held
 
     @property
     def can_react(self) -> bool:

@@ -1,0 +1,182 @@
+"""Planned online joins on Spark, of two inputs or many: from DataFrames to buckets and back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.memory import format_bytes
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import ConfigError, PlanError
+from dovetail.online.frame_batch import join_buckets
+from dovetail.online.frame_pack import ANSWERS, ORDER, PACKED, OnlineTask, labels_for, pack, unpack
+from dovetail.online.hosted_join import HostedJoin
+from dovetail.online.lateness import Lateness
+from dovetail.online.phases import PHASE_COLUMN
+from dovetail.online.request import Terms
+from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.metrics import MetricsSink
+
+_END = "dovetail_end_of_input"
+_WATERMARK = "spark.watermarkDelayMs"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+End = Column | Mapping[str, Column] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OnlinePlan:
+    """An online join that is planned but not run: `frame` is the lazy DataFrame."""
+
+    inputs: tuple[DataFrame, ...]
+    task: OnlineTask
+    output: T.StructType
+    placing: str
+    columns: tuple[str, ...] | None = None
+
+    def frame(self) -> DataFrame:
+        """The answer, as a lazy DataFrame; streaming if the inputs are."""
+        whole = self._whole()
+        return whole if self.columns is None else whole.select(*(quoted(name) for name in self.columns))
+
+    def _whole(self) -> DataFrame:
+        parts = [map_in_arrow(rows, partial(pack, self.task, at), PACKED) for at, rows in enumerate(self.inputs)]
+        packed = reduce(DataFrame.union, parts)
+        if not self.inputs[0].isStreaming:
+            placed = packed.repartitionById(len(self.task.labels), F.col("bucket"))
+            ordered = placed.sortWithinPartitions("bucket", *ORDER)
+            return map_in_arrow(ordered, partial(join_buckets, self.task), self.output)
+        from dovetail.online.frame_state import Buckets  # brings pandas, which nothing else here needs
+
+        # Within a micro-batch this is its logged time.
+        packed = packed.withColumn("now_ms", F.unix_millis(F.current_timestamp()))
+        mode = "processingTime" if self.task.request.reacts else "none"
+        answers = packed.groupBy("bucket").transformWithStateInPandas(Buckets(self.task), ANSWERS, "append", mode)
+        return map_in_arrow(answers, partial(unpack, self.task), self.output)
+
+    def metrics(self) -> Metrics:
+        """What the last run measured; of a stream, all its micro-batches."""
+        return self.task.sink.collect()
+
+    def explain(self) -> str:
+        """The join, how its rows are spread over buckets and why, and its algorithm: a line for each."""
+        terms = self.task.request
+        retain = "" if terms.retain_ms is None else f", retain={terms.retain_ms} ms"
+        name = "OnlineJoin" if len(self.inputs) == 2 else f"OnlineJoin of {len(self.inputs)} inputs"
+        return "\n".join(
+            [
+                f"{name}: {len(self.task.labels)} buckets of {format_bytes(terms.memory)}, owed={terms.owed}, "
+                f"wait={terms.wait_ms} ms{retain}",
+                self.placing,
+                self.task.join.spec().explain(),
+            ]
+        )
+
+
+def quoted(name: str) -> Column:
+    """A column by its very name, whatever is in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def build_plan(
+    inputs: Mapping[str, DataFrame],
+    join: HostedJoin,
+    terms: Terms,
+    buckets: int,
+    answers: pa.Schema,
+    fields: Sequence[T.StructField],
+    placing: str,
+    lateness: Lateness | None,
+    end_of_input: End,
+    columns: tuple[str, ...] | None = None,
+) -> OnlinePlan:
+    """The plan of a join whose request is right: `answers` is what the join gives, `fields` what Spark shall see.
+
+    Columns of inputs that the join does not know are left out.
+    """
+    first = next(iter(inputs.values()))
+    streaming, spark = first.isStreaming, first.sparkSession
+    if streaming:
+        _check_provider(first)
+    phase = [T.StructField(PHASE_COLUMN, T.StringType(), False)] if terms.with_phase else []
+    output = T.StructType([*fields, *phase])
+    labels = labels_for(buckets, partitions_of(first)) if streaming else tuple(range(buckets))
+    out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
+    marked = streaming and end_of_input is not None
+    task = OnlineTask(
+        uuid.uuid4().hex, join, terms, labels, marked, answers, out, MetricsSink(spark), lateness
+    )  # fmt: skip
+    frames = [
+        frame.select(*map(quoted, join.schemas[name].names), *([_end(name, end_of_input)] if marked else []))
+        for name, frame in inputs.items()
+    ]
+    return OnlinePlan(tuple(frames), task, output, placing, columns)
+
+
+def _end(name: str, end_of_input: End) -> Column:
+    """A column that is true where an input ends."""
+    end = end_of_input[name] if isinstance(end_of_input, Mapping) else end_of_input
+    assert end is not None  # noqa: S101  (for the type checker: asked for marked inputs only)
+    return F.coalesce(end.cast("boolean"), F.lit(False)).alias(_END)
+
+
+def partitions_of(frame: DataFrame) -> int:
+    """How many buckets there are if nobody says."""
+    return int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+
+
+def check_inputs(
+    inputs: Mapping[str, DataFrame], terms: Terms, end_of_input: End, lateness: Lateness | None, bands: str
+) -> None:
+    """`PlanError` if inputs do not go together or streams have no end; `bands` says how watermarks bound the state."""
+    kinds: dict[bool, list[str]] = {True: [], False: []}
+    for name, frame in inputs.items():
+        kinds[frame.isStreaming].append(name)
+    if kinds[True] and kinds[False]:
+        raise PlanError(
+            f"{kinds[True][0]} is a stream and {kinds[False][0]} is not; give streams or batch DataFrames only, or use "
+            f"dovetail.enrich to join a stream with stored data."
+        )
+    _check_end(list(inputs), end_of_input)
+    if kinds[True] and end_of_input is None and terms.retain_ms is None and lateness is None:
+        raise PlanError(
+            f"{'two' if len(inputs) == 2 else len(inputs)} streams without an end would fill the state without bound; "
+            f"give retain='2 hours' (rows that came longer ago leave), end_of_input=<column that is true on the last "
+            f"row of a side>, or withWatermark on {bands}."
+        )
+
+
+def _check_end(names: Sequence[str], end_of_input: End) -> None:
+    if isinstance(end_of_input, Mapping):
+        if set(end_of_input) != set(names) or not all(isinstance(end, Column) for end in end_of_input.values()):
+            raise PlanError(f"end_of_input is given for {sorted(end_of_input)}; give a Column for each of {names}.")
+    elif end_of_input is not None and not isinstance(end_of_input, Column):
+        raise PlanError(f"end_of_input={end_of_input!r} must be a Column that is true on the last row of a side.")
+
+
+def _check_provider(frame: DataFrame) -> None:
+    provider = frame.sparkSession.conf.get(_PROVIDER, "") or ""
+    if "RocksDB" not in provider:
+        raise ConfigError(
+            f"{_PROVIDER} is {provider!r}; state of online joins needs Spark's RocksDB provider: call "
+            f"dovetail.configure(spark) first, or use dovetail.session()."
+        )
+
+
+def watermarks(frame: DataFrame) -> dict[str, int]:
+    """The columns of a stream with a watermark, and their delay in milliseconds."""
+    if not frame.isStreaming:
+        return {}
+    found = ((field.name, (field.metadata or {}).get(_WATERMARK)) for field in frame.schema)
+    return {name: int(delay) for name, delay in found if delay is not None}
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a frame as Arrow has them."""
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in frame.schema])
