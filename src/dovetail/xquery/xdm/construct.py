@@ -12,6 +12,7 @@ from dovetail.errors import XQueryError
 from dovetail.xquery.syntax.lexer import NCNAME
 from dovetail.xquery.xdm.nodes import (
     DOCUMENT,
+    FRAGMENT,
     Attribute,
     Document,
     Element,
@@ -134,9 +135,7 @@ def _copy_with_namespaces(parent: Any, node: Any) -> Any:
 def new_attribute(prefix: str, uri: str, local: str, value: str) -> Attribute:
     """An attribute that belongs to no element yet."""
     holder = new_tree()
-    carrier = etree.SubElement(holder, "{urn:dovetail:xdm}fragment", nsmap={prefix: uri} if prefix and uri else None)
-    holder.remove(carrier)
-    carrier.set("n", holder.get("n"))
+    carrier = etree.SubElement(holder, FRAGMENT, nsmap={prefix: uri} if prefix and uri else None)
     _set(carrier, clark(uri, local), value)
     return Attribute(carrier, clark(uri, local))
 

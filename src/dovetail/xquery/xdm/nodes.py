@@ -16,8 +16,9 @@ Element: Final[Any] = etree._Element  # lxml exports its node classes under thes
 Comment: Final[Any] = etree._Comment
 Instruction: Final[Any] = etree._ProcessingInstruction
 
-DOCUMENT = "{urn:dovetail:xdm}document"
-FRAGMENT = "{urn:dovetail:xdm}fragment"
+# Names that no document has, and without namespace: one would be in scope in the whole tree.
+DOCUMENT = "\ufdf0document"
+FRAGMENT = "\ufdf0fragment"
 _trees = count(1)
 
 
@@ -141,7 +142,7 @@ def parent_of(node: Any) -> Any:
 
 def visible(element: Any) -> Any:
     """The node that an lxml element stands for: the hidden root is the document, or nothing."""
-    if element.getparent() is None:
+    if element.getparent() is None or element.tag == FRAGMENT:
         return Document(element) if element.tag == DOCUMENT else None
     return element
 

@@ -1,0 +1,1 @@
+"""The functions that queries can call, one file an area."""

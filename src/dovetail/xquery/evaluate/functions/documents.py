@@ -1,0 +1,44 @@
+"""Documents from outside and from text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.errors import XQueryError
+from dovetail.xquery.evaluate.context import Environment
+from dovetail.xquery.evaluate.functions.registry import fail, function
+from dovetail.xquery.xdm.parse import parse_xml
+from dovetail.xquery.xdm.serialise import serialise
+
+
+@function("doc", "string?", env=True)
+def _doc(environment: Environment, uri: str | None) -> Any:
+    return None if uri is None else environment.doc(uri)
+
+
+@function("doc-available", "string?", env=True)
+def _doc_available(environment: Environment, uri: str | None) -> bool:
+    if uri is None:
+        return False
+    try:
+        environment.doc(uri)
+    except XQueryError:
+        return False
+    return True
+
+
+@function("parse-xml", "string?")
+def _parse_xml(text: str | None) -> Any:
+    return None if text is None else parse_xml(text)
+
+
+@function("serialize", "item*", "item?", optional=1)
+def _serialize(items: list[Any], *options: Any) -> str:
+    if options and options[0] is not None:
+        raise fail("XPST0017", "options of serialize() are not supported")
+    return "".join(map(serialise, items))
+
+
+@function("current-dateTime", env=True)
+def _current(environment: Environment) -> Any:
+    return environment.context.now

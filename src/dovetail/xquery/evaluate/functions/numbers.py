@@ -1,0 +1,102 @@
+"""Functions on numbers."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from typing import Any
+
+from dovetail.xquery.evaluate.functions.picture import format_number
+from dovetail.xquery.evaluate.functions.registry import fail, function
+from dovetail.xquery.xdm.atomic import INTEGERS, Float
+from dovetail.xquery.xdm.numbers import rounded
+
+
+def _like(value: Any, result: float) -> Any:
+    return Float(result) if type(value) is Float else result
+
+
+@function("abs", "numeric?")
+def _abs(value: Any) -> Any:
+    if value is None:
+        return None
+    if type(value) in INTEGERS:
+        return abs(int(value))
+    return _like(value, math.fabs(value)) if isinstance(value, float) else abs(value)
+
+
+def _integral(value: Any, rounding: str) -> Any:
+    if value is None or type(value) in INTEGERS:
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value) or value == 0:
+            return value
+        whole = math.floor(value) if rounding == decimal.ROUND_FLOOR else math.ceil(value)
+        return _like(value, math.copysign(float(whole), value))
+    return value.to_integral_value(rounding=rounding)
+
+
+@function("floor", "numeric?")
+def _floor(value: Any) -> Any:
+    return _integral(value, decimal.ROUND_FLOOR)
+
+
+@function("ceiling", "numeric?")
+def _ceiling(value: Any) -> Any:
+    return _integral(value, decimal.ROUND_CEILING)
+
+
+@function("round", "numeric?", "integer", optional=1)
+def _round(value: Any, digits: int = 0) -> Any:
+    return None if value is None else rounded(value, digits)
+
+
+@function("round-half-to-even", "numeric?", "integer", optional=1)
+def _half_even(value: Any, digits: int = 0) -> Any:
+    return None if value is None else rounded(value, digits, half_even=True)
+
+
+@function("format-number", "numeric?", "string", "string?", optional=1)
+def _format_number(value: Any, picture: str, name: str | None = None) -> str:
+    if name is not None:
+        raise fail("FODF1280", f"the decimal format {name!r} is not declared")
+    return format_number(math.nan if value is None else value, picture)
+
+
+@function("format-integer", "integer?", "string")
+def _format_integer(value: int | None, picture: str) -> str:
+    if value is None:
+        return ""
+    if picture == "a" or picture == "A":
+        text = _letters(abs(value))
+        return ("-" if value < 0 else "") + (text if picture == "a" else text.upper())
+    if picture in ("i", "I"):
+        text = _roman(value)
+        return text if picture == "i" else text.upper()
+    if not picture or any(sign not in "0#," for sign in picture) or ("0" not in picture and "1" not in picture):
+        if picture.strip("0") == "1":
+            return format(value, f"0{len(picture) + (value < 0)}")
+        raise fail("FODF1310", f"the picture {picture!r} is not supported by format-integer()")
+    return format_number(value, picture.replace("1", "0"))
+
+
+def _letters(value: int) -> str:
+    text = ""
+    while value:
+        value, digit = divmod(value - 1, 26)
+        text = chr(97 + digit) + text
+    return text or "0"
+
+
+_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"),
+          (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
+
+
+def _roman(value: int) -> str:
+    if not 0 < value < 4000:
+        return str(value)
+    text = ""
+    for size, sign in _ROMAN:
+        count, value = divmod(value, size)
+        text += sign * count
+    return text

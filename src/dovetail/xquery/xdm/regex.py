@@ -1,0 +1,240 @@
+"""Regular expressions of XPath as Python's: the same meaning in another notation."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from functools import lru_cache
+
+from dovetail.errors import XQueryError
+from dovetail.xquery.syntax.lexer import NAME_CHAR, NAME_START
+
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
+_CLASSES = {
+    "i": f":{NAME_START}",
+    "c": f":{NAME_CHAR}",
+    "d": "\\d",
+    "s": " \\t\\n\\r",
+}
+_PLAIN = frozenset("nrt\\|.?*+(){}$-[]^")
+_BLOCKS = {
+    "BasicLatin": (0x0, 0x7F),
+    "Latin-1Supplement": (0x80, 0xFF),
+    "LatinExtended-A": (0x100, 0x17F),
+    "LatinExtended-B": (0x180, 0x24F),
+    "Greek": (0x370, 0x3FF),
+    "GreekandCoptic": (0x370, 0x3FF),
+    "Cyrillic": (0x400, 0x4FF),
+    "Hebrew": (0x590, 0x5FF),
+    "Arabic": (0x600, 0x6FF),
+    "Devanagari": (0x900, 0x97F),
+    "GeneralPunctuation": (0x2000, 0x206F),
+    "CurrencySymbols": (0x20A0, 0x20CF),
+    "Hiragana": (0x3040, 0x309F),
+    "Katakana": (0x30A0, 0x30FF),
+    "CJKUnifiedIdeographs": (0x4E00, 0x9FFF),
+}
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str, flags: str = "") -> re.Pattern[str]:
+    """The pattern, compiled. Raises FORX0001 for unknown flags, FORX0002 for a pattern that XPath does not allow."""
+    options = 0
+    for flag in flags:
+        if flag not in "imsxq":
+            raise XQueryError("FORX0001", f"{flag!r} is not a flag of regular expressions: i, m, q, s and x are")
+        options |= _FLAGS.get(flag, 0)
+    text = re.escape(pattern) if "q" in flags else _Translation(pattern, flags).text()
+    try:
+        return re.compile(text, options)
+    except (re.error, OverflowError) as error:
+        raise XQueryError("FORX0002", f"{pattern!r} is not a regular expression: {error}") from None
+
+
+@lru_cache(maxsize=64)
+def _category(name: str) -> str:
+    """The characters of a Unicode category, as ranges of a Python character class."""
+    ranges: list[list[int]] = []
+    for code in range(sys.maxunicode + 1):
+        if unicodedata.category(chr(code)).startswith(name):
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1][1] = code
+            else:
+                ranges.append([code, code])
+    return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
+
+
+_CATEGORIES = frozenset(
+    [part for parts in ("L Lu Ll Lt Lm Lo", "M Mn Mc Me", "N Nd Nl No", "P Pc Pd Ps Pe Pi Pf Po", "Z Zs Zl Zp",
+                        "S Sm Sc Sk So", "C Cc Cf Co Cn") for part in parts.split()]
+)  # fmt: skip
+
+
+class _Translation:
+    """One pattern on its way into Python's notation."""
+
+    def __init__(self, pattern: str, flags: str) -> None:
+        self.pattern, self.flags = pattern, flags
+        self.at, self.groups, self.open = 0, 0, [0]
+        self.closed: set[int] = set()
+
+    def error(self, message: str) -> XQueryError:
+        return XQueryError("FORX0002", f"{self.pattern!r} is not a regular expression: {message}")
+
+    def text(self) -> str:
+        parts = []
+        while self.at < len(self.pattern):
+            parts.append(self._next())
+        if len(self.open) > 1:
+            raise self.error("a group is not closed")
+        return "".join(parts)
+
+    def _next(self) -> str:
+        here = self.pattern[self.at]
+        if here == "\\":
+            return self._escape()
+        if here == "[":
+            return self._class()
+        self.at += 1
+        if here == "(":
+            return self._group()
+        if here == ")":
+            if len(self.open) == 1:
+                raise self.error("a group is closed that was not opened")
+            self.closed.add(self.open.pop())
+            return ")"
+        if here in "]}":
+            raise self.error(f"{here} must be written \\{here}")
+        if here == "{" and not re.match(r"\d+(,\d*)?\}", self.pattern[self.at :]):
+            raise self.error("{ must be followed by a number of repetitions")
+        return self._sign(here)
+
+    def _sign(self, here: str) -> str:
+        if here == "{":
+            end = self.pattern.index("}", self.at) + 1
+            text, self.at = self.pattern[self.at - 1 : end], end
+            return text
+        if here in " \t\n\r" and "x" in self.flags:
+            return ""
+        if here == "." and "s" not in self.flags:
+            return "[^\\n\\r]"
+        if here == "$" and "m" not in self.flags:
+            return "\\Z"
+        if here in "*+?" and self.pattern[self.at : self.at + 1] == "+":
+            raise self.error("possessive quantifiers are not known")
+        return here if here in ".^$*+?|" else re.escape(here)
+
+    def _group(self) -> str:
+        if self.pattern.startswith("?:", self.at):
+            self.at += 2
+            self.open.append(-1)
+            return "(?:"
+        if self.pattern.startswith("?", self.at):
+            raise self.error("(? is not known but for (?:")
+        self.groups += 1
+        self.open.append(self.groups)
+        return "("
+
+    def _escape(self) -> str:
+        sign = self.pattern[self.at + 1 : self.at + 2]
+        if sign.isdigit() and sign != "0":
+            return self._reference()
+        inside, negative = self._escaped_class()
+        if inside is not None:
+            return f"[{'^' if negative else ''}{inside}]"
+        return self._escaped_sign()
+
+    def _reference(self) -> str:
+        digits = re.match(r"\d+", self.pattern[self.at + 1 :])
+        number = digits[0] if digits else ""
+        while len(number) > 1 and int(number) > self.groups:
+            number = number[:-1]
+        if int(number) not in self.closed:
+            raise self.error(f"\\{number} stands before the end of its group")
+        self.at += 1 + len(number)
+        return f"(?:\\{number})"
+
+    def _escaped_sign(self) -> str:
+        sign = self.pattern[self.at + 1 : self.at + 2]
+        if sign not in _PLAIN or not sign:
+            raise self.error(f"\\{sign} is not known")
+        self.at += 2
+        return f"\\{sign}"
+
+    def _escaped_class(self) -> tuple[str | None, bool]:
+        """The inside of a character class for `\\d`, `\\P{L}` and the like, and whether it is negated."""
+        sign = self.pattern[self.at + 1 : self.at + 2]
+        if sign in ("p", "P"):
+            return self._property(), sign == "P"
+        if sign in ("w", "W"):
+            self.at += 2
+            return "".join(map(_category, ("P", "Z", "C"))), sign == "w"
+        if sign and sign.lower() in _CLASSES:
+            self.at += 2
+            return _CLASSES[sign.lower()], sign.isupper()
+        return None, False
+
+    def _property(self) -> str:
+        match = re.match(r"\{([A-Za-z0-9-]+)\}", self.pattern[self.at + 2 :])
+        if match is None:
+            raise self.error("\\p must be followed by a category in braces")
+        self.at += 2 + match.end()
+        name = match[1]
+        if name.startswith("Is") and name[2:] in _BLOCKS:
+            low, high = _BLOCKS[name[2:]]
+            return f"\\U{low:08x}-\\U{high:08x}"
+        if name not in _CATEGORIES:
+            raise self.error(f"{name} is not a known category or block of characters")
+        return _category(name)
+
+    def _class(self) -> str:
+        """A character class; what is subtracted from it becomes a look-ahead."""
+        self.at += 1
+        negative = self.pattern.startswith("^", self.at)
+        self.at += negative
+        parts: list[str] = []
+        excluded: list[str] = []
+        subtracted = ""
+        while not self.pattern.startswith("]", self.at):
+            if self.at >= len(self.pattern):
+                raise self.error("a character class is not closed")
+            if self.pattern.startswith("-[", self.at):
+                self.at += 1
+                subtracted = f"(?!{self._class()})"
+                break
+            self._member(parts, excluded)
+        if not self.pattern.startswith("]", self.at) or not (parts or excluded):
+            raise self.error("a character class is empty or not closed")
+        self.at += 1
+        return subtracted + self._assembled(parts, excluded, negative)
+
+    def _assembled(self, parts: list[str], excluded: list[str], negative: bool) -> str:
+        choices = [f"[{''.join(parts)}]"] if parts else []
+        choices += [f"[^{inside}]" for inside in excluded]
+        if not negative:
+            return choices[0] if len(choices) == 1 else f"(?:{'|'.join(choices)})"
+        if not excluded:
+            return f"[^{''.join(parts)}]"
+        return f"(?!{'|'.join(choices)})(?s:.)"
+
+    def _member(self, parts: list[str], excluded: list[str]) -> None:
+        here = self.pattern[self.at]
+        if here == "\\":
+            inside, negative = self._escaped_class()
+            if inside is not None:
+                (excluded if negative else parts).append(inside)
+                return
+            parts.append(self._escaped_sign())
+        elif here == "[":
+            raise self.error("[ inside a character class must be written \\[")
+        elif here == "-":
+            parts.append("-" if self._is_range(parts) else "\\-")
+            self.at += 1
+        else:
+            if not (here in " \t\n\r" and "x" in self.flags):
+                parts.append(re.escape(here))
+            self.at += 1
+
+    def _is_range(self, parts: list[str]) -> bool:
+        return bool(parts) and self.pattern[self.at + 1 : self.at + 2] not in ("]", "")
