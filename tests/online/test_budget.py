@@ -108,8 +108,9 @@ def test_with_memory_for_everything_all_results_come_while_rows_arrive(name: str
     assert sum(b.num_rows for b in late) == (total if name == "pmj" else 0)
 
 
+@pytest.mark.parametrize("drains", [False, True])
 @pytest.mark.parametrize("name", FLUSHING)
-def test_the_smallest_legal_budget_works_and_one_byte_less_is_refused(name: str) -> None:
+def test_the_smallest_legal_budget_works_and_one_byte_less_is_refused(name: str, drains: bool) -> None:
     spec = EVERY[name](on=("k",))
     with pytest.raises(PlanError, match="the smallest for this join is") as refused:
         spec.open(MemoryBudget(100), SCHEMAS)
@@ -124,12 +125,25 @@ def test_the_smallest_legal_budget_works_and_one_byte_less_is_refused(name: str)
     budget = MemoryBudget(int(str(refused.value).split("the smallest for this join is ")[1].split(" bytes")[0]))
     rows = []
     with spec.open(budget, schemas) as operator:
-        for side, table in zip(("left", "right"), narrow, strict=True):
-            rows += [batch for piece in table.to_batches(max_chunksize=7) for batch in operator.push(side, piece)]
+        for start in range(0, 120, 8):
+            for side, table in zip(("left", "right"), narrow, strict=True):
+                rows += operator.push(side, table.slice(start, 8).combine_chunks().to_batches()[0])
+            rows += operator.drain() if drains and start % 40 == 0 else operator.idle(steps(2))
         rows += operator.finish()
     found = oracle.bag(pair for b in rows for pair in zip(b["a"].to_pylist(), b["b"].to_pylist(), strict=True))
     assert found == expected(*narrow)
     assert budget.peak <= budget.limit
+
+
+def test_rows_that_are_wider_than_their_types_say_are_told_when_the_first_come() -> None:
+    spec = Diner(on=("k",))
+    with pytest.raises(PlanError, match="the smallest for this join is") as refused:
+        spec.open(MemoryBudget(100), SCHEMAS)
+    least = int(str(refused.value).split("the smallest for this join is ")[1].split(" bytes")[0])
+    budget = MemoryBudget(least)
+    with spec.open(budget, SCHEMAS) as operator, pytest.raises(PlanError, match=r"rows of some .* the smallest"):
+        list(operator.push("left", LEFT.to_batches()[0]))
+    assert budget.used == 0
 
 
 def test_the_symmetric_hash_join_says_that_it_cannot_flush() -> None:

@@ -73,9 +73,9 @@ class Directory:
         """One field of all blocks; a view that must not be written."""
         return self._lines[: self._n, FIELDS.index(field)]
 
-    def regroup(self, group: int) -> None:
-        """All blocks belong to one group."""
-        self._lines[: self._n, _GROUP] = group
+    def regroup(self, group: int, numbers: I64 | None = None) -> None:
+        """These blocks, or all, belong to one group."""
+        self._lines[: self._n, _GROUP][slice(None) if numbers is None else numbers] = group
 
     def bury(self, number: int) -> None:
         """A merge has replaced this block."""

@@ -62,8 +62,8 @@ class MultiHolding(JoiningOperator[MultiBlocks]):
     def begin(self, seen: Mapping[int, int]) -> None:
         """Split the budget, once, for rows as wide as those seen, by input; nothing is in memory before."""
         if not self._begun:
-            self._begun = True
             self.allocate(self.spec.fit(self._limit, self._given, seen))
+            self._begun = True
 
     def allocate(self, fitted: MultiFitted) -> None:
         """Reserve and make everything that the split gives room for."""

@@ -113,7 +113,7 @@ class DinerOperator(BlockLoopOperator):
     def count_all(self) -> None:
         """Besides what all joins count, how often each region was flushed first."""
         super().count_all()
-        for side, name in enumerate(self.spec.sides):
+        for side, name in enumerate(self.spec.sides if self._begun else ()):
             for region, n in zip(("lower", "middle", "upper"), self.regions.chosen[side], strict=True):
                 self.metrics.add(f"flushes_of_{region}", int(n), name, unit="flushes")
 

@@ -58,8 +58,8 @@ class HoldingOperator(JoiningOperator[BlockStore]):
     def begin(self, seen: Mapping[int, int]) -> None:
         """Split the budget, once, for rows as wide as those seen, by side; nothing is in memory before."""
         if not self._begun:
-            self._begun = True
             self.allocate(self.spec.fit(self._limit, self.schemas, seen))
+            self._begun = True
 
     def allocate(self, fitted: Fitted) -> None:
         """Reserve and make everything that the split gives room for."""

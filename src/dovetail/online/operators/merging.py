@@ -17,7 +17,9 @@ _LAST = 2**63 - 1
 class MergingOperator(CrossingOperator):
     """A join whose blocks belong to pairs of segments: inside one pair of segments all pairs of rows are done.
 
-    Sorted blocks meet only where their keys do. A merged pair of segments gets a new number.
+    Sorted blocks meet only where their keys do. A merged pair of segments gets a new number, and is one sorted run
+    where there is room to merge the runs of its parts; else it keeps them as they are. A block's departure is the
+    number of its run.
     """
 
     def next_group(self) -> int:
@@ -49,8 +51,9 @@ class MergingOperator(CrossingOperator):
             group = self.next_group()
             for side in (0, 1):
                 self._merge_runs(side, numbers[side], bucket, group)
-        for store, buried in zip(self.blocks, numbers, strict=True):
-            store.bury(buried.tolist())
+        else:
+            for store, buried in zip(self.blocks, numbers, strict=True):
+                store.bury(buried.tolist())
 
     def fan_in(self) -> int:
         """Segment pairs a merge: as told, but no more than there is room for a block of each."""
@@ -62,12 +65,15 @@ class MergingOperator(CrossingOperator):
         return numbers[np.isin(store.column("group")[numbers], groups)]
 
     def _merge_runs(self, side: int, numbers: I64, bucket: int, group: int) -> None:
-        """Write the rows of these blocks as one sorted segment; a block of each run is in memory at a time."""
+        """The rows of these blocks are one segment, sorted if a block of each run fits in memory."""
         store = self.blocks[side]
-        of_block = store.column("group")[numbers]
-        runs = [_Run(store, numbers[of_block == g].tolist()) for g in np.unique(of_block)]
-        room = 2 * store.largest * len(runs)
-        self.make_room(self._buffer, room)
+        of_run = store.column("dts")[numbers]
+        names = np.unique(of_run)
+        room = 2 * store.largest * len(names)
+        if len(names) < 2 or not self._found_room(room):
+            store.directory.regroup(group, numbers)
+            return
+        runs = [_Run(store, numbers[of_run == name].tolist()) for name in names]
         waiting: list[Leaving] = []
         while runs:
             bound = min(run.bound for run in runs)
@@ -75,12 +81,20 @@ class MergingOperator(CrossingOperator):
             runs = [run for run in runs if not run.is_done]
             waiting = self._written(store, waiting[0], bucket, group, whole=not runs)
         self.let_blocks_go(room)
+        store.bury(numbers.tolist())
+
+    def _found_room(self, n: int) -> bool:
+        """Whether `n` bytes of the disk buffer are reserved now, rows having left memory if need be."""
+        while not self._buffer.try_grow(n):
+            if not self.squeeze_or_flush():
+                return False
+        return True
 
     def _written(self, store: BlockStore, rows: Leaving, bucket: int, group: int, whole: bool) -> list[Leaving]:
         """What is left after full blocks were written; nothing with `whole`."""
         size, at = self.fitted.block_rows, 0
         while len(rows.key) - at >= size or (whole and at < len(rows.key)):
-            store.append(rows.slice(at, size), 0, bucket, group)
+            store.append(rows.slice(at, size), group, bucket, group)
             at += size
         return [rows.slice(at, size)] if at < len(rows.key) else []
 
