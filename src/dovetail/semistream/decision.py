@@ -44,6 +44,7 @@ from dovetail.semistream.waiting import FOREVER
 
 _MOVED = 0.15  # of the exponent, beyond what a sample leaves open
 LARGE_PAGE = 2 << 20  # bytes; such as row groups of Parquet files that were not written for look-ups
+MATCHED = "\0matched"
 ENOUGH = 500  # sampled keys from which a skew can be told
 
 
@@ -69,11 +70,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """How an operator is told what to join: the stream's key columns, and the master columns that answers need."""
+    """How an operator is told what to join: the stream's key columns, and the master columns that answers need.
+
+    `tells_match`: answers end with a column that says whether there was a master row.
+    """
 
     on: tuple[str, ...]
     columns: tuple[str, ...]
     how: str
+    tells_match: bool = False
 
 
 def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pages: Pages, rows: int | None) -> Sample:
@@ -236,5 +241,7 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
         how=wiring.how,  # type: ignore[arg-type]  # one of the operators' own
         columns=wiring.columns,
         sizes=sizes,
+        null_safe=request.null_safe,
+        matched=MATCHED if wiring.tells_match else None,
         **options,
     )

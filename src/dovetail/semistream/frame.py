@@ -34,6 +34,8 @@ def enrich(
     suffixes: tuple[str, str] = ("", "_master"),
     versions: str | None = None,
     max_wait: str | float = "10 s",
+    null_safe: bool = False,
+    as_of: str = "answered",
 ) -> DataFrame:
     """Rows with the master rows of their key, as a lazy DataFrame; of a stream, every row exactly once.
 
@@ -41,8 +43,8 @@ def enrich(
         rows: A streaming or batch DataFrame.
         master: The master data.
         on: The key: "k", ["k"], or [("column", "master column")]. It must be the store's whole key. Types of whole
-            numbers and decimals may differ, as may float and double. Null keys match nothing. A key given by one name
-            appears once in the result.
+            numbers and decimals may differ, as may float and double. Null keys match nothing, unless `null_safe`. A key
+            given by one name appears once in the result.
         how: inner, left, left_semi or left_anti. A key with several master rows gives several answers.
         algorithm: auto, inlj, meshjoin, r_meshjoin, partitioned, ssij, hybridjoin, x_hybridjoin,
             optimised_x_hybridjoin, cachejoin or sscj.
@@ -65,6 +67,11 @@ def enrich(
         versions: The directory of the version log, which driver and executors share; by default in or beside the store.
         max_wait: In mode "carry", when all waiting rows are answered whatever it costs: in the first micro-batch that
             starts so long after rows began to wait.
+        null_safe: Null equals null, as one more value of a key. All master rows with a null in their key are read as
+            one page; a page file must be built with `keep_nulls=True`. Keys of both sides must have one type.
+        as_of: In mode "carry", the version that a row which waited is answered from: that of the micro-batch in which
+            it is "answered", or of the one in which it was "admitted". For the latter a store must keep old versions,
+            and rows that wait are answered as soon as a newer one is taken up.
 
     Returns:
         The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame
@@ -92,6 +99,8 @@ def enrich(
         suffixes,
         versions,
         max_wait,
+        null_safe,
+        as_of,
     ).frame()
 
 
@@ -113,6 +122,8 @@ def plan_enrich(
     suffixes: tuple[str, str] = ("", "_master"),
     versions: str | None = None,
     max_wait: str | float = "10 s",
+    null_safe: bool = False,
+    as_of: str = "answered",
 ) -> EnrichPlan:
     """The plan of `enrich` with the same arguments: `explain`, `frame`, `metrics`."""
     request = parse_request(
@@ -131,5 +142,7 @@ def plan_enrich(
         suffixes,
         versions,
         max_wait,
+        null_safe,
+        as_of,
     )
     return make_plan(rows, master, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class BuildPlan:
     order: Order
     page_bytes: int
     unique: bool
+    keyed: bool = True
 
     @property
     def form(self) -> KeyForm:
@@ -59,6 +60,7 @@ def build_pages(
     page: int | str = DEFAULT_PAGE,
     frequency: str | None = None,
     unique: bool = False,
+    keep_nulls: bool = False,
 ) -> Generation:
     """The generation of a page file that the rows of `df` became: the first at this path, or the next.
 
@@ -69,7 +71,7 @@ def build_pages(
     check_order(order, frequency, schema.names)
     form = key_form(schema, key)
     page_bytes = parse_bytes(page)
-    keyed, null_keys = _with_keys(df, form)
+    keyed, missing, null_keys = _with_keys(df, form)
     with building(place) as work:
         plan = BuildPlan(str(work), schema, form.names, order, page_bytes, unique)
         laid_out = _laid_out(keyed, form.names, order, frequency, unique)
@@ -78,7 +80,8 @@ def build_pages(
             _check_order(plan, parts)
         index = None if order == "key" else _index(df, plan, parts, index_parts)
         found = Generation(
-            uuid.uuid4().hex[:8], schema, form.names, order, unique, page_bytes, null_keys, parts, index
+            uuid.uuid4().hex[:8], schema, form.names, order, unique, page_bytes, null_keys, parts, index,
+            null_part=_null_part(missing, plan) if keep_nulls and null_keys else None,
         )  # fmt: skip
         return commit(place, work, found)
 
@@ -95,14 +98,21 @@ def _column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, int]:
-    """Rows with a key, and how many have none."""
+def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, DataFrame, int]:
+    """Rows with a key, those without, and how many have none."""
     if not any(df.schema[name].nullable for name in form.names):
-        return df, 0
+        return df, df, 0
     missing = F.lit(False)
     for name in form.names:
         missing = missing | _column(name).isNull()
-    return df.filter(~missing), df.filter(missing).count()
+    without = df.filter(missing)
+    return df.filter(~missing), without, without.count()
+
+
+def _null_part(missing: DataFrame, plan: BuildPlan) -> PartFile:
+    """The part of the rows that have a null in the key, written by one task."""
+    reports = map_in_arrow(missing.coalesce(1), partial(_write_part, replace(plan, keyed=False)), _REPORT)
+    return _parts(_collected(reports), plan)[0][0]
 
 
 def _laid_out(df: DataFrame, key: Sequence[str], order: Order, frequency: str | None, unique: bool) -> DataFrame:
@@ -143,7 +153,7 @@ def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) ->
             if writer is None:
                 place = work / part_name(number)
                 ordered = plan.order == "key"
-                writer = PartWriter(place, plan.schema, plan.form, plan.page_bytes, ordered, plan.unique)
+                writer = PartWriter(place, plan.schema, plan.form, plan.page_bytes, ordered, plan.unique, plan.keyed)
             writer.append(pa.Table.from_batches([batch]).cast(plan.schema).combine_chunks().to_batches()[0])
         return {} if writer is None else _report(plan, writer.finish())
     except BaseException:
@@ -155,7 +165,7 @@ def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) ->
 def _report(plan: BuildPlan, part: Part) -> dict[str, Any]:
     work = Path(plan.work)
     report: dict[str, Any] = {"part": asdict(store_part(work, part))}
-    if plan.order == "key":
+    if plan.order == "key" or not plan.keyed:
         return report
     return {**report, "index": store_index_part(work, part), "entries": len(part.codes)}
 

@@ -24,6 +24,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
+from dovetail.kernels.arrays import I64
 from dovetail.semistream.carried import Carried, table_bytes, table_of
 from dovetail.semistream.dead_letters import DeadLetters
 from dovetail.semistream.decision import decide, sample_of
@@ -31,7 +32,7 @@ from dovetail.semistream.frame_task import EnrichTask, Where, open_version, want
 from dovetail.semistream.frame_worker import Stopwatch, open_operator, owners_of, totals
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.on_miss import DeadLetter, Park
-from dovetail.semistream.operators.base import SemiStreamOperator
+from dovetail.semistream.operators.base import SemiStreamOperator, unanswered
 from dovetail.semistream.operators.registry import ALGORITHMS
 from dovetail.spark.arrow import Batches, map_in_arrow
 
@@ -132,9 +133,9 @@ class Turn:
         for found in self.watch.time(batches):
             kept = found
             if isinstance(self.task.request.on_miss, (DeadLetter, Park)):
-                missed = pc.is_null(found.column(self.task.n_stream + len(self.task.wiring.columns) - 1))
-                self._set_aside(found.filter(missed).select(range(self.task.n_stream)))
-                kept = found.filter(pc.invert(missed))
+                met = found.column(found.num_columns - 1)
+                self._set_aside(found.filter(pc.invert(met)).select(range(self.task.n_stream)))
+                kept = found.filter(met)
             if kept.num_rows:
                 self.out.append(table_bytes(self.task.answer_rows(kept)))
 
@@ -204,8 +205,8 @@ class Carrier(StatefulProcessor):
         for batch in [*due, *(_born(task, batch, turn.now_ms) for batch in arrived or [])]:
             turn.take(operator.push("stream", batch))
             yield from turn.answers()
-        if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms:
-            turn.take(operator.drain())
+        if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms or not turn.pages.indexed:
+            turn.take(operator.drain())  # without an index a row may be answered in part, from a version that goes
         yield from turn.answers()
         if not operator.waiting_rows:
             turn.drained_ms = turn.now_ms
@@ -235,16 +236,59 @@ def _begun(
         pages = open_version(task, where, version)
         operator = _first(task, pages, batches)
         return Turn(task, where, now_ms, operator, pages, now_ms, letters)
-    turn = _resumed(task, where, before, version, now_ms, letters)
-    if version is not None and turn.pages.version != version:
-        pages, old = open_version(task, where, version), turn.pages
-        try:
-            changed = task.store.changed(old.version, pages.version)
-        except ConfigError:
-            changed = None
-        turn.take(turn.operator.adopt(pages, changed))
-        turn.pages = pages
-        old.close()
+    _check_columns(task, before)
+    if version in (None, before.version):
+        return _resumed(task, where, before, open_version(task, where, version), now_ms, letters)
+    if task.request.as_of == "admitted" and before.waiting:
+        turn = _resumed(task, where, before, _awaited(task, before), now_ms, letters)
+        return _adopted(turn, open_version(task, where, version))
+    return _readmitted(task, where, before, open_version(task, where, version), now_ms, letters)
+
+
+def _check_columns(task: EnrichTask, before: Carried) -> None:
+    rows = before.snapshot.get("rows")
+    if rows is not None and not rows.schema.equals(task.stream):
+        raise ConfigError(
+            f"rows that wait in the checkpoint have columns of types {rows.schema.types}, those of the stream are now "
+            f"{task.stream.types}; start the query from a new checkpoint."
+        )
+
+
+def _awaited(task: EnrichTask, before: Carried) -> Pages:
+    """The version that rows which wait were admitted with."""
+    try:
+        return task.store.at(before.version)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{before.waiting} rows wait to be answered from version {before.version}, with which they were admitted: "
+            f"{error} Restore it; or use as_of='answered' to answer them from the newest."
+        ) from error
+
+
+def _changed(task: EnrichTask, old: str, new: str) -> I64 | None:
+    try:
+        return task.store.changed(old, new)
+    except ConfigError:  # the old version is gone, so what differs cannot be told
+        return None
+
+
+def _adopted(turn: Turn, pages: Pages) -> Turn:
+    """Rows that wait are answered from the version they were admitted with; then the new one is taken up."""
+    old = turn.pages
+    turn.take(turn.operator.adopt(pages, _changed(turn.task, old.version, pages.version)))
+    turn.pages = pages
+    old.close()
+    return turn
+
+
+def _readmitted(task: EnrichTask, where: Where, before: Carried, pages: Pages, now_ms: int, letters: Any) -> Turn:
+    """A new operator on a newer version, for which rows that waited go on to wait."""
+    try:
+        operator = open_operator(task, pages, task.stream, before.decision)
+    except (PlanError, BudgetExceeded):
+        return _restarted(task, where, before, pages, now_ms, letters)
+    turn = Turn(task, where, now_ms, operator, pages, before.drained_ms, letters)
+    turn.take(operator.readmit(before.snapshot, _changed(task, before.version, pages.version)))
     return turn
 
 
@@ -256,22 +300,11 @@ def _first(task: EnrichTask, pages: Pages, batches: list[pa.RecordBatch]) -> Sem
     return open_operator(task, pages, task.stream, decision)
 
 
-def _resumed(task: EnrichTask, where: Where, before: Carried, version: str | None, now_ms: int, letters: Any) -> Turn:
+def _resumed(task: EnrichTask, where: Where, before: Carried, pages: Pages, now_ms: int, letters: Any) -> Turn:
     """The operator as it was, on the version it was on.
 
-    If that version is gone, or memory was changed so that the state no longer fits, an empty one answers what waited.
+    If memory was changed so that the state no longer fits, an empty one answers what waited.
     """
-    rows = before.snapshot.get("rows")
-    if rows is not None and not rows.schema.equals(task.stream):
-        raise ConfigError(
-            f"rows that wait in the checkpoint have columns of types {rows.schema.types}, those of the stream are now "
-            f"{task.stream.types}; start the query from a new checkpoint."
-        )
-    try:
-        pages = task.store.at(before.version)
-    except ConfigError:
-        pages = open_version(task, where, version)
-        return _restarted(task, where, before, pages, now_ms, letters)
     try:
         operator = open_operator(task, pages, task.stream, before.decision)
     except (PlanError, BudgetExceeded):
@@ -283,7 +316,7 @@ def _resumed(task: EnrichTask, where: Where, before: Carried, version: str | Non
 
 
 def _restarted(task: EnrichTask, where: Where, before: Carried, pages: Pages, now_ms: int, letters: Any) -> Turn:
-    batches = before.snapshot["rows"].to_batches() if before.waiting else []
+    batches = unanswered(before.snapshot)
     turn = Turn(task, where, now_ms, _first(task, pages, batches), pages, now_ms, letters)
     for batch in batches:
         turn.take(turn.operator.push("stream", batch))
@@ -309,14 +342,14 @@ def _due(parked: pa.Table | None, now_ms: int) -> tuple[list[pa.RecordBatch], pa
 
 
 def _parked(task: EnrichTask, others: pa.Table | None, missed: list[pa.RecordBatch], now_ms: int) -> pa.Table | None:
-    """Rows to be tried again: those not due yet, and those that missed, unless they are too old or have a null key."""
+    """Rows to be tried again: those not due yet, and those that missed, unless they are too old or can never match."""
     misses = task.request.on_miss
     if not isinstance(misses, Park) or not missed:
         return others
     rows = pa.Table.from_batches(missed)
     came = rows.column(task.n_stream - 1).to_numpy()
     young = now_ms - came < misses.deadline_s * 1000
-    for name in task.wiring.on:
+    for name in () if task.request.null_safe else task.wiring.on:
         young &= rows[name].is_valid().to_numpy()
     again = np.minimum(now_ms + int(misses.retry_s * 1000), came + int(misses.deadline_s * 1000))
     kept = rows.append_column(NEXT, pa.array(again)).filter(pa.array(young))

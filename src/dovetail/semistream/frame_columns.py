@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from dovetail.errors import PlanError
 from dovetail.semistream.keys import comparable
 from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.on_miss import DeadLetter, Park, sets_aside
+from dovetail.semistream.on_miss import DeadLetter, Park
 from dovetail.semistream.request import KeyPair, Request, key_pairs, known
 from dovetail.spark.arrow import arrow_type
 
@@ -57,6 +57,11 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
         raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.")
     pairs = key_pairs(request, store, frame.columns)
     casts = [_aligned(frame.schema[pair.stream], store.schema.field(pair.master), pair) for pair in pairs]
+    if request.null_safe and any(cast is not None for cast in casts):
+        raise PlanError(
+            f"null_safe=True with keys of types that differ: {[(p.stream, p.master) for p in pairs]}; cast the "
+            f"stream's to those of the store, {[str(store.schema.field(p.master).type) for p in pairs]}, first."
+        )
     named = _result(frame, store, request, pairs)
     wanted = _selected(named, request)
     keeps_all = isinstance(request.on_miss, DeadLetter)
@@ -69,7 +74,7 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     names = [field.name for field in stream]
     added = iter(range(len(names), len(names) + len(helpers)))
     on = [next(added) if cast is not None else names.index(p.stream) for p, cast in zip(pairs, casts, strict=True)]
-    master = _master_columns(wanted, store, request)
+    master = tuple(name for side, name in wanted.values() if side == "master")
     return Columns(
         frame.select(*(F.col(quoted(name)) for name in names), *helpers),
         tuple(stream),
@@ -148,14 +153,6 @@ def _selected(named: dict[str, tuple[str, str]], request: Request) -> dict[str, 
     for name in request.columns:
         known("columns: the result", name, list(named))
     return {name: named[name] for name in request.columns}
-
-
-def _master_columns(wanted: dict[str, tuple[str, str]], store: MasterStore, request: Request) -> tuple[str, ...]:
-    """The master columns that answers need; the first key column last where a null in it must tell a miss."""
-    names = [name for side, name in wanted.values() if side == "master"]
-    if not sets_aside(request.on_miss):
-        return tuple(names)
-    return (*(name for name in names if name != store.key[0]), store.key[0])
 
 
 def _output_field(out: str, side: str, name: str, frame: DataFrame, store: MasterStore) -> T.StructField:

@@ -90,7 +90,9 @@ class EnrichPlan:
         version = "newest" if streams or task.version is None else task.version
         lines = [
             f"Enrich: how={request.how}, mode={request.mode}, memory={format_bytes(request.memory)} per task, "
-            f"on_miss={request.on_miss}, freshness={request.freshness}, route={request.route}",
+            f"on_miss={request.on_miss}, freshness={request.freshness}, route={request.route}"
+            + (", null_safe" if request.null_safe else "")
+            + (f", as_of={request.as_of}" if request.mode == "carry" else ""),
             self.specification,
             *task.store.explain().splitlines(),
             f"version: {version}; versions of micro-batches are kept in {task.log.path}",
@@ -155,10 +157,16 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
         )
     if request.mode == "carry" and not frame.isStreaming:
         raise PlanError("mode='carry' is for streams; a batch DataFrame has no later batch: use mode='per_batch'.")
+    if request.as_of == "admitted" and not keeps_versions(store):
+        raise UnsupportedError(
+            f"as_of='admitted' answers rows from versions that are no longer the newest, and {store.source} keeps no "
+            f"old ones; use as_of='answered', or build a page file."
+        )
+    store = store.with_nulls() if request.null_safe else store
     columns = plan_columns(frame, store, request)
     names = stream_names(columns.n_stream)
     how = "left" if sets_aside(request.on_miss) else request.how
-    wiring = Wiring(tuple(names[at] for at in columns.on), columns.master, how)
+    wiring = Wiring(tuple(names[at] for at in columns.on), columns.master, how, sets_aside(request.on_miss))
     version = store.version() if keeps_versions(store) else None
     pages = store.at(version)
     try:

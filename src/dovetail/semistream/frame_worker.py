@@ -127,9 +127,9 @@ def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch, n_rows: int) ->
 def _sorted_out(task: EnrichTask, letters: DeadLetters | None, found: pa.RecordBatch) -> Batches:
     """The batch as the result has it, without the rows that go to the dead letters."""
     if letters is not None:
-        missed = pc.is_null(found.column(task.n_stream + len(task.wiring.columns) - 1))
-        letters.add(task.letter_rows(found.filter(missed)))
-        found = found.filter(pc.invert(missed))
+        met = found.column(found.num_columns - 1)
+        letters.add(task.letter_rows(found.filter(pc.invert(met))))
+        found = found.filter(met)
     if found.num_rows:
         yield task.answer_rows(found)
 

@@ -16,6 +16,7 @@ from dovetail.kernels.key_bytes import folded, text_hashes
 
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _TRUE = np.ones(1 << 16, np.bool_)
+_NULL = 0x5A17_0C0D_E0F0  # the code of null, which a value may share
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
@@ -24,20 +25,21 @@ class KeyCodes:
 
     One column of whole numbers, booleans, dates, times, floats or decimals of up to 18 digits is coded by value. Text,
     binary values, wide decimals and several columns are hashed to 64 bits. NaN equals NaN and 0.0 equals -0.0, as in
-    Spark; a null in any column makes the row invalid. `bits` below 64 makes hashes meet, to test that nothing trusts
-    them.
+    Spark; a null in any column makes the row invalid, or with `null_safe` is a value like others, equal to itself.
+    `bits` below 64 makes hashes meet, to test that nothing trusts them.
     """
 
-    def __init__(self, types: Sequence[pa.DataType], bits: int = 64) -> None:
+    def __init__(self, types: Sequence[pa.DataType], bits: int = 64, null_safe: bool = False) -> None:
         self.types = tuple(types)
         encoders = [KeyEncoder([kind]) for kind in self.types]
         self._parts = [encoder if encoder.stable else None for encoder in encoders]
-        self.exact = len(self._parts) == 1 and self._parts[0] is not None
+        self.null_safe = null_safe  # no number is left to stand for null, so that codes cannot be exact
+        self.exact = len(self._parts) == 1 and self._parts[0] is not None and not null_safe
         self._plain = self.exact and self.types[0] == pa.int64()
         self._bits = bits
 
     def encode(self, columns: Sequence[pa.Array]) -> tuple[I64, Bool]:
-        """The code of each row and whether all its key columns are there; do not write to the codes."""
+        """The code of each row, and whether it is a key that can match; do not write to the codes."""
         if self._plain and columns[0].null_count == 0:  # the usual key: nothing to convert, nothing to check
             return int64s(columns[0].to_numpy()), _all_valid(len(columns[0]))
         codes, valid = self._part(0, columns[0])
@@ -49,18 +51,28 @@ class KeyCodes:
         return int64s(codes), valid
 
     def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bool:
-        """Row by row whether the keys, none of them null, are equal."""
+        """Row by row whether the keys are equal; nulls are if null is a value, and otherwise must not be here."""
         equal = np.ones(len(left[0]), np.bool_)
         for at, (one, other) in enumerate(zip(left, right, strict=True)):
-            if self._parts[at] is not None:
-                equal &= self._part(at, one)[0] == self._part(at, other)[0]
-            else:
-                equal &= np.asarray(pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+            same = self._same_part(at, one, other)
+            if self.null_safe and (one.null_count or other.null_count):
+                mine, theirs = valid_rows(one), valid_rows(other)
+                same = np.where(mine & theirs, same, mine == theirs)
+            equal &= same
         return equal
+
+    def _same_part(self, at: int, one: pa.Array, other: pa.Array) -> Bool:
+        if self._parts[at] is not None:
+            same: Bool = self._part(at, one)[0] == self._part(at, other)[0]
+            return same
+        return np.asarray(pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
     def _part(self, at: int, array: pa.Array) -> tuple[I64, Bool]:
         encoder = self._parts[at]
-        return encoder.encode([array]) if encoder is not None else (_hashes(array), valid_rows(array))
+        codes, valid = encoder.encode([array]) if encoder is not None else (_hashes(array), valid_rows(array))
+        if not self.null_safe:
+            return codes, valid
+        return (np.where(valid, codes, _NULL) if array.null_count else codes), _all_valid(len(array))
 
 
 def _all_valid(n: int) -> Bool:

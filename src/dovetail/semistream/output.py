@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -27,12 +27,13 @@ class Shape:
     """The columns of the answers: all of the stream's, then those of the master rows that were asked for.
 
     A master key column is left out where the stream's has the same name. Other names that both sides have get the
-    suffixes, stream first.
+    suffixes, stream first. `tells_match`: the last column says whether there is a master row.
     """
 
     schema: pa.Schema
     stream: tuple[str, ...]
     master: tuple[str, ...]
+    tells_match: bool = False
 
     @classmethod
     def of(
@@ -60,6 +61,12 @@ class Shape:
             twice = sorted({name for name in names if names.count(name) > 1})
             raise PlanError(f"columns {twice} appear twice in the answer; rename them or give other suffixes.")
         return cls(pa.schema([*mine, *named]), tuple(stream.names), tuple(given))
+
+    def with_match(self, name: str) -> Shape:
+        """The same with a last column of this name that tells whether there is a master row."""
+        if name in self.schema.names:
+            raise PlanError(f"matched={name!r}: the answers have a column of this name; give another.")
+        return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_match=True)
 
 
 def _wanted(master: pa.Schema, columns: Sequence[str] | None) -> list[str]:
@@ -174,6 +181,8 @@ class Answers:
         columns = list(self.stream.gather(refs).columns)
         if self.shape.master:
             columns += self.master.gather(rows, self.shape.master).columns
+        if self.shape.tells_match:
+            columns.append(pa.array(rows >= 0))
         return pa.RecordBatch.from_arrays(columns, schema=self.shape.schema)
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ HOW_ALIASES = {
 MODES = ("per_batch", "carry")
 TUNES = ("model", "measure", "off")
 ROUTES = ("none", "master")
+AS_OF = ("answered", "admitted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class Request:
     versions: str | None = None
     max_wait_s: float = 10.0
     fits_cache: bool = False
+    null_safe: bool = False
+    as_of: str = "answered"
 
     @property
     def gives_master(self) -> bool:
@@ -85,6 +88,8 @@ def parse_request(
     suffixes: tuple[str, str] = ("", "_master"),
     versions: str | None = None,
     max_wait: str | float = "10 s",
+    null_safe: bool = False,
+    as_of: str = "answered",
 ) -> Request:
     """The request that these arguments make, or a `PlanError` that says what to change."""
     how = HOW_ALIASES.get(how, how)
@@ -92,6 +97,8 @@ def parse_request(
     one_of("algorithm", algorithm, ("auto", *ALGORITHMS))
     one_of("mode", mode, MODES)
     one_of("route", route, ROUTES)
+    one_of("as_of", as_of, AS_OF)
+    _check_as_of(as_of, mode)
     misses = on_miss_of(on_miss)
     _check_misses(misses, how, mode)
     named, sizes = _tune(tune)
@@ -113,6 +120,8 @@ def parse_request(
         None if versions is None else str(versions),
         parse_seconds("max_wait", max_wait),
         not isinstance(cache, CachePolicy),
+        _flag("null_safe", null_safe),
+        as_of,
     )
 
 
@@ -168,6 +177,20 @@ def _check_misses(misses: OnMiss, how: str, mode: str) -> None:
         raise PlanError(f"on_miss={misses} is for how='inner'; how={how!r} has its own answer to a miss. Leave it out.")
     if isinstance(misses, Park) and mode != "carry":
         raise PlanError(f"on_miss={misses} keeps rows from one micro-batch to the next; use mode='carry' with it.")
+
+
+def _check_as_of(as_of: str, mode: str) -> None:
+    if as_of == "admitted" and mode != "carry":
+        raise PlanError(
+            "as_of='admitted' is for mode='carry': without it rows are answered in the micro-batch they come in, from "
+            "the version of which both are as of. Leave it out."
+        )
+
+
+def _flag(name: str, given: bool) -> bool:
+    if not isinstance(given, bool):
+        raise PlanError(f"{name}={given!r} must be True or False.")
+    return given
 
 
 def _tune(tune: str | Sizes | Mapping[str, int]) -> tuple[str, Sizes | None]:

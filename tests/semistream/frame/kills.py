@@ -1,6 +1,6 @@
-"""The query killed at random moments while its master data changes, and what must hold in the end.
+"""Queries killed at random moments while their master data changes, and what must hold in the end.
 
-`python -m tests.semistream.frame.kills 20` runs it with that many kills; the tests run it with few.
+`python -m tests.semistream.frame.kills 20 carry` runs one mode with that many kills; the tests run all with one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
 from tests.semistream.frame.cases import drop_file, page_store
 
-FILES, ROWS, KEYS = 6, 200, 90
+FILES, ROWS, KEYS = 5, 120, 90
+MODES = ("per_batch", "carry")
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
 
@@ -37,13 +39,13 @@ def build(place: Path, generation: int) -> None:
     page_store(place / "m.pages", pa.table({"k": list(range(KEYS)), "made": [generation] * KEYS}))
 
 
-def run_killed(place: Path, kills: int, mode: str, seed: int = 0, longest_s: float = 5.0) -> int:
+def run_killed(place: Path, kills: int, modes: Sequence[str] = MODES, seed: int = 0, longest_s: float = 5.0) -> int:
     """Start, kill and start again, master data changing all the while, until it may finish; kills that were made."""
     prepare(place)
     rng, generation, killed = random.Random(seed), 0, 0  # noqa: S311  (moments, not secrets)
     while True:
         (place / "started").unlink(missing_ok=True)
-        query = _started(place, mode)
+        query = _started(place, modes)
         end = None
         while query.poll() is None:
             generation += 1
@@ -62,48 +64,47 @@ def run_killed(place: Path, kills: int, mode: str, seed: int = 0, longest_s: flo
             return killed
 
 
-def _started(place: Path, mode: str) -> subprocess.Popen[bytes]:
+def _started(place: Path, modes: Sequence[str]) -> subprocess.Popen[bytes]:
     with (place / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, str(_SCRIPT), str(place), mode],
+            [sys.executable, str(_SCRIPT), str(place), *modes],
             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         )  # fmt: skip
 
 
-def check(place: Path) -> int:
-    """Every row is there once, and those of one micro-batch by its logged version; how many versions there were."""
-    log = next(iter((place / "versions").iterdir()))
-    logged = {f.name.split(".")[0]: int(json.loads(f.read_text())["version"].split("-")[0]) - 1 for f in log.iterdir()}
-    files = _committed(place)
-    found = pa.concat_tables([parquet.read_table(file) for file in files])
-    ids = Counter(found["id"].to_pylist())
+def check(place: Path, mode: str) -> int:
+    """Every row is there once, by the version logged for its micro-batch; how many versions there were."""
+    log = next(iter((place / mode / "versions").iterdir()))
+    logged = {int(f.name.split(".")[0]): _generation(f) for f in log.iterdir()}
+    ids, used = Counter[int](), set[int]()
+    for number, files in _committed(place / mode).items():
+        for row in (row for file in files for row in parquet.read_table(file).to_pylist()):
+            ids[row["id"]] += 1
+            expected = logged[number] if row["k"] < KEYS else None
+            assert row["made"] == expected, (mode, number, row, logged)
+            used.add(logged[number])
     assert ids == Counter(range(FILES * ROWS))
-    per_batch: dict[int, set[int]] = {}
-    for row in found.to_pylist():
-        expected_match = row["k"] < KEYS
-        assert (row["made"] is not None) == expected_match, row
-        if expected_match:
-            per_batch.setdefault(row["id"] // ROWS, set()).add(row["made"])
-    assert all(made <= set(logged.values()) for made in per_batch.values())
-    assert sorted(per_batch) == list(range(FILES))
-    if not (place / "checkpoint" / "state").exists():
-        assert per_batch == {int(batch): {made} for batch, made in logged.items()}
-    return len(set(logged.values()))
+    return len(used)
 
 
-def _committed(place: Path) -> list[str]:
-    """Files that Spark's sink counts; a killed attempt leaves others."""
-    listed: set[str] = set()
+def _generation(entry: Path) -> int:
+    return int(json.loads(entry.read_text())["version"].split("-")[0]) - 1
+
+
+def _committed(place: Path) -> dict[int, list[str]]:
+    """Files that Spark's sink counts, by micro-batch; a killed attempt leaves others."""
+    listed: dict[int, list[str]] = {}
     for entry in (place / "out" / "_spark_metadata").iterdir():
-        if not entry.name.startswith("."):
+        if entry.name.isdigit():
             lines = entry.read_text().splitlines()[1:]
-            listed |= {json.loads(line)["path"].removeprefix("file://") for line in lines}
-    return sorted(listed)
+            listed[int(entry.name)] = [json.loads(line)["path"].removeprefix("file://") for line in lines]
+    return listed
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
-        chosen = sys.argv[2] if len(sys.argv) > 2 else "per_batch"
+        chosen = sys.argv[2:] or list(MODES)
         killed = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()))
-        print(f"{killed} kills in mode {chosen}: every row once; {check(Path(directory))} versions were used")
+        for mode in chosen:
+            print(f"{killed} kills in mode {mode}: every row once; {check(Path(directory), mode)} versions were used")

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
+from pyspark.errors import StreamingQueryException
 from tests.semistream.frame.cases import bag, drop_file, file_stream, master_table, page_store, rows_of, stream_table
 
-from dovetail import dead_letter, enrich, park, plan_enrich
-from dovetail.errors import PlanError
+from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
+from dovetail.errors import PlanError, UnsupportedError
 from dovetail.semistream.carried import Carried
 from dovetail.semistream.sizes import Sizes
 
@@ -104,27 +106,42 @@ def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.usefixtures("unfinished", "one_owner")
-@pytest.mark.parametrize("pruned", [False, True])
-def test_rows_that_wait_are_answered_by_their_version_or_else_by_the_next(
-    spark: SparkSession, tmp_path: Path, pruned: bool
+@pytest.mark.parametrize("as_of", ["answered", "admitted"])
+def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
+    spark: SparkSession, tmp_path: Path, as_of: str
 ) -> None:
+    """That of their answer, though the one before is gone; or that of their coming, which is an error if it is gone."""
     store = page_store(tmp_path / "m.pages", words("old"))
     drop_file(tmp_path / "in", numbers(0), 0)
 
     def enriched() -> DataFrame:
-        return enrich(file_stream(spark, tmp_path / "in"), store, algorithm="hybridjoin", **CARRY)
+        stream = file_stream(spark, tmp_path / "in")
+        return enrich(stream, store, algorithm="hybridjoin", **CARRY, as_of=as_of)
 
     run(enriched(), tmp_path)
     page_store(tmp_path / "m.pages", words("new"))
-    if pruned:
-        store.prune(1)
+    (tmp_path / "m.pages" / "generation-1").rename(tmp_path / "away")
     drop_file(tmp_path / "in", numbers(1000), 1)
     spark.conf.set(NO_DATA, True)
+    if as_of == "admitted":
+        with pytest.raises(StreamingQueryException, match=r"200 rows wait to be answered from version 1-.*Restore it"):
+            run(enriched(), tmp_path)
+        (tmp_path / "away").rename(tmp_path / "m.pages" / "generation-1")
     run(enriched(), tmp_path)
     got = spark.read.parquet(str(tmp_path / "out")).toArrow()
     found = {(at < 1000, word) for at, word in zip(got["id"].to_pylist(), got["word"].to_pylist(), strict=True)}
     assert got.num_rows == 400
-    assert found == {(True, "new" if pruned else "old"), (False, "new")}
+    assert found == {(True, "old" if as_of == "admitted" else "new"), (False, "new")}
+
+
+def test_versions_of_admission_need_a_store_that_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
+    drop_file(tmp_path / "in", numbers(0), 0)
+    parquet.write_table(words("w"), tmp_path / "m.parquet")
+    stream, store = file_stream(spark, tmp_path / "in"), MasterStore.parquet(tmp_path / "m.parquet", "k")
+    with pytest.raises(UnsupportedError, match=r"Parquet .* keeps no old ones; use as_of='answered'"):
+        enrich(stream, store, **CARRY, as_of="admitted")
+    with pytest.raises(PlanError, match="as_of='admitted' is for mode='carry'"):
+        enrich(stream, store, on="k", as_of="admitted")
 
 
 @pytest.mark.usefixtures("one_owner")

@@ -67,6 +67,9 @@ class MemoryPages:
         taken = rows.take(pa.array([at for page in pages for at in page], pa.int64())).combine_chunks()
         self.rows = taken.to_batches()[0] if taken.num_rows else pa.RecordBatch.from_pylist([], rows.schema)
         self.reads: list[tuple[int, int]] = []
+        lost = [at for at, k in enumerate(keys) if plain_key(k) is None]
+        self._nulls = rows.take(pa.array(lost, pa.int64())).combine_chunks()
+        self.null_rows, self.null_bytes = len(lost), self._nulls.nbytes
 
     def home_of(self, key: Any) -> int:
         """The page of one key that is not null."""
@@ -88,6 +91,11 @@ class MemoryPages:
         size = self.stored_bytes(first, count)
         batch = pa.concat_batches([self.rows.slice(start, stop - start)])
         return self.device.call(lambda: batch, size, place=(self, start))
+
+    def read_nulls(self) -> pa.RecordBatch:
+        batches = self._nulls.to_batches()
+        found = batches[0] if batches else pa.RecordBatch.from_pylist([], self.schema)
+        return self.device.call(lambda: found, self.null_bytes)
 
     def stored_many(self, first: I64, count: I64) -> I64:
         return stored_each(self, first, count)

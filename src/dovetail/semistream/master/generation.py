@@ -74,6 +74,7 @@ class Generation:
     index: IndexFile | None
     number: int = 0
     created: str = ""
+    null_part: PartFile | None = None  # rows with a null in the key, where they were kept
 
     @property
     def version(self) -> str:
@@ -101,6 +102,7 @@ class Generation:
         found["schema"] = base64.b64encode(self.schema.serialize()).decode()
         found["parts"] = [asdict(part) for part in self.parts]
         found["index"] = asdict(self.index) if self.index else None
+        found["null_part"] = asdict(self.null_part) if self.null_part else None
         return json.dumps({"format": FORMAT, **found}, indent=1)
 
 
@@ -110,6 +112,8 @@ def _from_json(text: str) -> Generation:
     found["schema"] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(found["schema"])))
     found["key"] = tuple(found["key"])
     found["parts"] = tuple(PartFile(**part) for part in found["parts"])
+    if found.get("null_part"):
+        found["null_part"] = PartFile(**found["null_part"])
     if found["index"]:
         index = found["index"]
         found["index"] = IndexFile(
@@ -234,7 +238,8 @@ def _check_place(path: Path) -> None:
 
 def commit(path: Path, work: Path, generation: Generation) -> Generation:
     """Make what was built in `work` the newest generation: readers see all of it or, until now, nothing."""
-    listed = {name for part in generation.parts for name in (part.rows_file, part.table_file)}
+    parts = [*generation.parts, *([generation.null_part] if generation.null_part else [])]
+    listed = {name for part in parts for name in (part.rows_file, part.table_file)}
     if generation.index:
         listed |= {"index.codes", "index.pages"}
     for left_over in [entry for entry in work.iterdir() if entry.name not in listed]:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.device import Device
-from dovetail.errors import ConfigError
+from dovetail.errors import ConfigError, PlanError
 from dovetail.kernels.arrays import I64, AnyArray, int64s, raw_bytes
 from dovetail.kernels.selection import expand_runs
 from dovetail.semistream.master.generation import Generation, IndexFile, PartFile, directory
@@ -54,7 +54,8 @@ class PageFile:
         self._index = _index(home, generation, table)
         self._files: list[int] = []
         self._close = weakref.finalize(self, _close_all, self._files)
-        for part in generation.parts:
+        self._parts = [*generation.parts, *([generation.null_part] if generation.null_part else [])]
+        for part in self._parts:
             self._files.append(_opened(home / part.rows_file, part.nbytes))
 
     def home(self, key: Sequence[pa.Array]) -> I64:
@@ -103,6 +104,41 @@ class PageFile:
         batch = self._joined(pages, data, stops - sizes, stops)
         rows = self.starts[first + count] - self.starts[first]
         return batch, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+
+    @property
+    def null_rows(self) -> int:
+        """Rows with a null in the key; a `PlanError` if there were some that the file was built without."""
+        found = self.generation.null_part
+        if found is None and self.generation.null_keys:
+            raise PlanError(
+                f"{self.path} was built without its {self.generation.null_keys} rows that have a null in the key; "
+                f"build it with keep_nulls=True for joins with null_safe=True."
+            )
+        return 0 if found is None else found.rows
+
+    @property
+    def null_bytes(self) -> int:
+        """Bytes of the rows with a null in the key."""
+        return 0 if self.generation.null_part is None else self.generation.null_part.nbytes
+
+    def read_nulls(self) -> pa.RecordBatch:
+        """The rows with a null in the key, by one read."""
+        part = self.generation.null_part
+        if part is None:
+            return pa.RecordBatch.from_pylist([], self.schema)
+        if not self._close.alive:
+            raise ValueError(f"{self.path} is closed; pages cannot be read.")
+        number, table = len(self._parts) - 1, part_table(Path(self._place), part)
+        data = pa.allocate_buffer(part.nbytes)
+        self.device.call(lambda: self._fill(number, memoryview(data), 0), nbytes=part.nbytes)
+        stops = np.cumsum(table.column("size").to_numpy())
+        pages = []
+        for start, stop, crc in zip([0, *stops[:-1].tolist()], stops.tolist(), table["crc"].to_pylist(), strict=True):
+            page = data.slice(start, stop - start)
+            if zlib.crc32(page) != crc:
+                raise ConfigError(f"{self._name(number)} is damaged (checksum differs); {_REPAIR}.")
+            pages.append(pa.ipc.read_record_batch(page, self.schema))
+        return pa.concat_batches(pages)
 
     def close(self) -> None:
         """Give back the files; twice is fine."""
@@ -155,7 +191,7 @@ class PageFile:
             except OSError as error:
                 raise ConfigError(f"cannot read {self._name(part)}: {error.strerror}; check the disk.") from error
             if got == 0:
-                nbytes = self.generation.parts[part].nbytes
+                nbytes = self._parts[part].nbytes
                 raise ConfigError(f"{self._name(part)} ends at byte {offset + done} of {nbytes}; {_REPAIR}.")
             done += got
 
@@ -183,7 +219,7 @@ class PageFile:
         return ConfigError(f"page {page} in {self._name(part)} is damaged (checksum differs); {_REPAIR}.")
 
     def _name(self, part: int) -> str:
-        return f"{self._place}/{self.generation.parts[part].rows_file}"
+        return f"{self._place}/{self._parts[part].rows_file}"
 
 
 def _close_all(files: list[int]) -> None:

@@ -66,7 +66,7 @@ class PageFileSource:
             f"page file {self.path}, version {found.version} of {found.created}\n"
             f"  key {list(found.key)}, order {found.order}, {index}, keys {repeats}\n"
             f"  {size}, {format_bytes(found.nbytes)} on disk in {len(found.parts)} parts; "
-            f"{found.null_keys} rows without a key left out"
+            f"{found.null_keys} rows without a key {'kept apart' if found.null_part else 'left out'}"
         )
 
     def __str__(self) -> str:

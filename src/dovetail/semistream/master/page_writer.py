@@ -52,14 +52,22 @@ class PartWriter:
     """Writes one part of a page file from batches whose rows come in layout order, rows of one key together.
 
     A page ends before it would hold more than `page_bytes` of rows, but never inside a key. Memory is some pages and
-    16 bytes a key, whatever the part's size. With `ordered` keys must not descend; with `unique` none may repeat.
+    16 bytes a key, whatever the part's size. With `ordered` keys must not descend; with `unique` none may repeat. With
+    `keyed=False` it takes rows whose key has a null, in any order, and pages end anywhere.
     """
 
     def __init__(
-        self, path: Path, schema: pa.Schema, form: KeyForm, page_bytes: int, ordered: bool, unique: bool
+        self,
+        path: Path,
+        schema: pa.Schema,
+        form: KeyForm,
+        page_bytes: int,
+        ordered: bool,
+        unique: bool,
+        keyed: bool = True,
     ) -> None:
         self.path, self.schema, self.form, self.page_bytes = path, schema, form, page_bytes
-        self._ordered, self._unique = ordered, unique
+        self._ordered, self._unique, self._keyed = ordered, unique, keyed
         self._tables = _Tables()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes, self._enough = 0, 8 * page_bytes
@@ -89,8 +97,8 @@ class PartWriter:
                 "rows": pa.array(found.rows, pa.int64()),
                 "crc": pa.array(found.crcs, pa.uint32()),
                 "digest": pa.array(found.digests, pa.binary(16)),
-                "first": pa.concat_arrays(found.firsts) if found.firsts else pa.array([], empty),
-                "last": pa.concat_arrays(found.lasts) if found.lasts else pa.array([], empty),
+                "first": pa.concat_arrays(found.firsts) if found.firsts else pa.nulls(len(found.sizes), empty),
+                "last": pa.concat_arrays(found.lasts) if found.lasts else pa.nulls(len(found.sizes), empty),
             }
         )
         return Part(self.path.name, table, _joined(found.codes), _joined(found.code_pages))
@@ -103,13 +111,14 @@ class PartWriter:
     def _write_waiting(self, last: bool) -> None:
         rows = pa.concat_batches(self._waiting)
         keys, valid = self.form.normal([rows.column(name) for name in self.form.names])
-        if not valid.all():
-            raise ValueError("rows without a key reached the page writer")
-        groups = self._groups(rows, keys)
+        if valid.any() if not self._keyed else not valid.all():
+            raise ValueError("rows without a key reached the page writer, or with one that of rows without")
+        groups = self._groups(rows, keys) if self._keyed else np.arange(rows.num_rows + 1)
         ends = page_ends(row_bytes(rows), groups, self.page_bytes)
         # The last page may still grow, and its last group too, unless this is the end.
         cuts = ends if last else ends[:-1]
-        self._record_keys(keys, groups, cuts)
+        if self._keyed:
+            self._record_keys(keys, groups, cuts)
         for start, stop in zip([0, *cuts[:-1]], cuts, strict=False):
             self._write_page(rows.slice(start, stop - start))
         rest = rows.slice(cuts[-1] if cuts else 0)

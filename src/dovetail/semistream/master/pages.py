@@ -19,7 +19,7 @@ class Pages(Protocol):
 
     All rows of one key lie in one page, so that a page settles every question about the keys at home in it. Segments,
     what joins load at a time, are runs of neighbouring pages that start at a multiple of their length: the disk
-    buffer of the sources. Rows whose key has a null are not part of any page.
+    buffer of the sources. Rows whose key has a null are not part of any page, unless the store was opened with them.
     """
 
     @property

@@ -148,12 +148,32 @@ class ParquetPages:
         if first < 0 or count < 1 or first + count >= len(self._ends):
             raise IndexError(f"there are {len(self._ends) - 1} pages, from 0; {count} from {first} on are not there.")
         groups = [group for page in self._layout.pages[first : first + count] for group in page]
-        with self._source.errors():
-            table = self.device.call(lambda: self._fetch(groups), nbytes=self.stored_bytes(first, count))
-        _, valid = self._form.normal([table.column(name) for name in self.key])
-        if not valid.all():
-            table = table.filter(pa.array(valid))
         expected = int(self.starts[first + count] - self.starts[first])
+        return self._rows(groups, self.stored_bytes(first, count), expected, keyed=True)
+
+    @property
+    def null_rows(self) -> int:
+        """Rows with a null in the key."""
+        return self._layout.null_keys
+
+    @property
+    def null_bytes(self) -> int:
+        """Bytes of the row groups that these rows are in."""
+        return sum(group.nbytes for group in self._layout.null_groups)
+
+    def read_nulls(self) -> pa.RecordBatch:
+        """The rows with a null in the key, out of all row groups that have some."""
+        if not self._layout.null_groups:
+            return pa.RecordBatch.from_pylist([], self.schema)
+        return self._rows(self._layout.null_groups, self.null_bytes, self.null_rows, keyed=False)
+
+    def _rows(self, groups: Sequence[RowGroup], nbytes: int, expected: int, keyed: bool) -> pa.RecordBatch:
+        """The rows of these row groups that have a key, or those that have none."""
+        with self._source.errors():
+            table = self.device.call(lambda: self._fetch(groups), nbytes=nbytes)
+        _, valid = self._form.normal([table.column(name) for name in self.key])
+        if not (valid.all() and keyed):
+            table = table.filter(pa.array(valid == keyed))
         if table.num_rows != expected:
             raise ConfigError(
                 f"{self._source}: {table.num_rows} rows where the footer says {expected}; write it again."

@@ -19,11 +19,12 @@ from dovetail.semistream.master.normal import Normal, above
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group that has rows with a key: its file, its number there, and what its footer says."""
+    """One row group: its file, its number there, its rows with a key, all its rows, and what its footer says."""
 
     file: int
     number: int
     rows: int
+    total: int
     nbytes: int
     low: object
     high: object
@@ -42,7 +43,12 @@ class ParquetLayout:
     pages: tuple[tuple[RowGroup, ...], ...]
     fences: Fences | None
     reason: str
-    null_keys: int
+    null_groups: tuple[RowGroup, ...]  # row groups that have rows with a null in the key
+
+    @property
+    def null_keys(self) -> int:
+        """Rows with a null in the key."""
+        return sum(group.total - group.rows for group in self.null_groups)
 
     @property
     def starts(self) -> I64:
@@ -60,15 +66,14 @@ def lay_out(dataset: ds.Dataset, schema: pa.Schema, key: tuple[str, ...]) -> Par
     """Pages of the dataset, by the footers of its files."""
     form = key_form(schema, key)
     fragments = tuple(dataset.get_fragments())
-    groups, total = list[RowGroup](), 0
+    found = list[RowGroup]()
     for number, fragment in enumerate(fragments):
         fragment.ensure_complete_metadata()
         _check_columns(fragment, dataset.schema)
-        total += fragment.metadata.num_rows
-        groups += _groups(number, fragment, schema, form)
-    null_keys = total - sum(group.rows for group in groups)
-    pages, fences, reason = _paged(groups, schema.field(key[0]))
-    return ParquetLayout(schema, fragments, pages, fences, reason, null_keys)
+        found += _groups(number, fragment, schema, form)
+    pages, fences, reason = _paged([group for group in found if group.rows], schema.field(key[0]))
+    nulls = tuple(group for group in found if group.rows < group.total)
+    return ParquetLayout(schema, fragments, pages, fences, reason, nulls)
 
 
 def _check_columns(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> None:
@@ -85,17 +90,16 @@ def _check_columns(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> None:
 
 
 def _groups(file: int, fragment: ds.ParquetFileFragment, schema: pa.Schema, form: KeyForm) -> list[RowGroup]:
-    """The row groups of a file that have rows with a key."""
+    """The row groups of a file."""
     found, metadata = list[RowGroup](), fragment.metadata
     places = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics = [group.column(places[name]).statistics if name in places else None for name in form.names]
         rows = _keyed_rows(fragment, number, group.num_rows, statistics, schema, form)
-        if rows:
-            low, high = _range(statistics[0])
-            nbytes = sum(group.column(at).total_compressed_size for at in range(metadata.num_columns))
-            found.append(RowGroup(file, number, rows, nbytes, low, high))
+        low, high = _range(statistics[0])
+        nbytes = sum(group.column(at).total_compressed_size for at in range(metadata.num_columns))
+        found.append(RowGroup(file, number, rows, group.num_rows, nbytes, low, high))
     return found
 
 

@@ -35,7 +35,7 @@ from dovetail.semistream.master.postgres_layout import (
     range_condition,
     relation,
 )
-from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, extended
+from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, extended, null_condition
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -116,6 +116,12 @@ class PostgresReader:
         order = ", ".join(f"r.{column.ordered}" for column in self._key)
         sql = f"SELECT {self._names} FROM {relation(self._source.table_name)} r WHERE {where} ORDER BY {order}"  # noqa: S608  (names are quoted)
         return self._rows(self._answered(sql, tuple(values)))
+
+    def fetch_nulls(self) -> pa.RecordBatch:
+        """Rows with a null in the key."""
+        where = null_condition(self._source.ranges.key)
+        sql = f"SELECT {self._names} FROM {relation(self._source.table_name)} r WHERE {where}"  # noqa: S608  (names are quoted)
+        return self._rows(self._answered(sql, ()))
 
     @property
     def finds_keys(self) -> bool:

@@ -119,6 +119,10 @@ class Reader(Protocol):
         """Rows with a key from `low` on and below `high`, in the order of the key."""
         ...
 
+    def fetch_nulls(self) -> pa.RecordBatch:
+        """Rows with a null in the key."""
+        ...
+
     @property
     def finds_keys(self) -> bool:
         """Whether `find` takes keys of this table's types."""
@@ -155,6 +159,7 @@ class RangePages:
         self._bounds: list[Bound] = [None, *zip(*binds, strict=True), None]
         self.starts: I64 = np.append(table.column("start").to_numpy(), ranges.rows).astype(np.int64)
         self._row_bytes = ranges.row_bytes
+        self.null_rows = ranges.null_keys
 
     def home(self, key: Sequence[pa.Array]) -> I64:
         """The page in whose range a key lies; -1 for nulls only."""
@@ -173,6 +178,15 @@ class RangePages:
         rows = self.device.call(lambda: self._reader.fetch(low, high), nbytes=lambda batch: int(batch.nbytes))
         self._check(rows, first, count)
         return rows
+
+    @property
+    def null_bytes(self) -> int:
+        """Bytes that reading the rows with a null in the key moved when the store was named, by an average row."""
+        return round(self.null_rows * self._row_bytes)
+
+    def read_nulls(self) -> pa.RecordBatch:
+        """The rows with a null in the key, by one query."""
+        return self.device.call(self._reader.fetch_nulls, nbytes=lambda batch: int(batch.nbytes))
 
     def stored_many(self, first: I64, count: I64) -> I64:
         """Bytes that reading each of these runs of pages moved when the store was named, by an average row."""
@@ -223,3 +237,8 @@ def quoted(name: str) -> str:
     if "\0" in name or not name:
         raise PlanError(f"{name!r} is not a name of a table or column.")
     return '"' + name.replace('"', '""') + '"'
+
+
+def null_condition(key: Sequence[str]) -> str:
+    """The condition for rows with a null in the key, as SQL takes it."""
+    return " OR ".join(f"{quoted(name)} IS NULL" for name in key)

@@ -17,7 +17,7 @@ from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.key_form import key_form
-from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, extended, quoted
+from dovetail.semistream.master.ranges import Bound, RangePages, Ranges, extended, null_condition, quoted
 from dovetail.semistream.master.sqlite_file import (
     ATTEMPTS,
     as_config_errors,
@@ -115,6 +115,11 @@ class SqliteReader:
         with as_config_errors(self._source.path):
             rows = self._rows(f"{self._select} WHERE {where} ORDER BY {', '.join(key_terms(schema, key))}", values)
         return self._batch(rows)
+
+    def fetch_nulls(self) -> pa.RecordBatch:
+        """Rows with a null in the key."""
+        with as_config_errors(self._source.path):
+            return self._batch(self._rows(f"{self._select} WHERE {null_condition(self._source.ranges.key)}", ()))
 
     @property
     def finds_keys(self) -> bool:

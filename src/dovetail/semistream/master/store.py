@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ from dovetail.engine.device import Device
 from dovetail.errors import ConfigError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.generation import local_path
+from dovetail.semistream.master.null_page import with_nulls
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Order, Pages
 from dovetail.semistream.master.parquet import ParquetSource
@@ -62,6 +63,7 @@ class MasterStore:
     schema: pa.Schema
     key: tuple[str, ...]
     order: Order
+    nulls: bool = False
 
     @staticmethod
     def open(path: str | Path) -> MasterStore:
@@ -77,16 +79,18 @@ class MasterStore:
         page: int | str = DEFAULT_PAGE,
         frequency: str | None = None,
         unique: bool = False,
+        keep_nulls: bool = False,
     ) -> MasterStore:
         """The page file that Spark writes from the rows of `df`, as a new generation if the path has one already.
 
         Rows lie by key, by the falling number in column `frequency`, or anyhow ("none"); rows of one key together.
-        Rows with a null in the key are left out. `unique=True` refuses keys that occur twice, with the keys. `page` is
-        the size of what one look-up reads. Driver and executors must see the path as one place.
+        Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
+        which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
+        size of what one look-up reads. Driver and executors must see the path as one place.
         """
         from dovetail.semistream.frame_build import build_pages
 
-        build_pages(df, path, key, order, page, frequency, unique)
+        build_pages(df, path, key, order, page, frequency, unique, keep_nulls)
         return MasterStore.open(path)
 
     @staticmethod
@@ -136,6 +140,8 @@ class MasterStore:
     def at(self, version: str | None = None, device: Device | None = None) -> Pages:
         """The pages of a version, by default the newest; close them after use."""
         pages = self.source.open(version, device)
+        if self.nulls:
+            pages = _or_closed(pages, self.source)
         if pages.schema.equals(self.schema) and pages.key == self.key:
             return pages
         found = f"columns [{_columns(pages.schema)}], key {list(pages.key)}"
@@ -145,12 +151,19 @@ class MasterStore:
             f"{list(self.key)}. Restore the columns, or name the store and plan the query anew."
         )
 
+    def with_nulls(self) -> MasterStore:
+        """The same store with its rows that have a null in the key, as one more page at the end.
+
+        A page file must have been built with `keep_nulls=True`, or have had no such rows.
+        """
+        return replace(self, nulls=True)
+
     def changed(self, old: str, new: str) -> I64 | None:
         """Pages of version `new` that differ from the page of that number in `old`; None if that is not known.
 
         A page that is not among them holds the same rows, and is home to the same keys, in both versions.
         """
-        return self.source.changed(old, new)
+        return None if self.nulls else self.source.changed(old, new)
 
     def prune(self, keep: int) -> list[str]:
         """Remove old versions from the disk but the newest `keep`; which ones went. Who has one open reads on."""
@@ -159,6 +172,14 @@ class MasterStore:
     def explain(self) -> str:
         """The store in some lines: what it is, key, order, index, size."""
         return self.source.explain()
+
+
+def _or_closed(pages: Pages, source: Source) -> Pages:
+    try:
+        return with_nulls(pages, source)
+    except BaseException:
+        pages.close()
+        raise
 
 
 def _named(source: Source) -> MasterStore:

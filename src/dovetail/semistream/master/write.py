@@ -32,12 +32,13 @@ def write_pages(
     page: int | str = DEFAULT_PAGE,
     frequency: str | None = None,
     unique: bool = False,
+    keep_nulls: bool = False,
 ) -> Generation:
     """The generation of a page file that these rows, all in memory, became: the first at this path, or the next.
 
     Rows lie by key, by the falling number in column `frequency` (of a key's rows the highest), or as they come; rows of
-    one key always together. Rows with a null in the key are left out and counted. `unique=True` refuses keys that occur
-    twice. `page` is the size that pages have unless one key's rows need more.
+    one key always together. Rows with a null in the key are left out and counted, or kept apart with `keep_nulls`.
+    `unique=True` refuses keys that occur twice. `page` is the size that pages have unless one key's rows need more.
     """
     place, table = local_path(path), as_table(rows)
     check_order(order, frequency, table.schema.names)
@@ -49,9 +50,10 @@ def write_pages(
         part = _written(writer, table, layout)
         listed = store_part(work, part)
         index = None if order == "key" else store_index(work, part, table.schema, form)
+        nulls = _null_part(work, table, form, page_bytes) if keep_nulls and len(layout) < table.num_rows else None
         found = Generation(
             uuid.uuid4().hex[:8], table.schema, form.names, order, unique, page_bytes,
-            table.num_rows - len(layout), (listed,), index,
+            table.num_rows - len(layout), (listed,), index, null_part=nulls,
         )  # fmt: skip
         return commit(place, work, found)
 
@@ -74,6 +76,13 @@ def _written(writer: PartWriter, table: pa.Table, layout: I64) -> Part:
     except BaseException:
         writer.abort()
         raise
+
+
+def _null_part(work: Path, table: pa.Table, form: KeyForm, page_bytes: int) -> PartFile:
+    """The part of the rows that have a null in the key."""
+    _, valid = form.normal([table.column(name) for name in form.names])
+    writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, False, False, keyed=False)
+    return store_part(work, _written(writer, table, np.flatnonzero(~valid)))
 
 
 def as_table(rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dovetail.engine.columns import held_bytes
 from dovetail.engine.memory import MemoryBudget
@@ -45,6 +46,20 @@ class Loaded(NamedTuple):
     chunk: int
 
 
+def unanswered(snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+    """The rows of a snapshot that have no answer yet, in their order.
+
+    MESHJOIN also keeps rows that were answered until they have met all pages; where all rows of a key lie in one page,
+    no more answers can follow.
+    """
+    if "rows" not in snapshot:
+        return []
+    rows, waits = snapshot["rows"], snapshot["waits"]
+    if "matched" in waits.column_names:
+        rows = rows.filter(pc.invert(waits["matched"]))
+    return [batch for batch in rows.combine_chunks().to_batches() if batch.num_rows]
+
+
 class SemiStreamOperator(OperatorBase):
     """A semi-stream join in progress.
 
@@ -59,7 +74,8 @@ class SemiStreamOperator(OperatorBase):
         super().__init__(shape.schema, budget, Metrics(self._clock))
         self.spec, self.sizes = spec, sizes
         self._stream_schema = stream
-        self.key_codes = KeyCodes([spec.pages.schema.field(name).type for name in spec.pages.key], spec.hash_bits)
+        types = [spec.pages.schema.field(name).type for name in spec.pages.key]
+        self.key_codes = KeyCodes(types, spec.hash_bits, spec.null_safe)
         self._buffer_wait = np.zeros(BUCKETS, np.int64)
         self.counts = dict.fromkeys(("rows", "answered_by_cache", "answered_by_page", "misses", "loads", "admits"), 0)
         self._read_before, self._bytes_before = spec.pages.device.bytes_read, 0
@@ -160,7 +176,7 @@ class SemiStreamOperator(OperatorBase):
             )
 
     def _coded(self, batch: pa.RecordBatch, chunk: int, start: int) -> tuple[Rows, I64]:
-        """The rows that have a home, and the names of those whose key is null or certainly not in the master data."""
+        """The rows that have a home, and the names of those whose key matches nothing: null, or certainly not there."""
         key = key_columns(batch, self.spec.on, self.key_codes.types)
         codes, valid = self.key_codes.encode(key)
         homes = self.segments.homes(key) if self.spec.needs_index else np.zeros(len(codes), np.int64)
@@ -311,6 +327,21 @@ class SemiStreamOperator(OperatorBase):
     @abstractmethod
     def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
         """Take up a snapshot in a join that has seen no rows; gives answers of rows that no longer fit."""
+
+    def readmit(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> Iterator[pa.RecordBatch]:
+        """Take up a snapshot of another version, of which only `changed` pages differ, in a join that saw no rows.
+
+        Rows that waited are admitted anew, in their order, to be answered from this version. Of what the join had
+        learned it keeps what still holds.
+        """
+        self.relearn(snapshot, changed)
+        before = self.counts["rows"]
+        for batch in unanswered(snapshot):
+            yield from self.push("stream", batch)
+        self.counts["rows"] = before
+
+    def relearn(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> None:
+        """Take up what a join on another version had learned and is still true in this one."""
 
     def reshape(self) -> None:
         """Fit what depends on the number of segments to a new version; nothing waits then."""

@@ -185,6 +185,13 @@ class Cached(IndexDriven):
         self._probes_left = state["probes_left"]
         return out
 
+    def relearn(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> None:
+        """Cached keys but those whose page changed."""
+        if self.learns and changed is not None:
+            state = json.loads(snapshot["state"]["json"][0].as_py())
+            self.cache.restore(snapshot["cache_keys"], snapshot["cache_rows"], state["cache"])
+            self.cache.forget(changed)
+
     def report(self) -> Metrics:
         """The metrics so far, with what went in and out of the cache."""
         self.metrics.add("cache_inserts", self.cache.inserts, unit="keys")

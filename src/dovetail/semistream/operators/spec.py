@@ -27,11 +27,12 @@ class SemiStreamJoin(ABC):
     """Stream rows joined with the master rows of equal key: the part that all algorithms share.
 
     `on` names the stream's key columns, in the order of the master's. Every stream row is answered exactly once, by all
-    master rows of its key; nulls match nothing. Answers of one key keep the order of the stream; there is no other
-    order. `columns` are the master columns wanted (all if None). Sizes that are left out are fitted to the budget.
-    In a pause rows are answered until none waits, or, with `when_idle="hold"`, only those beyond `max_residence`, as a
-    load for few rows wastes most of it. `hash_bits` below 64 makes hashed keys meet; answers stay right, as every hash
-    is checked.
+    master rows of its key. Nulls match nothing, or with `null_safe` each other, over pages that have such rows. Answers
+    of one key keep the order of the stream; there is no other order. `columns` are the master columns wanted (all if
+    None); `matched` names one more column, the last, that tells whether there is a master row. Sizes that are left out
+    are fitted to the budget. In a pause rows are answered until none waits, or, with `when_idle="hold"`, only those
+    beyond `max_residence`, as a load for few rows wastes most of it. `hash_bits` below 64 makes hashed keys meet;
+    answers stay right, as every hash is checked.
     """
 
     pages: Pages = field(repr=False)
@@ -43,6 +44,8 @@ class SemiStreamJoin(ABC):
     max_residence: Residence | None = None
     when_idle: Literal["drain", "hold"] = "drain"
     hash_bits: int = 64
+    null_safe: bool = False
+    matched: str | None = None
 
     parts: ClassVar[tuple[Part, ...]] = ("waiting",)
     needs_index: ClassVar[bool] = True
@@ -67,7 +70,8 @@ class SemiStreamJoin(ABC):
     def shape(self, stream: pa.Schema) -> Shape:
         """The columns of the answers; `PlanError` if keys or names do not fit."""
         check_keys(stream, self.on, self.pages.schema, self.pages.key)
-        return Shape.of(stream, self.pages.schema, self.on, self.pages.key, self.how, self.columns, self.suffixes)
+        found = Shape.of(stream, self.pages.schema, self.on, self.pages.key, self.how, self.columns, self.suffixes)
+        return found if self.matched is None else found.with_match(self.matched)
 
     def fit(self, limit: int, stream: pa.Schema) -> Sizes:
         """The sizes of all parts inside a budget of `limit` bytes; `PlanError` if there is none that works."""
