@@ -211,14 +211,14 @@ _KINDS: dict[str, type] = {
 }
 
 
-def _named(kind: type, test: NameTest) -> Matches:
+def _named(kind: Any, test: NameTest) -> Matches:
     if test.uri is None and test.local is None:
         return lambda node: type(node) is kind
     if kind is Attribute:
         return lambda node: type(node) is kind and name_matches(test, *split_name(node.key))
     if test.uri is not None and test.local is not None:
         tag = tag_of(test)
-        return lambda node: type(node) is Element and matches_tag(node, tag)
+        return lambda node: type(node) is Element and bool(node.tag == tag)
     return lambda node: type(node) is kind and name_matches(test, *split_name(node.tag))
 
 
@@ -274,8 +274,3 @@ def _attribute(key: str) -> Step:
         return [Attribute(node, key)] if type(node) is Element and key in node.attrib else []
 
     return run
-
-
-def matches_tag(element: Any, tag: str) -> bool:
-    """Whether an lxml element has the tag."""
-    return bool(element.tag == tag)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cmp_to_key
 from typing import Any
 
@@ -19,8 +19,8 @@ from dovetail.xquery.xdm.values import atom
 
 Push = Callable[[Frame, Items], None]
 Bound = dict[QName, int]  # variables of a tuple and their places
-Behind = Callable[[Scope, Bound], Push]
-Finish = Callable[[Frame, Items, Items], None]
+Arrange = Callable[[Frame, Items], Iterator[None]]  # sets the frame to one tuple after another
+Block = tuple[Push, Arrange, Scope, Bound]  # what keeps tuples, what arranges them, and the names known afterwards
 BLOCKING = (OrderClause, GroupClause, CountClause)
 
 
@@ -33,17 +33,17 @@ def _restore(frame: Frame, places: tuple[int, ...], values: tuple[Any, ...]) -> 
         frame[slot] = value
 
 
-def _count(clause: CountClause, scope: Scope, bound: Bound, behind: Behind) -> tuple[Push, Finish]:
+def _count(clause: CountClause, scope: Scope, bound: Bound) -> Block:
     inner, slot = scope.bind(clause.variable)
-    push, places = behind(inner, {**bound, clause.variable: slot}), tuple(bound.values())
+    places = tuple(bound.values())
 
-    def finish(frame: Frame, tuples: Items, out: Items) -> None:
+    def arrange(frame: Frame, tuples: Items) -> Iterator[None]:
         for number, values in enumerate(tuples, 1):
             _restore(frame, places, values)
             frame[slot] = [number]
-            push(frame, out)
+            yield
 
-    return lambda frame, out: out.append(_kept(frame, places)), finish
+    return lambda frame, out: out.append(_kept(frame, places)), arrange, inner, {**bound, clause.variable: slot}
 
 
 # --- order by
@@ -91,9 +91,9 @@ def sorted_tuples(keys: tuple[OrderKey, ...], tuples: list[tuple[list[Any], Any]
     return [kept for _, kept in sorted(tuples, key=cmp_to_key(compare))]
 
 
-def _order(clause: OrderClause, scope: Scope, bound: Bound, behind: Behind) -> tuple[Push, Finish]:
+def _order(clause: OrderClause, scope: Scope, bound: Bound) -> Block:
     keys = [compile_expr(key.expr, scope).run for key in clause.keys]
-    push, places = behind(scope, bound), tuple(bound.values())
+    places = tuple(bound.values())
 
     def keep(frame: Frame, out: Items) -> None:
         try:
@@ -101,16 +101,16 @@ def _order(clause: OrderClause, scope: Scope, bound: Bound, behind: Behind) -> t
         except XQueryError as error:
             raise located(error, clause) from None
 
-    def finish(frame: Frame, tuples: Items, out: Items) -> None:
+    def arrange(frame: Frame, tuples: Items) -> Iterator[None]:
         try:
             ordered = sorted_tuples(clause.keys, tuples)
         except XQueryError as error:
             raise located(error, clause) from None
         for values in ordered:
             _restore(frame, places, values)
-            push(frame, out)
+            yield
 
-    return keep, finish
+    return keep, arrange, scope, bound
 
 
 # --- group by
@@ -126,7 +126,7 @@ def group_key(items: Items) -> tuple[Any, Items]:
     return key_of(value), [value]
 
 
-def _group(clause: GroupClause, scope: Scope, bound: Bound, behind: Behind) -> tuple[Push, Finish]:
+def _group(clause: GroupClause, scope: Scope, bound: Bound) -> Block:
     keys = []
     inner, grouped = scope, dict(bound)
     for key in clause.keys:
@@ -139,7 +139,6 @@ def _group(clause: GroupClause, scope: Scope, bound: Bound, behind: Behind) -> t
         keys.append((value, check, slot))
     slots = {slot for _, _, slot in keys}
     others = tuple(slot for slot in grouped.values() if slot not in slots)
-    push = behind(inner, grouped)
 
     def keep(frame: Frame, out: Items) -> None:
         try:
@@ -152,12 +151,10 @@ def _group(clause: GroupClause, scope: Scope, bound: Bound, behind: Behind) -> t
             raise located(error, clause) from None
 
     places = tuple(slot for _, _, slot in keys)
-    return keep, lambda frame, tuples, out: _push_groups(frame, tuples, places, others, push, out)
+    return keep, lambda frame, tuples: _groups(frame, tuples, places, others), inner, grouped
 
 
-def _push_groups(
-    frame: Frame, tuples: Items, keys: tuple[int, ...], others: tuple[int, ...], push: Push, out: Items
-) -> None:
+def _groups(frame: Frame, tuples: Items, keys: tuple[int, ...], others: tuple[int, ...]) -> Iterator[None]:
     """Groups in the order of their first tuples; other variables hold their values of all tuples of the group."""
     groups: dict[Any, tuple[tuple[Any, ...], list[Items]]] = {}
     for found, values in tuples:
@@ -169,10 +166,10 @@ def _push_groups(
     for named, gathered in groups.values():
         _restore(frame, keys, named)
         _restore(frame, others, tuple(gathered))
-        push(frame, out)
+        yield
 
 
-BLOCKS: dict[type, Callable[[Any, Scope, Bound, Behind], tuple[Push, Finish]]] = {
+BLOCKS: dict[type, Callable[[Any, Scope, Bound], Block]] = {
     CountClause: _count,
     OrderClause: _order,
     GroupClause: _group,

@@ -48,18 +48,19 @@ def _builder(expr: Expr, scope: Scope) -> Build | None:
     return _computed(expr, scope) if isinstance(expr, ComputedElement) else None
 
 
-def _detached(build: Build) -> Plan:
-    return Plan(lambda frame: [build(new_tree(), frame)])
+def _detached(build: Build, scope: Scope) -> Plan:
+    base = scope.static.base_uri
+    return Plan(lambda frame: [build(new_tree(base=base), frame)])
 
 
 @compiles(DirectElement)
 def _direct_element(expr: DirectElement, scope: Scope) -> Plan:
-    return _detached(_direct(expr, scope))
+    return _detached(_direct(expr, scope), scope)
 
 
 @compiles(ComputedElement)
 def _computed_element(expr: ComputedElement, scope: Scope) -> Plan:
-    return _detached(_computed(expr, scope))
+    return _detached(_computed(expr, scope), scope)
 
 
 def _direct(expr: DirectElement, scope: Scope) -> Build:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.evaluate.blocking import BLOCKING, BLOCKS, Behind, Bound, Push
+from dovetail.xquery.evaluate.blocking import BLOCKING, BLOCKS, Arrange, Bound, Push
 from dovetail.xquery.evaluate.compiler import compile_expr, compiles
 from dovetail.xquery.evaluate.plan import Frame, Items, Plan, Scope, located
 from dovetail.xquery.evaluate.types import Convert, matcher, mismatch, written
 from dovetail.xquery.syntax.names import QName, SequenceType
 from dovetail.xquery.syntax.tree import Clause, Flwor, ForClause, LetClause, WhereClause
+
+Behind = Callable[[Scope, Bound], Push]
+Consume = Callable[[Frame, Iterable[Any], Items], None]  # the frame holds a tuple whenever the iterable gives something
 
 
 def typed(kind: SequenceType | None, name: QName, place: Clause) -> Convert | None:
@@ -37,8 +40,14 @@ def _flwor(expr: Flwor, scope: Scope) -> Plan:
     streams = isinstance(first, ForClause) and first.position is None and not first.allowing_empty
     if isinstance(first, ForClause) and streams and not any(isinstance(clause, BLOCKING) for clause in expr.clauses):
         return _streamed(expr, first, scope)
-    push = _compiled(expr, expr.clauses, scope, {})
-    return Plan(lambda frame: _collected(push, frame))
+    consume = _compiled(expr, expr.clauses, scope, {})
+
+    def run(frame: Frame) -> Items:
+        out: Items = []
+        consume(frame, (None,), out)
+        return out
+
+    return Plan(run)
 
 
 def _streamed(expr: Flwor, first: ForClause, scope: Scope) -> Plan:
@@ -46,7 +55,7 @@ def _streamed(expr: Flwor, first: ForClause, scope: Scope) -> Plan:
     each = compile_expr(first.source, scope).each()
     inner, slot = scope.looped().bind(first.variable)
     check = typed(first.type, first.variable, first)
-    push = _compiled(expr, expr.clauses[1:], inner, {first.variable: slot})
+    push = _chain(expr.clauses[1:], inner, {first.variable: slot}, lambda last, _: _emit(expr, last))
 
     def run(frame: Frame) -> Items:
         out: Items = []
@@ -69,22 +78,34 @@ def _collected(push: Push, frame: Frame) -> Items:
     return out
 
 
-def _compiled(expr: Flwor, clauses: tuple[Clause, ...], scope: Scope, bound: Bound) -> Push:
-    """Clauses from some place to `return`; at a clause that needs all tuples, they are kept and pushed on again."""
+def _compiled(expr: Flwor, clauses: tuple[Clause, ...], scope: Scope, bound: Bound) -> Consume:
+    """Clauses from some place to `return`; at a clause that needs all tuples, they are kept and arranged first."""
     stop = next((at for at, clause in enumerate(clauses) if isinstance(clause, BLOCKING)), None)
     if stop is None:
-        return _chain(clauses, scope, bound, lambda inner, _: _emit(expr, inner))
-    after: list[Callable[[Frame, Items, Items], None]] = []
+        push = _chain(clauses, scope, bound, lambda inner, _: _emit(expr, inner))
+        return lambda frame, tuples, out: _push_all(push, frame, tuples, out)
+    behind: list[tuple[Arrange, Consume]] = []
 
     def end(inner: Scope, held: Bound) -> Push:
         block = clauses[stop]
-        keep, finish = BLOCKS[type(block)](block, inner, held, lambda s, b: _compiled(expr, clauses[stop + 1 :], s, b))
-        after.append(finish)
+        keep, arrange, after, known = BLOCKS[type(block)](block, inner, held)
+        behind.append((arrange, _compiled(expr, clauses[stop + 1 :], after, known)))
         return keep
 
     head = _chain(clauses[:stop], scope, bound, end)
-    finish = after[0]
-    return lambda frame, out: finish(frame, _collected(head, frame), out)
+    arrange, rest = behind[0]
+
+    def consume(frame: Frame, tuples: Iterable[Any], out: Items) -> None:
+        kept: Items = []
+        _push_all(head, frame, tuples, kept)
+        rest(frame, arrange(frame, kept), out)
+
+    return consume
+
+
+def _push_all(push: Push, frame: Frame, tuples: Iterable[Any], out: Items) -> None:
+    for _ in tuples:
+        push(frame, out)
 
 
 def _emit(expr: Flwor, scope: Scope) -> Push:

@@ -58,6 +58,7 @@ class Static:
     """The static context of a query: its functions, global variables and namespaces."""
 
     def __init__(self, module: Module) -> None:
+        self.base_uri = module.base_uri
         self.namespaces = {**dict(module.namespaces), "": module.default_element_namespace}
         self.collections_used = sum(
             _collection_calls(part) for part in (module.body, *module.variables, *module.functions)

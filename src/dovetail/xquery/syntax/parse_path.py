@@ -210,15 +210,21 @@ class PathParser(DirectParser):
         if token.text == "processing-instruction":
             return self._instruction_constructor()
         element = token.text == "element"
-        name = self.enclosed() if self.sees("{") else self._constructed_name(element)
+        name = self._computed_name() if self.sees("{") else self._constructed_name(element)
         scope = (*self.namespaces.items(), ("", self.element_namespace)) if element else tuple(self.namespaces.items())
         return (ComputedElement if element else ComputedAttribute)(name, self.enclosed(), scope)
+
+    def _computed_name(self) -> Expr:
+        self.expect("{")
+        name = self.expr()
+        self.expect("}")
+        return name
 
     def _constructed_name(self, element: bool) -> QName:
         return self.name(self.element_namespace if element else "")
 
     def _instruction_constructor(self) -> Expr:
-        target = self.enclosed() if self.sees("{") else self.name().local
+        target = self._computed_name() if self.sees("{") else self.name().local
         return ComputedInstruction(target, self.enclosed())
 
 

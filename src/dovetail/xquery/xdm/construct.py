@@ -42,6 +42,8 @@ def new_element(parent: Any, prefix: str, uri: str, local: str, declared: Namesp
 
 def add_text(parent: Any, text: str) -> None:
     """Text at the end of a parent, merged with the text before it."""
+    if not text:
+        return
     try:
         if len(parent):
             last = parent[-1]
@@ -101,9 +103,7 @@ def declare(element: Any, prefix: str, uri: str) -> None:
     """Makes a prefix known in an element that exists already."""
     if uri and prefix not in ("", "xml") and element.nsmap.get(prefix) != uri and prefix not in element.nsmap:
         keep = [name for name in element.nsmap if name]
-        element.set(clark(uri, "_"), "")  # a declaration that nothing uses would be dropped
         etree.cleanup_namespaces(element, top_nsmap={prefix: uri}, keep_ns_prefixes=[*keep, prefix])
-        del element.attrib[clark(uri, "_")]
 
 
 def copy_into(parent: Any, node: Any) -> Any:
@@ -177,7 +177,10 @@ def new_instruction(target: str, value: str) -> Any:
     if "?>" in value:
         raise XQueryError("XQDY0026", "a processing instruction cannot hold ?>")
     holder = new_tree()
-    holder.append(etree.ProcessingInstruction(target, value.lstrip()))
+    content = value.lstrip()
+    # lxml writes a space behind a target that was given an empty content, but not behind one that was read without
+    made = etree.ProcessingInstruction(target, content) if content else etree.fromstring(f"<a><?{target}?></a>")[0]
+    holder.append(made)
     return holder[0]
 
 

@@ -92,12 +92,14 @@ def is_node(item: Any) -> bool:
     return isinstance(item, NODES)
 
 
-def new_tree(tag: str = FRAGMENT, uri: str | None = None) -> Any:
+def new_tree(tag: str = FRAGMENT, uri: str | None = None, base: str | None = None) -> Any:
     """The hidden root of a new tree; later trees follow earlier ones in document order."""
     holder = etree.Element(tag)
     holder.set("n", str(next(_trees)))
     if uri is not None:
         holder.set("uri", uri)
+    if base:
+        holder.set("base", base)
     return holder
 
 

@@ -78,16 +78,21 @@ def _float_divide(left: float, right: float) -> float:
 
 
 def _decimal_divide(left: Decimal, right: Decimal) -> Decimal:
-    """The quotient, exact or with 18 digits after the point."""
+    """The quotient, exact or with 18 digits after the point; more if the dividend has more than the divisor."""
     if right == 0:
         raise _zero_division()
-    digits = max(DIVISION_DIGITS, -int(left.as_tuple().exponent), -int(right.as_tuple().exponent))
+    digits = DIVISION_DIGITS + max(0, _places(left) - _places(right))
     scaled = EXACT.multiply(left, Decimal(1).scaleb(digits))
     top, bottom = scaled.as_integer_ratio(), right.as_integer_ratio()
     whole, rest = divmod(abs(top[0]) * bottom[1], abs(bottom[0]) * top[1])
     whole += 2 * rest > abs(bottom[0]) * top[1]
     sign = -1 if (left < 0) != (right < 0) else 1
     return EXACT.scaleb(EXACT.create_decimal(sign * whole), -digits)
+
+
+def _places(value: Decimal) -> int:
+    """Digits after the point, zeros at the end left out."""
+    return max(0, -int(EXACT.normalize(value).as_tuple().exponent))
 
 
 def _float_modulo(left: float, right: float) -> float:

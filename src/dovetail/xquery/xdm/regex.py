@@ -207,7 +207,8 @@ class _Translation:
         if not self.pattern.startswith("]", self.at) or not (parts or excluded):
             raise self.error("a character class is empty or not closed")
         self.at += 1
-        return subtracted + self._assembled(parts, excluded, negative)
+        whole = self._assembled(parts, excluded, negative)
+        return f"(?:{subtracted}{whole})" if subtracted else whole
 
     def _assembled(self, parts: list[str], excluded: list[str], negative: bool) -> str:
         choices = [f"[{''.join(parts)}]"] if parts else []
@@ -216,7 +217,7 @@ class _Translation:
             return choices[0] if len(choices) == 1 else f"(?:{'|'.join(choices)})"
         if not excluded:
             return f"[^{''.join(parts)}]"
-        return f"(?!{'|'.join(choices)})(?s:.)"
+        return f"(?:(?!{'|'.join(choices)})(?s:.))"
 
     def _member(self, parts: list[str], excluded: list[str]) -> None:
         here = self.pattern[self.at]

@@ -47,7 +47,10 @@ def _root(node: Any) -> Any:
 
 @function("base-uri", "node?", focus=True)
 def _base_uri(node: Any) -> AnyURI | None:
-    uri = None if node is None else holder_of(node).get("uri")
+    if node is None:
+        return None
+    holder = holder_of(node)
+    uri = holder.get("uri") or holder.get("base")
     return None if uri is None else AnyURI(uri)
 
 
