@@ -9,7 +9,7 @@ Reference: seed 002, section 7.3; specification 7.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from dovetail.errors import PlanError
@@ -70,12 +70,13 @@ class Evaluate(Expression):
 
     `bindings` give the free variables of the piece (by the name that stands in it, "." for the context item). `upward`
     says that it may look above the nodes it is given (parent axis, root() ...), so that they cannot be cut out of their
-    documents.
+    documents. `identity` says that it may ask which node is which.
     """
 
     tree: Tree
     bindings: tuple[tuple[str, Expression], ...] = ()
     upward: bool = field(default=False, compare=False)
+    identity: bool = field(default=False, compare=False)
 
 
 def call(name: str, *arguments: Expression) -> Call:
@@ -98,7 +99,7 @@ def with_children(expression: Expression, new: tuple[Expression, ...]) -> Expres
         return Call(expression.name, new)
     if isinstance(expression, Evaluate):
         names = (name for name, _ in expression.bindings)
-        return Evaluate(expression.tree, tuple(zip(names, new, strict=True)), expression.upward)
+        return replace(expression, bindings=tuple(zip(names, new, strict=True)))
     return expression
 
 

@@ -21,9 +21,20 @@ from dovetail.xquery.algebra.normalise_path import mapped, path
 from dovetail.xquery.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
 from dovetail.xquery.algebra.pulling import pulled
 from dovetail.xquery.algebra.scope import Bound, Chain, Numbers, Scope, Value
-from dovetail.xquery.algebra.tree_facts import asks_context, free_variables, looks_up, needs_context, reads_data
+from dovetail.xquery.algebra.tree_facts import (
+    asks_context,
+    compares_nodes,
+    free_variables,
+    looks_up,
+    needs_context,
+    reads_data,
+)
 from dovetail.xquery.syntax import tree
 from dovetail.xquery.syntax.names import FN, XS, QName
+from dovetail.xquery.xdm.atomic import PYTHON_TYPES
+
+# `decimal(...)` without prefix constructs a value, as in the source, where no function has that name.
+_CONSTRUCTORS = set(PYTHON_TYPES) - {"string", "boolean", "untyped"}
 
 
 def normalise(module: tree.Module) -> Operator:
@@ -134,7 +145,7 @@ class Normaliser:
         name, arguments = node.name.local, node.arguments
         if node.name.uri not in (FN, XS) or asks_context(node) or name in ("position", "last"):
             return self.evaluated(node, scope, chain)
-        if node.name.uri == XS:
+        if node.name.uri == XS or (name in _CONSTRUCTORS and len(arguments) == 1):
             return self._call(f"xs:{name}", [self.value(one, scope, chain).expression for one in arguments])
         if name in ("true", "false") and not arguments:
             return Value(Constant(name == "true"), self.numbers.take())
@@ -164,7 +175,7 @@ class Normaliser:
         bindings = [(binding_name(name), scope.names[name].value) for name in names]
         if scope.focus is not None and needs_context(node):
             bindings.append((".", scope.focus))
-        return Evaluate(node, tuple(bindings), looks_up(node, self.module))
+        return Evaluate(node, tuple(bindings), looks_up(node, self.module), compares_nodes(node, self.module))
 
 
 def binding_name(name: QName) -> str:

@@ -18,15 +18,21 @@ _CLAUSES = (tree.ForClause, tree.LetClause, tree.WhereClause, tree.OrderClause, 
 
 def is_algebraic(node: tree.Flwor) -> bool:
     """Whether every clause has an operator: not `count`, `allowing empty`, or group keys with a type."""
-    return all(isinstance(clause, _CLAUSES) and not _is_special(clause) for clause in node.clauses)
+    own = set[QName]()
+    for clause in node.clauses:
+        if not isinstance(clause, _CLAUSES) or _is_special(clause, own):
+            return False
+        if isinstance(clause, (tree.ForClause, tree.LetClause)):
+            own.add(clause.variable)
+    return True
 
 
-def _is_special(clause: tree.Clause) -> bool:
+def _is_special(clause: tree.Clause, own: set[QName]) -> bool:
     match clause:
         case tree.ForClause():
             return clause.allowing_empty or (clause.type is not None and clause.position is not None)
         case tree.GroupClause():
-            return any(key.type is not None for key in clause.keys)
+            return any(key.type is not None or (key.value is None and key.variable not in own) for key in clause.keys)
     return False
 
 
@@ -111,18 +117,21 @@ class Clauses:
 
     def _group(self, keys: tuple[tree.GroupKey, ...]) -> None:
         """Keys become atomic values; every other variable of this expression becomes the sequence of its group."""
-        found = list[tuple[QName, tuple[Variable, Expression]]]()
+        found = dict[QName, tuple[Variable, Expression]]()
         for key in keys:
             value = key.value if key.value is not None else tree.VariableRef(key.variable)
             operand = self.to.operand(value, self.scope, self.chain)
-            found.append((key.variable, (Variable(self.to.numbers.take()), operand)))
+            if len(keys) > 1:  # a later key may ask for this one
+                operand = self.chain.assign(self.to.numbers.take(), operand)
+                self.scope = self.scope.binding(key.variable, Bound(operand))
+            found[key.variable] = (Variable(self.to.numbers.take()), operand)
         gathered = list[Gathered]()
-        for name in [one for one in self.own if one not in dict(found)]:
+        for name in [one for one in self.own if one not in found]:
             field = Variable(self.to.numbers.take())
             gathered.append(Gathered(field, call("create_sequence", self.scope.names[name].value)))
             self._bind(name, Bound(field, node=self.scope.names[name].node))
-        self.chain.top = GroupBy(tuple(pair for _, pair in found), tuple(gathered), self.chain.top)
-        for name, (variable, _) in found:
+        self.chain.top = GroupBy(tuple(found.values()), tuple(gathered), self.chain.top)
+        for name, (variable, _) in found.items():
             self._bind(name, Bound(variable))
 
 

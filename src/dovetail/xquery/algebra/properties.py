@@ -148,8 +148,9 @@ class Facts:
                     return self._call(field.expression)
                 (item,) = field.expression.arguments  # type: ignore[attr-defined]  # as above
                 return replace(self.streamed(item, group.input), cardinality="many")
-        values = dict(group.keys)
-        return replace(self.of(values[variable]), ordered=False, unique=False, disjoint=False)
+        key = self.of(dict(group.keys)[variable])
+        kind = "string" if key.type == "untypedAtomic" else key.type
+        return Properties("one" if key.cardinality == "one" else "optional", type=kind)
 
     def _converted(self, name: str, inner: Expression, arguments: tuple[Expression, ...]) -> Properties:
         given = self.of(inner)
@@ -209,9 +210,9 @@ class Facts:
             case Call(name, (inner, *rest)) if name in (*STEPS, "treat", "data", "promote"):
                 base = self._written_out(inner, source)
                 return None if base is None else Call(name, (base, *rest))
-            case Evaluate(node, ((".", inner),)) if downward_steps(item) is not None:
+            case Evaluate(_, ((".", inner),)) if downward_steps(item) is not None:
                 base = self._written_out(inner, source)
-                return None if base is None else Evaluate(node, ((".", base),), item.upward)
+                return None if base is None else replace(item, bindings=((".", base),))
         return None
 
     def _source(self, source: Unnest | DataScan) -> Properties:

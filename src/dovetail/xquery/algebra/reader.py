@@ -27,7 +27,7 @@ from dovetail.xquery.algebra.operators import (
     Subplan,
     Unnest,
 )
-from dovetail.xquery.algebra.tree_facts import looks_up
+from dovetail.xquery.algebra.tree_facts import compares_nodes, looks_up
 from dovetail.xquery.syntax.parser import parse
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class _Reader:
             bindings.append((name, self.expression()))
         self.mark(")")
         tree = parse(text).body
-        return Evaluate(tree, tuple(bindings), looks_up(tree))
+        return Evaluate(tree, tuple(bindings), looks_up(tree), compares_nodes(tree))
 
     def pair(self) -> tuple[Variable, Expression]:
         variable = self.variable()

@@ -66,6 +66,15 @@ def _looks_up(part: Any) -> bool:
     return isinstance(part, tree.Root)
 
 
+def compares_nodes(node: Any, module: tree.Module | None = None) -> bool:
+    """Whether the piece, or a function it calls, asks which node is which: `is`, `<<`, `union` and the like."""
+    parts = (part for piece in with_callees(node, module) for part in tree_parts(piece))
+    return any(
+        isinstance(part, tree.SetOperation) or (isinstance(part, tree.Comparison) and part.kind == "node")
+        for part in parts
+    )
+
+
 def uses_position(node: Any) -> bool:
     """Whether position() or last() stands anywhere in the piece."""
     return any(name.uri == FN and name.local in _FOCUS for name in called(node))

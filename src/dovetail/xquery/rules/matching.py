@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeGuard
 
-from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Variable, parts
-from dovetail.xquery.algebra.functions import DOWNWARD, STEPS
+from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Variable, is_call, parts
+from dovetail.xquery.algebra.functions import DISTINCT, DOWNWARD, NODE, SETS, SORT, SORT_DISTINCT, STEPS
 from dovetail.xquery.algebra.operators import Assign, EmptyTupleSource, NestedTupleSource, Operator, Subplan, Unnest
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.algebra.tree_facts import LOOK_UP
+from dovetail.xquery.algebra.tree_facts import LOOK_UP, reads_data
 from dovetail.xquery.algebra.walk import chain, exchanged, expressions, operators
 
 Local = Callable[[Operator, Facts], Operator | None]
@@ -70,6 +71,29 @@ def _looks_up(part: Expression) -> bool:
     if not isinstance(part, Call):
         return False
     return part.name in LOOK_UP or (part.name in STEPS and part.name not in DOWNWARD)
+
+
+def reads_once(plan: Operator) -> bool:
+    """Whether no collection is read at two places, nor by a piece of the query that the evaluator computes."""
+    found = [part for o in operators(plan) for e in expressions(o) for part in parts(e)]
+    names = [source_name(part.arguments[0]) if part.arguments else None for part in found if _is_collection(part)]
+    hidden = any(isinstance(part, Evaluate) and reads_data(part.tree) for part in found)
+    return len(names) == len(set(names)) and not hidden
+
+
+def _is_collection(part: Expression) -> TypeGuard[Call]:
+    return isinstance(part, Call) and part.name == "collection"
+
+
+def asks_which_node(plan: Operator) -> bool:
+    """Whether something in the plan tells nodes from their copies: `is`, `union`, sorting and the like."""
+    return any(_asks_which(part) for o in operators(plan) for e in expressions(o) for part in parts(e))
+
+
+def _asks_which(part: Expression) -> bool:
+    if isinstance(part, Evaluate):
+        return part.identity
+    return is_call(part, *NODE.values(), *SETS.values(), SORT_DISTINCT, SORT, DISTINCT)
 
 
 def conjuncts(condition: Expression) -> tuple[Expression, ...]:

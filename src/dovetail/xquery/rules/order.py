@@ -24,6 +24,7 @@ from dovetail.xquery.rules.j3_merge_condition import merge_condition
 from dovetail.xquery.rules.j4_recognise_keys import recognise_keys
 from dovetail.xquery.rules.n1_map_steps import map_steps
 from dovetail.xquery.rules.n2_sink_into_subplan import sink_into_subplan
+from dovetail.xquery.rules.n3_sort_by_document import sort_by_document
 from dovetail.xquery.rules.p1_remove_sort import remove_sort
 from dovetail.xquery.rules.p2_remove_conversion import remove_conversion
 from dovetail.xquery.rules.p3_drop_subplan import drop_subplan
@@ -48,6 +49,7 @@ RULES: dict[str, Rule] = {
     "P9": clean_up,
     "N1": map_steps,
     "N2": sink_into_subplan,
+    "N3": sort_by_document,
     "D1": introduce_scan,
     "D2": push_steps,
     "D3": partition_scan,
@@ -62,7 +64,7 @@ RULES: dict[str, Rule] = {
 PATHS = ("P9", "P2", "P1", "P7", "P3", "P4", "P5", "P6", "P8")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("paths", PATHS),
-    ("nested plans", (*PATHS, "N1", "N2")),
+    ("nested plans", (*PATHS, "N1", "N2", "N3")),
     ("scans", (*PATHS, "D1", "D2", "D3")),
     ("aggregates", ("P9", "A1", "A2")),
     ("joins", ("P9", "J1", "J2", "J3", "J4")),

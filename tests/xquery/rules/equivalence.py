@@ -1,0 +1,61 @@
+"""What is compared: direct evaluation of a query, its first plan, and the plan after each single rewriting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from xml.etree.ElementTree import canonicalize
+
+from tests.xquery.rules.sample import context
+
+from dovetail.errors import XQueryError
+from dovetail.xquery.algebra.normalise import normalise
+from dovetail.xquery.algebra.operators import Operator
+from dovetail.xquery.algebra.printer import print_plan
+from dovetail.xquery.algebra.run import run
+from dovetail.xquery.evaluate.static import evaluate
+from dovetail.xquery.rules.order import rewrite
+from dovetail.xquery.syntax.parser import parse
+from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xquery.xdm.values import type_name
+
+Answer = list[tuple[str, str]] | str
+"""Type and text of each item, or the code of an error."""
+
+
+def answer(items: Callable[[], Iterator[Any]]) -> Answer:
+    try:
+        return [(type_name(item), written(item)) for item in items()]
+    except XQueryError as error:
+        return error.code
+
+
+def written(item: Any) -> str:
+    """The text of an item; of an element the canonical one: a copy may declare its namespaces in another order."""
+    text = serialise(item)
+    return canonicalize(text) if type_name(item) == "element()" else text
+
+
+def check(query: str) -> list[str]:
+    """The rules that fired, after every plan gave the items of direct evaluation.
+
+    A query that fails may give an answer after rewriting, since what fails may not be needed any more; never the
+    reverse.
+    """
+    module = parse(query)
+    expected = answer(lambda: evaluate(module, context()))
+    rewriting = rewrite(normalise(module))
+    before: Operator | None = None
+    for name, plan in [("first plan", rewriting.before), *((step.rule, step.plan) for step in rewriting.trace)]:
+        found = answer(partial(run, plan, module, context()))
+        if isinstance(expected, str):
+            continue
+        assert found == expected, explained(query, name, before, plan)
+        before = plan
+    return [step.rule for step in rewriting.trace]
+
+
+def explained(query: str, name: str, before: Operator | None, plan: Operator) -> str:
+    shown = print_plan(before) if before is not None else ""
+    return f"{query}\nis answered differently after {name}:\n{shown}=>\n{print_plan(plan, annotations=True)}"

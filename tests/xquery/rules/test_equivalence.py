@@ -1,0 +1,43 @@
+"""The rules are right: every plan on the way from the first to the last gives what direct evaluation gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.xquery.rules.equivalence import check
+from tests.xquery.rules.random_queries import Maker
+from tests.xquery.rules.sample import QUERIES
+
+from dovetail.xquery.algebra.operators import Operator, Select
+from dovetail.xquery.rules import order
+from dovetail.xquery.rules.matching import rewrite_first
+
+LINES = (Path(__file__).parent / "queries.txt").read_text().splitlines()
+WEATHER = {path.stem: path.read_text() for path in sorted(QUERIES.glob("*.xq"))}
+
+
+@pytest.mark.parametrize("query", LINES)
+def test_every_plan_of_a_query_gives_its_items(query: str):
+    check(query)
+
+
+@pytest.mark.parametrize("name", WEATHER)
+def test_every_plan_of_a_weather_query_gives_its_items(name: str):
+    assert {"D1", "D2", "D3"} <= set(check(WEATHER[name]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_plan_of_a_random_query_gives_its_items(seed: int):
+    check(Maker(seed).query())
+
+
+def test_a_wrong_rule_is_found_out(monkeypatch: pytest.MonkeyPatch):
+    """A rule that drops conditions: the comparison must notice it."""
+
+    def forget(plan: Operator) -> Operator | None:
+        return rewrite_first(plan, lambda operator, facts: operator.input if isinstance(operator, Select) else None)
+
+    monkeypatch.setitem(order.RULES, "P8", forget)
+    with pytest.raises(AssertionError, match="is answered differently after P8"):
+        check('for $b in collection("/ann")/bookstore/book where $b/price > 20 return $b/title')
