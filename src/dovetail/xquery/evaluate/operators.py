@@ -84,10 +84,16 @@ def _sequence(expr: Sequence, scope: Scope) -> Plan:
 
 @compiles(Logical)
 def _logical(expr: Logical, scope: Scope) -> Plan:
-    left, right = compile_expr(expr.left, scope).truth(), compile_expr(expr.right, scope).truth()
+    left, right = _located_truth(expr.left, scope), _located_truth(expr.right, scope)
     if expr.op == "and":
-        return of_test(_at(expr, lambda frame: left(frame) and right(frame)))
-    return of_test(_at(expr, lambda frame: left(frame) or right(frame)))
+        return of_test(lambda frame: left(frame) and right(frame))
+    return of_test(lambda frame: left(frame) or right(frame))
+
+
+def _located_truth(expr: Expr, scope: Scope) -> Test:
+    """The truth of an operand; a test says itself where it failed."""
+    plan = compile_expr(expr, scope)
+    return plan.test if plan.test is not None else _at(expr, plan.truth())
 
 
 def _at(expr: Expr, test: Test) -> Test:
@@ -128,6 +134,16 @@ def _value_comparison(expr: Comparison, left: Run, right: Run) -> Plan:
     return Plan(run, lambda frame: run(frame) == [True])
 
 
+def _text_test(run: Run, left: Run, test: Callable[[Any, Any], bool], text: str) -> Test:
+    def found(frame: Frame) -> bool:
+        items = left(frame)
+        if len(items) == 1 and type(items[0]) is Element and len(items[0]) == 0:
+            return test(items[0].text or "", text)
+        return run(frame) == [True]
+
+    return found
+
+
 def _with_text(expr: Comparison, left: Run, text: str) -> Plan:
     """A value comparison with a string literal: no conversion is needed for untyped text."""
     op, test = expr.op, TESTS[expr.op]
@@ -142,7 +158,7 @@ def _with_text(expr: Comparison, left: Run, text: str) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run, lambda frame: run(frame) == [True])
+    return Plan(run, _text_test(run, left, test, text))
 
 
 def _general(op: str, left: Run, right: Run) -> Test:

@@ -26,7 +26,7 @@ from dovetail.xquery.syntax.tree import (
     SetOperation,
 )
 from dovetail.xquery.xdm.atomic import NUMBERS
-from dovetail.xquery.xdm.nodes import Document, is_node, root_of
+from dovetail.xquery.xdm.nodes import Document, Element, is_node, root_of
 from dovetail.xquery.xdm.order import in_document_order
 from dovetail.xquery.xdm.values import boolean
 
@@ -256,9 +256,9 @@ def _one_child(start: Plan, axis: _Axis, expr: Path) -> Callable[[Frame], Items]
 
     def run(frame: Frame) -> Items:
         nodes = begin(frame)
+        if len(nodes) == 1 and type(nodes[0]) is Element:
+            return find(nodes[0])
         try:
-            if len(nodes) == 1 and is_node(nodes[0]):
-                return find(nodes[0])
             return axis.run(frame, nodes, PEERS if start.ordered or not nodes else UNKNOWN)[0]
         except XQueryError as error:
             raise located(error, expr) from None

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from lxml import etree
+from dovetail.xquery.xdm.nodes import Attribute, Document, Node, Text
 
-from dovetail.xquery.xdm.nodes import Attribute, Document, Element, Node, Text, holder_of
-
-_FEW = 16  # below this many nodes, their paths from the root cost less than a walk over the tree
 Key = tuple[Any, ...]
+_MANY = 32  # children before this place are counted each time, places in longer lists are remembered
+_REMEMBERED = 16  # lists of places; each keeps its tree in memory until others push it out
+_places: OrderedDict[Any, dict[Any, int]] = OrderedDict()
+
+
+def _place(parent: Any, element: Any) -> int:
+    """The number of a child among its siblings."""
+    known = _places.get(parent)
+    if known is not None:
+        return known[element]
+    place: int = parent.index(element)
+    if place > _MANY:
+        _places[parent] = {child: at for at, child in enumerate(parent)}
+        if len(_places) > _REMEMBERED:
+            _places.popitem(last=False)
+    return place
 
 
 def path_key(node: Any) -> Key:
@@ -23,7 +37,7 @@ def path_key(node: Any) -> Key:
     element = node.holder if type(node) is Document else node.owner if isinstance(node, Node) else node
     shift = 3 if type(node) is Text and node.tail else 2
     while (above := element.getparent()) is not None:
-        places.append((2 * above.index(element) + shift, 0))
+        places.append((2 * _place(above, element) + shift, 0))
         element, shift = above, 2
     places.append((int(element.get("n")), 0))
     return tuple(reversed(places))
@@ -32,39 +46,4 @@ def path_key(node: Any) -> Key:
 def in_document_order(nodes: Iterable[Any]) -> list[Any]:
     """The nodes in document order, each once."""
     unique = list(dict.fromkeys(nodes))
-    if len(unique) < 2:
-        return unique
-    if len(unique) <= _FEW:
-        return sorted(unique, key=path_key)
-    return _by_walk(unique)
-
-
-def _by_walk(nodes: list[Any]) -> list[Any]:
-    trees: dict[Any, list[Any]] = {}
-    for node in nodes:
-        trees.setdefault(holder_of(node), []).append(node)
-    ordered: list[Any] = []
-    for holder in sorted(trees, key=lambda holder: int(holder.get("n"))):
-        ordered += _within(holder, trees[holder])
-    return ordered
-
-
-def _within(holder: Any, nodes: list[Any]) -> list[Any]:
-    """Numbers the wanted elements of one tree where they start and end; a text after an element comes at its end."""
-    wanted: dict[Any, list[Any]] = {}
-    for node in nodes:
-        element = node.holder if type(node) is Document else node.owner if isinstance(node, Node) else node
-        wanted.setdefault(element, []).append(node)
-    keys: list[tuple[Key, Any]] = []
-    for number, (event, element) in enumerate(etree.iterwalk(holder, events=("start", "end", "comment", "pi"))):
-        for node in wanted.get(element, ()):
-            late = type(node) is Text and node.tail
-            if type(element) is not Element or (event == "end") == late:
-                keys.append(((number, *_inner(node)), node))
-    return [node for _, node in sorted(keys, key=lambda pair: pair[0])]
-
-
-def _inner(node: Any) -> Key:
-    if type(node) is Attribute:
-        return 1, list(node.owner.keys()).index(node.key)
-    return (2, 0) if type(node) is Text else (0, 0)
+    return sorted(unique, key=path_key) if len(unique) > 1 else unique

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from dovetail.errors import XQueryError
 from dovetail.xquery.syntax.lexer import NAME_CHAR, NAME_START
@@ -52,17 +52,24 @@ def compiled(pattern: str, flags: str = "") -> re.Pattern[str]:
         raise XQueryError("FORX0002", f"{pattern!r} is not a regular expression: {error}") from None
 
 
-@lru_cache(maxsize=64)
+@cache
+def _runs() -> dict[str, list[tuple[int, int]]]:
+    """Runs of neighbouring characters of each Unicode category, found in one pass."""
+    runs: dict[str, list[tuple[int, int]]] = {}
+    start, last = 0, unicodedata.category("\0")
+    for code in range(1, sys.maxunicode + 2):
+        category = unicodedata.category(chr(code)) if code <= sys.maxunicode else ""
+        if category != last:
+            runs.setdefault(last, []).append((start, code - 1))
+            start, last = code, category
+    return runs
+
+
+@cache
 def _category(name: str) -> str:
     """The characters of a Unicode category, as ranges of a Python character class."""
-    ranges: list[list[int]] = []
-    for code in range(sys.maxunicode + 1):
-        if unicodedata.category(chr(code)).startswith(name):
-            if ranges and ranges[-1][1] == code - 1:
-                ranges[-1][1] = code
-            else:
-                ranges.append([code, code])
-    return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
+    found = [run for category, runs in _runs().items() if category.startswith(name) for run in runs]
+    return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in found)
 
 
 _CATEGORIES = frozenset(
