@@ -26,7 +26,7 @@ from dovetail.semistream.dead_letters import DeadLetters
 from dovetail.semistream.decision import Decision, decide, looks_again, moved, sample_of, specification
 from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
 from dovetail.semistream.keys import key_columns
-from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.master.pages import Pages, Resting
 from dovetail.semistream.measured import measured_sizes
 from dovetail.semistream.on_miss import DeadLetter
 from dovetail.semistream.operators.base import SemiStreamOperator
@@ -282,6 +282,8 @@ def _keep(plan: str, held: Held) -> None:
     if held.spent:
         held.close()
         return
+    if isinstance(held.pages, Resting):
+        held.pages.rest()
     _HELD[plan] = held
     while len(_HELD) > _MOST:
         _HELD.popitem(last=False)[1].close()

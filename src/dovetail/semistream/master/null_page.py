@@ -12,7 +12,7 @@ from dovetail.engine.buffers import valid_rows
 from dovetail.engine.device import Device
 from dovetail.errors import UnsupportedError
 from dovetail.kernels.arrays import I64, Bool, int64s
-from dovetail.semistream.master.pages import KeyedPages, Order, Pages
+from dovetail.semistream.master.pages import KeyedPages, Order, Pages, Resting
 
 
 @runtime_checkable
@@ -108,6 +108,11 @@ class WithNulls:
                 return None
             found.append(some)
         return pa.concat_batches(found)
+
+    def rest(self) -> None:
+        """Give up what is held at a server until the next read."""
+        if isinstance(self._inner, Resting):
+            self._inner.rest()
 
     def close(self) -> None:
         """Give back files and connections; twice is fine."""

@@ -106,6 +106,15 @@ class KeyedPages(Pages, Protocol):
         ...
 
 
+@runtime_checkable
+class Resting(Protocol):
+    """Pages of a server that others are kept waiting by while they are open and nobody reads."""
+
+    def rest(self) -> None:
+        """Give up what is held at the server until the next read, which fails if the version is gone by then."""
+        ...
+
+
 def stored_each(pages: Pages, first: I64, count: I64) -> I64:
     """What `stored_many` gives, asked of one run after the other."""
     runs = zip(first.tolist(), count.tolist(), strict=True)

@@ -98,7 +98,7 @@ class PostgresReader:
 
     A connection that is lost is made anew at the next read, which goes on if the version is still there. The
     transaction is open as long as the reader: close it when the version is no longer needed, or the server cannot
-    clean up rows that were deleted since.
+    clean up rows that were deleted since; `rest` ends it between reads.
     """
 
     def __init__(self, source: PostgresSource, version: str | None) -> None:
@@ -146,6 +146,10 @@ class PostgresReader:
         table = self._connection, self._source.table_name, self._key
         count, fences = partial(count_from, *table), partial(fences_from, *table)
         return extended(self._source.ranges, self._source.page_bytes, count, fences)
+
+    def rest(self) -> None:
+        """End the transaction, which keeps tables locked and deleted rows on the disk; the next read begins one."""
+        self._end()
 
     def close(self) -> None:
         """End the transaction and the connection; twice is fine."""

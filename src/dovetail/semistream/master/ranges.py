@@ -132,6 +132,10 @@ class Reader(Protocol):
         """All rows with one of these keys, in any order; None if one of them cannot be sent."""
         ...
 
+    def rest(self) -> None:
+        """Give up locks and snapshots until the next read."""
+        ...
+
     def close(self) -> None:
         """End the connection."""
         ...
@@ -208,6 +212,10 @@ class RangePages:
         return self.device.call(
             lambda: self._reader.find(key), nbytes=lambda batch: 0 if batch is None else int(batch.nbytes)
         )
+
+    def rest(self) -> None:
+        """Give up what is held at the server until the next read, which fails if the version is gone by then."""
+        self._reader.rest()
 
     def close(self) -> None:
         """End the connection; twice is fine."""

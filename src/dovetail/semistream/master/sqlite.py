@@ -152,6 +152,9 @@ class SqliteReader:
         table = self._connection, source.table_name, named.schema, named.key
         return extended(named, source.page_bytes, partial(count_from, *table), partial(fences_from, *table))
 
+    def rest(self) -> None:
+        """Nothing to give up: a file's readers keep no writer waiting."""
+
     def close(self) -> None:
         """Close the connection; twice is fine."""
         self._close()
