@@ -49,12 +49,12 @@ class Case:
 
 
 def random_keys(rng: np.random.Generator, n: int, domain: int) -> list[int | None]:
-    """Uniform, skewed (Zipf 0.5 to 5), a single value, ascending or descending; sometimes with nulls."""
+    """Uniform, skewed (Zipf 0 to 5), a single value, ascending or descending; sometimes with nulls."""
     kind = rng.integers(6)
     if kind == 0:
         keys = rng.integers(0, domain, n)
     elif kind in (1, 2):
-        weights = 1.0 / np.arange(1, domain + 1) ** rng.uniform(0.5, 5.0)
+        weights = 1.0 / np.arange(1, domain + 1) ** rng.uniform(0.0, 5.0)
         keys = rng.choice(domain, n, p=weights / weights.sum())
     elif kind == 3:
         keys = np.full(n, int(rng.integers(domain)))
@@ -135,9 +135,15 @@ def opened(spec: OnlineJoin, budget: MemoryBudget, schemas: dict[str, pa.Schema]
 
 
 def drive(
-    case: Case, seed: int, idle: float = 0.25, restart: float = 0.08, budget: int = BUDGET, opens: Open = opened
+    case: Case,
+    seed: int,
+    idle: float = 0.25,
+    restart: float = 0.08,
+    drain: float = 0.0,
+    budget: int = BUDGET,
+    opens: Open = opened,
 ) -> tuple[Counter[Any], dict[str, int]]:
-    """Pairs and results by phase of a run with pauses and restarts at random moments."""
+    """Pairs and results by phase of a run with pauses, restarts and drains at random moments."""
     rng = np.random.default_rng([seed, 7])
     memory = MemoryBudget(budget)
     operator = opens(case.spec, memory, case.schemas)
@@ -146,6 +152,8 @@ def drive(
         out += operator.push(piece[0], case.batch(piece))
         if rng.random() < idle:
             out += operator.idle(steps(int(rng.integers(1, 12))))
+        if drain and rng.random() < drain:
+            out += operator.drain()
         if rng.random() < restart:
             tables = operator.snapshot()
             operator.close()

@@ -23,7 +23,7 @@ from dovetail.online.sizes import Sizes
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_after_a_drain_nothing_is_owed_and_later_rows_still_meet_earlier_ones(name: str) -> None:
-    for seed in range(30):
+    for seed in range(6):
         case = random_case(name, 3000 + seed)
         rng = np.random.default_rng([seed, 9])
         memory = MemoryBudget(BUDGET)
@@ -90,10 +90,9 @@ def test_a_drain_that_is_not_remembered_is_caught() -> None:
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_retired_rows_leave_the_state_and_no_pair_within_the_bound_is_lost(name: str) -> None:
-    for seed in range(4):
-        right, most = _retiring(name, seed, None)
-        assert right, (name, seed)
-        assert most < 400  # of 600, though nothing but whole blocks leaves
+    right, most = _retiring(name, 0, None)
+    assert right, name
+    assert most < 400  # of 600, though nothing but whole blocks leaves
 
 
 def test_blocks_that_are_retired_too_early_are_caught() -> None:

@@ -43,6 +43,18 @@ class Event(NamedTuple):
         return batch
 
 
+def joined_pauses(events: Iterable[Event]) -> list[Event]:
+    """The same events, pauses that follow each other as one event of several."""
+    found: list[Event] = []
+    for event in events:
+        last = found[-1] if found else None
+        if last is not None and last.kind == event.kind == "idle" and last.units == event.units:
+            found[-1] = last._replace(times=last.times + event.times)
+        else:
+            found.append(event)
+    return found
+
+
 def pack_events(events: Iterable[Event]) -> bytes:
     """Events as bytes."""
     listed = list(events)

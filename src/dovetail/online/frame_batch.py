@@ -56,6 +56,8 @@ def _finished(task: OnlineTask, running: Running | None) -> Batches:
         yield from _answers(task, running.apply(Event("finish")))
         peak = operator.budget.peak
     operator.metrics.peak("memory_peak", peak)
+    rows = sum(operator.metrics.value("rows", name) for name in task.join.names)
+    operator.metrics.peak("bucket_rows", rows, unit="rows")
     task.sink.task(operator.metrics)
 
 

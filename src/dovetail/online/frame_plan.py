@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import ConfigError, PlanError
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.online.frame_batch import join_buckets
 from dovetail.online.frame_pack import ANSWERS, ORDER, PACKED, OnlineTask, labels_for, pack, unpack
 from dovetail.online.hosted_join import HostedJoin
@@ -65,7 +65,10 @@ class OnlinePlan:
         return self.task.sink.collect()
 
     def explain(self) -> str:
-        """The join, how its rows are spread over buckets and why, and its algorithm: a line for each."""
+        """The join, how its rows are spread over buckets and why, and its algorithm: a line for each.
+
+        After a run, a line more says how uneven the buckets were.
+        """
         terms = self.task.request
         retain = "" if terms.retain_ms is None else f", retain={terms.retain_ms} ms"
         name = "OnlineJoin" if len(self.inputs) == 2 else f"OnlineJoin of {len(self.inputs)} inputs"
@@ -75,8 +78,20 @@ class OnlinePlan:
                 f"wait={terms.wait_ms} ms{retain}",
                 self.placing,
                 self.task.join.spec().explain(),
+                *self._measured(),
             ]
         )
+
+    def _measured(self) -> list[str]:
+        try:
+            found, buckets = self.metrics(), len(self.task.labels)
+        except UnsupportedError:  # over Spark Connect nothing is collected
+            return []
+        rows, largest = (found.value(name) for name in ("rows", "bucket_rows"))
+        if rows == 0 or largest == 0:
+            return []
+        skew = f"{largest * buckets / rows:.1f} times an even share"
+        return [f"measured: the largest bucket had {largest:,} of {rows:,} rows, {skew}"]
 
 
 def quoted(name: str) -> Column:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, DataError
-from dovetail.online.event_log import Event, pack_events
+from dovetail.online.event_log import Event, joined_pauses, pack_events, unpack_events
 from dovetail.online.frame_batch import counts_by_side
 from dovetail.online.frame_pack import ORDER, OnlineTask
 from dovetail.online.host_client import run_turn
@@ -45,6 +45,7 @@ class Buckets(StatefulProcessor):
         """The arriving phase: pairs that new rows make; what is owed, where the micro-batch or a side ends."""
         arrived = pd.concat(list(rows)).sort_values(ORDER)
         header, now_ms = self._load(), int(arrived["now_ms"].max())
+        header.rows += int(arrived["n"].sum())
         self.task.sink.task(_counted(arrived, self.task.join.names, after_pause=header.pauses > 0))
         keep = self._expired(header, now_ms)
         events = self._arrivals(header, arrived)
@@ -54,6 +55,7 @@ class Buckets(StatefulProcessor):
             header.mark(now_ms, self.task.request.retain_ms)
         yield from self._turn(key, header, events)
         header.note_expiry(expiry)
+        self.task.sink.task(_measured_state(header))
         self._plan_pause(header, now_ms)
         self._header.update((header.dump(),))
 
@@ -129,9 +131,11 @@ class Buckets(StatefulProcessor):
         """
         if keep > header.first:
             yield from self._turn(key, header, [Event("settle")])
+            size = 0
             for number in range(header.first, keep):
+                size += len(self._piece(number))
                 self._pieces.removeKey((number,))
-            header.forget_before(keep)
+            header.forget_before(keep, size)
             header.nonce = ""
 
     def _turn(self, key: Any, header: Header, events: Sequence[Event]) -> Answers:
@@ -154,29 +158,26 @@ class Buckets(StatefulProcessor):
 
     def _log(self, header: Header) -> Iterator[bytes]:
         for number in range(header.first, header.next):
-            found = self._pieces.getValue((number,))
-            if found is None:
-                raise ConfigError(f"piece {number} of the state is missing; start from an older checkpoint.")
-            yield bytes(found[0])
+            yield self._piece(number)
 
     def _store(self, header: Header, events: Sequence[Event]) -> None:
-        """Append the events; pauses in a row share a piece. After the end there is nothing to keep."""
+        """Append the events, to the last piece while that is small. After the end there is nothing to keep."""
         if header.finished:
             self._pieces.clear()
-            header.first, header.bytes = header.next, 0
+            header.forget_before(header.next, header.bytes)
             return
-        if all(event.kind == "idle" for event in events):
-            if not header.pauses:
-                header.next += 1
-            header.pauses += len(events)
-            pauses = Event("idle", units=QUOTA, times=header.pauses)
-            self._pieces.updateValue((header.next - 1,), (pack_events([pauses]),))
-            return
-        header.pauses = 0
+        header.pauses = header.pauses + len(events) if all(event.kind == "idle" for event in events) else 0
+        if header.takes_more:
+            events = joined_pauses([*unpack_events(self._piece(header.drop_tail())), *events])
         for some in _cut(events):
             data = pack_events(some)
-            self._pieces.updateValue((header.next,), (data,))
-            header.next, header.bytes = header.next + 1, header.bytes + len(data)
+            self._pieces.updateValue((header.add_piece(len(data)),), (data,))
+
+    def _piece(self, number: int) -> bytes:
+        found = self._pieces.getValue((number,))
+        if found is None:
+            raise ConfigError(f"piece {number} of the state is missing; start from an older checkpoint.")
+        return bytes(found[0])
 
     def _plan_pause(self, header: Header, now_ms: int) -> None:
         """One pending timer: the next pause begins when nothing has come for as long as asked."""
@@ -197,6 +198,14 @@ def _counted(arrived: pd.DataFrame, names: Sequence[str], after_pause: bool) -> 
     metrics.merge(counts_by_side("null_keys", names, sums["dropped"].tolist()))
     if after_pause:
         metrics.peak("input_buffer", int(sums["n"].sum()), unit="rows")
+    return metrics
+
+
+def _measured_state(header: Header) -> Metrics:
+    """The size of a bucket: of all, the largest one is kept."""
+    metrics = Metrics()
+    metrics.peak("bucket_state", header.bytes, unit="bytes")
+    metrics.peak("bucket_rows", header.rows, unit="rows")
     return metrics
 
 

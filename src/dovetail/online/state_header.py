@@ -11,6 +11,8 @@ from dovetail.errors import ConfigError
 FORMAT = 2
 _MARKS = 8
 _MOST_EXPIRIES = 256
+_OPEN = 64 << 10  # bytes up to which a piece takes more events: so pieces are few, and little is written twice
+_FEW = 32  # pieces that may be small, so that little leaves late
 _WORTH = 4  # a quarter of the pieces, so that rebuilding costs no more than some three times what came
 
 
@@ -18,7 +20,8 @@ _WORTH = 4  # a quarter of the pieces, so that rebuilding costs no more than som
 class Header:
     """A bucket's state but for its events, which are pieces numbered from `first` to before `next`.
 
-    `nonce` is new whenever the state is stored. `pauses` counts the pauses of the last piece, if it has nothing else.
+    `nonce` is new whenever the state is stored. `bytes` are those of all pieces, `tail` those of the last one. `pauses`
+    counts the pauses since rows came, `rows` all rows that came.
     `marks` are (milliseconds, piece) pairs: pieces from there on came then or later. `newest` are event times by side,
     `expiries` (event time, piece) pairs: what lies before that piece matches nothing once the watermark is later.
     """
@@ -30,6 +33,8 @@ class Header:
     first: int = 0
     next: int = 0
     bytes: int = 0
+    tail: int = 0
+    rows: int = 0
     pauses: int = 0
     finished: bool = False
     timer: int | None = None
@@ -74,8 +79,25 @@ class Header:
         old = [piece for at, piece in self.marks[1:] if at <= now_ms - retain_ms]
         return max(old, default=self.first)
 
-    def forget_before(self, piece: int) -> None:
-        """Pieces before this one are gone."""
+    @property
+    def takes_more(self) -> bool:
+        """Whether there are many pieces, the last one is small, and no mark says that another one begins now."""
+        marked = bool(self.marks) and self.marks[-1][1] == self.next
+        return self.next - self.first >= _FEW and 0 < self.tail < _OPEN and not marked
+
+    def add_piece(self, size: int) -> int:
+        """The number of a new piece of so many bytes."""
+        self.next, self.bytes, self.tail = self.next + 1, self.bytes + size, size
+        return self.next - 1
+
+    def drop_tail(self) -> int:
+        """The number of the last piece, which will be written anew."""
+        self.next, self.bytes, self.tail = self.next - 1, self.bytes - self.tail, 0
+        return self.next
+
+    def forget_before(self, piece: int, size: int) -> None:
+        """Pieces before this one, of so many bytes together, are gone."""
+        self.bytes, self.tail = self.bytes - size, self.tail if piece < self.next else 0
         self.first, self.marks = piece, [mark for mark in self.marks if mark[1] >= piece]
         self.expiries = [mark for mark in self.expiries if mark[1] > piece]
 
@@ -84,6 +106,8 @@ class Header:
         if at is None:
             return
         last = self.expiries[-1][0] if self.expiries else at
+        if self.expiries and self.expiries[-1][1] == self.next:
+            self.expiries.pop()  # the last piece has taken more
         self.expiries.append([max(at, last), self.next])
         if len(self.expiries) > _MOST_EXPIRIES:
             self.expiries = self.expiries[1::2]  # fewer ones let rows go later, never too early

@@ -24,7 +24,7 @@ from dovetail.engine.duration import parse_ms
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.online import host_client
 from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.event_log import Event, pack_events, unpack_events
+from dovetail.online.event_log import Event, joined_pauses, pack_events, unpack_events
 from dovetail.online.host_process import ADDRESS, receive, send, serve
 from dovetail.online.hosted import Pool
 from dovetail.online.lateness import Lateness
@@ -304,7 +304,7 @@ def test_the_header_knows_what_has_expired() -> None:
     assert header.expired(449, 400) == 0
     assert header.expired(450, 400) == 1
     assert header.expired(1000, 400) == 12
-    header.forget_before(12)
+    header.forget_before(12, 0)
     assert (header.first, header.marks[0]) == (12, [600, 12])
     with pytest.raises(ConfigError, match="state of another online join"):
         Header.load(header.dump(), "e", 2)
@@ -317,16 +317,41 @@ def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
     assert [lateness.expiry(side, 0) for side in (0, 1)] == [3_000_000, 2_000_000]
     header = Header.new("d", 2)
     for expiry in (30, 10, 50, 70):
-        header.next += 1
+        header.add_piece(1 << 20)
         header.note_expiry(expiry)
     assert [header.expired_by(at) for at in (None, 30, 31, 51, 71)] == [0, 0, 2, 3, 4]
-    header.forget_before(2)
+    header.forget_before(2, 0)
     assert header.expired_by(31) == 2
     for _ in range(400):
         header.next += 1
         header.note_expiry(70)
     assert len(header.expiries) <= 256
     assert header.expired_by(71) == header.next
+
+
+def test_many_small_pieces_of_the_state_become_larger_ones_and_old_ones_leave() -> None:
+    header = Header.new("d", 2)
+    for expiry in range(32):
+        assert not header.takes_more
+        header.add_piece(1000)
+        header.note_expiry(expiry)
+    assert header.takes_more
+    assert header.drop_tail() == 31
+    header.add_piece(2000)
+    header.note_expiry(5)
+    assert (header.first, header.next, header.bytes, header.expiries[-1]) == (0, 32, 33_000, [31, 32])
+    header.mark(0, 80)
+    assert not header.takes_more  # what came before the mark leaves alone
+    header.add_piece(100 << 10)
+    assert not header.takes_more  # it is large
+    header.add_piece(10)
+    assert header.takes_more
+    header.forget_before(33, header.bytes - 10)
+    assert (header.bytes, header.tail, header.takes_more) == (10, 10, False)
+    header.forget_before(34, 10)
+    assert (header.bytes, header.tail, header.first) == (0, 0, header.next)
+    pauses = [Event("idle", units=4), Event("idle", units=4, times=2), Event("settle"), Event("idle", units=4)]
+    assert [event.times for event in joined_pauses(pauses)] == [3, 1, 1]
 
 
 def test_late_rows_are_those_before_the_watermark() -> None:

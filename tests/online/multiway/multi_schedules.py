@@ -74,7 +74,7 @@ def random_column(rng: np.random.Generator, n: int, domain: int) -> pa.Array:
     if kind <= 1:
         keys = rng.integers(0, domain, n)
     elif kind == 2:
-        weights = 1.0 / np.arange(1, domain + 1) ** rng.uniform(0.5, 4.0)
+        weights = 1.0 / np.arange(1, domain + 1) ** rng.uniform(0.0, 5.0)
         keys = rng.choice(domain, n, p=weights / weights.sum())
     else:
         keys = np.sort(rng.integers(0, domain, n))[:: 1 if kind == 3 else -1]

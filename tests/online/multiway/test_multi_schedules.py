@@ -1,4 +1,7 @@
-"""Every combination exactly once, for both algorithms and every tree, under random schedules, pauses and restarts."""
+"""Every combination exactly once, for both algorithms and every tree, under random schedules, pauses and restarts.
+
+`python -m tests.online.sweep many 2000` runs many more of them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tests.online.multiway.multi_schedules import (
 from dovetail.engine.memory import MemoryBudget
 from dovetail.online.multiway.base import MultiOperator
 
-TRIALS = {"pair": 120, "chain3": 160, "chain4": 100, "sstar3": 100, "sstar4": 80, "star4": 80, "snowflake6": 60}
+TRIALS = {"pair": 8, "chain3": 12, "chain4": 8, "sstar3": 8, "sstar4": 8, "star4": 8, "snowflake6": 40}
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -33,22 +36,21 @@ def test_every_combination_comes_exactly_once_under_random_schedules(algorithm: 
         got, results = drive(case, seed)
         assert wrong(got, case) == (0, 0), (algorithm, tree, seed, case.spec.explain())
         phases.update(results)
-    assert phases["arriving"] > 100
-    assert phases["cleanup"] > 1000
-    assert algorithm == "mjoin" or tree == "snowflake6" or phases["reactive"] > 100
+    assert phases["arriving"] > 0
+    assert phases["cleanup"] > 50
 
 
 @pytest.mark.parametrize("tree", ["chain3", "star4"])
 def test_longer_runs_with_many_blocks_are_right_too(tree: str) -> None:
-    for seed in range(3):
-        case = random_multi("miner", tree, 5000 + seed, rows=3)
-        got, _ = drive(case, seed, idle=0.5, restart=0.01)
-        assert wrong(got, case) == (0, 0), (tree, seed, case.spec.explain())
+    case = random_multi("miner", tree, 5001, rows=3)
+    got, results = drive(case, 1, idle=0.5, restart=0.01)
+    assert wrong(got, case) == (0, 0), (tree, case.spec.explain())
+    assert results["reactive"] > 0 or tree != "chain3"
 
 
 @pytest.mark.parametrize("tree", ["pair", "chain3", "sstar4"])
 def test_nested_loops_and_survivors_give_the_same_at_the_end(tree: str) -> None:
-    for seed in range(25):
+    for seed in range(8):
         case = random_multi("miner", tree, 2000 + seed)
         loops = replace(case, spec=replace(case.spec, cleanup="odometer"))
         got, _ = drive(loops, seed, drain=0.0)
@@ -56,7 +58,7 @@ def test_nested_loops_and_survivors_give_the_same_at_the_end(tree: str) -> None:
 
 
 def test_work_in_pauses_can_be_stopped_after_every_step() -> None:
-    for seed in range(12):
+    for seed in range(5):
         case = random_multi("miner", "chain3", 3000 + seed)
         memory, out = MemoryBudget(BUDGET), []
         rng = np.random.default_rng(seed)
@@ -75,7 +77,7 @@ def test_work_in_pauses_can_be_stopped_after_every_step() -> None:
 @pytest.mark.parametrize("tree", ["chain3", "star4"])
 def test_a_unit_of_work_is_one_block_of_each_input_beside_the_outer_batch(tree: str) -> None:
     """So the input buffer grows by no more than comes in that time; how much waits is asked after each unit."""
-    for seed in range(15):
+    for seed in range(5):
         case = random_multi("miner", tree, 6000 + seed)
         operator, n = opened(case.spec, MemoryBudget(BUDGET), case.schemas), len(case.tables)
         for piece in case.pieces:
@@ -94,7 +96,7 @@ def test_a_unit_of_work_is_one_block_of_each_input_beside_the_outer_batch(tree: 
 def test_after_a_drain_nothing_is_owed_and_nothing_comes_twice() -> None:
     for algorithm in ("mjoin", "miner"):
         for tree in ("sstar3", "chain3"):
-            for seed in range(10):
+            for seed in range(3):
                 case = random_multi(algorithm, tree, 4000 + seed)
                 got, _ = drive(case, seed, drain=0.3)
                 assert wrong(got, case) == (0, 0), (algorithm, tree, seed)

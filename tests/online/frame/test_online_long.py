@@ -1,0 +1,117 @@
+"""Streams that go on for long, without a JVM: state stays as large as what is retained, whatever has come before."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.tws_tester import TwsTester
+from tests.online.frame.cases import bag
+
+from dovetail.engine.metrics import Metrics
+from dovetail.online.bucket_join import BucketJoin
+from dovetail.online.frame_pack import OnlineTask
+from dovetail.online.frame_state import Buckets
+from dovetail.online.hosted_join import HostedJoin
+from dovetail.online.multiway.bucket_join import MultiBucketJoin
+from dovetail.online.request import Terms
+
+SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]
+BUCKET = 0
+
+
+class Kept:
+    """A sink that keeps what was told."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+
+    def task(self, metrics: Metrics) -> None:
+        """Take it in."""
+        self.metrics.merge(metrics)
+
+
+def two(memory: int = 64 << 10) -> BucketJoin:
+    return BucketJoin("diner", ("k",), None, memory, False, SCHEMAS[0], SCHEMAS[1])
+
+
+def three() -> MultiBucketJoin:
+    inputs = tuple(zip("abc", SCHEMAS, strict=True))
+    return MultiBucketJoin("miner", (("a.k", "b.k"), ("b.k", "c.k")), 128 << 10, False, inputs, (1,))
+
+
+@contextmanager
+def running(join: HostedJoin, retain_ms: int, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
+    """A bucket as Spark would run it, and what it counts."""
+    terms = Terms("diner", join.memory, 1, 25, owed, retain_ms, False)
+    sink, schema = Kept(), pa.schema([])
+    task = OnlineTask("plan", join, terms, (0,), False, schema, schema, sink)  # type: ignore[arg-type]  # `task` is all it needs
+    yield TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append"), sink
+
+
+def micro_batch(batches: list[pa.RecordBatch], now_ms: int) -> pd.DataFrame:
+    """Rows of each side as they come from the shuffle."""
+    return pd.DataFrame(
+        {
+            "side": range(len(batches)), "part": 0, "number": 0, "ends": False, "dropped": 0, "now_ms": now_ms,
+            "rows": [batch.serialize().to_pybytes() for batch in batches], "n": [b.num_rows for b in batches],
+        }
+    )  # fmt: skip
+
+
+def rows_at(step: int, inputs: int, n: int = 20) -> list[pa.RecordBatch]:
+    rng = np.random.default_rng(step)
+    keys = [rng.integers(0, 40, n) for _ in range(inputs)]
+    return [
+        pa.RecordBatch.from_arrays([pa.array(k), pa.array(np.arange(n) + 100 * step)], schema=SCHEMAS[side])
+        for side, k in enumerate(keys)
+    ]
+
+
+@pytest.mark.parametrize(("make", "owed"), [(two, "batch"), (three, "idle")])
+def test_state_of_a_long_stream_stays_as_it_is(make: Any, owed: str) -> None:
+    """A micro-batch a second, the last ten seconds are retained."""
+    join, sizes, pieces = make(), list[int](), list[int]()
+    with running(join, 10_000, owed) as (buckets, sink):
+        for step in range(1, 81):
+            buckets.setProcessingTime(1000 * step)
+            buckets.testInPandas(BUCKET, micro_batch(rows_at(step, len(join.names)), 1000 * step))
+            buckets.setProcessingTime(1000 * step + 500)  # a pause
+            stored = buckets.peekMapState("events", BUCKET)
+            header = json.loads(buckets.peekValueState("header", BUCKET)[0])
+            sizes.append(sum(len(data[0]) for data in stored.values()))
+            pieces.append(len(stored))
+            assert header["bytes"] == sizes[-1]
+    assert max(sizes[20:]) <= 1.3 * max(sizes[:20])
+    assert max(pieces) <= 48
+    assert 0.9 * max(sizes) < sink.metrics.value("bucket_state") <= max(sizes)
+    assert sink.metrics.value("bucket_rows") == 80 * 20 * len(join.names)
+
+
+def test_pieces_are_few_where_nothing_leaves_and_make_the_join_anew() -> None:
+    join, given = two(1 << 20), list[dict[str, Any]]()
+    schema = join.spec().layout(join.schemas).schema
+    stored: dict[Any, Any] = {}
+    header: dict[str, Any] = {}
+    for first in (0, 45):
+        with running(join, 10**9, "batch") as (buckets, _):
+            if header:
+                buckets.updateMapState("events", BUCKET, stored)
+                buckets.updateValueState("header", BUCKET, (json.dumps(header),))
+            for step in range(first, first + 45):
+                out = buckets.testInPandas(BUCKET, micro_batch(rows_at(step, 2), 1000 * step))
+                for data in out["rows"] if len(out) else ():
+                    given += pa.ipc.read_record_batch(pa.py_buffer(data), schema).to_pylist()
+            stored = buckets.peekMapState("events", BUCKET)
+            header = json.loads(buckets.peekValueState("header", BUCKET)[0]) | {"nonce": "of a process that is gone"}
+            assert len(stored) <= 34
+    sides = [[row for step in range(90) for row in rows_at(step, 2)[side].to_pylist()] for side in (0, 1)]
+    wanted = Counter((a["k"], a["a"], b["b"]) for a in sides[0] for b in sides[1] if a["k"] == b["k"])
+    assert bag(given) == wanted
