@@ -1,0 +1,29 @@
+"""Parts of the XML scanner: some seventy small functions that become one kernel, in a bearable time.
+
+Numba optimises each compiled function together with all that it calls, and once more for each kind of caller. Small
+functions, and those that are called at one place, are therefore put into their caller before anything is compiled.
+Parts allocate nothing, so none of them counts references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def inlined(fn: F) -> F:
+    """The function as text of each function that calls it."""
+    return cast("F", numba.njit(nogil=True, boundscheck=False, inline="always", _nrt=False)(fn))
+
+
+def called(fn: F) -> F:
+    """The function compiled once and called: for what is large and called at several places."""
+    part: Any = numba.njit(nogil=True, boundscheck=False, _nrt=False)(fn)
+    if hasattr(part, "compile"):  # not so with NUMBA_DISABLE_JIT=1
+        compile_for = part.compile
+        part.compile = lambda types: compile_for(tuple(numba.types.unliteral(each) for each in types))
+    return cast("F", part)

@@ -1,0 +1,7 @@
+"""A streaming scan of XML files by path: only what a request asks for is ever built."""
+
+from dovetail.xquery.scan.chunks import open_chunks
+from dovetail.xquery.scan.request import ROW, Column, ScanRequest, count_name
+from dovetail.xquery.scan.scanner import check, scan
+
+__all__ = ["ROW", "Column", "ScanRequest", "check", "count_name", "open_chunks", "scan"]

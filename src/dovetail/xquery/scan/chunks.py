@@ -1,0 +1,151 @@
+"""Bytes of an XML file, piece by piece: from a path or URI, out of gzip, and in UTF-8 whatever the file's encoding."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote, urlparse
+
+from pyarrow import fs
+
+from dovetail.errors import DataError
+
+CHUNK = 1 << 19
+_GZIP = b"\x1f\x8b"
+_LONGEST_DECLARATION = 4096
+_BLANKS = r"[ \t\r\n]"
+_DECLARATION = re.compile(
+    rf"""<\?xml{_BLANKS}+version{_BLANKS}*={_BLANKS}*(?:"1\.[0-9]+"|'1\.[0-9]+')"""
+    rf"""(?:{_BLANKS}+encoding{_BLANKS}*={_BLANKS}*(?P<quote>["'])(?P<encoding>[A-Za-z][A-Za-z0-9._-]*)(?P=quote))?"""
+    rf"""(?:{_BLANKS}+standalone{_BLANKS}*={_BLANKS}*(?:"(?:yes|no)"|'(?:yes|no)'))?{_BLANKS}*\?>"""
+)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_WITHOUT_MARK = ((b"<\0?\0", "utf-16-le"), (b"\0<\0?", "utf-16-be"))
+_NOT_FOR_FILES = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "utf-7", "mbcs", "oem"}
+_MARKUP = '<?xml version="1.0" encoding=\'abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ_23456789\'?>/&;#:!'
+
+
+def open_chunks(uri: str | Path) -> Iterator[bytes]:
+    """The bytes of a file in pieces of at most half a megabyte, unpacked if it is gzip (whatever its name).
+
+    A path, a `file:` URI, or any URI that Arrow's file systems know. What cannot be read is a `DataError`.
+    """
+    try:
+        with _opened(str(uri)) as source:
+            yield from _unpacked(iter(lambda: source.read(CHUNK), b""))
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{uri} cannot be read: {error}.") from error
+
+
+def _opened(uri: str) -> IO[bytes] | Any:
+    place = urlparse(uri)
+    if place.scheme == "file":
+        return open(unquote(place.path), "rb", buffering=0)
+    if "://" not in uri:
+        return open(uri, "rb", buffering=0)
+    system, path = fs.FileSystem.from_uri(uri)
+    return system.open_input_stream(path, compression=None)
+
+
+def _unpacked(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(chunks, b"")
+    if not first.startswith(_GZIP):
+        yield first
+        yield from chunks
+        return
+    member, waiting = zlib.decompressobj(31), first
+    while True:
+        while waiting:
+            yield member.decompress(waiting, CHUNK)
+            waiting = member.unconsumed_tail or member.unused_data
+            if member.eof and waiting.strip(b"\0"):
+                member = zlib.decompressobj(31)
+            elif member.eof:
+                waiting = b""
+        waiting = next(chunks, b"")
+        if not waiting:
+            break
+        if member.eof and waiting.strip(b"\0"):
+            member = zlib.decompressobj(31)
+    if not member.eof:
+        raise EOFError("its compressed data end too early")
+
+
+def as_utf8(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The same document in UTF-8, without byte order mark, its XML declaration replaced by the line ends in it.
+
+    The encoding is that of the byte order mark or of the declaration; they must agree. `DataError` if the declaration
+    is wrong or the encoding unknown, `UnicodeDecodeError` if bytes are not in it.
+    """
+    source = iter(chunks)
+    head = _filled(source, b"", 4)
+    mark, encoding = next(((m, e) for m, e in _MARKS if head.startswith(m)), (b"", ""))
+    by_mark = encoding or next((e for start, e in _WITHOUT_MARK if head.startswith(start)), "")
+    head = head[len(mark) :]
+    if by_mark.startswith(("utf-16", "utf-32")):
+        source, head = _transcoded([head], source, by_mark), b""
+    head, declared = _declaration(source, head, name)
+    found = _codec(declared, by_mark, name)
+    if found in ("utf-8", by_mark):
+        yield head
+        yield from source
+    else:
+        yield from _transcoded([head], source, found)
+
+
+def _filled(source: Iterator[bytes], head: bytes, n: int) -> bytes:
+    while len(head) < n and (more := next(source, None)) is not None:
+        head += more
+    return head
+
+
+def _transcoded(head: list[bytes], rest: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    for part in (head, rest):
+        for chunk in part:
+            for at in range(0, len(chunk), CHUNK):
+                yield decoder.decode(chunk[at : at + CHUNK]).encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
+def _declaration(source: Iterator[bytes], head: bytes, name: str) -> tuple[bytes, str | None]:
+    """What follows the XML declaration, and the encoding that it names."""
+    head = _filled(source, head, 6)
+    if not head.startswith(b"<?xml") or head[5:6] not in (b" ", b"\t", b"\r", b"\n", b"?"):
+        return head, None
+    while (stop := head.find(b"?>") + 2) < 2 and len(head) < _LONGEST_DECLARATION and (more := next(source, b"")):
+        head += more
+    text = head[: max(stop, 0)].decode("latin-1")
+    match = _DECLARATION.fullmatch(text)
+    if match is None:
+        raise DataError(f"{name}, line 1: the XML declaration is wrong: {head[:80]!r}.")
+    return b"\n" * text.count("\n") + head[stop:], match["encoding"]
+
+
+def _codec(declared: str | None, by_mark: str, name: str) -> str:
+    """The encoding to decode from, by Python's name for it."""
+    if declared is None:
+        return by_mark or "utf-8"
+    if by_mark.startswith("utf-16") and declared.lower() in ("utf-16", "iso-10646-ucs-2", by_mark):
+        return by_mark
+    if by_mark.startswith("utf-32") and declared.lower() in ("utf-32", "iso-10646-ucs-4", by_mark):
+        return by_mark
+    try:
+        found = codecs.lookup(declared).name
+        known = found not in _NOT_FOR_FILES and _MARKUP.encode().decode(found) == _MARKUP
+    except (LookupError, UnicodeError, ValueError):
+        known = False
+    if not known or (by_mark and found != by_mark):
+        other = f" and its first bytes say {by_mark}" if by_mark else ""
+        raise DataError(f"{name}, line 1: it declares encoding {declared!r}{other}; save it as UTF-8.")
+    return found

@@ -1,0 +1,147 @@
+"""The host of the XML scanner: feeds it blocks, gives it room, and takes batches and faults from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
+from dovetail.errors import BudgetExceeded, DataError, UnsupportedError
+from dovetail.kernels import xml_codes as code
+from dovetail.kernels.xml_scan import scanned
+from dovetail.xquery.scan.automaton import automaton
+from dovetail.xquery.scan.batches import schema_of, taken
+from dovetail.xquery.scan.chunks import as_utf8
+from dovetail.xquery.scan.request import ScanRequest
+from dovetail.xquery.scan.tables import Tables
+from dovetail.xquery.scan.window import Window
+
+_ROWS, _BATCH, _BLOCK = 1 << 14, 1 << 20, 1 << 18
+_NOTHING = ScanRequest(("*",), ())
+
+
+def scan(
+    chunks: Iterable[bytes], request: ScanRequest, budget: MemoryBudget, name: str = "document"
+) -> Iterator[pa.RecordBatch]:
+    """Batches of about a megabyte at most, one row an element on the request's path, in document order.
+
+    The whole document is checked: anything that is not well-formed is a `DataError` with `name` and the line, raised
+    when the scan arrives there, after the rows before it were given out. A caller who wants all rows of a file or none
+    calls `check` first or holds the batches back. No document type is read: one that declares anything is refused, so
+    nothing is fetched and nothing expands. A row that needs more than `budget` is `BudgetExceeded`.
+    """
+    with budget.reserve("xml scan") as held:
+        yield from _Scan(chunks, request, held, name).batches()
+
+
+def check(chunks: Iterable[bytes], budget: MemoryBudget, name: str = "document") -> None:
+    """Raise the `DataError` that a scan of this document would raise, without building any row."""
+    for _ in scan(chunks, _NOTHING, budget, name):
+        pass
+
+
+class _Scan:
+    """One document on its way through the scanner."""
+
+    def __init__(self, chunks: Iterable[bytes], request: ScanRequest, held: Reservation, name: str) -> None:
+        free = held.budget.available
+        rows = max(16, min(_ROWS, free // (256 * (len(request.columns) + 1))))
+        self._name, self._held, self._request = name, held, request
+        self._schema, self._given = schema_of(request), 0
+        self._window = Window(as_utf8(chunks, name), max(1, min(_BLOCK, free // 16)), held)
+        try:
+            self._tables = Tables(automaton(request), request.columns, rows, held)
+            self._tables.make_room([max(64, min(_BATCH // 16, free // (16 * len(request.columns))))] * len(request.columns))
+        except BudgetExceeded as error:
+            raise self._too_large(error) from error
+        self._tables.mem[code.BATCH_BYTES] = max(64, min(_BATCH, free // 8))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        while True:
+            answer = self._step()
+            mem = self._tables.mem
+            if answer == code.MORE and not self._more():
+                break
+            if answer == code.FAULT:
+                raise self._fault()
+            if answer == code.FULL or (answer == code.OUTPUT and self._worth_giving()):
+                yield self._batch()
+            elif answer not in (code.MORE, code.FULL):
+                yield from self._enlarged(answer)
+        if mem[code.N_DEPTH] or not mem[code.SEEN_ROOT] or self._window.size:
+            raise DataError(f"{self._place(self._window.size)}: the document ends too early.")
+        if mem[code.N_ROWS]:
+            yield self._batch()
+
+    def _step(self) -> int:
+        window, tables = self._window, self._tables
+        answer = scanned(window.bytes, 0, window.size, tables.mem, tables.book, tables.data)
+        self._fault_at = int(tables.mem[code.FAULT_AT])
+        if answer != code.FAULT:
+            window.drop(int(tables.mem[code.AT]))
+        return answer
+
+    def _more(self) -> bool:
+        try:
+            return self._window.fill()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self._place(self._window.size)}, or soon after it: {error}.") from error
+        except BudgetExceeded as error:
+            raise self._too_large(error) from error
+
+    def _worth_giving(self) -> bool:
+        mem = self._tables.mem
+        filled = self._tables.table(code.COLUMN)[:, code.C_FILL] - self._tables.table(code.COLUMN)[:, code.C_START]
+        return bool(mem[code.N_ROWS] and 2 * filled.sum() >= mem[code.BATCH_BYTES])
+
+    def _batch(self) -> pa.RecordBatch:
+        rows = int(self._tables.mem[code.N_ROWS])
+        again = np.flatnonzero(self._tables.table(code.COUNTS)[-1, :rows])
+        if again.size:
+            raise UnsupportedError(
+                f"{self._name}: row {self._given + int(again[0])} of {self._request.explain()!r} contains another match; "
+                f"scan a path whose matches do not nest, such as the root element, and search below it."
+            )
+        batch = taken(self._tables, self._given, self._schema)
+        self._given += rows
+        return batch
+
+    def _enlarged(self, answer: int) -> Iterator[pa.RecordBatch]:
+        """Give the scanner room; where the budget has none, after the complete rows were given out."""
+        try:
+            self._enlarge(answer)
+        except BudgetExceeded as error:
+            if not self._tables.mem[code.N_ROWS]:
+                raise self._too_large(error) from error
+            yield self._batch()
+
+    def _enlarge(self, answer: int) -> None:
+        tables = self._tables
+        if answer != code.OUTPUT:
+            tables.grow(answer)
+            return
+        needed = int(tables.mem[code.NEEDED])
+        capacities = []
+        for record in tables.table(code.COLUMN):
+            capacity, filled = (int(record[at] - record[code.C_START]) for at in (code.C_STOP, code.C_FILL))
+            capacities.append(capacity if capacity - filled >= needed else max(filled + needed, 2 * capacity))
+        if max(capacities) >= 2**31:
+            raise BudgetExceeded(f"a column of one batch would have {format_bytes(max(capacities))}, 2 GiB is the limit")
+        tables.make_room(capacities)
+
+    def _place(self, at: int) -> str:
+        return f"{self._name}, line {self._window.line(at)}"
+
+    def _fault(self) -> DataError:
+        kind = code.FAULTS[int(self._tables.mem[code.FAULT_KIND])]
+        near = bytes(self._window.bytes[self._fault_at : min(self._fault_at + 40, self._window.size)])
+        return DataError(f"{self._place(self._fault_at)}: {kind}, at {near.decode(errors='replace')!r}.")
+
+    def _too_large(self, error: BudgetExceeded) -> BudgetExceeded:
+        return BudgetExceeded(
+            f"{self._place(0)}: what matches {self._request.explain()!r} here, or one tag or comment, does not fit into "
+            f"the budget; give more memory, or scan a longer path with fewer columns ({error})."
+        )
