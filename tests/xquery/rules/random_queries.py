@@ -24,7 +24,8 @@ JOINS = (
 )  # fmt: skip
 VALUES = (
     "{b}/title", "{b}/@id", "({b}/title, {b}/year)", "count({b}/author)", "<b>{{{b}/title/text()}}</b>",
-    "{b}/author/text()", "if ({b}/price) then {b}/price else 0", "{b}/year * 2", "string({b}/@category)", "({b}/author)[1]", "{b}",
+    "{b}/author/text()", "if ({b}/price) then {b}/price else 0", "{b}/year * 2", "string({b}/@category)",
+    "({b}/author)[1]", "{b}",
     "{b}/number(price)", "for $q in {b}/author return concat($q, '!')", "{b}/author[2]", "{b}//text()",
     "{b}/author ! string(.)",
 )  # fmt: skip
@@ -66,7 +67,9 @@ class Maker:
         return self.one(UPWARD if self.chance(1) else VALUES).format(b=node)
 
     def query(self) -> str:
-        kind = self.random.randrange(10)
+        kind = self.random.randrange(11)
+        if kind == 10:
+            return self.sections()
         if kind == 0:
             return f"{self.books()}/{self.one(FIELDS)}"
         if kind == 1:
@@ -78,6 +81,30 @@ class Maker:
         if kind == 4:
             return f"({self.flwor()}){self.one(('[1]', '[2]', '[position() gt 1]', '/title', '/..'))}"
         return self.flwor()
+
+    def sections(self) -> str:
+        """Paths over sections that lie inside sections."""
+        text = self.one(('collection("/nested")', 'doc("nested.xml")'))
+        axes = (
+            "/s",
+            "//s",
+            "/s",
+            "/*",
+            "//*",
+            "/t",
+            "//t",
+            "/p/..",
+            "/descendant-or-self::s",
+            "/s/(t | p)",
+            "/ancestor::s",
+        )
+        for _ in range(self.random.choice((1, 2, 2, 3, 3))):
+            text += self.one(axes)
+            text += self.one(("", "", "", "[t]", "[p = 'x']", "[1]", "[last()]", "[@n > 1]", "[position() lt 3][t]"))
+        ending = self.one(("", "", "/@n", "/text()", "/string(.)", "/count(*)", " ! name()"))
+        return self.one(
+            ("{}", "{}", "count({})", "for $s in {} return ($s/@n, $s/t)", "let $s := {} return ($s/t, $s/..)")
+        ).format(text + ending)
 
     def numbers(self) -> str:
         name = self.fresh()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.xquery.rules.conformance_queries import check_conformance
 from tests.xquery.rules.equivalence import check
 from tests.xquery.rules.random_queries import Maker
 from tests.xquery.rules.sample import QUERIES
@@ -25,6 +26,11 @@ def test_every_plan_of_a_query_gives_its_items(query: str):
 @pytest.mark.parametrize("name", WEATHER)
 def test_every_plan_of_a_weather_query_gives_its_items(name: str):
     assert {"D1", "D2", "D3"} <= set(check(WEATHER[name]))
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_every_plan_of_conformance_queries_gives_their_items(part: int):
+    assert check_conformance(part, 80) >= 10
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -266,6 +266,8 @@ def stepped(axis: str, test: Expression, given: Properties) -> Properties:
 
 def called(name: str, given: list[Properties]) -> Properties:
     """The properties of a call that is neither a step nor a conversion."""
+    if not given and name != "collection":
+        return UNKNOWN  # a call with too few arguments is an error of its own
     none_empty = all(one.cardinality == "one" for one in given)
     at_most_one = all(one.at_most_one() for one in given)
     if name == "doc":
