@@ -32,6 +32,11 @@ class Answer:
     items: tuple[str, ...] = ()
     error: str = ""
 
+    @property
+    def has_code(self) -> bool:
+        """Whether it is an answer, or an error with a code rather than a failure of the processor."""
+        return not self.error or re.fullmatch(r"[A-Z]{4}\d{4}|\w+", self.error) is not None
+
     def __str__(self) -> str:
         return self.error or " ".join(f"[{item}]" for item in self.items) or "()"
 

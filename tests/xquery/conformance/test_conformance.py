@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from tests.xquery.conformance.differences import DIFFERENCES
+from tests.xquery.conformance.random_queries import disagreements
 from tests.xquery.conformance.suite import Saxon, expected, features, ours
 
 
@@ -31,3 +32,7 @@ def test_differences_are_real(saxon: Saxon) -> None:
     for query, different in DIFFERENCES.items():
         answer = saxon.answer(query)
         assert (answer.items, answer.error) != (different.items, different.code), query
+
+
+def test_random_queries_are_answered_as_by_saxon() -> None:
+    assert disagreements(500, seed=11) == []

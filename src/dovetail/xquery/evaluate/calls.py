@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import XQueryError
@@ -181,10 +181,14 @@ def _collection(expr: FunctionCall, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
+    def stream(frame: Frame) -> Iterator[Any]:
+        try:
+            yield from frame[0].stream_collection(uri(frame))
+        except XQueryError as error:
+            raise located(error, expr) from None
+
     once = not scope.repeated and scope.static.collections_used == 1
-    return Plan(
-        documents, stream=(lambda frame: frame[0].stream_collection(uri(frame))) if once else None, ordered=True
-    )
+    return Plan(documents, stream=stream if once else None, ordered=True)
 
 
 def _unordered(expr: FunctionCall, scope: Scope) -> Plan:

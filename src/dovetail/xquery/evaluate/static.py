@@ -60,9 +60,7 @@ class Static:
     def __init__(self, module: Module) -> None:
         self.base_uri = module.base_uri
         self.namespaces = {**dict(module.namespaces), "": module.default_element_namespace}
-        self.collections_used = sum(
-            _collection_calls(part) for part in (module.body, *module.variables, *module.functions)
-        )
+        self.collections_used = _collection_calls(module.body, module.variables, module.functions)
         self.functions: dict[tuple[QName, int], Function] = {}
         self.variables = {declaration.name: declaration for declaration in module.variables}
         self._values: dict[QName, Callable[[Environment], Items]] = {}
@@ -157,15 +155,16 @@ def _checked(kind: SequenceType, name: QName) -> Callable[[Items], Items]:
     return check
 
 
-def _collection_calls(node: Any) -> int:
-    """How many places of a tree call `collection`; one inside a declared function counts as many."""
-    if isinstance(node, tuple):
-        return sum(map(_collection_calls, node))
-    if not dataclasses.is_dataclass(node):
-        return 0
-    found = sum(_collection_calls(getattr(node, part.name)) for part in dataclasses.fields(node))
-    if isinstance(node, FunctionCall) and node.name == QName(FN, "collection"):
-        found += 1
+def _collection_calls(*parts: Any) -> int:
+    """How many places of the trees call `collection`."""
+    found, pending = 0, list(parts)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tuple):
+            pending += node
+        elif dataclasses.is_dataclass(node):
+            found += isinstance(node, FunctionCall) and node.name == QName(FN, "collection")
+            pending += [getattr(node, part.name) for part in dataclasses.fields(node)]
     return found
 
 
@@ -193,9 +192,10 @@ class Query:
     __slots__ = ("_each", "_size", "module", "static")
 
     def __init__(self, module: Module) -> None:
-        self.module, self.static = module, Static(module)
-        slots = Slots(4)
-        plan = compile_expr(module.body, Scope(self.static, slots, focus=1))
+        with _deep_stack():
+            self.module, self.static = module, Static(module)
+            slots = Slots(4)
+            plan = compile_expr(module.body, Scope(self.static, slots, focus=1))
         self._each, self._size = plan.each(), slots.used
 
     def run(self, context: Context | None = None) -> Iterator[Any]:

@@ -58,6 +58,7 @@ class DirectParser(FlworParser):
 
     def _element(self, start: int) -> Expr:
         tag = self._qname(start + 1)
+        self.deeper()
         outer = dict(self.namespaces), self.element_namespace
         try:
             declared = self._declare(self.lexer.offset)
@@ -66,6 +67,7 @@ class DirectParser(FlworParser):
             content = self._body(tag)
         finally:
             self.namespaces, self.element_namespace = outer
+        self.depth -= 1
         return DirectElement(name, declared, attributes, content)
 
     def _qname(self, offset: int) -> str:

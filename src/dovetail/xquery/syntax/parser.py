@@ -33,13 +33,11 @@ _LEVELS = {
 _ONCE = frozenset((3, 5, 10, 11, 12, 13))  # operators that do not repeat without parentheses
 _VALUE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _NODE = frozenset(("is", "<<", ">>"))
-MAX_DEPTH = 100
+MAX_CHAIN = 200
 
 
 class Parser(PathParser):
     """One query text, from its first token to its last."""
-
-    depth = 0
 
     def expr(self) -> Expr:
         """Expressions separated by commas."""
@@ -51,9 +49,7 @@ class Parser(PathParser):
 
     def single(self) -> Expr:
         """One expression. Expressions nest to a fixed depth, so that no query can exhaust the stack."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.unsupported(f"expressions nested deeper than {MAX_DEPTH} are")
+        self.deeper()
         found = self.keyword_expr() or self.operators(1)
         self.depth -= 1
         return found
@@ -62,7 +58,7 @@ class Parser(PathParser):
         """Operands joined by operators that bind at least as tightly as `lowest`."""
         start = self.lexer.peek().start
         left, highest = self._unary(), 99
-        while True:
+        for _ in range(MAX_CHAIN):
             token = self.lexer.peek()
             level = _LEVELS.get(token.text, 0) if token.kind in ("name", token.text) else 0
             if not lowest <= level <= highest:
@@ -70,6 +66,7 @@ class Parser(PathParser):
             self.lexer.take()
             left = self.at(start, self._operation(token.text, level, left))
             highest = level - 1 if level in _ONCE else level
+        raise self.unsupported(f"more than {MAX_CHAIN} operators in a row are")
 
     def _operation(self, op: str, level: int, left: Expr) -> Expr:
         if level >= 10:
@@ -90,13 +87,17 @@ class Parser(PathParser):
         return (CastAs if op == "cast" else CastableAs)(left, *self.single_type())
 
     def _unary(self) -> Expr:
-        token = self.lexer.peek()
-        if token.kind in ("+", "-"):
-            self.lexer.take()
-            return self.at(token.start, Unary("-" if token.kind == "-" else "+", self._unary()))
+        signs = []
+        while self.sees("+") or self.sees("-"):
+            signs.append(self.lexer.take())
+            self.deeper()
+        start = self.lexer.peek().start
         left = self.path()
         while self.takes("!"):
-            left = self.at(token.start, SimpleMap(left, self.path()))
+            left = self.at(start, SimpleMap(left, self.path()))
+        for sign in reversed(signs):
+            left = self.at(sign.start, Unary("-" if sign.kind == "-" else "+", left))
+        self.depth -= len(signs)
         return left
 
 

@@ -11,6 +11,7 @@ from dovetail.xquery.syntax.names import ERR, FN, LOCAL, XML, XS, QName
 from dovetail.xquery.syntax.tree import Clause, Expr
 
 Node = TypeVar("Node", bound=Expr | Clause)
+MAX_DEPTH = 100
 _PREDECLARED = {"xml": XML, "xs": XS, "fn": FN, "local": LOCAL, "err": ERR, "xsi": f"{XS}-instance"}
 
 
@@ -23,6 +24,7 @@ class Reader(ABC):
         self.element_namespace = ""
         self.function_namespace = FN
         self.empty_greatest = False
+        self.depth = 0
         self.preserve_space = False
 
     @abstractmethod
@@ -32,6 +34,12 @@ class Reader(ABC):
     @abstractmethod
     def single(self) -> Expr:
         """One expression."""
+
+    def deeper(self, by: int = 1) -> None:
+        """Counts a level of nesting, so that no query can exhaust the stack."""
+        self.depth += by
+        if self.depth > MAX_DEPTH:
+            raise self.unsupported(f"expressions nested deeper than {MAX_DEPTH} are")
 
     # --- tokens
 

@@ -43,9 +43,9 @@ def _shortest(value: float) -> str:
 
 
 def to_double(value: Number) -> float:
-    """The number as a double; too large ones are infinite."""
+    """The number as a double; too large ones are infinite. Only doubles know a negative zero."""
     try:
-        return float(value)
+        return float(value) if isinstance(value, float) else float(value) + 0.0
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
