@@ -194,9 +194,16 @@ class SemiStreamOperator(OperatorBase):
             yield from self.flush()
         elif not self.keeps_pages:
             self.release_pages()
-        batch = self.segments.read(segment)
+        batch = self.read_segment(segment)
         self.counts["loads"] += 1
         yield from self.hold(batch)
+
+    def read_segment(self, segment: int) -> pa.RecordBatch:
+        """The rows of a segment, all of them or those that a join needs; `first_row` is the number of the first."""
+        self.first_row = int(self.segments.starts[self.segments.first[segment]])
+        return self.segments.read(segment)
+
+    first_row = 0
 
     def hold(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Keep a batch of master rows as the loaded one until answers that name it are out."""

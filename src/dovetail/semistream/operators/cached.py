@@ -125,7 +125,7 @@ class Cached(IndexDriven):
         if self.learns and self.whole:
             met = self.scratch, self.keys_met
             self.cache.promote(
-                self.loaded.batch, met, self.remembers, lambda rows: self.segments.page_of(segment, rows)
+                self.loaded.batch, met, self.remembers, lambda rows: self.segments.page_at(self.first_row + rows)
             )
         if self.learns and self.cache.policy.replaces == "adaptive" and self.waiting.loads % self._every == 0:
             age(self.cache.keys, 1)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
@@ -17,6 +18,7 @@ from dovetail.semistream.cache import PageOf
 from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.operators.base import Loaded, Rows, SemiStreamOperator
 from dovetail.semistream.operators.rounds import Rounds
+from dovetail.semistream.operators.short_reads import pages_needed
 from dovetail.semistream.rows import SHIFT, RowStore
 from dovetail.semistream.sizes import Sizes
 from dovetail.semistream.waiting import Limits, Waiting
@@ -147,6 +149,18 @@ class IndexDriven(SemiStreamOperator):
         yield from self.load(segment)
         self.waiting.pool.meta[kernels.LOADS] += 1
         yield from self.resolve(segment, self.loaded, "answered_by_page")
+
+    @property
+    def reads_short(self) -> bool:
+        """Whether pages that nobody waits for may be left out of a read."""
+        asked = self.spec.short_reads
+        return not self.keeps_segments and (not self.pages.device.simulated if asked is None else asked)
+
+    def read_segment(self, segment: int) -> pa.RecordBatch:
+        """The rows of a segment, or of the pages that the few rows which wait for it need."""
+        first, count = pages_needed(self, np.array([segment]), self.waiting.pool.held[segment : segment + 1])
+        self.first_row = int(self.segments.starts[first[0]])
+        return self.pages.read(int(first[0]), int(count[0]))
 
     def resolve(self, segment: int, loaded: Loaded, answered_by: str) -> Iterator[pa.RecordBatch]:
         """Every row that waits for the segment is answered by its rows; those without a match are misses."""

@@ -47,17 +47,19 @@ class RoundReader:
         room = max(0, self._join.budget.available - self._join.output_floor)
         return max(1, int(np.searchsorted(stored, room, side="right")))
 
-    def segments(self, picked: I64) -> Read:
-        """All rows of these segments, which must ascend."""
+    def segments(self, picked: I64, runs: tuple[I64, I64] | None = None) -> Read:
+        """All rows of these segments, which must ascend; or of these runs of their pages, a first page and a number."""
         join = self._join
         segments, disk = join.segments, join.master.reservation
-        held = min(int(segments.stored_bytes(picked).sum() * _READ_AND_DECODED), join.budget.available)
+        first = segments.first[picked] if runs is None else runs[0]
+        count = segments.last[picked] - first if runs is None else runs[1]
+        held = min(int(join.pages.stored_many(first, count).sum() * _READ_AND_DECODED), join.budget.available)
         disk.grow(held)
         try:
-            batch, offsets = segments.read_many(picked)
+            batch, offsets = join.pages.read_many(first, count)
         finally:
             disk.shrink(held)
-        before = segments.starts[segments.first[picked]] - offsets[:-1]
+        before = segments.starts[first] - offsets[:-1]
 
         def page_of(rows: I64) -> I64:
             return segments.page_at(rows + before[np.searchsorted(offsets, rows, side="right") - 1])

@@ -12,6 +12,7 @@ from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.waiting_round import Round, chain_rows, empty_met, resolve_round
 from dovetail.semistream.operators.base import Loaded
 from dovetail.semistream.operators.round_read import Read, RoundReader
+from dovetail.semistream.operators.short_reads import pages_needed
 from dovetail.semistream.rows import SHIFT
 from dovetail.semistream.sizes import ROUND_ROW_BYTES
 from dovetail.semistream.waiting import Limits
@@ -61,7 +62,7 @@ class Rounds:
                 n = self._reader.affordable(picked)
                 join.waiting.put_back(picked[n:], counts[n:])
                 picked, counts, asked = picked[:n], counts[:n], asked[:n]
-                found = self._reader.segments(picked)
+                found = self._reader.segments(picked, pages_needed(join, picked, counts))
             yield from join.make_room(int(np.diff(found.offsets).max(initial=0)))
             yield from self._resolve(picked, counts, self._reader.hold(found.batch), found)
             join.served_together(picked, asked, found.offsets if found.whole else None)

@@ -31,7 +31,8 @@ class SemiStreamJoin(ABC):
     of one key keep the order of the stream; there is no other order. `columns` are the master columns wanted (all if
     None); `matched` names one more column, the last, that tells whether there is a master row. Sizes that are left out
     are fitted to the budget. In a pause rows are answered until none waits, or, with `when_idle="hold"`, only those
-    beyond `max_residence`, as a load for few rows wastes most of it. `hash_bits` below 64 makes hashed keys meet;
+    beyond `max_residence`, as a load for few rows wastes most of it. With `short_reads` a load for few rows reads only
+    the pages that these need; left out, it does on real devices. `hash_bits` below 64 makes hashed keys meet;
     answers stay right, as every hash is checked.
     """
 
@@ -45,6 +46,7 @@ class SemiStreamJoin(ABC):
     when_idle: Literal["drain", "hold"] = "drain"
     hash_bits: int = 64
     null_safe: bool = False
+    short_reads: bool | None = None
     matched: str | None = None
 
     parts: ClassVar[tuple[Part, ...]] = ("waiting",)
