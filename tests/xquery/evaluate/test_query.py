@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from dovetail.xquery.evaluate.context import Context
 from dovetail.xquery.evaluate.static import Expression, Static, compile_module, evaluate
 from dovetail.xquery.syntax.names import QName
 from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.nodes import Document
+from dovetail.xquery.xdm.nodes import Document, Element
 from dovetail.xquery.xdm.parse import parse_xml
 from dovetail.xquery.xdm.serialise import serialise
 
@@ -97,6 +98,23 @@ def test_collections_read_once_are_streamed() -> None:
     assert documents.opened == 1
     assert len(list(items)) == 53
     assert documents.opened == 3
+
+
+@pytest.mark.parametrize("aggregate", ["count", "sum", "max", "avg", "distinct-values"])
+def test_aggregates_keep_values_and_no_documents(aggregate: str) -> None:
+    """A document that is done with is freed before the next one is opened."""
+    alive: list[int] = []
+
+    class Watched(Memory):
+        def collection(self, uri: str | None) -> Iterator[Document]:
+            for text in SENSORS:
+                gc.collect()
+                alive.append(sum(type(thing) is Element for thing in gc.get_objects()))
+                yield parse_xml(text)
+
+    run(f'{aggregate}(for $x in collection("/sensors")//data return $x/value)', Context(documents=Watched()))
+    assert len(alive) == 3
+    assert alive[2] <= alive[1]
 
 
 def test_collections_read_often_are_parsed_once() -> None:

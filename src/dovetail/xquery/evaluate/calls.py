@@ -15,7 +15,7 @@ from dovetail.xquery.evaluate.types import cast_to
 from dovetail.xquery.syntax.names import FN, XS, QName
 from dovetail.xquery.syntax.tree import ContextItem, FunctionCall
 from dovetail.xquery.xdm.atomic import PYTHON_TYPES
-from dovetail.xquery.xdm.values import atom
+from dovetail.xquery.xdm.values import atom, atomise
 
 if TYPE_CHECKING:
     from dovetail.xquery.evaluate.static import Function
@@ -82,10 +82,20 @@ def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Plan:
     arguments = list(expr.arguments)
     if signature.focus and len(arguments) < signature.least:
         arguments.append(ContextItem(line=expr.line, column=expr.column))
-    runs = [compile_expr(argument, scope).run for argument in arguments]
+    plans = [compile_expr(argument, scope) for argument in arguments]
+    runs = [
+        _values(plan) if plan.stream is not None and kind == "anyAtomicType*" else plan.run
+        for plan, kind in zip(plans, [*signature.parameters, *plans], strict=False)
+    ]
     prepare = signature.arguments(len(runs))
     run = _invocation(expr, runs, prepare, signature)
     return Plan(run, (lambda frame: run(frame)[0] is True) if signature.name in _TESTS else None)
+
+
+def _values(plan: Plan) -> Run:
+    """The typed values of a stream: they are kept, the documents they come from are not."""
+    each = plan.each()
+    return lambda frame: [value for item in each(frame) for value in atomise([item])]
 
 
 def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:

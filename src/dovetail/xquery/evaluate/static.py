@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from dovetail.errors import XQueryError
@@ -15,6 +13,7 @@ from dovetail.xquery.evaluate.context import Context, Environment
 from dovetail.xquery.evaluate.plan import Frame, Items, Plan, Run, Scope, Slots, located
 from dovetail.xquery.evaluate.types import converter, matcher, mismatch, written
 from dovetail.xquery.syntax.names import FN, QName, SequenceType
+from dovetail.xquery.syntax.stack import deep_stack
 from dovetail.xquery.syntax.tree import (
     Expr,
     FunctionCall,
@@ -28,7 +27,6 @@ from dovetail.xquery.xdm.construct import is_ncname
 from dovetail.xquery.xdm.values import type_name
 
 PARTS = (calls, constructors, control, flwor, operators, paths, types)  # loaded: each registers what it compiles
-_STACK = 60_000  # Python calls that nested queries may need; evaluation is Python calls only, so no C stack is used up
 
 
 class Function:
@@ -176,23 +174,13 @@ def _frame(environment: Environment, size: int) -> Frame:
     return frame
 
 
-@contextmanager
-def _deep_stack() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _STACK))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
-
-
 class Query:
     """A compiled query: run it as often as needed, each time with a context."""
 
     __slots__ = ("_each", "_size", "module", "static")
 
     def __init__(self, module: Module) -> None:
-        with _deep_stack():
+        with deep_stack():
             self.module, self.static = module, Static(module)
             slots = Slots(4)
             plan = compile_expr(module.body, Scope(self.static, slots, focus=1))
@@ -201,10 +189,10 @@ class Query:
     def run(self, context: Context | None = None) -> Iterator[Any]:
         """The items of the answer, as they are found."""
         frame = _frame(Environment(context or Context()), self._size)
-        with _deep_stack():
+        with deep_stack():
             items = self._each(frame)
         while True:
-            with _deep_stack():
+            with deep_stack():
                 try:
                     item = next(items)
                 except StopIteration:
@@ -224,7 +212,8 @@ class Expression:
         slots = Slots(4)
         self._variables = range(4, 4 + len(variables))
         places = {name: slots.take() for name in variables}
-        self._run = compile_expr(expr, Scope(static, slots, places, focus=1, repeated=True)).run
+        with deep_stack():
+            self._run = compile_expr(expr, Scope(static, slots, places, focus=1, repeated=True)).run
         self._size = slots.used
         self._environment = Environment(Context())
 

@@ -230,5 +230,5 @@ class PathParser(DirectParser):
 
 def _number(token: Token) -> int | Decimal | float:
     if token.kind == "integer":
-        return int(token.text)
+        return int(Decimal(token.text))  # not int(text): Python refuses long texts
     return Decimal(token.text) if token.kind == "decimal" else float(token.text)

@@ -6,6 +6,7 @@ from typing import Any
 
 from dovetail.xquery.syntax.parse_path import PathParser
 from dovetail.xquery.syntax.parse_prolog import Prolog, read_prolog
+from dovetail.xquery.syntax.stack import deep_stack
 from dovetail.xquery.syntax.tree import (
     Arithmetic,
     CastableAs,
@@ -115,7 +116,11 @@ def _binary(op: Any, left: Expr, right: Expr) -> Expr:
 
 def parse(text: str) -> Module:
     """The tree of a query. Raises XQueryError with the W3C code, line and column of the first mistake."""
-    parser = Parser(text)
+    with deep_stack():
+        return _module(Parser(text))
+
+
+def _module(parser: Parser) -> Module:
     prolog: Prolog = read_prolog(parser)
     if parser.sees("end"):
         raise parser.unexpected("a query body expected")

@@ -26,7 +26,7 @@ from dovetail.xquery.xdm.atomic import (
     primitive_of,
 )
 from dovetail.xquery.xdm.duration import DayTimeDuration, Duration, YearMonthDuration
-from dovetail.xquery.xdm.numbers import to_double
+from dovetail.xquery.xdm.numbers import MAX_DIGITS, to_double
 from dovetail.xquery.xdm.serialise import text_of
 from dovetail.xquery.xdm.temporal import Date, DateTime, GDay, GMonth, GMonthDay, GYear, GYearMonth, Temporal, Time
 
@@ -71,7 +71,7 @@ def _decimal_of(text: str) -> Decimal:
 
 def _integer_of(text: str) -> int:
     if _INTEGER.fullmatch(text):
-        return int(text)
+        return int(text) if len(text) < MAX_DIGITS else int(Decimal(text))
     raise _invalid(text, "integer")
 
 

@@ -18,6 +18,7 @@ Number = int | Decimal | float
 
 # Sums and products of decimals are exact: a result that would not fit is an error, never rounded.
 EXACT = decimal.Context(prec=20_000, Emin=-decimal.MAX_EMAX, Emax=decimal.MAX_EMAX, traps=[decimal.Inexact])
+MAX_DIGITS = 4000  # Python itself refuses to read or write longer integers
 DIVISION_DIGITS = 18  # digits after the point of a quotient that does not end
 
 

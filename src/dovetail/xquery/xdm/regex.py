@@ -78,11 +78,24 @@ _CATEGORIES = frozenset(
 )  # fmt: skip
 
 
+def _without_space(pattern: str) -> str:
+    """The pattern without its white space, but for that inside character classes: the flag x."""
+    kept, depth, escaped = [], 0, False
+    for sign in pattern:
+        if sign in " \t\n\r" and not depth:
+            continue
+        if not escaped:
+            depth += (sign == "[") - (sign == "]" and depth > 0)
+        escaped = sign == "\\" and not escaped
+        kept.append(sign)
+    return "".join(kept)
+
+
 class _Translation:
     """One pattern on its way into Python's notation."""
 
     def __init__(self, pattern: str, flags: str) -> None:
-        self.pattern, self.flags = pattern, flags
+        self.pattern, self.flags = _without_space(pattern) if "x" in flags else pattern, flags
         self.at, self.groups, self.open = 0, 0, [0]
         self.closed: set[int] = set()
 
@@ -122,8 +135,6 @@ class _Translation:
             end = self.pattern.index("}", self.at) + 1
             text, self.at = self.pattern[self.at - 1 : end], end
             return text
-        if here in " \t\n\r" and "x" in self.flags:
-            return ""
         if here == "." and "s" not in self.flags:
             return "[^\\n\\r]"
         if here == "$" and "m" not in self.flags:
@@ -240,8 +251,7 @@ class _Translation:
             parts.append("-" if self._is_range(parts) else "\\-")
             self.at += 1
         else:
-            if not (here in " \t\n\r" and "x" in self.flags):
-                parts.append(re.escape(here))
+            parts.append(re.escape(here))
             self.at += 1
 
     def _is_range(self, parts: list[str]) -> bool:

@@ -10,7 +10,7 @@ from lxml import etree
 
 from dovetail.xquery.xdm.duration import plain
 from dovetail.xquery.xdm.nodes import Attribute, Document, Text, is_node, name_of
-from dovetail.xquery.xdm.numbers import double_text
+from dovetail.xquery.xdm.numbers import MAX_DIGITS, double_text
 
 _ESCAPED = re.compile("[&<>\r\x7f-\x9f\u2028]")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -27,6 +27,8 @@ def text_of(value: Any) -> str:
         return double_text(value)
     if kind is Decimal:
         return plain(value)
+    if isinstance(value, int) and value.bit_length() > MAX_DIGITS:
+        return plain(Decimal(value))
     return str.__str__(value) if isinstance(value, str) else str(value)
 
 

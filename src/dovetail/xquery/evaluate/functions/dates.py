@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from dovetail.xquery.evaluate.context import Environment
+from dovetail.xquery.evaluate.functions.date_picture import formatted
 from dovetail.xquery.evaluate.functions.registry import fail, function
 from dovetail.xquery.xdm.cast import cast
 from dovetail.xquery.xdm.duration import DayTimeDuration, Duration
@@ -87,6 +88,16 @@ def _adjust(kind: str) -> None:
 
 for _kind in ("dateTime", "date", "time"):
     _adjust(_kind)
+
+
+def _format(kind: str) -> None:
+    @function(f"format-{kind}", f"{kind}?", "string", "string?", "string?", "string?", optional=3)
+    def format_value(value: Any, picture: str, *settings: str | None) -> str | None:
+        return None if value is None else formatted(value, picture, settings[0] if settings else None)
+
+
+for _kind in ("dateTime", "date", "time"):
+    _format(_kind)
 
 
 @function("current-date", env=True)

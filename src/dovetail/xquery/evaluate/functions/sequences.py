@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import cmp_to_key
 from typing import Any
 
 from dovetail.xquery.evaluate.functions.aggregates import check_collation
 from dovetail.xquery.evaluate.functions.registry import fail, function
+from dovetail.xquery.xdm.atomic import UntypedAtomic
 from dovetail.xquery.xdm.compare import comparable, key_of
 from dovetail.xquery.xdm.equality import deep_equal
 from dovetail.xquery.xdm.numbers import rounded
+from dovetail.xquery.xdm.values import atomise
 
 
 @function("exists", "item*")
@@ -84,6 +87,23 @@ def _distinct(values: list[Any], *collation: str) -> list[Any]:
 def _deep_equal(left: list[Any], right: list[Any], *collation: str) -> bool:
     check_collation(*collation)
     return deep_equal(left, right)
+
+
+@function("sort", "item*", "string?", optional=1)
+def _sort(items: list[Any], collation: str | None = None) -> list[Any]:
+    check_collation(*([collation] if collation else []))
+    keyed: list[tuple[Any, Any]] = list(zip(atomise(items), items, strict=True))
+    return [item for _, item in sorted(keyed, key=cmp_to_key(_before))]
+
+
+def _before(first_pair: tuple[Any, Any], second_pair: tuple[Any, Any]) -> int:
+    left, right = first_pair[0], second_pair[0]
+    left, right = (str(value) if type(value) is UntypedAtomic else value for value in (left, right))
+    nan = [isinstance(value, float) and math.isnan(value) for value in (left, right)]
+    if any(nan):
+        return nan[1] - nan[0]
+    first, second = comparable(left, right, "lt")
+    return -1 if first < second else int(first > second)
 
 
 @function("zero-or-one", "item*")

@@ -100,6 +100,13 @@ def _ends(text: str | None, part: str | None, *collation: str) -> bool:
     return (text or "").endswith(part or "")
 
 
+@function("contains-token", "string*", "string", "string", optional=1)
+def _contains_token(texts: list[str], token: str, *collation: str) -> bool:
+    check_collation(*collation)
+    wanted = token.strip(" \t\n\r")
+    return wanted != "" and any(wanted in re.split("[ \t\n\r]+", text) for text in texts)
+
+
 @function("substring-before", "string?", "string?", "string", optional=1)
 def _before(text: str | None, part: str | None, *collation: str) -> str:
     check_collation(*collation)
