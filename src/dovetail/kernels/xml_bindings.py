@@ -93,7 +93,7 @@ def _put_binding(at: int, mem: I64, book: U8, data: U8, to: int) -> int:
 
 @inlined
 def put_bindings(low: int, mem: I64, book: U8, data: U8, to: int) -> int:
-    """Write the declarations that an element needs below one with the first `low` bindings; where the next byte goes."""
+    """Write what an element must declare below one with the first `low` bindings; where the next byte goes."""
     if low == mem[N_BINDINGS]:
         return to
     for k in range(_chosen(low, mem[N_BINDINGS], mem, book)):

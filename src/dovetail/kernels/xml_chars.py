@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.kernels.arrays import U8
-from dovetail.kernels.xml_parts import called, inlined
 from dovetail.kernels.xml_codes import (
     AS_IS,
     AS_TEXT,
@@ -17,6 +16,7 @@ from dovetail.kernels.xml_codes import (
     PLAIN,
     XML_VALUE,
 )
+from dovetail.kernels.xml_parts import called, inlined
 
 CUT, WRONG, UNDECLARED = 0, -1, -2
 """Instead of a number of bytes: the end of the buffer comes first; not allowed; an entity that is not declared."""
@@ -58,7 +58,7 @@ def _starts_name(c: int) -> bool:
     if c < 0x80:
         return NAME_START[c] != 0 and c != 58
     if c < 0x2000:
-        return 0xC0 <= c and c not in (0xD7, 0xF7, 0x37E) and not 0x300 <= c <= 0x36F
+        return c >= 0xC0 and c not in (0xD7, 0xF7, 0x37E) and not 0x300 <= c <= 0x36F
     if c < 0x3001:
         return 0x200C <= c <= 0x200D or 0x2070 <= c <= 0x218F or 0x2C00 <= c <= 0x2FEF
     return c <= 0xD7FF or 0xF900 <= c <= 0xFDCF or 0xFDF0 <= c <= 0xFFFD or 0x10000 <= c <= 0xEFFFF
@@ -227,4 +227,3 @@ def copied(buf: U8, start: int, stop: int, out: U8, to: int) -> int:
     for i in range(stop - start):
         out[to + i] = buf[start + i]
     return to + stop - start
-

@@ -14,7 +14,7 @@ FAULTS = (
     "bytes that are not UTF-8",
     "a name that XML or its namespaces do not allow",
     "a reference to a character that XML does not allow, or a reference that is not complete",
-    "a reference to an entity that is not declared; document types are not read, so only lt, gt, amp, apos and quot are",
+    "a reference to an entity that is not declared (only lt, gt, amp, apos and quot are known)",
     "an end tag that does not match its start tag",
     "an end tag without a start tag",
     "an attribute that occurs twice in one tag",
@@ -120,7 +120,7 @@ ELEMENT, E_NAME, E_STATE, E_BINDINGS = 3, 0, 1, 2
 BINDING, B_PREFIX, B_URI, B_ORDER = 3, 0, 1, 2
 """A namespace binding: the numbers of prefix and namespace; room to sort."""
 ATTR, A_NAME, A_START, A_STOP, A_FLAGS, A_NUMBER, A_URI = 6, 0, 1, 2, 3, 4, 5
-"""An attribute of the current tag: where its name and value start and its value stops, flags, its name, its namespace."""
+"""An attribute of this tag: where its name and value start and its value stops, flags, its name, its namespace."""
 WORD, W_START, W_PREFIX, W_LOCAL, W_SYMBOL, W_NEXT, W_STAMP = 6, 0, 1, 2, 3, 4, 5
 """A string: where its bytes start (they end where the next one's start); parts of a qualified name, its symbol outside
 every namespace, the name that followed it last, the tag that had it last."""

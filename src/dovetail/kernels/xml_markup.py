@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.kernels.arrays import I64, U8
-from dovetail.kernels.xml_parts import called, inlined
 from dovetail.kernels.xml_attributes import fault, wrong_character, wrong_reference
 from dovetail.kernels.xml_chars import code_point, colon_of, is_character, reference
 from dovetail.kernels.xml_codes import (
@@ -32,6 +31,7 @@ from dovetail.kernels.xml_codes import (
     SEEN_ROOT,
 )
 from dovetail.kernels.xml_output import has_room, put_markup, put_text, write_constant
+from dovetail.kernels.xml_parts import called, inlined
 
 
 @called
@@ -231,4 +231,3 @@ def _put_instruction(buf: U8, start: int, stop: int, body: int, at: int, mem: I6
             write_constant(buf, 32, 0, mem, data)
         put_markup(buf, body, at + 2, mem, data)
     return at + 2
-

@@ -51,10 +51,7 @@ def _slot(buf: U8, start: int, stop: int, mem: I64) -> int:
 
 @inlined
 def _same(buf: U8, start: int, book: U8, at: int, n: int) -> bool:
-    for i in range(n):
-        if buf[start + i] != book[at + i]:
-            return False
-    return True
+    return all(buf[start + i] == book[at + i] for i in range(n))
 
 
 @called

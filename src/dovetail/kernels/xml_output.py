@@ -1,4 +1,4 @@
-"""Columns that the scanner fills: text as it is met, serialised XML as stretches of the source and what replaces them."""
+"""Columns that the scanner fills: text, and serialised XML as stretches of the source and what replaces them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ from dovetail.kernels.xml_codes import (
     XML_TEXT,
 )
 from dovetail.kernels.xml_parts import called, inlined
+
+_PLENTY = 1 << 62
 
 
 @inlined
@@ -86,7 +88,7 @@ def close_start_tag(buf: U8, mem: I64, data: U8) -> None:
 @called
 def _room(buf: U8, needed: int, mem: I64, data: U8) -> bool:
     flush(buf, mem, data)
-    room = len(data)
+    room = _PLENTY
     for i in range(mem[N_COLUMNS]):
         column = mem[COLUMN] + COL * i
         room = min(room, mem[column + C_STOP] - mem[column + C_FILL])

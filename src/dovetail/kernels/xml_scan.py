@@ -34,7 +34,7 @@ from dovetail.kernels.xml_elements import end_tag, start_tag
 from dovetail.kernels.xml_markup import declaration, instruction, text
 from dovetail.kernels.xml_names import numbered, rehashed
 from dovetail.kernels.xml_output import flush
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import inlined
 from dovetail.kernels.xml_values import batch_bytes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ _Place = tuple[int, int]
 class _State:
     places: frozenset[_Place] = frozenset()
     inside: bool = False
+    document: bool = False
     flags: int = 0
     opens: tuple[int, ...] = ()
     attributes: tuple[tuple[Step, int], ...] = ()
@@ -36,16 +38,22 @@ class Automaton:
     delta: list[list[int]] = field(default_factory=list)
 
 
-def automaton(request: ScanRequest) -> Automaton:
-    """The automaton of a request, with only the states that can be reached."""
+@functools.lru_cache(maxsize=64)
+def automaton(request: ScanRequest, below_root: bool = False) -> Automaton:
+    """The automaton of a request, with only the states that can be reached.
+
+    With `below_root` the root element begins no row, whatever its name.
+    """
     steps = [request.path, *(column.steps for column in request.columns)]
     names = list(dict.fromkeys(name for path in steps for step in path if (name := expanded(step)) is not None))
-    made = Automaton(names, [_State(), _State(frozenset({(-1, 0)}))])
+    made = Automaton(names, [_State(), _State(frozenset({(-1, 0)}), document=True)])
     numbers = {state: number for number, state in enumerate(made.states)}
     for state in made.states:  # grows while it is walked
         made.delta.append([])
         for symbol in (None, *names):
             below = _below(state, symbol, request)
+            if below_root and state.document:
+                below = _State(below.places & {(-1, 0), (-1, 1)})
             if below not in numbers:
                 numbers[below] = len(made.states)
                 made.states.append(below)
@@ -74,7 +82,7 @@ def _below(state: _State, name: Step | None, request: ScanRequest) -> _State:
                 attributes.append((wanted, number))
     flags |= OPENING if opens or attributes else 0
     inside = bool(places) and (state.inside or matched)
-    return _State(frozenset(places), inside, flags, tuple(opens), tuple(attributes))
+    return _State(frozenset(places), inside, False, flags, tuple(opens), tuple(attributes))
 
 
 def _moved(places: frozenset[_Place], name: Step | None, request: ScanRequest) -> Iterator[_Place]:

@@ -18,7 +18,10 @@ def schema_of(request: ScanRequest) -> pa.Schema:
         if column.many:
             fields.append(pa.field(column.name, pa.list_(pa.string()), nullable=False))
         else:
-            fields += [pa.field(column.name, pa.string()), pa.field(count_name(column.name), pa.int32(), nullable=False)]
+            fields += [
+                pa.field(column.name, pa.string()),
+                pa.field(count_name(column.name), pa.int32(), nullable=False),
+            ]
     return pa.schema(fields)
 
 

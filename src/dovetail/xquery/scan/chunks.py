@@ -32,7 +32,7 @@ _MARKS = (
 )
 _WITHOUT_MARK = ((b"<\0?\0", "utf-16-le"), (b"\0<\0?", "utf-16-be"))
 _NOT_FOR_FILES = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "utf-7", "mbcs", "oem"}
-_MARKUP = '<?xml version="1.0" encoding=\'abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ_23456789\'?>/&;#:!'
+_MARKUP = "<?xml version=\"1.0\" encoding='abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ_23456789'?>/&;#:!"
 
 
 def open_chunks(uri: str | Path) -> Iterator[bytes]:
@@ -50,9 +50,9 @@ def open_chunks(uri: str | Path) -> Iterator[bytes]:
 def _opened(uri: str) -> IO[bytes] | Any:
     place = urlparse(uri)
     if place.scheme == "file":
-        return open(unquote(place.path), "rb", buffering=0)
+        return Path(unquote(place.path)).open("rb", buffering=0)
     if "://" not in uri:
-        return open(uri, "rb", buffering=0)
+        return Path(uri).open("rb", buffering=0)
     system, path = fs.FileSystem.from_uri(uri)
     return system.open_input_stream(path, compression=None)
 
@@ -123,7 +123,9 @@ def _declaration(source: Iterator[bytes], head: bytes, name: str) -> tuple[bytes
     head = _filled(source, head, 6)
     if not head.startswith(b"<?xml") or head[5:6] not in (b" ", b"\t", b"\r", b"\n", b"?"):
         return head, None
-    while (stop := head.find(b"?>") + 2) < 2 and len(head) < _LONGEST_DECLARATION and (more := next(source, b"")):
+    while (stop := head.find(b"?>") + 2) < 2 and len(head) < _LONGEST_DECLARATION:
+        if (more := next(source, None)) is None:
+            break
         head += more
     text = head[: max(stop, 0)].decode("latin-1")
     match = _DECLARATION.fullmatch(text)

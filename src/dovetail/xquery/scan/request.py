@@ -72,7 +72,7 @@ class Column:
 class ScanRequest:
     """One row for each element on `path`, a child path from the document, in document order.
 
-    With `anywhere` the first step may match at any depth, as after a leading `//`.
+    With `anywhere` the first step may match at any depth, as after a leading `//`; the path has then one or two steps.
     """
 
     path: tuple[str, ...]
@@ -82,6 +82,8 @@ class ScanRequest:
     def __post_init__(self) -> None:
         if not self.path:
             raise PlanError("a scan needs a path of at least one step, such as ('dataCollection', 'data').")
+        if self.anywhere and len(self.path) > 2:
+            raise PlanError(f"a scan anywhere takes one or two steps, not {len(self.path)}; scan a shorter path.")
         for step in self.path:
             expanded(step)
         names = [ROW, *(column.name for column in self.columns)]
@@ -93,5 +95,7 @@ class ScanRequest:
     def explain(self) -> str:
         """The request in one line."""
         lead = "//" if self.anywhere else "/"
-        columns = ", ".join(f"{c.name}={c.kind}({'/'.join(c.path) or '.'}){'*' if c.many else ''}" for c in self.columns)
+        columns = ", ".join(
+            f"{c.name}={c.kind}({'/'.join(c.path) or '.'}){'*' if c.many else ''}" for c in self.columns
+        )
         return f"XmlScan: {lead}{'/'.join(self.path)} -> {columns or 'rows only'}"

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
-from dovetail.errors import BudgetExceeded, DataError, UnsupportedError
+from dovetail.errors import BudgetExceeded, DataError
 from dovetail.kernels import xml_codes as code
 from dovetail.kernels.xml_scan import scanned
 from dovetail.xquery.scan.automaton import automaton
 from dovetail.xquery.scan.batches import schema_of, taken
 from dovetail.xquery.scan.chunks import as_utf8
-from dovetail.xquery.scan.request import ScanRequest
+from dovetail.xquery.scan.request import Column, ScanRequest, count_name
 from dovetail.xquery.scan.tables import Tables
 from dovetail.xquery.scan.window import Window
 
-_ROWS, _BATCH, _BLOCK = 1 << 14, 1 << 20, 1 << 18
+_ROWS, _BATCH, _BLOCK = 1 << 13, 1 << 20, 1 << 18
 _NOTHING = ScanRequest(("*",), ())
+_SELF, _AGAIN = "#self", "#again"
 
 
 def scan(
@@ -33,7 +35,29 @@ def scan(
     nothing is fetched and nothing expands. A row that needs more than `budget` is `BudgetExceeded`.
     """
     with budget.reserve("xml scan") as held:
-        yield from _Scan(chunks, request, held, name).batches()
+        found = _Scan(chunks, request, held, name)
+        yield from _in_document_order(found, budget) if request.anywhere else found.batches()
+
+
+def _in_document_order(outermost: _Scan, budget: MemoryBudget, first: int = 0) -> Generator[pa.RecordBatch, None, int]:
+    """Rows with those that lie inside them, which are found by a scan of the row; gives the number of rows so far."""
+    for batch in outermost.batches():
+        start, shown = 0, batch.drop_columns([_SELF, count_name(_SELF), _AGAIN])
+        for row in np.flatnonzero(batch[_AGAIN]).tolist():
+            yield _numbered(shown.slice(start, row + 1 - start), first)
+            first, start = first + row + 1 - start, row + 1
+            with budget.reserve("xml scan") as held:
+                inside = [batch[_SELF][row].as_buffer().to_pybytes()]
+                inner = _Scan(inside, outermost.request, held, outermost.name, below_root=True)
+                first = yield from _in_document_order(inner, budget, first)
+        if start < batch.num_rows:
+            yield _numbered(shown.slice(start), first)
+            first += batch.num_rows - start
+    return first
+
+
+def _numbered(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    return batch.set_column(0, batch.schema.field(0), pa.array(np.arange(first, first + batch.num_rows)))
 
 
 def check(chunks: Iterable[bytes], budget: MemoryBudget, name: str = "document") -> None:
@@ -45,15 +69,20 @@ def check(chunks: Iterable[bytes], budget: MemoryBudget, name: str = "document")
 class _Scan:
     """One document on its way through the scanner."""
 
-    def __init__(self, chunks: Iterable[bytes], request: ScanRequest, held: Reservation, name: str) -> None:
+    def __init__(
+        self, chunks: Iterable[bytes], request: ScanRequest, held: Reservation, name: str, below_root: bool = False
+    ) -> None:
         free = held.budget.available
+        self.request, self.name = request, name
+        if request.anywhere:
+            request = replace(request, columns=(*request.columns, Column(_SELF, (), "xml")))
         rows = max(16, min(_ROWS, free // (256 * (len(request.columns) + 1))))
-        self._name, self._held, self._request = name, held, request
         self._schema, self._given = schema_of(request), 0
         self._window = Window(as_utf8(chunks, name), max(1, min(_BLOCK, free // 16)), held)
         try:
-            self._tables = Tables(automaton(request), request.columns, rows, held)
-            self._tables.make_room([max(64, min(_BATCH // 16, free // (16 * len(request.columns))))] * len(request.columns))
+            self._tables = Tables(automaton(request, below_root), request.columns, rows, held)
+            each = max(64, min(_BATCH // 16, free // (16 * (len(request.columns) + 1))))
+            self._tables.make_room([each] * len(request.columns))
         except BudgetExceeded as error:
             raise self._too_large(error) from error
         self._tables.mem[code.BATCH_BYTES] = max(64, min(_BATCH, free // 8))
@@ -99,15 +128,10 @@ class _Scan:
 
     def _batch(self) -> pa.RecordBatch:
         rows = int(self._tables.mem[code.N_ROWS])
-        again = np.flatnonzero(self._tables.table(code.COUNTS)[-1, :rows])
-        if again.size:
-            raise UnsupportedError(
-                f"{self._name}: row {self._given + int(again[0])} of {self._request.explain()!r} contains another match; "
-                f"scan a path whose matches do not nest, such as the root element, and search below it."
-            )
+        again = self._tables.table(code.COUNTS)[-1, :rows].copy()
         batch = taken(self._tables, self._given, self._schema)
         self._given += rows
-        return batch
+        return batch.append_column(_AGAIN, pa.array(again)) if self.request.anywhere else batch
 
     def _enlarged(self, answer: int) -> Iterator[pa.RecordBatch]:
         """Give the scanner room; where the budget has none, after the complete rows were given out."""
@@ -129,11 +153,13 @@ class _Scan:
             capacity, filled = (int(record[at] - record[code.C_START]) for at in (code.C_STOP, code.C_FILL))
             capacities.append(capacity if capacity - filled >= needed else max(filled + needed, 2 * capacity))
         if max(capacities) >= 2**31:
-            raise BudgetExceeded(f"a column of one batch would have {format_bytes(max(capacities))}, 2 GiB is the limit")
+            raise BudgetExceeded(
+                f"a column of one batch would have {format_bytes(max(capacities))}, 2 GiB is the limit"
+            )
         tables.make_room(capacities)
 
     def _place(self, at: int) -> str:
-        return f"{self._name}, line {self._window.line(at)}"
+        return f"{self.name}, line {self._window.line(at)}"
 
     def _fault(self) -> DataError:
         kind = code.FAULTS[int(self._tables.mem[code.FAULT_KIND])]
@@ -142,6 +168,6 @@ class _Scan:
 
     def _too_large(self, error: BudgetExceeded) -> BudgetExceeded:
         return BudgetExceeded(
-            f"{self._place(0)}: what matches {self._request.explain()!r} here, or one tag or comment, does not fit into "
+            f"{self._place(0)}: what matches {self.request.explain()!r} here, or one tag or comment, does not fit into "
             f"the budget; give more memory, or scan a longer path with fewer columns ({error})."
         )
