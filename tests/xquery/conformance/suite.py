@@ -58,6 +58,8 @@ class DataDirectory:
 
     def collection(self, uri: str | None) -> Iterable[Document]:
         directory, _, pattern = (uri or "").partition("?select=")
+        if not (DATA / directory).is_dir():
+            raise XQueryError("FODC0002", f"there is no collection {uri!r}")
         return (parse_file(file) for file in sorted((DATA / directory).glob(pattern)))
 
 

@@ -23,7 +23,7 @@ def _scaled(value: Duration, factor: float | Decimal, divide: bool) -> Duration:
     if not divide and number.is_infinite():
         raise XQueryError("FODT0002", "a duration multiplied by infinity")
     amount = Decimal(value.months) if type(value) is YearMonthDuration else value.seconds
-    result = amount / number if divide else amount * number
+    result = Decimal(calculate("div" if divide else "*", amount, number)) if number.is_finite() else Decimal(0)
     if type(value) is YearMonthDuration:
         return YearMonthDuration(int((result + Decimal("0.5")).to_integral_value(rounding="ROUND_FLOOR")))
     return DayTimeDuration(0, result)

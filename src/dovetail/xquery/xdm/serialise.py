@@ -12,6 +12,7 @@ from dovetail.xquery.xdm.duration import plain
 from dovetail.xquery.xdm.nodes import Attribute, Document, Text, is_node, name_of
 from dovetail.xquery.xdm.numbers import MAX_DIGITS, double_text
 
+_CONTROLS = re.compile("[\x7f-\x9f\u2028]")  # a reader of XML 1.1 would take some of them for line ends
 _ESCAPED = re.compile("[&<>\r\x7f-\x9f\u2028]")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -47,7 +48,10 @@ def serialise(item: Any) -> str:
 
 
 def _markup(element: Any, with_tail: bool) -> str:
-    return etree.tostring(element, encoding="unicode", with_tail=with_tail)  # type: ignore[no-any-return]  # no types
+    text: str = etree.tostring(element, encoding="unicode", with_tail=with_tail)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _CONTROLS.sub(lambda match: f"&#{ord(match[0])};", text)
 
 
 def _qualified(attribute: Attribute) -> str:
