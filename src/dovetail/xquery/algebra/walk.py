@@ -190,3 +190,36 @@ def stacked(upper: list[Operator], bottom: Operator) -> Operator:
     for operator in reversed(upper):
         bottom = with_inputs(operator, (*inputs(operator)[:-1], bottom))
     return bottom
+
+
+def above_in_chain(plan: Operator, operator: Operator) -> list[Operator]:
+    """What stands above an operator in its own chain, from the top down; a nested plan is a chain of its own."""
+    for top in (
+        plan,
+        *(one for outer in operators(plan) if isinstance(outer, (Subplan, Join)) for one in inputs(outer)),
+    ):
+        body = list(chain(top))
+        for place, one in enumerate(body):
+            if one is operator:
+                return body[:place]
+    return []
+
+
+def redefined(plan: Operator, numbers: Mapping[Variable, Variable]) -> Operator:
+    """The plan with variables of its own renamed, where they are defined and where they are used."""
+    below = tuple(redefined(one, numbers) for one in inputs(plan))
+    return with_inputs(_with_defined(with_expressions(plan, lambda e: substituted(e, numbers)), numbers), below)
+
+
+def _with_defined(operator: Operator, numbers: Mapping[Variable, Variable]) -> Operator:
+    match operator:
+        case DataScan() | Assign() | Aggregate():
+            return replace(operator, variable=numbers.get(operator.variable, operator.variable))
+        case Unnest(variable, _, _, position):
+            at = None if position is None else numbers.get(position, position)
+            return replace(operator, variable=numbers.get(variable, variable), position=at)
+        case GroupBy():
+            keys = tuple((numbers.get(variable, variable), value) for variable, value in operator.keys)
+            fields = tuple(replace(one, variable=numbers.get(one.variable, one.variable)) for one in operator.gathered)
+            return replace(operator, keys=keys, gathered=fields)
+    return operator

@@ -25,6 +25,8 @@ from dovetail.xquery.rules.j4_recognise_keys import recognise_keys
 from dovetail.xquery.rules.n1_map_steps import map_steps
 from dovetail.xquery.rules.n2_sink_into_subplan import sink_into_subplan
 from dovetail.xquery.rules.n3_sort_by_document import sort_by_document
+from dovetail.xquery.rules.n4_read_again import read_again
+from dovetail.xquery.rules.n5_hoist_subplan import hoist_subplan
 from dovetail.xquery.rules.p1_remove_sort import remove_sort
 from dovetail.xquery.rules.p2_remove_conversion import remove_conversion
 from dovetail.xquery.rules.p3_drop_subplan import drop_subplan
@@ -50,6 +52,8 @@ RULES: dict[str, Rule] = {
     "N1": map_steps,
     "N2": sink_into_subplan,
     "N3": sort_by_document,
+    "N4": read_again,
+    "N5": hoist_subplan,
     "D1": introduce_scan,
     "D2": push_steps,
     "D3": partition_scan,
@@ -64,8 +68,8 @@ RULES: dict[str, Rule] = {
 PATHS = ("P9", "P2", "P1", "P7", "P3", "P4", "P5", "P6", "P8")
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("paths", PATHS),
-    ("nested plans", (*PATHS, "N1", "N2", "N3")),
-    ("scans", (*PATHS, "D1", "D2", "D3")),
+    ("nested plans", (*PATHS, "N1", "N2", "N3", "N4")),
+    ("scans", (*PATHS, "D1", "D2", "D3", "N5")),
     ("aggregates", ("P9", "A1", "A2")),
     ("joins", ("P9", "J1", "J2", "J3", "J4")),
 )
