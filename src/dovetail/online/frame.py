@@ -115,7 +115,7 @@ def _placing(request: Request, buckets: int) -> str:
     keys = Predicate(request.on).pairs if request.on else ()
     if keys:
         shown = " and ".join(a if a == b else f"{a} = {b}" for a, b in keys)
-        return f"buckets by hash of ({shown}): no row is copied; all rows of one key are in one bucket"
+        return f"buckets by hash of ({shown}): no row is copied; one key is in one bucket"
     return "buckets by cells of the band's column: a right row is in two of them where its band crosses a border"
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import PlanError
+from dovetail.online.frame_pack import CHANGE_COLUMN
 from dovetail.online.frame_plan import (
     End,
     OnlinePlan,
@@ -135,6 +136,7 @@ def _kept(
         raise PlanError(f"columns={columns!r}: give some of {names}, each once.")
     wanted, at = set(names if columns is None else columns), iter(names)
     keys = {(graph.names[end.relation], c) for edge in graph.edges for end, some in edge.sides for c in some}
+    keys |= {(name, CHANGE_COLUMN) for name in graph.names}
     return {
         name: pa.schema(
             [f for f, out in [(f, next(at)) for f in schemas[name]] if out in wanted or (name, f.name) in keys]

@@ -37,6 +37,8 @@ PACKED = T.StructType(
 )
 ORDER = ["number", "part", "side"]  # as read, all sides in turn, whatever the shuffle did
 ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+CHANGE_COLUMN = "_change_type"
+"""What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
 _CHUNK_ROWS = 1 << 16
 _CHUNK_BYTES = 8 << 20
 
@@ -76,9 +78,22 @@ def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:
             rows, ends = chunk.select(range(len(schema))), bool(pc.any(chunk.column(len(schema))).as_py())
         ended = ended or ends
         rows = as_schema(rows, schema)
+        _check_appended(task.join.names[side], rows)
         yield _packed(labels, side, part, number, rows, spread.homes(side, rows))
     if ended:
         yield _table(labels, side, part, number + 1, [None] * len(labels), [0] * len(labels), 0, ends=True)
+
+
+def _check_appended(name: str, rows: pa.RecordBatch) -> None:
+    """`DataError` if there are rows that change or delete others: what was given for those cannot be taken back."""
+    if CHANGE_COLUMN not in rows.schema.names:
+        return
+    kinds = set(pc.unique(rows.column(CHANGE_COLUMN)).to_pylist()) - {"insert", None}
+    if kinds:
+        raise DataError(
+            f"{name} has rows with {CHANGE_COLUMN} {sorted(map(str, kinds))}; online joins take rows that are only "
+            f"added: filter the input by {CHANGE_COLUMN} = 'insert', or drop that column to join each row as a new one."
+        )
 
 
 def _chunks(batches: Batches) -> Iterator[pa.RecordBatch]:

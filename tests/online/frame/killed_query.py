@@ -1,7 +1,6 @@
-"""A streaming query to be killed: two directories of files joined online, to Parquet.
+"""Streaming queries to be killed: for each of some places two directories of files joined online, to Parquet.
 
-Run as a script with the working directory, the way to owe and how many rows the whole answer has; ends when they are
-all there.
+Run as a script with a directory for all, the way to owe, and the places; goes on until it is killed or a query fails.
 """
 
 from __future__ import annotations
@@ -11,31 +10,30 @@ import time
 from pathlib import Path
 
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from tests.online.frame.cases import Feed, answers
+from tests.online.frame.cases import Feed
 
 from dovetail import online_join, session
 
 
-def main(place: Path, owed: str, rows: int) -> None:
+def main(home: Path, owed: str, places: list[Path]) -> None:
     spark = session(
         "killed",
         conf={
             "spark.master": "local[2]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2,
-            "spark.driver.memory": "1g", "spark.local.dir": str(place / "local"),
+            "spark.driver.memory": "1g", "spark.local.dir": str(home / "local"),
         },
     )  # fmt: skip
-    left, right = Feed(place).streams(spark, last=True)
-    out = online_join(left, right, on="k", memory="32KB", owed=owed, end_of_input=F.col("last"), with_phase=True)
-    writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
-    query = writer.option("path", str(place / "out")).trigger(processingTime="0 seconds").start()
-    (place / "started").touch()
-    while query.isActive and len(answers(place)) < rows:
+    queries = []
+    for place in places:
+        left, right = Feed(place).streams(spark, last=True)
+        out = online_join(left, right, on="k", memory="32KB", owed=owed, end_of_input=F.col("last"), with_phase=True)
+        writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+        queries.append(writer.option("path", str(place / "out")).trigger(processingTime="0 seconds").start())
+    (home / "started").touch()
+    while not (failed := [q.exception() for q in queries if q.exception() is not None]):
         time.sleep(0.2)
-    if query.exception() is not None:
-        raise SystemExit(str(query.exception()))
-    query.stop()
-    spark.stop()
+    raise SystemExit(str(failed[0]))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], [Path(place) for place in sys.argv[3:]])

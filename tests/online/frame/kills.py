@@ -1,6 +1,8 @@
-"""An online join of two streams killed at random moments of its phases, and what must hold in the end.
+"""Online joins of two streams killed at random moments of each phase, and what must hold in the end.
 
-`python -m tests.online.frame.kills 20` runs it with that many kills; the tests run it with one.
+`python -m tests.online.frame.kills 20` runs until each phase was hit by that many kills; names of phases after the
+number choose some of them. Several queries run in one process, each in a phase of its own, so that a kill hits more
+than one. The tests run it with one kill.
 """
 
 from __future__ import annotations
@@ -13,86 +15,139 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.online.frame.cases import Feed, answers, bag
 
 _SCRIPT = Path(__file__).with_name("killed_query.py")
+_STEPS = ("arriving", "reactive", "arriving", "reactive", "cleanup")
+PHASES = ("arriving", "reactive", "cleanup")
+_LONGEST_S = 90.0
 
 
-def run_killed(place: Path, kills: int, owed: str = "idle", seed: int = 0, longest_s: float = 5.0) -> Counter[str]:
-    """Start, kill and start again until it may finish; for each kill the phases that had given answers.
+class Life:
+    """One query: the files that it is given step by step, until it has ended and its answer is right."""
 
-    Files come while the query runs, so that there are pauses between them. A kill comes some time after the start, or
-    after the first micro-batch since the start. One kill more comes soon after the last file, in the clean-up; a query
-    that is faster than that has ended before it.
-    """
-    feed, rng = Feed(place, rows=250), random.Random(seed)  # noqa: S311  (moments, not secrets)
-    whole, killed, hit = _planned(place), 0, Counter[str]()
-    feed.add()
-    while True:
-        (place / "started").unlink(missing_ok=True)
-        done, early = _commits(place), rng.random() < 0.25
-        query = _started(place, owed, whole)
-        end, fed = None, time.monotonic()
-        while query.poll() is None:
-            time.sleep(0.1)
-            if (place / "started").exists():
-                if end is None and killed < kills and (early or _commits(place) > done):
-                    end = time.monotonic() + rng.uniform(0.0, longest_s)
-                if _may_feed(feed.files, killed, kills) and time.monotonic() - fed > 2.0:
-                    fed = time.monotonic()
-                    feed.add(last=feed.files == _FILES - 1)
-                    end = fed + rng.uniform(0.0, 3.0) if feed.files == _FILES else end
-            if end is not None and time.monotonic() > end:
-                os.killpg(query.pid, signal.SIGKILL)
-                query.wait()
-                killed += 1
-                hit.update({row["_phase"] for row in answers(place)} or {"none yet"})
-                break
-        else:
-            if query.returncode:
-                raise AssertionError((place / "log").read_text()[-3000:])
-            break
-    assert bag(answers(place)) == feed.expected
-    assert killed >= kills
+    def __init__(self, place: Path, number: int) -> None:
+        self.place = place / f"life-{number}"
+        self.place.mkdir(parents=True)
+        self.feed, self.step = Feed(self.place, rows=250), number % 2
+        self.feed.add()
+
+    @property
+    def phase(self) -> str:
+        """What this step is about."""
+        return _STEPS[min(self.step, len(_STEPS) - 1)]
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the last file was given."""
+        return self.feed.files > _STEPS.count("arriving") + 1
+
+    def act(self) -> None:
+        """Give a file if this step is about one that arrives, and the last one if it is about the end."""
+        if self.phase == "arriving":
+            self.feed.add()
+        elif self.phase == "cleanup" and not self.has_all:
+            while self.feed.files <= _STEPS.count("arriving"):
+                self.feed.add()
+            self.feed.add(last=True)
+
+    def logged(self, what: str) -> int:
+        """Micro-batches that were begun (offsets) or finished (commits)."""
+        log = self.place / "checkpoint" / what
+        return sum(entry.name.isdigit() for entry in log.iterdir()) if log.exists() else 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a micro-batch is under way."""
+        return self.logged("offsets") > self.logged("commits")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is there; an error if there is more or something else."""
+        if not self.has_all:
+            return False
+        found, wanted = bag(answers(self.place)), self.feed.expected
+        assert not found - wanted, f"{(found - wanted).total()} pairs too many in {self.place}"
+        return found == wanted
+
+
+def run_killed(
+    place: Path, kills: int, phases: Sequence[str] = PHASES, owed: str = "idle", lives: int = 3, seed: int = 0
+) -> Counter[str]:
+    """Kill and start again until each of the phases was hit by so many kills, then let all end; kills by phase."""
+    rng, hit, made = random.Random(seed), Counter[str](), lives  # noqa: S311  (moments, not secrets)
+    alive = [Life(place, number) for number in range(lives)]
+    while any(hit[phase] < kills for phase in phases):
+        hit.update(_killed_once(place, alive, owed, rng))
+        for at, life in enumerate(alive):
+            life.step += 1
+            if life.is_done:
+                alive[at], made = Life(place, made), made + 1
+    _let_end(place, alive, owed)
     return hit
 
 
-def _may_feed(files: int, killed: int, kills: int) -> bool:
-    """Files are spread over the kills, the last one comes after all of them."""
-    return files < _FILES and killed * (_FILES - 1) >= files * kills
+def _killed_once(place: Path, alive: Sequence[Life], owed: str, rng: random.Random) -> Counter[str]:
+    """The phases in which a kill has hit a micro-batch."""
+    before = [life.logged("commits") for life in alive]
+    query = _started(place, alive, owed)
+    try:
+        for life, commits in zip(alive, before, strict=True):
+            if life.phase == "reactive":  # what had come is in, and pauses have begun
+                _wait(lambda life=life, commits=commits: life.logged("commits") > commits + 1, query, place, 15.0)  # type: ignore[misc]
+        for life in alive:
+            life.act()
+        target = rng.choice(alive)
+        _wait(lambda: target.is_busy, query, place, 10.0)
+        time.sleep(rng.uniform(0.0, 0.7))
+    finally:
+        os.killpg(query.pid, signal.SIGKILL)
+        query.wait()
+    return Counter(life.phase for life in alive if life.is_busy)
 
 
-def _commits(place: Path) -> int:
-    commits = place / "checkpoint" / "commits"
-    return len(list(commits.iterdir())) if commits.exists() else 0
+def _let_end(place: Path, alive: Sequence[Life], owed: str) -> None:
+    query = _started(place, alive, owed)
+    try:
+        for life in alive:
+            life.step = len(_STEPS)
+            life.act()
+        done = _wait(lambda: all(life.is_done for life in alive), query, place, _LONGEST_S)
+        assert done, [(str(life.place), len(answers(life.place)), life.feed.expected.total()) for life in alive]
+    finally:
+        os.killpg(query.pid, signal.SIGKILL)
+        query.wait()
 
 
-_FILES = 5
+def _wait(until: Callable[[], bool], query: subprocess.Popen[bytes], place: Path, longest_s: float) -> bool:
+    """Whether it has come to that in time; an error if the process has ended by itself."""
+    end = time.monotonic() + longest_s
+    while not until():
+        if query.poll() is not None:
+            raise AssertionError((place / "log").read_text()[-3000:])
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
 
 
-def _planned(place: Path) -> int:
-    """How many rows the whole answer has."""
-    with tempfile.TemporaryDirectory(dir=place) as aside:
-        feed = Feed(Path(aside), rows=250)
-        for _ in range(_FILES):
-            feed.add()
-        return feed.expected.total()
-
-
-def _started(place: Path, owed: str, whole: int) -> subprocess.Popen[bytes]:
+def _started(place: Path, alive: Sequence[Life], owed: str) -> subprocess.Popen[bytes]:
+    (place / "started").unlink(missing_ok=True)
     with (place / "log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, str(_SCRIPT), str(place), owed, str(whole)],
+        query = subprocess.Popen(
+            [sys.executable, str(_SCRIPT), str(place), owed, *(str(life.place) for life in alive)],
             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         )  # fmt: skip
+    assert _wait((place / "started").exists, query, place, _LONGEST_S)
+    return query
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
-        chosen = sys.argv[2] if len(sys.argv) > 2 else "idle"
-        began = time.monotonic()
+        chosen, began = sys.argv[2:] or PHASES, time.monotonic()
         found = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()))
-        print(f"{sys.argv[1]} kills, owed={chosen}, {time.monotonic() - began:.0f} s: every pair once; phases: {found}")
+        print(f"kills by phase: {dict(found)}, {time.monotonic() - began:.0f} s: every pair once in every query")

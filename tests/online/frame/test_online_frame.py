@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -68,6 +69,18 @@ def test_a_band_alone(spark: SparkSession, buckets: int) -> None:
 def test_empty_sides(spark: SparkSession) -> None:
     left, right = spark.createDataFrame(LEFT), spark.createDataFrame(RIGHT).limit(0)
     assert online_join(left, right, on="k").count() == 0
+
+
+def test_values_that_cannot_be_parsed_and_a_hot_key(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,10\nx,11\n,12\n" + "3,7\n" * 90)
+    left = spark.read.schema("k long, a long").csv(str(tmp_path))
+    right = spark.createDataFrame([(k, k) for k in range(1, 10)], "k long, b long")
+    plan = plan_online_join(left, right, on="k", memory="1MB", buckets=4)
+    assert "one key is in one bucket" in plan.explain()
+    assert "measured" not in plan.explain()
+    assert Counter(row["k"] for row in plan.frame().collect()) == {1: 1, 3: 90}
+    assert plan.metrics().value("null_keys", "left") == 2
+    assert re.search(r"measured: the largest bucket had 9\d of 100 rows, 3\.[6-9] times an even share", plan.explain())
 
 
 def test_labels_are_spread_as_spark_partitions(spark: SparkSession) -> None:

@@ -48,7 +48,7 @@ def three() -> MultiBucketJoin:
 
 
 @contextmanager
-def running(join: HostedJoin, retain_ms: int, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
+def running(join: HostedJoin, retain_ms: int | None, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
     """A bucket as Spark would run it, and what it counts."""
     terms = Terms("diner", join.memory, 1, 25, owed, retain_ms, False)
     sink, schema = Kept(), pa.schema([])

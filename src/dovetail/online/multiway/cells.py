@@ -67,7 +67,7 @@ class Cells:
         keys = " x ".join(f"{self.shares[axis]} by ({self._shown(self.classes[axis])})" for axis in used)
         copies = {name: self.copies(r) for r, name in enumerate(self.graph.names)}
         if set(copies.values()) == {1}:
-            return f"buckets {keys}: all inputs have this key, so no row is copied"
+            return f"buckets {keys}: all inputs have this key, so no row is copied; one key is in one bucket"
         shown = ", ".join(f"{name} {n}" for name, n in copies.items())
         return f"buckets {keys}: no key is in all inputs; copies of each row, chosen for least rows a bucket: {shown}"
 
