@@ -201,6 +201,14 @@ def test_one_expression_over_bound_variables() -> None:
     assert run_it([], [1]) == []
 
 
+def test_one_expression_may_recurse_and_read_documents() -> None:
+    module = parse(
+        "declare function local:f($n) { if ($n = 0) then 0 else 1 + local:f($n - 1) }; local:f($n), doc('d')//b[1]"
+    )
+    run_it = Expression(module.body, Static(module), (QName("", "n"),)).with_context(Context(documents=Memory()))
+    assert [serialise(item) for item in run_it([900])] == ["900", "<b>1</b>"]
+
+
 def test_endless_recursion_is_an_error() -> None:
     with pytest.raises(XQueryError, match="XPDY0130"):
         run("declare function local:f($x) { 1 + local:f($x) }; local:f(1)")

@@ -203,19 +203,19 @@ class Query:
 class Expression:
     """One expression compiled for given variables: called with their values, in order, it gives its items.
 
-    The environment (documents, global variables) is that of the first context given; `with_context` changes it.
+    Documents and global variables come from the context that `with_context` gave; without one there are no documents.
     """
 
-    __slots__ = ("_environment", "_run", "_size", "_variables")
+    __slots__ = ("_environment", "_recursive", "_run", "_size")
 
     def __init__(self, expr: Expr, static: Static, variables: Sequence[QName] = ()) -> None:
         slots = Slots(4)
-        self._variables = range(4, 4 + len(variables))
         places = {name: slots.take() for name in variables}
         with deep_stack():
             self._run = compile_expr(expr, Scope(static, slots, places, focus=1, repeated=True)).run
         self._size = slots.used
         self._environment = Environment(Context())
+        self._recursive = bool(static.functions)
 
     def with_context(self, context: Context) -> Expression:
         """The same expression in another context."""
@@ -226,7 +226,10 @@ class Expression:
         """The items for these values of the variables."""
         frame = _frame(self._environment, self._size)
         frame[4 : 4 + len(values)] = values
-        return self._run(frame)
+        if not self._recursive:
+            return self._run(frame)
+        with deep_stack():
+            return self._run(frame)
 
 
 def compile_module(module: Module) -> Query:

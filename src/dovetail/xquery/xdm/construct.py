@@ -37,7 +37,14 @@ def new_element(parent: Any, prefix: str, uri: str, local: str, declared: Namesp
         needed[prefix or None] = uri
     if needed.get(None) == "" and not known.get(None):
         del needed[None]
-    return etree.SubElement(parent, clark(uri, local), nsmap=needed or None)
+    return _below(parent, clark(uri, local), needed)
+
+
+def _below(parent: Any, tag: str, namespaces: Namespaces) -> Any:
+    try:
+        return etree.SubElement(parent, tag, nsmap=namespaces or None)
+    except ValueError as error:
+        raise XQueryError("XQST0046", f"not a name or namespace of XML: {error}") from None
 
 
 def add_text(parent: Any, text: str) -> None:
@@ -135,7 +142,7 @@ def _copy_with_namespaces(parent: Any, node: Any) -> Any:
 def new_attribute(prefix: str, uri: str, local: str, value: str) -> Attribute:
     """An attribute that belongs to no element yet."""
     holder = new_tree()
-    carrier = etree.SubElement(holder, FRAGMENT, nsmap={prefix: uri} if prefix and uri else None)
+    carrier = _below(holder, FRAGMENT, {prefix: uri} if prefix and uri else {})
     _set(carrier, clark(uri, local), value)
     return Attribute(carrier, clark(uri, local))
 
