@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dovetail.errors import XQueryError
 from dovetail.xquery.algebra.expressions import Evaluate, parts
 from dovetail.xquery.algebra.normalise import normalise
 from dovetail.xquery.algebra.operators import Operator
 from dovetail.xquery.algebra.printer import print_plan
+from dovetail.xquery.algebra.run import run
 from dovetail.xquery.algebra.source_text import source_text
 from dovetail.xquery.algebra.walk import expressions, operators
 from dovetail.xquery.syntax.parser import parse
@@ -115,3 +117,10 @@ def test_double_slash_is_one_step():
 def test_unprefixed_constructors_of_the_source():
     assert 'xs:decimal(data("1"))' in first('decimal(data("1"))')
     assert 'xs:dateTime("2000-01-01T00:00:00")' in first('dateTime("2000-01-01T00:00:00")')
+
+
+@pytest.mark.parametrize("query", ["iterate(1)", "child(1, 2)", "value-eq(1, 2)", "sequence()", "treat(1)"])
+def test_names_of_the_algebra_are_no_functions_of_queries(query: str):
+    module = parse(query)
+    with pytest.raises(XQueryError, match="XPST0017"):
+        list(run(normalise(module), module))

@@ -41,6 +41,15 @@ DISTINCT = "distinct-nodes-or-atomics"
 SEQUENCE = "sequence"
 """`sequence(a, b)` is the sequence constructor (a, b)."""
 
+INTERNAL = frozenset(
+    (
+        *STEPS, *VALUE.values(), *GENERAL.values(), *NODE.values(), *ARITHMETIC.values(), *SETS, SORT_DISTINCT, SORT,
+        DISTINCT, SEQUENCE, "and", "or", "to", "minus", "plus", "string-concat", "treat", "promote", "iterate",
+        "create_sequence", "evaluate",
+    )
+)  # fmt: skip
+"""Names of the algebra that are no functions of XQuery: a query that calls one of them calls something else."""
+
 
 def test_name(test: NameTest | KindTest) -> Expression:
     """A node test as an argument of a step: "book", "*", "*:book", "Q{uri}book", text(), element("book")."""

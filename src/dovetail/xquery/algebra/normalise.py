@@ -15,7 +15,7 @@ Reference: specification 7.5, VX-2.
 from __future__ import annotations
 
 from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable, call
-from dovetail.xquery.algebra.functions import AGGREGATES, ARITHMETIC, GENERAL, NODE, SEQUENCE, VALUE
+from dovetail.xquery.algebra.functions import AGGREGATES, ARITHMETIC, GENERAL, INTERNAL, NODE, SEQUENCE, VALUE
 from dovetail.xquery.algebra.normalise_flwor import flwor, is_algebraic, quantified
 from dovetail.xquery.algebra.normalise_path import mapped, path
 from dovetail.xquery.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
@@ -25,6 +25,7 @@ from dovetail.xquery.algebra.tree_facts import (
     asks_context,
     compares_nodes,
     free_variables,
+    inlined,
     looks_up,
     needs_context,
     reads_data,
@@ -48,23 +49,24 @@ class Normaliser:
     def __init__(self, module: tree.Module) -> None:
         self.module = module
         self.numbers = Numbers()
+        self.globals = Scope()
 
     def plan(self) -> Operator:
         """The whole query."""
         chain = Chain(EmptyTupleSource())
-        items = self.variable(self.module.body, self._globals(chain), chain, stream=True)
+        self._bind_globals(chain)
+        items = self.variable(self.module.body, self.globals, chain, stream=True)
         result = Variable(self.numbers.take())
         return DistributeResult(result, Unnest(result, call("iterate", items), chain.top))
 
-    def _globals(self, chain: Chain) -> Scope:
-        scope = Scope()
+    def _bind_globals(self, chain: Chain) -> None:
         for declared in self.module.variables:
             if declared.external or declared.value is None:
                 continue
             let = tree.LetClause(declared.name, declared.value, declared.type)
             value = typed_let(let) if declared.type is not None else declared.value
-            scope = scope.binding(declared.name, Bound(self.variable(value, scope, chain, stream=True)))
-        return scope
+            bound = Bound(self.variable(value, self.globals, chain, stream=True))
+            self.globals = self.globals.binding(declared.name, bound)
 
     def variable(self, node: tree.Expr, scope: Scope, chain: Chain, stream: bool = False) -> Variable:
         """The expression as a variable: assigned, unless it is one already."""
@@ -143,7 +145,10 @@ class Normaliser:
 
     def _function(self, node: tree.FunctionCall, scope: Scope, chain: Chain) -> Value:
         name, arguments = node.name.local, node.arguments
-        if node.name.uri not in (FN, XS) or asks_context(node) or name in ("position", "last"):
+        declared = inlined(node, self.module) if self.reads(node) else None
+        if declared is not None:
+            return self._inlined(declared, arguments, scope, chain)
+        if node.name.uri not in (FN, XS) or asks_context(node) or name in ("position", "last") or name in INTERNAL:
             return self.evaluated(node, scope, chain)
         if node.name.uri == XS or (name in _CONSTRUCTORS and len(arguments) == 1):
             return self._call(f"xs:{name}", [self.value(one, scope, chain).expression for one in arguments])
@@ -156,6 +161,15 @@ class Normaliser:
             value = self._call(name, [items])
             return Value(chain.assign(value.number, value.expression))
         return self._call(name, [self.value(one, scope, chain).expression for one in arguments])
+
+    def _inlined(
+        self, declared: tree.FunctionDeclaration, arguments: tuple[tree.Expr, ...], scope: Scope, chain: Chain
+    ) -> Value:
+        """The body of a declared function, which sees its parameters and the global variables."""
+        inner = self.globals
+        for parameter, argument in zip(declared.parameters, arguments, strict=True):
+            inner = inner.binding(parameter.name, Bound(self.variable(argument, scope, chain, stream=True)))
+        return self.value(declared.body, inner, chain, stream=True)
 
     def _source(self, name: str, arguments: tuple[tree.Expr, ...], scope: Scope, chain: Chain) -> Value:
         given = [call("promote", self.operand(one, scope, chain), Name("string")) for one in arguments]

@@ -53,6 +53,16 @@ def with_callees(node: Any, module: tree.Module | None) -> list[Any]:
     return found
 
 
+def inlined(call: tree.FunctionCall, module: tree.Module) -> tree.FunctionDeclaration | None:
+    """The function that is called, if its body may stand in place of the call: no types to check, no recursion."""
+    for function in module.functions:
+        if function.name == call.name and len(function.parameters) == len(call.arguments):
+            typed = function.type is not None or any(one.type is not None for one in function.parameters)
+            reached = {name for piece in with_callees(function.body, module) for name in called(piece)}
+            return None if typed or function.name in reached else function
+    return None
+
+
 def looks_up(node: Any, module: tree.Module | None = None) -> bool:
     """Whether the piece, or a function it calls, may look above the nodes it is given."""
     return any(_looks_up(part) for piece in with_callees(node, module) for part in tree_parts(piece))
