@@ -29,11 +29,11 @@ from dovetail.semistream.cost import (
 from dovetail.semistream.cost import Sizes as ModelSizes
 from dovetail.semistream.cost import choose as choose_algorithm
 from dovetail.semistream.cost.batch import drained
-from dovetail.semistream.cost.measure_reads import look_up_s, store_reads
 from dovetail.semistream.cost.models import model_of
 from dovetail.semistream.cost.operator_sizes import operator_sizes, setting_of
 from dovetail.semistream.cost.prediction import NoRoomError
 from dovetail.semistream.cost.units import LOAD_S, VISIT_S
+from dovetail.semistream.io_costs import IoCosts, io_costs
 from dovetail.semistream.keys import KeyCodes, key_columns
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.operators.registry import ALGORITHMS
@@ -43,7 +43,6 @@ from dovetail.semistream.sizes import FITTED, Sizes
 from dovetail.semistream.waiting import FOREVER
 
 _MOVED = 0.15  # of the exponent, beyond what a sample leaves open
-LARGE_PAGE = 2 << 20  # bytes; such as row groups of Parquet files that were not written for look-ups
 MATCHED = "\0matched"
 ENOUGH = 500  # sampled keys from which a skew can be told
 
@@ -58,7 +57,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An algorithm, the sizes of its parts, and where they come from; `price` is its prediction, if there is one."""
+    """An algorithm, the sizes of its parts, and where they come from; `price` is its prediction, if there is one.
+
+    `skew` and `io` are what was known of the stream and assumed of the store.
+    """
 
     algorithm: str
     sizes: Sizes
@@ -66,6 +68,7 @@ class Decision:
     price: Price | None = None
     skew: SkewEstimate | None = None
     choice: Choice | None = None
+    io: IoCosts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +108,35 @@ def distribution_of(sample: Sample | None, rows: int) -> tuple[Distribution, Ske
     return found.distribution, found
 
 
-def decide(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, sample: Sample | None = None) -> Decision:
-    """The algorithm and its sizes: as asked, by the models, or split evenly; a `PlanError` if memory is too small."""
+def decide(
+    request: Request,
+    wiring: Wiring,
+    pages: Pages,
+    stream: pa.Schema,
+    sample: Sample | None = None,
+    io: IoCosts | None = None,
+) -> Decision:
+    """The algorithm and its sizes: as asked, by the models, or split evenly; a `PlanError` if memory is too small.
+
+    `io`: what reads cost, where that was seen; otherwise it is found out.
+    """
     if request.algorithm != "auto" and (request.sizes is not None or request.tune in ("off", "measure")):
         sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
         return _checked(request, wiring, pages, stream, Decision(request.algorithm, sizes, origin))
-    setting, skew = setting_for(request, pages, stream, sample)
+    io = io or io_costs(pages)
+    setting, skew = setting_for(request, pages, stream, sample, io)
     found = _chosen(request, pages, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
-    return _checked(request, wiring, pages, stream, found)
+    return replace(_checked(request, wiring, pages, stream, found), io=io)
 
 
 def looks_again(tasks: int) -> bool:
     """Whether, after so many tasks, the skew is estimated again: after 4, 16 and 64 of them, then after every 256."""
     return tasks in (4, 16, 64) or tasks % 256 == 0
+
+
+def is_enough(sample: Sample) -> bool:
+    """Whether a skew can be told from the sample."""
+    return len(sample.keys) >= ENOUGH
 
 
 def moved(decision: Decision, sample: Sample, rows: int) -> bool:
@@ -130,25 +149,21 @@ def moved(decision: Decision, sample: Sample, rows: int) -> bool:
 
 
 def setting_for(
-    request: Request, pages: Pages, stream: pa.Schema, sample: Sample | None
+    request: Request, pages: Pages, stream: pa.Schema, sample: Sample | None, io: IoCosts | None = None
 ) -> tuple[Setting, SkewEstimate | None]:
     """What the models are told: store, stream, memory, this machine's costs, and the skew of the sample.
 
-    Reads of a real store are timed on a few of its pages, unless these are large.
+    `io`: what reads cost; left out, it is found out, and of large pages taken from the profile.
     """
     distribution, skew = distribution_of(sample, int(pages.starts[-1]))
     looks_up, cache = request.lookup, request.cache
     threshold = 1 if request.fits_cache else cache.threshold
     policy = Policy(looks_up.kind, looks_up.position, cache.replaces, threshold)
     rows = None if sample is None or request.mode == "carry" else sample.batch_rows
-    read, look_up = (store_reads(pages), look_up_s(pages)) if _quickly_read(pages) else (None, None)
+    io = io or io_costs(pages)
+    read, look_up = (None, None) if io is None else (io.read, io.look_up)
     costs = from_profile(load_profile(), load_s=LOAD_S, visit_s=VISIT_S, read=read, look_up=look_up)
-    return setting_of(pages, stream, request.memory, distribution, costs, policy=policy, batch_rows=rows), skew
-
-
-def _quickly_read(pages: Pages) -> bool:
-    """Whether a few pages can be read to see what that takes: real ones that are not large."""
-    return not pages.device.simulated and int(pages.starts[-1]) > 0 and pages.stored_bytes(0, 1) <= LARGE_PAGE
+    return setting_of(pages, stream, request.join_memory, distribution, costs, policy=policy, batch_rows=rows), skew
 
 
 def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate | None) -> Decision:
@@ -195,13 +210,20 @@ def _checked(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, 
     """The decision if it fits the budget; tuned sizes that do not, by a hair, give way to an even split."""
     spec = specification(request, wiring, pages, found.algorithm, found.sizes)
     try:
-        spec.fit(request.memory, stream)
-    except PlanError:
+        spec.fit(request.join_memory, stream)
+    except PlanError as error:
         if found.origin == "explicit" or found.sizes == FITTED:
-            raise
-        specification(request, wiring, pages, found.algorithm, FITTED).fit(request.memory, stream)
+            raise _with_arrivals(request, error) from error
+        specification(request, wiring, pages, found.algorithm, FITTED).fit(request.join_memory, stream)
         return Decision(found.algorithm, FITTED, "even split: tuned sizes do not fit", skew=found.skew)
     return found
+
+
+def _with_arrivals(request: Request, error: PlanError) -> PlanError:
+    """The error with what mode "carry" takes of the budget beside the join, if it does."""
+    if request.join_memory == request.memory:
+        return error
+    return PlanError(f"{error} In mode 'carry' a sixteenth of memory is for rows that arrive: give a fifteenth more.")
 
 
 def smallest(pages: Pages) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from dovetail.kernels.arrays import I64
 from dovetail.semistream.carried import Carried, table_bytes, table_of
 from dovetail.semistream.dead_letters import DeadLetters
 from dovetail.semistream.decision import decide, sample_of
+from dovetail.semistream.frame_arrivals import Arrivals
 from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
 from dovetail.semistream.frame_worker import Stopwatch, open_operator, owners_of, totals
 from dovetail.semistream.master.pages import Pages
@@ -165,10 +167,11 @@ class Carrier(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
         """The answers that the new rows of a batch and what waited make possible."""
-        arrived = pd.concat(list(rows)).sort_values(["part", "number"])  # as read, whatever the shuffle did
-        tables = [table_of(data) for data in arrived["rows"]]
-        batches = [batch for table in tables for batch in table.to_batches() if batch.num_rows]
-        yield from self._turn(int(key[0]), batches, int(arrived["now_ms"].max()))
+        with Arrivals(self.task.request.arrival_memory) as arrived:
+            for frame in rows:
+                for row in frame.itertuples(index=False):
+                    arrived.add(row.part, row.number, row.now_ms, row.rows)
+            yield from self._turn(int(key[0]), arrived, arrived.latest_ms)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
         """The answers of rows that have waited long enough, or are to be tried again."""
@@ -178,7 +181,7 @@ class Carrier(StatefulProcessor):
     def close(self) -> None:
         """Nothing is held between calls."""
 
-    def _turn(self, owner: int, arrived: list[pa.RecordBatch] | None, now_ms: int) -> Iterator[Any]:
+    def _turn(self, owner: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
         """One call: with rows, or, where None, with the news that none have come."""
         task, where = self.task, Where.here(self.task.plan)
         before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
@@ -186,7 +189,8 @@ class Carrier(StatefulProcessor):
         name = f"{where.unit}-{owner}{'-idle' if arrived is None else ''}"
         letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
         with letters or nullcontext():
-            turn = _begun(task, where, before, arrived or [], now_ms, letters)
+            first = arrived.head() if arrived and before is None else []
+            turn = _begun(task, where, before, first, now_ms, letters)
             try:
                 after = yield from self._run(turn, before, arrived)
             finally:
@@ -197,12 +201,13 @@ class Carrier(StatefulProcessor):
         self._store(after, now_ms)
 
     def _run(
-        self, turn: Turn, before: Carried | None, arrived: list[pa.RecordBatch] | None
+        self, turn: Turn, before: Carried | None, arrived: Arrivals | None
     ) -> Generator[pd.DataFrame, None, Carried]:
         """Give what can be answered, batch by batch; the state after it comes back."""
         operator, task = turn.operator, turn.task
         due, parked = _due(before.parked if before else None, turn.now_ms)
-        for batch in [*due, *(_born(task, batch, turn.now_ms) for batch in arrived or [])]:
+        new = arrived.batches() if arrived else iter(())
+        for batch in chain(due, (_born(task, batch, turn.now_ms) for batch in new)):
             turn.take(operator.push("stream", batch))
             yield from turn.answers()
         if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms or not turn.pages.indexed:
@@ -212,7 +217,7 @@ class Carrier(StatefulProcessor):
             turn.drained_ms = turn.now_ms
         snapshot = operator.snapshot()
         parked = _parked(task, parked, turn.missed, turn.now_ms)
-        _report(turn)
+        _report(turn, arrived)
         return Carried(turn.pages.version, _name_of(operator), operator.sizes, turn.drained_ms, snapshot, parked)
 
     def _store(self, after: Carried, now_ms: int) -> None:
@@ -360,8 +365,10 @@ def _name_of(operator: SemiStreamOperator) -> str:
     return next(name for name, kind in ALGORITHMS.items() if type(operator.spec) is kind)
 
 
-def _report(turn: Turn) -> None:
+def _report(turn: Turn, arrived: Arrivals | None) -> None:
     report = totals(turn.operator)
+    if arrived is not None and arrived.spilled_bytes:
+        report.add("arrivals_spilled", arrived.spilled_bytes, unit="bytes")
     report.add_ns("serving", turn.watch.spent_ns)
     if turn.letters is not None:
         report.add("dead_letters", turn.letters.rows)

@@ -23,8 +23,9 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.semistream.dead_letters import DeadLetters
-from dovetail.semistream.decision import Decision, decide, looks_again, moved, sample_of, specification
+from dovetail.semistream.decision import Decision, decide, is_enough, looks_again, moved, sample_of, specification
 from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
+from dovetail.semistream.io_costs import IoDone, dearer
 from dovetail.semistream.keys import key_columns
 from dovetail.semistream.master.pages import Pages, Resting
 from dovetail.semistream.measured import measured_sizes
@@ -50,6 +51,13 @@ class Held:
     tasks: int = 0
     spent: bool = False
     counted: Metrics = field(default_factory=Metrics)
+    looked: IoDone = field(default_factory=IoDone)
+
+    def io_ratio(self) -> float | None:
+        """How many times dearer or cheaper than assumed reads were since this was asked last; None if they were not."""
+        now = IoDone.by(self.pages.device)
+        done, self.looked = now.since(self.looked), now
+        return dearer(self.decision.io, done, self.pages)
 
     def close(self) -> None:
         """Free memory, files and connections."""
@@ -102,7 +110,7 @@ def _answers(task: EnrichTask, where: Where, held: Held, rows: Batches) -> Batch
 
 
 def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch, n_rows: int) -> bool:
-    """Whether memory was split anew, because the stream is no longer as skewed as it was when that was decided.
+    """Whether memory was split anew, because skew or cost of reads are no longer what they were when that was decided.
 
     `rows` are some of the `n_rows` that the task had.
     """
@@ -110,14 +118,17 @@ def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch, n_rows: int) ->
     if not looks_again(held.tasks) or task.request.tune != "model" or task.request.sizes is not None:
         return False
     sample = sample_of([rows], task.wiring.on, held.pages, n_rows)
-    if not moved(held.decision, sample, int(held.pages.starts[-1])):
+    ratio, io = held.io_ratio(), held.decision.io
+    if not moved(held.decision, sample, int(held.pages.starts[-1])) and (ratio is None or not is_enough(sample)):
         return False
     request = replace(task.request, algorithm=held.decision.algorithm)
     schema = held.operator.stream.schema
-    held.decision = decide(request, task.wiring, held.pages, schema, sample)
+    seen = io if ratio is None or io is None else io.times(ratio)
+    held.decision = decide(request, task.wiring, held.pages, schema, sample, seen)
+    held.looked = IoDone.by(held.pages.device)
     spec = specification(request, task.wiring, held.pages, held.decision.algorithm, held.decision.sizes)
     try:
-        for _ in held.operator.resize(spec.fit(request.memory, schema)):
+        for _ in held.operator.resize(spec.fit(request.join_memory, schema)):
             pass
     except (BudgetExceeded, PlanError):  # these parts cannot change while it runs
         held.spent = True
@@ -228,7 +239,7 @@ def _adopted(task: EnrichTask, held: Held, pages: Pages) -> bool:
         held.close()
         pages.close()
         return False
-    held.pages = pages
+    held.pages, held.looked = pages, IoDone.by(pages.device)
     old.close()
     return True
 
@@ -242,7 +253,8 @@ def _opened(
         if task.learns or task.request.tune == "measure":
             head = [*head, *islice(rows, _PEEKED - 1)]
             decision = _learned(task, pages, head)
-        return Held(open_operator(task, pages, head[0].schema, decision), pages, decision), head
+        operator = open_operator(task, pages, head[0].schema, decision)
+        return Held(operator, pages, decision, looked=IoDone.by(pages.device)), head
     except BaseException:
         pages.close()
         raise
@@ -263,14 +275,14 @@ def _learned(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch]) -> Deci
 
 def open_operator(task: EnrichTask, pages: Pages, schema: pa.Schema, decision: Decision) -> SemiStreamOperator:
     """The running join in a budget of its own; sizes that this version has no room for are fitted."""
-    budget = MemoryBudget(task.request.memory, "enrich")
+    budget = MemoryBudget(task.request.join_memory, "enrich")
     spec = specification(task.request, task.wiring, pages, decision.algorithm, decision.sizes)
     try:
         return spec.open(budget, {"stream": schema})
     except (BudgetExceeded, PlanError):
         if decision.origin in ("explicit", "carried"):
             raise
-        budget = MemoryBudget(task.request.memory, "enrich")
+        budget = MemoryBudget(task.request.join_memory, "enrich")
         return replace(spec, sizes=FITTED).open(budget, {"stream": schema})
 
 

@@ -45,7 +45,7 @@ def _rate(request: Request, wiring: Wiring, pages: Pages, rows: Sequence[pa.Reco
     spec = specification(request, wiring, pages, decision.algorithm, decision.sizes)
     try:
         start = time.perf_counter()
-        with spec.open(MemoryBudget(request.memory, "trial"), {"stream": rows[0].schema}) as operator:
+        with spec.open(MemoryBudget(request.join_memory, "trial"), {"stream": rows[0].schema}) as operator:
             for batch in rows:
                 for _ in operator.push("stream", batch):
                     pass

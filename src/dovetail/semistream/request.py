@@ -67,6 +67,16 @@ class Request:
     as_of: str = "answered"
 
     @property
+    def join_memory(self) -> int:
+        """The budget of the join itself; in mode "carry" a sixteenth of the whole is for rows that arrive."""
+        return self.memory - self.arrival_memory
+
+    @property
+    def arrival_memory(self) -> int:
+        """Bytes of arriving rows that are kept in memory until the join takes them; what is more waits on disk."""
+        return self.memory // 16 if self.mode == "carry" else 0
+
+    @property
     def gives_master(self) -> bool:
         """Whether master columns appear in the result."""
         return self.how in ("inner", "left")

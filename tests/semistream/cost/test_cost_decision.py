@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dovetail.semistream import decision
+from dovetail.semistream import io_costs
 from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.semistream.master.store import MasterStore
@@ -60,7 +60,7 @@ def test_large_pages_are_not_read_to_see_what_that_takes(tmp_path: Path, monkeyp
     with closing(MasterStore.parquet(path, "key").at()) as pages:
         setting_for(request, pages, STREAM, None)
         assert pages.device.requests > 0
-    monkeypatch.setattr(decision, "LARGE_PAGE", 100)
+    monkeypatch.setattr(io_costs, "LARGE_PAGE", 100)
     with closing(MasterStore.parquet(path, "key").at()) as pages:
         setting, _ = setting_for(request, pages, STREAM, None)
         assert pages.device.requests == 0

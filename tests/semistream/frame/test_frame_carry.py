@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,8 @@ from tests.semistream.frame.cases import bag, drop_file, file_stream, master_tab
 
 from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.semistream.carried import Carried
+from dovetail.semistream.carried import Carried, table_bytes
+from dovetail.semistream.frame_arrivals import Arrivals
 from dovetail.semistream.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -195,6 +198,44 @@ def test_state_survives_as_bytes() -> None:
     assert after.parked is not None
     assert after.parked.to_pylist() == [{"a": 1, "next_ms": 9}]
     assert Carried("v", "inlj", Sizes(), 0).waiting == 0
+
+
+def test_arrivals_beyond_their_share_wait_on_disk(tmp_path: Path) -> None:
+    packets = {(part, n): numbers(1000 * part + 10 * n, rows=5) for part in range(3) for n in range(4)}
+    order = list(packets)
+    random.Random(1).shuffle(order)  # noqa: S311  (an order, not a secret)
+    size = len(table_bytes(packets[0, 0]))
+    for limit in (0, 3 * size, 1 << 20):
+        with Arrivals(limit, tmp_path) as arrived:
+            for part, n in order:
+                arrived.add(part, n, 7 + n, table_bytes(packets[part, n]))
+            assert arrived.held_bytes <= limit
+            assert (arrived.spilled_bytes > 0) == (limit < 12 * size)
+            assert arrived.latest_ms == 10
+            assert pa.Table.from_batches(arrived.head()) == packets[0, 0]
+            assert pa.Table.from_batches(arrived.batches()) == pa.concat_tables(
+                [packets[name] for name in sorted(packets)]
+            )
+            assert arrived.held_bytes == 0
+    assert not list(tmp_path.rglob("arrivals*"))
+
+
+@pytest.mark.usefixtures("one_owner")
+def test_the_smallest_budget_is_enough_for_a_large_micro_batch(spark: SparkSession, tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("word"))
+    drop_file(tmp_path / "in", numbers(0, rows=3_000, keys=310), 0)
+    stream, asked = file_stream(spark, tmp_path / "in"), CARRY | {"algorithm": "hybridjoin"}
+    with pytest.raises(
+        PlanError, match=r"needs at least [0-9]+ bytes.*a sixteenth of memory.*a fifteenth more"
+    ) as refused:
+        plan_enrich(stream, store, **asked | {"memory": 2000})
+    least = int(re.findall(r"at least ([0-9]+) bytes", str(refused.value))[0])
+    memory = -(-least * 16 // 15)
+    plan = plan_enrich(stream, store, **asked | {"memory": memory})
+    run(plan.frame(), tmp_path)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == sum(n * 7 % 310 < 300 for n in range(3_000))
+    assert plan.metrics().value("arrivals_spilled") > memory
+    assert plan.metrics().value("memory_peak") <= memory
 
 
 def test_carry_is_for_streams(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,12 +13,18 @@ import pyarrow as pa
 import pytest
 from tests.semistream.frame.cases import page_store
 
+from dovetail.engine.clock import VirtualClock
+from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
 from dovetail.semistream import frame_worker
+from dovetail.semistream.cost.units import ReadCosts
 from dovetail.semistream.decision import Decision, Wiring
 from dovetail.semistream.frame_task import EnrichTask, stream_names
 from dovetail.semistream.frame_worker import difference, enrich_rows, forget
+from dovetail.semistream.io_costs import IoCosts, IoDone, dearer
+from dovetail.semistream.master.page_file import PageFile
+from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.request import parse_request
 from dovetail.semistream.sizes import FITTED
@@ -160,6 +166,47 @@ def test_memory_is_split_anew_when_the_skew_moves(tmp_path: Path) -> None:
     assert [at for at, report in enumerate(reports, 1) if report.value("resplits")] == [16]
     assert held.operator.sizes != before
     assert held.operator.budget.peak <= 256 << 10
+
+
+class Priced(PageFileSource):
+    """A page file on a simulated device whose price the test changes."""
+
+    device = Device(DeviceModel("quick", seek_s=0.00001, bytes_per_s=5e6), VirtualClock())
+
+    def open(self, version: str | None = None, device: Device | None = None) -> PageFile:
+        return PageFileSource.open(self, version, self.device)
+
+
+def test_memory_is_split_anew_when_reads_get_dearer(tmp_path: Path) -> None:
+    """Even keys all the time; after some tasks every seek takes a thousand times as long: larger reads pay."""
+    built = page_store(tmp_path / "m.pages", words("w", keys=60_000))
+    store = replace(built, source=Priced(str(tmp_path / "m.pages")))
+    task = replace(task_for(store, tune="model", algorithm="hybridjoin"), learns=True)
+    rng, sizes = np.random.default_rng(1), []
+    for n in range(20):
+        if n == 6:
+            Priced.device.model = DeviceModel("slow", seek_s=0.02, bytes_per_s=5e6)
+        rows = pa.record_batch({"id": np.arange(1500), "k": rng.integers(0, 60_000, 1500)})
+        assert words_of(task, [rows]) == {"w": 1500}
+        sizes.append(frame_worker._HELD["p"].operator.sizes.per_segment or 0)
+    reports: list[Metrics] = task.sink.all  # type: ignore[attr-defined]  # see Reports
+    assert [at for at, report in enumerate(reports, 1) if report.value("resplits")] == [16]
+    assert sizes[14] == sizes[0]
+    assert sizes[16] == sizes[-1] > 2 * sizes[0]
+
+
+def test_costs_of_reads_have_moved_only_if_much_was_read_and_far_from_assumed(tmp_path: Path) -> None:
+    pages = page_store(tmp_path / "m.pages", words("w")).at()
+    costs = IoCosts(ReadCosts.linear(0.001, 1e6))
+    assert dearer(costs, IoDone(100, 100_000, 0.2), pages) is None  # as assumed
+    assert dearer(costs, IoDone(100, 100_000, 1.0), pages) == pytest.approx(5.0)
+    assert dearer(costs, IoDone(100, 100_000, 0.04), pages) == pytest.approx(0.2)
+    assert dearer(costs, IoDone(1, 1_000, 0.019), pages) is None  # too little to tell
+    assert dearer(None, IoDone(100, 100_000, 1.0), pages) is None
+    twice = costs.times(2.0)
+    assert twice.read.seconds(1000) == pytest.approx(2 * costs.read.seconds(1000))
+    assert IoCosts(costs.read, 3e-6).times(2.0).look_up == pytest.approx(6e-6)
+    pages.close()
 
 
 def test_no_rows_open_nothing(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ class ReadCosts:
         (x0, y0), (x1, y1) = points[-2:]
         return y1 + max(0.0, y1 - y0) / (x1 - x0) * (nbytes - x1)
 
+    def times(self, ratio: float) -> ReadCosts:
+        """The costs of a store whose every read takes so many times as long."""
+        random, sequential = (
+            tuple((size, seconds * ratio) for size, seconds in points) for points in (self.random, self.sequential)
+        )
+        return ReadCosts(random, sequential)
+
     @classmethod
     def linear(cls, seek_s: float, bytes_per_s: float, request_s: float = 0.0) -> ReadCosts:
         """A device with a price for a seek, one for every request, and a rate."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until
 from dovetail.kernels import waiting_pool as kernels
-from dovetail.kernels.arrays import I64
+from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.segment_match import resolve
 from dovetail.semistream.cache import PageOf
 from dovetail.semistream.lookup import OLDEST, Lookup
@@ -158,7 +158,7 @@ class IndexDriven(SemiStreamOperator):
 
     def read_segment(self, segment: int) -> pa.RecordBatch:
         """The rows of a segment, or of the pages that the few rows which wait for it need."""
-        first, count = pages_needed(self, np.array([segment]), self.waiting.pool.held[segment : segment + 1])
+        first, count = pages_needed(self, np.array([segment]), int64s(self.waiting.pool.held[segment : segment + 1]))
         self.first_row = int(self.segments.starts[first[0]])
         return self.pages.read(int(first[0]), int(count[0]))
 
