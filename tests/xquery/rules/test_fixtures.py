@@ -65,3 +65,27 @@ def test_rules_that_undo_each_other_are_found_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(order.RULES, "P9", swing)
     with pytest.raises(PlanError, match=r"do not come to an end.*P9"):
         rewrite(parse_plan("ASSIGN( $$1:2 ) EMPTY-TUPLE-SOURCE"))
+
+
+def test_a_rewriting_explains_itself():
+    before = """\
+DISTRIBUTE-RESULT( $$2 )
+ASSIGN( $$2:$$1 )
+DATASCAN( collection("/c"), $$1 )
+EMPTY-TUPLE-SOURCE
+"""
+    assert (
+        rewrite(parse_plan(before)).explain()
+        == f"""\
+plan before the rules
+
+{before}
+rules: P9 x 1, D3 x 1
+
+plan after the rules
+
+DISTRIBUTE-RESULT( $$1 )
+DATASCAN( collection("/c"), $$1 ) [partitioned by document]
+EMPTY-TUPLE-SOURCE
+"""
+    )

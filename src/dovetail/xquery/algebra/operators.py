@@ -117,11 +117,13 @@ class Equality:
 
     `existential` is the general comparison: true if any item of one side equals any of the other. Otherwise it is the
     value comparison: an empty side matches nothing, and a side of more than one item is the error XPTY0004.
+    As "string" both sides are texts; as "number" numbers, or texts to be cast to double; as "value" dates and the like
+    of one type, for which `xdm.compare.key_of` gives equal keys.
     """
 
     inner: Expression
     outer: Expression
-    kind: Literal["string", "number"]
+    kind: Literal["string", "number", "value"]
     existential: bool
 
 

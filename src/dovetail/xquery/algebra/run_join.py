@@ -7,6 +7,7 @@ from typing import Any
 
 from dovetail.xquery.algebra.operators import Equality, Join
 from dovetail.xquery.algebra.run_expressions import Compiler, Items, Tuple
+from dovetail.xquery.xdm.compare import key_of
 
 Keys = set[Any] | None
 """Under which keys a tuple is found; None: under all of them, because only the condition can tell."""
@@ -50,11 +51,14 @@ class _Table:
         return [number for number in numbers if number in hits]
 
 
+_CHANGES: dict[str, Callable[[Any], Any]] = {"string": str, "number": float, "value": key_of}
+
+
 def _keys(key: Equality, items: Items) -> Keys:
     """A value comparison of more than one item is an error, which the condition raises when it meets the other side."""
     if len(items) > 1 and not key.existential:
         return None
-    change: Callable[[Any], Any] = str if key.kind == "string" else float
+    change = _CHANGES[key.kind]
     try:
         return {change(item) for item in items}
     except (ValueError, OverflowError):

@@ -17,9 +17,9 @@ def recognise_keys(plan: Operator) -> Operator | None:
     """Each value-eq(a, b) and general-eq(a, b) that must hold, a from one branch and b from the other, becomes a key.
 
     The condition stays as it is, in XQuery's own terms, and still decides; a key says where to look. Condition: both
-    sides are known to be compared as strings, or as numbers. A general comparison is true if any pair of items is
-    equal, so its key is marked as existential: a tuple is then found under each of its items. Right because equal
-    values have equal keys.
+    sides are known to be compared as strings, as numbers, or as dates and the like. A general comparison is true if
+    any pair of items is equal, so its key is marked as existential: a tuple is then found under each of its items.
+    Right because equal values have equal keys.
     """
     return rewrite_first(plan, _local)
 
@@ -53,10 +53,15 @@ def _sided(left: Expression, right: Expression, join: Join) -> tuple[Expression,
     return None
 
 
-def _kind(name: str, left: str, right: str) -> Literal["string", "number"] | None:
+_VALUES = ("boolean", "date", "dateTime", "time")
+
+
+def _kind(name: str, left: str, right: str) -> Literal["string", "number", "value"] | None:
     if left in TEXTS and right in TEXTS:
         return "string"
     if left in NUMBERS and right in NUMBERS:
         return "number"
+    if left == right and left in _VALUES:
+        return "value"
     mixed = {left, right} & {"untypedAtomic"} and ({left, right} & set(NUMBERS))
     return "number" if name == "general-eq" and mixed else None

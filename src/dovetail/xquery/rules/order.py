@@ -7,11 +7,13 @@ Reference: specification 7.5 and 7.6.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from dovetail.errors import PlanError
 from dovetail.xquery.algebra.operators import Operator
+from dovetail.xquery.algebra.printer import print_plan
 from dovetail.xquery.algebra.walk import operators
 from dovetail.xquery.rules.a1_incremental_aggregate import aggregate_incrementally
 from dovetail.xquery.rules.a2_two_steps import aggregate_in_two_steps
@@ -95,6 +97,17 @@ class Rewriting:
     before: Operator
     plan: Operator
     trace: tuple[Step, ...]
+
+    def explain(self) -> str:
+        """The first plan, how often each rule was applied, and the last plan with its annotations."""
+        applied = Counter(step.rule for step in self.trace)
+        rules = ", ".join(f"{rule} x {applied[rule]}" for rule in RULES if applied[rule])
+        parts = (
+            f"plan before the rules\n\n{print_plan(self.before)}",
+            f"rules: {rules or 'none'}\n",
+            f"plan after the rules\n\n{print_plan(self.plan, annotations=True)}",
+        )
+        return "\n".join(parts)
 
     def after(self, group: str) -> Operator:
         """The plan as it was when this group had finished."""
