@@ -32,7 +32,6 @@ WARM_ROWS = 300_000
 _ENDLESS = 10**9
 _ROW_GROUP = 50_000  # so that Spark can split the file of a large micro-batch
 _EARLY = 1_000_000
-_MANY = 2_000_000  # master rows beyond which a rival that sorts them takes ten seconds a micro-batch
 _DATA = "DOVETAIL_BENCH_DATA"
 
 Store: TypeAlias = Callable[[Workbench, Params], MasterStore]
@@ -133,9 +132,7 @@ class Feed:
 
 def batches(bench: Workbench, params: Params) -> int:
     """Timed micro-batches of a turn: few of them, so that a turn of the slowest takes less than a minute."""
-    if bench.scale != "full" or params["batch_rows"] > SMALL_BATCH:
-        return 2
-    return 8 if params["master_rows"] <= _MANY else 4
+    return 4 if bench.scale == "full" and params["batch_rows"] <= SMALL_BATCH else 2
 
 
 def streamed(join: Callable[[Workbench, Params], Joined], warm_rows: int = WARM_ROWS) -> Prepare:

@@ -31,11 +31,15 @@ def frames(spark: SparkSession, seed: int, n: int = 40, kind: str = "long") -> t
 
 
 def covering() -> list[tuple[str, str, str]]:
-    """Every (relation, how) that bins answer, three join types of every other relation; algorithms take turns."""
+    """Three join types of every relation that bins answer, one of every other; algorithms take turns.
+
+    `python -m tests.interval.frame.product` works through all combinations.
+    """
     turns = itertools.cycle(ALGORITHMS)
     cases = []
     for number, relation in enumerate(RELATIONS):
-        hows = HOWS if strategy(Relation.parse(relation)) == "bins" else HOWS[number % 2 :: 2]
+        bins = strategy(Relation.parse(relation)) == "bins"
+        hows = HOWS[number % 2 :: 2] if bins else [HOWS[number % len(HOWS)]]
         cases += [(next(turns), relation, how) for how in hows]
     return cases
 
@@ -53,7 +57,7 @@ def test_equals_the_oracle(spark: SparkSession, algorithm: str, relation: str, h
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "partitions"), [("sort_merge", 16), ("time_sweep", 1), ("forward_scan", 5), ("oip", 7), ("dip", 4)]
+    ("algorithm", "partitions"), [("sort_merge", 9), ("forward_scan", 5), ("dip", 4)]
 )
 def test_partitions_neither_lose_nor_repeat(spark: SparkSession, algorithm: str, partitions: int) -> None:
     left, right, l_frame, r_frame = frames(spark, 7 * partitions)
@@ -64,7 +68,7 @@ def test_partitions_neither_lose_nor_repeat(spark: SparkSession, algorithm: str,
 
 def test_a_set_of_relations_gives_each_pair_once(spark: SparkSession) -> None:
     left, right, l_frame, r_frame = frames(spark, 11)
-    for relations in ({"starts", "covered_by", "equals"}, {"before", "overlaps"}, {"meets", "met_by", "overlapping"}):
+    for relations in ({"starts", "covered_by", "equals"}, {"meets", "met_by", "overlapping"}):
         answer = interval_join(l_frame, r_frame, relation=relations, how="left")
         assert answered(answer) == expected(left, right, "left", relation=relations)
 
@@ -77,7 +81,7 @@ def test_split_points_are_honoured(spark: SparkSession) -> None:
     assert answered(plan.frame()) == expected(left, right, "inner")
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "left_semi", "full"])
+@pytest.mark.parametrize("how", ["inner", "left_semi", "full"])
 def test_a_condition_is_part_of_the_match(spark: SparkSession, how: str) -> None:
     left, right, l_frame, r_frame = frames(spark, 17)
     answer = interval_join(l_frame, r_frame, how=how, condition="id < id_right + 5", on=[("k", "k")])
@@ -124,8 +128,7 @@ def test_spark_tells_what_the_native_route_did(spark: SparkSession) -> None:
     assert metrics.skew("task_time") is not None
 
 
-@pytest.mark.parametrize("algorithm", ["native", "forward_scan"])
-@pytest.mark.parametrize("how", ["inner", "full"])
+@pytest.mark.parametrize(("algorithm", "how"), [("native", "full"), ("forward_scan", "inner")])
 def test_columns_that_nobody_wants_stay_behind(spark: SparkSession, algorithm: str, how: str) -> None:
     _, _, l_frame, r_frame = frames(spark, 31, n=40)
     wide = interval_join(l_frame, r_frame, algorithm=algorithm, how=how)

@@ -42,7 +42,7 @@ def test_all_algorithms_agree_at_every_budget(name: str) -> None:
     relation = Relation.parse(name)
     wanted = _digest(relation)
     for algorithm in ALGORITHMS:
-        for budget in ("64KB", "400KB", "16MB"):
+        for budget in ("64KB", "16MB"):
             assert _run(algorithm, relation, budget) == wanted, (algorithm, budget)
 
 
@@ -57,6 +57,6 @@ def _run(algorithm: Any, relation: Relation, budget: str) -> tuple[int, int]:
         spilled = operator.metrics.value("bytes_written")
     assert memory.peak <= memory.limit
     assert memory.used == 0
-    if relation.only == "overlapping" and budget != "400KB":
+    if relation.only == "overlapping":
         assert (spilled > 0) == (budget == "64KB")
     return pairs, total

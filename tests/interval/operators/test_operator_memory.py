@@ -27,7 +27,7 @@ def _crowded(seed: int = 3, n: int = 240) -> tuple[pa.RecordBatch, pa.RecordBatc
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("relation", ["overlapping", "covers", "overlapped_by"])
-@pytest.mark.parametrize(("times", "rows"), [(1, 7), (1, 50), (2, 2), (40, 50)])
+@pytest.mark.parametrize(("times", "rows"), [(1, 7), (2, 2), (40, 50)])
 def test_budgets_from_the_smallest_to_generous(algorithm: Any, relation: str, times: int, rows: int) -> None:
     left, right = _crowded()
     budget = times * minimum_bytes(left.schema, right.schema)
@@ -52,8 +52,8 @@ def test_less_than_the_minimum_is_refused_with_the_minimum(algorithm: Any) -> No
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_rows_of_very_different_size(algorithm: Any) -> None:
-    left, right = _crowded(n=300)
-    long = pa.array(["x" * (2000 if i % 40 == 0 else 3) for i in range(300)])
+    left, right = _crowded(n=200)
+    long = pa.array(["x" * (2000 if i % 40 == 0 else 3) for i in range(200)])
     left = left.set_column(4, "l_text", long)
     found, metrics = run(algorithm(relation=OVERLAPPING), left, right, 10, 45_000)
     assert found == expected(OVERLAPPING, left, right)
