@@ -1,4 +1,7 @@
-"""One Spark session for all tests that need one: two cores, few partitions, no web page."""
+"""One Spark session for all tests that need one: two cores, few partitions, no web page.
+
+They all run in one process, beside those that need no Spark in another: a second JVM would have to warm up as well.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,12 @@ from tests.quick_java import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

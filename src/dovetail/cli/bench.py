@@ -63,7 +63,10 @@ def run_cases(
     with progress.status("starting") as status:
 
         def watch(case: Case, at: Params, rival: str, step: str) -> None:
-            status.update(f"{case.name} {dict(at)}: {rival}, {step}")
+            line = f"{case.name} {dict(at)}: {rival}, {step}"
+            status.update(line)
+            if not progress.is_terminal:  # a log, in which a spinner says nothing
+                progress.print(line, highlight=False, markup=False, soft_wrap=True)
 
         report = run(cases, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file))
     show(report, console)
