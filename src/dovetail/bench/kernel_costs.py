@@ -1,4 +1,4 @@
-"""What unit work costs inside kernels, on one core: insert, probe, evict, emit, compare, sort."""
+"""What unit work costs on one core: insert, probe, evict, emit, compare, sort, and segments of master data."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dovetail.engine.profile import Cost
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.compile import kernel
 from dovetail.kernels.multimap import HashMultimap
+from dovetail.semistream.cost.measure_steps import load_step_s, small_store, visit_step_s
 
 
 def insert(effort: Effort) -> Cost:
@@ -67,6 +68,19 @@ def sort(effort: Effort) -> Cost:
     return repeated(lambda: timed(lambda: np.argsort(keys, kind="stable")) / levels, effort.repeats)
 
 
+def segment_load(effort: Effort) -> Cost:
+    """One segment in a round of loads of a semi-stream join, beside its read."""
+    with small_store(max(64, effort.rows // 100)) as pages:
+        return repeated(lambda: load_step_s(pages), effort.repeats)
+
+
+def segment_visit(effort: Effort) -> Cost:
+    """One resident segment that rows of a semi-stream join meet, beside a table over its rows."""
+    table = probe(effort).seconds
+    with small_store(max(64, effort.rows // 2000)) as pages:
+        return repeated(lambda: visit_step_s(pages, table), effort.repeats)
+
+
 def wide_batch(rows: int) -> pa.RecordBatch:
     """Rows of six numbers and two short texts: the width that per-row costs are stated for."""
     numbers = {f"n{i}": np.arange(rows) * i for i in range(6)}
@@ -103,4 +117,6 @@ KERNEL_COSTS: dict[str, Callable[[Effort], Cost]] = {
     "emit": emit,
     "compare": compare,
     "sort": sort,
+    "segment_load": segment_load,
+    "segment_visit": segment_visit,
 }

@@ -57,6 +57,8 @@ class Profile:
     `probe`, `insert`, `evict`: one tuple in a hash table. `emit`: one result row gathered into a batch. `compare`: one
     predicate on two rows in a kernel. `sort`: one row and one level, so that n rows cost n * log2(n) of them.
     `python_to_jvm_row` and `shuffle_row`: one row of some eight columns. Pages by size, of a file outside the cache.
+    `segment_load` and `segment_visit`: a segment of master data in a round of loads beside its read, and one in memory
+    that rows meet, beside a table over it.
     """
 
     page_read_random: tuple[PageCost, ...] = _typical_pages(100e-6, 500e6)
@@ -70,6 +72,8 @@ class Profile:
     sort: Cost = field(default=_typical(5e-9))
     python_to_jvm_row: Cost = field(default=_typical(100e-9))
     shuffle_row: Cost = field(default=_typical(1e-6))
+    segment_load: Cost = field(default=_typical(4e-6))
+    segment_visit: Cost = field(default=_typical(40e-6))
     measured_at: str | None = None
     cpu: str | None = None
     versions: dict[str, str] = field(default_factory=dict)

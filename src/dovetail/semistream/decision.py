@@ -32,7 +32,6 @@ from dovetail.semistream.cost.batch import drained
 from dovetail.semistream.cost.models import model_of
 from dovetail.semistream.cost.operator_sizes import operator_sizes, setting_of
 from dovetail.semistream.cost.prediction import NoRoomError
-from dovetail.semistream.cost.units import LOAD_S, VISIT_S
 from dovetail.semistream.io_costs import IoCosts, io_costs
 from dovetail.semistream.keys import KeyCodes, key_columns
 from dovetail.semistream.master.pages import Pages
@@ -162,7 +161,7 @@ def setting_for(
     rows = None if sample is None or request.mode == "carry" else sample.batch_rows
     io = io or io_costs(pages)
     read, look_up = (None, None) if io is None else (io.read, io.look_up)
-    costs = from_profile(load_profile(), load_s=LOAD_S, visit_s=VISIT_S, read=read, look_up=look_up)
+    costs = from_profile(load_profile(), read=read, look_up=look_up)
     return setting_of(pages, stream, request.join_memory, distribution, costs, policy=policy, batch_rows=rows), skew
 
 

@@ -20,7 +20,6 @@ from dovetail.semistream.cost import (
     price,
     uniform,
 )
-from dovetail.semistream.cost.units import LOAD_S, VISIT_S
 
 PLAIN = Setting(50 * 2**20, Zipf(2_000_000, 1.0), policy=Policy(lookup="oldest"))
 OURS = replace(PLAIN, costs=from_profile(Profile()), entries=our_entries(20))
@@ -120,7 +119,7 @@ def test_small_batches_want_a_larger_cache_than_an_endless_stream() -> None:
 def test_small_batches_of_a_skewed_stream_go_through_a_cache_whatever_the_size_of_the_master_data() -> None:
     """With what loads in rounds and visits of resident segments cost, and pages that the system has in its cache."""
     warm = ReadCosts(((8192, 8e-6), (32_768, 20e-6), (131_072, 60e-6)), ((8192, 20e-6), (131_072, 80e-6)))
-    costs = from_profile(Profile(), load_s=LOAD_S, visit_s=VISIT_S, read=warm)
+    costs = from_profile(Profile(), read=warm)
     here = replace(OURS, costs=costs, batch_rows=10_000)
     for rows in (500_000, 2_000_000, 8_000_000):
         found = choose(replace(here, distribution=Zipf(rows, 1.0)))

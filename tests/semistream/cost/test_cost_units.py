@@ -62,11 +62,11 @@ def test_reads_between_and_beyond_measured_sizes_lie_on_lines() -> None:
 
 def test_a_profile_gives_the_costs_of_this_machine() -> None:
     profile = Profile()
-    costs = from_profile(profile, load_s=1e-5)
+    costs = from_profile(profile)
     assert costs.probes == "smaller"
-    assert costs.load_s(65_536) == pytest.approx(profile.page_read_s(65_536) + 1e-5)
+    assert costs.load_s(65_536) == pytest.approx(profile.page_read_s(65_536) + 4e-6)
     assert costs.read.seconds(4096, sequential=True) == pytest.approx(profile.page_read_s(4096, sequential=True))
-    assert (costs.probe, costs.admit, costs.evict) == (50e-9, 80e-9, 80e-9)
+    assert (costs.probe, costs.admit, costs.evict, costs.visit) == (50e-9, 80e-9, 80e-9, 40e-6)
     other = ReadCosts.linear(0.1, 1e6)
     assert from_profile(profile, read=other).read == other
 

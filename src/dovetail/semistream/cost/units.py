@@ -145,33 +145,12 @@ SOURCE_COSTS = UnitCosts(
 Reference: seed 000, table 5.2; the disk (4 ms and 0.099 us per byte) and the frequency comparison are ours.
 """
 
-LOAD_S = 4e-6
-"""What a segment costs in a round of loads beside its read: picked, met, its keys offered to a cache.
 
-An estimate, of the size of what whole batches leave (9 to 10 us a load) when reads are taken off; not timed by itself.
-"""
-
-VISIT_S = 40e-6
-"""What it costs to answer rows from one resident segment: one call of a kernel for each.
-
-An estimate: batches with 1,900 visits took 65 us a visit with their loads and copies in, of which this is the rest.
-"""
-
-
-def from_profile(
-    profile: Profile,
-    *,
-    load_s: float = 0.0,
-    visit_s: float = 0.0,
-    read: ReadCosts | None = None,
-    look_up: float | None = None,
-) -> UnitCosts:
+def from_profile(profile: Profile, *, read: ReadCosts | None = None, look_up: float | None = None) -> UnitCosts:
     """This machine's costs, for joins whose kernels look the smaller side up.
 
-    A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. It has no
-    fixed cost of a load either, beyond the read itself, nor of meeting a resident segment: give `load_s` and `visit_s`
-    where they are known, such as `LOAD_S` and `VISIT_S`. `read` replaces the reads of local pages by those of another
-    store, and `look_up` is a key of a store that finds them.
+    A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. `read`
+    replaces the reads of local pages by those of another store, and `look_up` is a key of a store that finds them.
     """
     pages = ReadCosts(_points(profile.page_read_random), _points(profile.page_read_sequential))
     return UnitCosts(
@@ -182,8 +161,8 @@ def from_profile(
         receive=profile.python_to_jvm_row.seconds,
         admit=profile.insert.seconds,
         compare=profile.compare.seconds,
-        load=load_s,
-        visit=visit_s,
+        load=profile.segment_load.seconds,
+        visit=profile.segment_visit.seconds,
         look_up=look_up,
         probes="smaller",
     )
