@@ -158,7 +158,7 @@ def _known_attribute(buf: U8, row: int, mem: I64, book: U8) -> int:
     return 0
 
 
-@called
+@inlined
 def attributes_end(buf: U8, at: int, end: int, mem: I64, book: U8) -> int:
     """Where the '>' or '/>' of a tag is, or an answer; the records of its attributes are filled."""
     n = 0
@@ -250,7 +250,7 @@ def _bind(buf: U8, row: int, prefix: int, top: int, mem: I64, book: U8) -> int:
     return 0
 
 
-@called
+@inlined
 def bound(buf: U8, mem: I64, book: U8) -> int:
     """The number of bindings in scope after this tag's declarations, or an answer; its attributes get namespaces."""
     top = mem[N_BINDINGS]

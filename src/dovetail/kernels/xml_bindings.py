@@ -77,7 +77,7 @@ def _chosen(low: int, top: int, mem: I64, book: U8) -> int:
     return n
 
 
-@called
+@inlined
 def _put_binding(at: int, mem: I64, book: U8, data: U8, to: int) -> int:
     prefix, uri = word(mem[at + B_PREFIX], mem), word(mem[at + B_URI], mem)
     text = b" xmlns:"

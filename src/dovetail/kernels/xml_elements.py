@@ -142,7 +142,10 @@ def _attributes(buf: U8, stop: int, end: int, mem: I64, book: U8) -> tuple[int, 
 
 @inlined
 def start_tag(buf: U8, at: int, end: int, mem: I64, book: U8, data: U8) -> int:
-    """Where the start tag at `at` ends, with all that begins at it begun, or an answer with nothing changed."""
+    """Where the start tag at `at` ends, with all that begins at it begun, or an answer with nothing changed.
+
+    After a tag that ends in '/>' the caller closes the element, as after an end tag.
+    """
     number, stop = _name(buf, at + 1, end, mem, book)
     if number < 0:
         return number
@@ -168,7 +171,6 @@ def start_tag(buf: U8, at: int, end: int, mem: I64, book: U8, data: U8) -> int:
         return close + 1
     if mem[N_XML]:
         extend(buf, close, close + 2, mem, data)
-    _pop(buf, mem, data)
     return close + 2
 
 
@@ -182,8 +184,8 @@ def _push(number: int, status: int, top: int, mem: I64) -> None:
         mem[BINDING_BYTES] = binding_bytes(top, mem)
 
 
-@called
-def _pop(buf: U8, mem: I64, data: U8) -> None:
+@inlined
+def close_element(buf: U8, mem: I64, data: U8) -> None:
     """Take the innermost element off; its values are complete, and perhaps its row."""
     depth = mem[N_DEPTH] - 1
     mem[N_DEPTH], mem[PENDING] = depth, 0
@@ -226,7 +228,6 @@ def end_tag(buf: U8, at: int, end: int, mem: I64, book: U8, data: U8) -> int:
         else:
             extend(buf, at, stop, mem, data)
             write_constant(buf, 62, 0, mem, data)
-    _pop(buf, mem, data)
     return close + 1
 
 

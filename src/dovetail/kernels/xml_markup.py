@@ -13,6 +13,7 @@ from dovetail.kernels.xml_codes import (
     BAD_COMMENT,
     BAD_INSTRUCTION,
     BAD_MARKUP,
+    BAD_NAME,
     BAD_TEXT,
     BLANK,
     CHECKED,
@@ -165,14 +166,14 @@ def _doctype(buf: U8, start: int, end: int, mem: I64) -> int:
     if at >= end:
         return MORE
     if name == start + 9 or colon_of(buf, name, stop) < 0:
-        return fault(BAD_MARKUP, start, mem)
+        return fault(BAD_NAME, start, mem)
     if buf[at] != 62:
         return fault(DOCTYPE, start, mem)
     mem[SEEN_DOCTYPE] = 1
     return at + 1
 
 
-@called
+@inlined
 def declaration(buf: U8, at: int, end: int, mem: I64, data: U8) -> int:
     """Where the comment, CDATA section or document type that begins here with '<!' ends, or an answer."""
     if at + 2 >= end:
@@ -193,7 +194,7 @@ def _is_xml(buf: U8, start: int, stop: int) -> bool:
     return stop - start == 3 and x == 120 and m == 109 and n == 108
 
 
-@called
+@inlined
 def instruction(buf: U8, start: int, end: int, mem: I64, data: U8) -> int:
     """Where the processing instruction that begins here with '<?' ends, or an answer."""
     stop = start + 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.kernels.arrays import I64, U8
-from dovetail.kernels.compile import kernel
 from dovetail.kernels.xml_chars import WRONG, colon_of
 from dovetail.kernels.xml_codes import (
     EMPTY,
@@ -26,7 +25,7 @@ from dovetail.kernels.xml_codes import (
     WANTED,
     WORD,
 )
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import called, entry, inlined
 
 ILLEGAL = -100
 """Instead of a number: these bytes are not a qualified name."""
@@ -51,7 +50,10 @@ def _slot(buf: U8, start: int, stop: int, mem: I64) -> int:
 
 @inlined
 def _same(buf: U8, start: int, book: U8, at: int, n: int) -> bool:
-    return all(buf[start + i] == book[at + i] for i in range(n))
+    for i in range(n):  # noqa: SIM110  (a kernel has no generators)
+        if buf[start + i] != book[at + i]:
+            return False
+    return True
 
 
 @called
@@ -79,7 +81,7 @@ def interned(buf: U8, start: int, stop: int, mem: I64, book: U8) -> int:
     return number  # type: ignore[no-any-return]  # as above
 
 
-@kernel
+@entry
 def rehashed(mem: I64, book: U8) -> None:
     """Fill the empty slots of a table that has become larger."""
     for number in range(mem[N_NAMES]):
@@ -90,7 +92,7 @@ def rehashed(mem: I64, book: U8) -> None:
         mem[mem[SLOTS] + slot] = number + 1
 
 
-@kernel
+@entry
 def numbered(text: U8, mem: I64, book: U8) -> int:
     """The number of a string that a request or a new table needs; NAMES if there is no room for it."""
     return interned(text, 0, len(text), mem, book)

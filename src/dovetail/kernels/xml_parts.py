@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from dovetail.kernels.compile import kernel
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -27,3 +29,11 @@ def called(fn: F) -> F:
         compile_for = part.compile
         part.compile = lambda types: compile_for(tuple(numba.types.unliteral(each) for each in types))
     return cast("F", part)
+
+
+def entry(fn: F) -> F:
+    """The function as a kernel that Python calls, cached on disk, without reference counts like its parts."""
+    compiled: Any = kernel(fn)
+    if hasattr(compiled, "targetoptions"):
+        compiled.targetoptions["_nrt"] = False
+    return cast("F", compiled)

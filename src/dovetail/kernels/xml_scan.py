@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.kernels.arrays import I64, U8
-from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.compile import register_warmup
 from dovetail.kernels.xml_attributes import fault
 from dovetail.kernels.xml_codes import (
     AT,
@@ -30,15 +30,15 @@ from dovetail.kernels.xml_codes import (
     SLOT_MASK,
     SLOTS,
 )
-from dovetail.kernels.xml_elements import end_tag, start_tag
+from dovetail.kernels.xml_elements import close_element, end_tag, start_tag
 from dovetail.kernels.xml_markup import declaration, instruction, text
 from dovetail.kernels.xml_names import numbered, rehashed
 from dovetail.kernels.xml_output import flush
-from dovetail.kernels.xml_parts import inlined
+from dovetail.kernels.xml_parts import called, entry, inlined
 from dovetail.kernels.xml_values import batch_bytes
 
 
-@inlined
+@called
 def _odd_markup(buf: U8, at: int, end: int, mem: I64, data: U8) -> int:
     """Where the markup at `at` that is not a tag ends, or an answer."""
     if at + 1 >= end:
@@ -56,13 +56,20 @@ def _token(buf: U8, at: int, end: int, mem: I64, book: U8, data: U8) -> int:
     if buf[at] != 60:
         return text(buf, at, end, mem, data)
     if NAME_START[buf[at + 1]]:
-        return start_tag(buf, at, end, mem, book, data)
-    if buf[at + 1] == 47:
-        return end_tag(buf, at, end, mem, book, data)
-    return _odd_markup(buf, at, end, mem, data)
+        stop = start_tag(buf, at, end, mem, book, data)
+        if stop < 0 or buf[stop - 2] != 47:
+            return stop
+    elif buf[at + 1] == 47:
+        stop = end_tag(buf, at, end, mem, book, data)
+        if stop < 0:
+            return stop
+    else:
+        return _odd_markup(buf, at, end, mem, data)
+    close_element(buf, mem, data)
+    return stop
 
 
-@kernel
+@entry
 def scanned(buf: U8, at: int, end: int, mem: I64, book: U8, data: U8) -> int:
     """Why the scan of `buf[at:end]` stopped (one of the answers); `mem[AT]` is where to go on.
 

@@ -74,7 +74,8 @@ def libxml2_refuses(document: bytes) -> str | None:
     try:
         etree.fromstring(document, parser)
     except etree.XMLSyntaxError as error:
-        return str(error)
+        if not len(parser.error_log):
+            return str(error)
     wrong = [e for e in parser.error_log.filter_from_errors() if e.type_name not in _TOLERATED]
     return str(wrong[0]) if wrong else None
 
@@ -82,8 +83,8 @@ def libxml2_refuses(document: bytes) -> str | None:
 def judge(document: bytes, block: int) -> None:
     """Fail if scanner and libxml2 do not agree whether a document is well-formed."""
     ours, theirs = refusal(document, block), libxml2_refuses(document)
-    if ours is not None and "document type" in ours:
-        return
+    if ours is not None and ("document type" in ours or ("a name that" in ours and "'<!DOCTYPE" in ours)):
+        return  # libxml2 reads document types, and takes names in them that its namespaces do not allow
     assert (ours is None) == (theirs is None), (document, ours, theirs)
 
 
