@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from dovetail.online.directory import FIELDS, Entry
 from dovetail.online.keys import SIDES
 
 if TYPE_CHECKING:
+    from dovetail.online.joining import JoiningOperator
     from dovetail.online.operators.base import OnlineOperator
 
 VERSION = 1
@@ -45,23 +46,15 @@ def dump(operator: OnlineOperator) -> dict[str, pa.Table]:
 
 def load(operator: OnlineOperator, tables: Mapping[str, pa.Table]) -> None:
     """Bring a new operator into the state that the tables hold; `PlanError` if they are of another join."""
-    header = json.loads(tables["header"].column("json")[0].as_py())
-    operator.begin(dict(enumerate(header["widths"])))
-    if header["join"] != _join(operator):
-        raise PlanError(
-            f"the state is of {header['join']!r}, this join is {_join(operator)!r}; restore it with the same "
-            f"specification and budget, or start anew."
-        )
+    header = read_header(operator, tables["header"], lambda: _join(operator))
     for side, name in enumerate(SIDES):
         _load_blocks(operator, side, tables[f"directory.{name}"], tables[f"blocks.{name}"])
         _load_memory(operator, side, tables[f"memory.{name}"])
-    operator.rows.meta[CLOCK], operator.rows.meta[MATCHES] = header["clock"], header["matches"]
+    operator.rows.meta[CLOCK], operator.rows.meta[MATCHES] = header["clock"], header["results"]
     for store, drained in zip(operator.blocks, header["drained"], strict=True):
         store.drained, store.drained_blocks = drained
     load_arrays(operator.arrays(), tables["arrays"])
-    operator.set_state(header["state"])
-    operator.progress.load(header["progress"])
-    operator.metrics.include(Metrics.from_json(header["metrics"]))
+    take_up(operator, header)
 
 
 def _join(operator: OnlineOperator) -> str:
@@ -70,17 +63,40 @@ def _join(operator: OnlineOperator) -> str:
 
 
 def _header(operator: OnlineOperator) -> pa.Table:
+    drained = [[store.drained, store.drained_blocks] for store in operator.blocks]
+    more = {"clock": operator.clock, "results": int(operator.rows.meta[MATCHES]), "drained": drained}
+    return header_table(operator, _join(operator), operator.fitted.widths, more)
+
+
+def header_table(operator: JoiningOperator[Any], join: str, widths: Sequence[int], more: Mapping[str, Any]) -> pa.Table:
+    """What an operator of any kind remembers that is no row and no array; `join` says what it is an operator of."""
     header = {
-        "join": _join(operator),
-        "widths": operator.fitted.widths,
-        "clock": operator.clock,
-        "drained": [[store.drained, store.drained_blocks] for store in operator.blocks],
-        "matches": int(operator.rows.meta[MATCHES]),
+        "join": join,
+        "widths": widths,
         "state": operator.state(),
         "progress": operator.progress.dump(),
         "metrics": operator.metrics.to_json(),
     }
-    return pa.table({"json": [json.dumps(header)]})
+    return pa.table({"json": [json.dumps(header | dict(more))]})
+
+
+def read_header(operator: JoiningOperator[Any], table: pa.Table, join: Callable[[], str]) -> dict[str, Any]:
+    """What `header_table` kept, for a new operator, which begins with it; `PlanError` if that is another join."""
+    header: dict[str, Any] = json.loads(table.column("json")[0].as_py())
+    operator.begin(dict(enumerate(header["widths"])))
+    if header["join"] != join():
+        raise PlanError(
+            f"the state is of {header['join']!r}, this join is {join()!r}; restore it with the same specification and "
+            f"budget, or start anew."
+        )
+    return header
+
+
+def take_up(operator: JoiningOperator[Any], header: Mapping[str, Any]) -> None:
+    """Positions and counts are as they were; rows and arrays are there already."""
+    operator.set_state(header["state"])
+    operator.progress.load(header["progress"])
+    operator.metrics.include(Metrics.from_json(header["metrics"]))
 
 
 def arrays_table(arrays: Mapping[str, AnyArray]) -> pa.Table:

@@ -1,12 +1,13 @@
 """Online joins of two streams killed at random moments of each phase, and what must hold in the end.
 
-`python -m tests.online.frame.kills 20` runs until each phase was hit by that many kills; names of phases after the
-number choose some of them. Several queries run in one process, each in a phase of its own, so that a kill hits more
+`python -m tests.online.frame.kills 20` runs until each phase was hit by that many kills, or for as many seconds as a
+second number says. Several queries run in one process, each in a phase of its own, so that a kill hits more
 than one. The tests run it with one kill.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -32,7 +33,7 @@ class Life:
     def __init__(self, place: Path, number: int) -> None:
         self.place = place / f"life-{number}"
         self.place.mkdir(parents=True)
-        self.feed, self.step = Feed(self.place, rows=250), number % 2
+        self.feed, self.step, self.acted = Feed(self.place, rows=250), number % 2, False
         self.feed.add()
 
     @property
@@ -47,6 +48,7 @@ class Life:
 
     def act(self) -> None:
         """Give a file if this step is about one that arrives, and the last one if it is about the end."""
+        self.acted = True
         if self.phase == "arriving":
             self.feed.add()
         elif self.phase == "cleanup" and not self.has_all:
@@ -75,15 +77,24 @@ class Life:
 
 
 def run_killed(
-    place: Path, kills: int, phases: Sequence[str] = PHASES, owed: str = "idle", lives: int = 3, seed: int = 0
+    place: Path,
+    kills: int,
+    phases: Sequence[str] = PHASES,
+    owed: str = "idle",
+    lives: int = 3,
+    seed: int = 0,
+    longest_s: float = 3600.0,
 ) -> Counter[str]:
     """Kill and start again until each of the phases was hit by so many kills, then let all end; kills by phase."""
+    end = time.monotonic() + longest_s
     rng, hit, made = random.Random(seed), Counter[str](), lives  # noqa: S311  (moments, not secrets)
     alive = [Life(place, number) for number in range(lives)]
-    while any(hit[phase] < kills for phase in phases):
+    while any(hit[phase] < kills for phase in phases) and time.monotonic() < end:
         hit.update(_killed_once(place, alive, owed, rng))
+        print(f"so far: {dict(hit)}", file=sys.stderr)
         for at, life in enumerate(alive):
-            life.step += 1
+            life.step += life.acted
+            life.acted = False
             if life.is_done:
                 alive[at], made = Life(place, made), made + 1
     _let_end(place, alive, owed)
@@ -95,17 +106,18 @@ def _killed_once(place: Path, alive: Sequence[Life], owed: str, rng: random.Rand
     before = [life.logged("commits") for life in alive]
     query = _started(place, alive, owed)
     try:
-        for life, commits in zip(alive, before, strict=True):
-            if life.phase == "reactive":  # what had come is in, and pauses have begun
-                _wait(lambda life=life, commits=commits: life.logged("commits") > commits + 1, query, place, 15.0)  # type: ignore[misc]
-        for life in alive:
-            life.act()
-        target = rng.choice(alive)
-        _wait(lambda: target.is_busy, query, place, 10.0)
-        time.sleep(rng.uniform(0.0, 0.7))
+        if rng.random() < 0.2:  # while what the last kill has hit is done again
+            time.sleep(rng.uniform(0.0, 8.0))
+        else:
+            _wait(lambda: all(life.logged("commits") > n for life, n in zip(alive, before, strict=True)), query, place)
+            begun = [life.logged("offsets") for life in alive]
+            for life in alive:
+                life.act()
+            target = rng.randrange(len(alive))
+            _wait(lambda: alive[target].logged("offsets") > begun[target], query, place, 15.0)
+            time.sleep(rng.uniform(0.0, 1.0))
     finally:
-        os.killpg(query.pid, signal.SIGKILL)
-        query.wait()
+        _kill(query)
     return Counter(life.phase for life in alive if life.is_busy)
 
 
@@ -115,14 +127,22 @@ def _let_end(place: Path, alive: Sequence[Life], owed: str) -> None:
         for life in alive:
             life.step = len(_STEPS)
             life.act()
-        done = _wait(lambda: all(life.is_done for life in alive), query, place, _LONGEST_S)
+        done = _wait(lambda: all(life.is_done for life in alive), query, place)
         assert done, [(str(life.place), len(answers(life.place)), life.feed.expected.total()) for life in alive]
     finally:
+        _kill(query)
+
+
+def _kill(query: subprocess.Popen[bytes]) -> None:
+    """The process and all that it has started, at once."""
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(query.pid, signal.SIGKILL)
-        query.wait()
+    query.wait()
 
 
-def _wait(until: Callable[[], bool], query: subprocess.Popen[bytes], place: Path, longest_s: float) -> bool:
+def _wait(
+    until: Callable[[], bool], query: subprocess.Popen[bytes], place: Path, longest_s: float = _LONGEST_S
+) -> bool:
     """Whether it has come to that in time; an error if the process has ended by itself."""
     end = time.monotonic() + longest_s
     while not until():
@@ -142,12 +162,16 @@ def _started(place: Path, alive: Sequence[Life], owed: str) -> subprocess.Popen[
             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         )  # fmt: skip
-    assert _wait((place / "started").exists, query, place, _LONGEST_S)
+    try:
+        assert _wait((place / "started").exists, query, place)
+    except BaseException:
+        _kill(query)
+        raise
     return query
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
-        chosen, began = sys.argv[2:] or PHASES, time.monotonic()
-        found = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()))
+        longest, began = float(sys.argv[2]) if len(sys.argv) > 2 else 3600.0, time.monotonic()
+        found = run_killed(Path(directory), int(sys.argv[1]), seed=int(time.time()), longest_s=longest)
         print(f"kills by phase: {dict(found)}, {time.monotonic() - began:.0f} s: every pair once in every query")

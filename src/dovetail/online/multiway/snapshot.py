@@ -11,20 +11,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.metrics import Metrics
-from dovetail.errors import PlanError
 from dovetail.kernels.arrays import I64
 from dovetail.kernels.online_multi_rows import CLOCK, RESULTS, claim_slots
 from dovetail.online.directory import FIELDS, Entry
 from dovetail.online.multiway.blocks import ATS, KEY, LeavingRows
-from dovetail.online.snapshot import arrays_table, load_arrays
+from dovetail.online.snapshot import arrays_table, header_table, load_arrays, read_header, take_up
 
 if TYPE_CHECKING:
     from dovetail.online.multiway.base import MultiOperator
@@ -48,21 +45,13 @@ def dump(operator: MultiOperator) -> dict[str, pa.Table]:
 
 def load(operator: MultiOperator, tables: Mapping[str, pa.Table]) -> None:
     """Bring a new operator into the state that the tables hold; `PlanError` if they are of another join."""
-    header = json.loads(tables["header"].column("json")[0].as_py())
-    operator.begin(dict(enumerate(header["widths"])))
-    if header["join"] != _join(operator):
-        raise PlanError(
-            f"the state is of {header['join']!r}, this join is {_join(operator)!r}; restore it with the same "
-            f"specification and budget, or start anew."
-        )
+    header = read_header(operator, tables["header"], lambda: _join(operator))
     operator.rows.meta[CLOCK], operator.rows.meta[RESULTS] = header["clock"], header["results"]
     for r, name in enumerate(operator.names):
         _load_blocks(operator, r, tables[f"directory.{name}"], tables[f"blocks.{name}"])
         _load_memory(operator, r, tables[f"memory.{name}"])
     load_arrays(operator.arrays(), tables["arrays"])
-    operator.set_state(header["state"])
-    operator.progress.load(header["progress"])
-    operator.metrics.include(Metrics.from_json(header["metrics"]))
+    take_up(operator, header)
 
 
 def _join(operator: MultiOperator) -> str:
@@ -71,16 +60,8 @@ def _join(operator: MultiOperator) -> str:
 
 
 def _header(operator: MultiOperator) -> pa.Table:
-    header = {
-        "join": _join(operator),
-        "widths": operator.fitted.widths,
-        "clock": operator.clock,
-        "results": int(operator.rows.meta[RESULTS]),
-        "state": operator.state(),
-        "progress": operator.progress.dump(),
-        "metrics": operator.metrics.to_json(),
-    }
-    return pa.table({"json": [json.dumps(header)]})
+    more = {"clock": operator.clock, "results": int(operator.rows.meta[RESULTS])}
+    return header_table(operator, _join(operator), operator.fitted.widths, more)
 
 
 def _memory(operator: MultiOperator, r: int) -> pa.Table:
