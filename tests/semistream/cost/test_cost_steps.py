@@ -11,7 +11,6 @@ from dovetail.semistream.cost.measure_steps import load_step_s, small_store, vis
 
 def test_steps_are_timed_on_a_small_store() -> None:
     with small_store(200) as pages:
-        assert len(pages.starts) - 1 >= 200
         assert 0 < load_step_s(pages) < 2e-3
         assert 0 < visit_step_s(pages, 50e-9) < 2e-3
 
