@@ -11,6 +11,7 @@ import pytest
 from dovetail.semistream.lookup import Lookup
 from dovetail.semistream.operators import ALGORITHMS
 from dovetail.semistream.simulation import SOURCE_DISK, Experiment, Rate, SimulatedPages, SourceSizes, service_rate
+from dovetail.semistream.simulation_from_key import hybridjoin_from_key, rate_from_key
 from dovetail.workloads.zipf import ZipfLaw
 
 ALTERNATE = Lookup("alternate")
@@ -80,3 +81,18 @@ def test_loads_of_the_older_joins_are_shared_as_the_specification_counted() -> N
     assert ssij / hybrid == pytest.approx(0.5, abs=0.03)
     assert partitioned / hybrid == pytest.approx(148 / 152, abs=0.05)
     assert small_rate("ssij", 1.0, resident=4).rows_per_load > 1.5 * small_rate("ssij", 1.0).rows_per_load
+
+
+@pytest.mark.parametrize(("exponent", "per_load", "rate"), [(1.0, 138, 10_412)])
+def test_loads_that_begin_at_the_key_are_shared_by_fewer_rows(exponent: float, per_load: float, rate: float) -> None:
+    """9.4 at half a million master rows, and that aligned segments need fewer loads."""
+    law, rng = ZipfLaw(500_000, exponent, "integral"), np.random.default_rng(4)
+    found = rate_from_key(Experiment(n=500_000), lambda k: law.ranks(rng, k) - 1, 4, 4)
+    assert found.rows_per_load == pytest.approx(per_load, rel=0.1)
+    assert found.per_second == pytest.approx(rate, rel=0.1)
+
+
+def test_a_load_from_the_key_leaves_keys_below_it() -> None:
+    """Two rows wait at a time and loads have two keys: 5 and 4 need a load each, 4 and 5 would share one."""
+    assert hybridjoin_from_key(np.array([5, 4, 0, 0, 9, 9]), 10, 2, 2, 0) == (4, 6)
+    assert hybridjoin_from_key(np.array([4, 5, 0, 0, 9, 9]), 10, 2, 2, 0) == (3, 6)
