@@ -14,6 +14,7 @@ from dovetail.xquery.algebra.normalise import normalise
 from dovetail.xquery.algebra.operators import Operator
 from dovetail.xquery.algebra.printer import print_plan
 from dovetail.xquery.algebra.run import run
+from dovetail.xquery.algebra.validity import validate
 from dovetail.xquery.evaluate.context import Context
 from dovetail.xquery.evaluate.static import evaluate
 from dovetail.xquery.rules.order import rewrite
@@ -49,6 +50,7 @@ def check(query: str, world: Callable[[], Context] = context) -> list[str]:
     rewriting = rewrite(normalise(module))
     before: Operator | None = None
     for name, plan in [("first plan", rewriting.before), *((step.rule, step.plan) for step in rewriting.trace)]:
+        validate(plan)
         found = answer(partial(run, plan, module, world()))
         if isinstance(expected, str):
             continue

@@ -39,6 +39,7 @@ class Maker:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  (queries, not secrets)
         self.names = 0
+        self.shared = ""
 
     def one(self, choices: tuple[str, ...]) -> str:
         return self.random.choice(choices)
@@ -64,9 +65,21 @@ class Maker:
         return self.one(CONDITIONS).format(b=node)
 
     def value(self, node: str) -> str:
+        if self.shared and self.chance(3):
+            return self.one(("count({g})", "{g}/title", "{g}[1]/@id", "{g}")).format(g=self.shared)
         return self.one(UPWARD if self.chance(1) else VALUES).format(b=node)
 
     def query(self) -> str:
+        """One query; some share a value between all their parts, declared before them or bound around them."""
+        if not self.chance(3):
+            return self.plain()
+        self.shared = "$g"
+        value = self.one(("doc('ann.xml')/bookstore/name", "collection('/joe')/bookstore/book", self.books(), "(1, 2)"))
+        if self.chance(5):
+            return f"declare variable $g := {value}; {self.plain()}"
+        return f"let $g := {value} return {self.plain()}"
+
+    def plain(self) -> str:
         kind = self.random.randrange(11)
         if kind == 10:
             return self.sections()
@@ -151,6 +164,8 @@ class Maker:
         return f"{order}return ({values})"
 
     def grouped(self, node: str) -> str:
+        if self.shared and self.chance(4):
+            return self.value(node)
         return self.one(
             ("count({b})", "sum({b}/year)", "{b}/@id", "max({b}/price)", "{b}", "avg({b}/price)", "{b}[1]/title")
         ).format(b=node)
