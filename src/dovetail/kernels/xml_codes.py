@@ -74,6 +74,7 @@ FAULTS = (
     RUN_STOP,
     ROOM,
     NEEDED,
+    VALUES_LEFT,
     TAG,
     LAST_NAME,
     SEEN_ROOT,
@@ -109,7 +110,7 @@ FAULTS = (
     OPEN_TEXT,
     OPEN_XML,
     HEAD,
-) = range(51)
+) = range(52)
 """Places in the head of the scanner's memory, an int64 array: numbers, then where each table starts and its room.
 
 One array, because a kernel of fifty functions over forty arrays takes minutes to compile.

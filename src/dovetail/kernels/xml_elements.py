@@ -53,6 +53,7 @@ from dovetail.kernels.xml_codes import (
     UNBOUND,
     VALUE_ROOM,
     VALUES,
+    VALUES_LEFT,
     W_LOCAL,
     W_NEXT,
     W_PREFIX,
@@ -83,6 +84,16 @@ def _owe_start(buf: U8, at: int, stop: int, low: int, mem: I64, book: U8, data: 
         put_start(buf, at, low, mem[mem[OPEN_XML] + 2 * i], mem, book, data)
 
 
+@called
+def _has_values_left(mem: I64) -> bool:
+    """Whether each column has room for one more value; for how many is noted."""
+    left = mem[VALUE_ROOM]
+    for i in range(mem[N_COLUMNS]):
+        left = min(left, mem[VALUE_ROOM] - mem[mem[COLUMN] + COL * i + C_VALUES] - 2)
+    mem[VALUES_LEFT] = left
+    return left > 0  # type: ignore[no-any-return]  # a number of the array
+
+
 @inlined
 def _has_space(buf: U8, needed: int, status: int, mem: I64, data: U8) -> int:
     """0 if the tag's bytes and values have room, else an answer."""
@@ -90,9 +101,10 @@ def _has_space(buf: U8, needed: int, status: int, mem: I64, data: U8) -> int:
     if mem[N_XML] or flags:
         if not has_room(buf, 6 * needed + mem[BINDING_BYTES] + 64, mem, data):
             return OUTPUT
-        for i in range(mem[N_COLUMNS] if flags else 0):
-            if mem[mem[COLUMN] + COL * i + C_VALUES] + 2 >= mem[VALUE_ROOM]:
+        if flags:
+            if mem[VALUES_LEFT] <= 0 and not _has_values_left(mem):
                 return VALUES
+            mem[VALUES_LEFT] -= 1
     return 0 if mem[N_DEPTH] + 1 < mem[DEPTHS] else DEPTH
 
 

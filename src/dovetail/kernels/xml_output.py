@@ -57,7 +57,8 @@ def flush(buf: U8, mem: I64, data: U8) -> None:
 def extend(buf: U8, start: int, stop: int, mem: I64, data: U8) -> None:
     """Owe these source bytes to the open XML values, together with those before if they lie side by side."""
     if start != mem[RUN_STOP]:
-        flush(buf, mem, data)
+        if mem[RUN_START] < mem[RUN_STOP]:
+            flush(buf, mem, data)
         mem[RUN_START] = start
     mem[RUN_STOP] = stop
 

@@ -89,7 +89,7 @@ def _opened(which: int, count: int, number: int, mem: I64) -> None:
     mem[count] += 1
 
 
-@called
+@inlined
 def open_values(buf: U8, at: int, status: int, mem: I64, book: U8, data: U8) -> None:
     """Begin the row, and the values, that this element opens."""
     flags = mem[mem[FLAGGED] + status]

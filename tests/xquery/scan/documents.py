@@ -130,7 +130,7 @@ class Documents:
             kind = rng.random()
             if kind < 0.5 and depth < 5:
                 parts.append(self._element(depth + 1))
-            elif kind < 0.8:
+            elif kind < 0.8 and (not parts or parts[-1].endswith(">")):
                 parts.append(self._text())
             elif kind < 0.9:
                 parts.append(f"<![CDATA[{self.some(_CDATA, 3).replace(']]>', '')}]]>")

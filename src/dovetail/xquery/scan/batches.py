@@ -36,7 +36,7 @@ def taken(tables: Tables, first_row: int, schema: pa.Schema) -> pa.RecordBatch:
         _forget(tables, number, int(shown.sum()))
     if tables.mem[code.ROW_OPEN]:
         counts[:, 0] = counts[:, rows]
-    tables.mem[[code.N_ROWS, code.ROOM]] = 0
+    tables.mem[[code.N_ROWS, code.ROOM, code.VALUES_LEFT]] = 0
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

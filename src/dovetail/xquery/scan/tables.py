@@ -54,7 +54,7 @@ class Tables:
     def _sections(self) -> dict[int, tuple[int, ...]]:
         """The shape of every table."""
         mem, n = self.mem, len(self.columns)
-        shapes = {table: (int(mem[room]), size) for table, (room, size) in _GROWING.items()}
+        shapes: dict[int, tuple[int, ...]] = {t: (int(mem[room]), size) for t, (room, size) in _GROWING.items()}
         shapes |= {table: values.shape for table, values in self._fixed.items()}
         shapes |= {code.COLUMN: (n, code.COL), code.ENDS: (n, int(mem[code.VALUE_ROOM]))}
         return shapes | {
@@ -90,6 +90,7 @@ class Tables:
         """Give twice the room that the scanner asks for by this answer."""
         old = {table: self.table(table) for table in self._sections()}
         self.mem[_GROWN_BY[answer]] *= 2
+        self.mem[code.VALUES_LEFT] = 0
         try:
             self._lay_out(old)
         except BaseException:
