@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dovetail.engine.memory import Reservation
@@ -35,6 +37,7 @@ class Tables:
     def __init__(self, machine: Automaton, columns: tuple[Column, ...], rows: int, held: Reservation) -> None:
         self.columns, self._held = columns, held
         self._fixed = _fixed_tables(machine, columns)
+        self._shapes: dict[int, tuple[int, ...]] = {}
         self.mem: I64 = np.zeros(code.HEAD, np.int64)
         for place, room in zip(_GROWN_BY.values(), (64, 64, 64, rows + 4, 256), strict=True):
             self.mem[place] = room
@@ -66,14 +69,15 @@ class Tables:
     def _lay_out(self, old: dict[int, I64]) -> None:
         """Place every table anew, with what the old ones held; slots are filled from the names."""
         shapes = self._sections()
-        total = code.HEAD + sum(int(np.prod(shape)) for shape in shapes.values())
+        total = code.HEAD + sum(math.prod(shape) for shape in shapes.values())
         self._held.grow(8 * total)
         before, self.mem = self.mem, np.zeros(total, np.int64)
         self.mem[: code.HEAD] = before[: code.HEAD]
+        self._shapes = shapes
         at = code.HEAD
         for table, shape in shapes.items():
             self.mem[table] = at
-            at += int(np.prod(shape))
+            at += math.prod(shape)
             if (kept := old.get(table, self._fixed.get(table))) is not None and table != code.SLOTS:
                 self.table(table)[tuple(slice(n) for n in kept.shape)] = kept
         self.mem[code.SLOT_MASK] = 2 * self.mem[code.NAME_ROOM] - 1
@@ -83,12 +87,12 @@ class Tables:
 
     def table(self, which: int) -> I64:
         """A view of one table, one record a row."""
-        shape, start = self._sections()[which], int(self.mem[which])
-        return self.mem[start : start + int(np.prod(shape))].reshape(shape)
+        shape, start = self._shapes[which], int(self.mem[which])
+        return self.mem[start : start + math.prod(shape)].reshape(shape)
 
     def grow(self, answer: int) -> None:
         """Give twice the room that the scanner asks for by this answer."""
-        old = {table: self.table(table) for table in self._sections()}
+        old = {table: self.table(table) for table in self._shapes}
         self.mem[_GROWN_BY[answer]] *= 2
         self.mem[code.VALUES_LEFT] = 0
         try:
