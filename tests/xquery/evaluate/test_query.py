@@ -100,6 +100,11 @@ def test_collections_read_once_are_streamed() -> None:
     assert documents.opened == 3
 
 
+def test_a_step_that_asks_for_its_position_counts_over_all_documents() -> None:
+    assert run('collection("/stations")//id/position()', Context(documents=Memory())) == ["1", "2"]
+    assert run('collection("/stations")//id/concat(last(), ": ", .)', Context(documents=Memory())) == ["2: S1", "2: S2"]
+
+
 @pytest.mark.parametrize("aggregate", ["count", "sum", "max", "avg", "distinct-values"])
 def test_aggregates_keep_values_and_no_documents(aggregate: str) -> None:
     """A document that is done with is freed before the next one is opened."""

@@ -243,7 +243,17 @@ def _path(expr: Path, scope: Scope) -> Plan:
         nodes = start.run(frame)
         return walk(frame, nodes, PEERS if start.ordered or len(nodes) < 2 else UNKNOWN)
 
-    return Plan(run, stream=_streamed(start, walk), ordered=start.ordered and _keeps_peers(steps))
+    stream = _streamed(start, walk) if all(map(_goes_document_by_document, exprs)) else None
+    return Plan(run, stream=stream, ordered=start.ordered and _keeps_peers(steps))
+
+
+def _goes_document_by_document(step: Expr) -> bool:
+    """Whether a step surely does not ask for a position, which counts over all documents."""
+    if isinstance(step, FunctionCall):
+        return (
+            step.name.uri == FN and step.name.local not in ("position", "last") and all(map(_is_plain, step.arguments))
+        )
+    return isinstance(step, AxisStep) or _is_plain(step)
 
 
 def _keeps_peers(steps: list[Any]) -> bool:
