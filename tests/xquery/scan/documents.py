@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 NAMES = ("a", "b", "r", "v", "long-name.1", "_x", "é", "p:a", "p:b", "q:r", "p:v")
-_TEXTS = (
+_TEXTS: tuple[str, ...] = (
     "x",
     " ",
     "\n",
@@ -155,7 +155,7 @@ class Documents:
         return bytes(found)
 
 
-_PIECES = (
+_PIECES: tuple[bytes, ...] = (
     b"<",
     b">",
     b"&",

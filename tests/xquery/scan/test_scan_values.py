@@ -9,6 +9,7 @@ from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, PlanError
+from dovetail.kernels.compile import compiled_signatures
 from dovetail.workloads.weather import Weather
 from dovetail.xquery.scan import Column, ScanRequest, open_chunks, scan
 
@@ -52,7 +53,12 @@ def test_a_value_column_gives_the_first_of_several_and_how_many_there_are() -> N
 
 def test_names_are_compared_by_namespace_and_local_name() -> None:
     document = b"<a xmlns='u' xmlns:p='v'><b>1</b><p:b p:x='2' x='3'>4</p:b><b xmlns=''>5</b></a>"
-    columns = (Column("u", ("{u}b",)), Column("v", ("{v}b",)), Column("none", ("b",)), Column("any", ("*",), many=True))
+    columns: tuple[Column, ...] = (
+        Column("u", ("{u}b",)),
+        Column("v", ("{v}b",)),
+        Column("none", ("b",)),
+        Column("any", ("*",), many=True),
+    )
     columns += (Column("vx", ("{v}b", "@{v}x")), Column("x", ("{v}b", "@x")))
     (row,) = fuzz.scanned(document, ScanRequest(("{u}a",), columns))
     assert [row[name] for name in ("u", "v", "none", "vx", "x")] == ["1", "4", "5", "2", "3"]
@@ -129,6 +135,14 @@ def test_weather_collection(tmp_path: object) -> None:
     found = pa.Table.from_batches(scan(open_chunks(path), request, MemoryBudget("16MB"), str(path)))
     assert found["kind"].to_pylist() == weather.readings()["data_type"].to_pylist()
     assert found["value"].to_pylist() == [str(v) for v in weather.readings()["value"].to_pylist()]
+
+
+def test_one_version_of_each_kernel_serves_every_scan() -> None:
+    for block in (1, 1 << 18):
+        fuzz.compare(BOOKS, fuzz.REQUESTS[1], block)
+    found = {name: n for name, n in compiled_signatures().items() if ".xml_" in name}
+    assert found
+    assert set(found.values()) <= {0, 1}
 
 
 def test_requests_that_cannot_be_built() -> None:
