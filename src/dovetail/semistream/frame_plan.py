@@ -248,5 +248,5 @@ def _task(
 def _readable(line: str, names: list[str], columns: Columns) -> str:
     """The line with the user's names for the stream's columns."""
     for neutral, name in zip(reversed(names), reversed(columns.frame.columns), strict=True):
-        line = line.replace(neutral, name)
+        line = line.replace(f"{neutral} = {name}", name).replace(neutral, name)
     return line

@@ -26,10 +26,10 @@ MODES = ("per_batch", "carry")
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
 
-def prepare(place: Path) -> None:
+def prepare(place: Path, files: int) -> None:
     """Input files, and the first generation of the master data."""
     build(place, 0)
-    for number in range(FILES):
+    for number in range(files):
         rows = range(number * ROWS, (number + 1) * ROWS)
         drop_file(place / "in", pa.table({"id": list(rows), "k": [n * 13 % (KEYS + 10) for n in rows]}), number)
 
@@ -39,9 +39,11 @@ def build(place: Path, generation: int) -> None:
     page_store(place / "m.pages", pa.table({"k": list(range(KEYS)), "made": [generation] * KEYS}))
 
 
-def run_killed(place: Path, kills: int, modes: Sequence[str] = MODES, seed: int = 0, longest_s: float = 5.0) -> int:
+def run_killed(
+    place: Path, kills: int, modes: Sequence[str] = MODES, seed: int = 0, longest_s: float = 5.0, files: int = FILES
+) -> int:
     """Start, kill and start again, master data changing all the while, until it may finish; kills that were made."""
-    prepare(place)
+    prepare(place, files)
     rng, generation, killed = random.Random(seed), 0, 0  # noqa: S311  (moments, not secrets)
     while True:
         (place / "started").unlink(missing_ok=True)
@@ -73,18 +75,18 @@ def _started(place: Path, modes: Sequence[str]) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def check(place: Path, mode: str) -> int:
+def check(place: Path, mode: str, files: int = FILES) -> int:
     """Every row is there once, by the version logged for its micro-batch; how many versions there were."""
     log = next(iter((place / mode / "versions").iterdir()))
     logged = {int(f.name.split(".")[0]): _generation(f) for f in log.iterdir()}
     ids, used = Counter[int](), set[int]()
-    for number, files in _committed(place / mode).items():
-        for row in (row for file in files for row in parquet.read_table(file).to_pylist()):
+    for number, found in _committed(place / mode).items():
+        for row in (row for file in found for row in parquet.read_table(file).to_pylist()):
             ids[row["id"]] += 1
             expected = logged[number] if row["k"] < KEYS else None
             assert row["made"] == expected, (mode, number, row, logged)
             used.add(logged[number])
-    assert ids == Counter(range(FILES * ROWS))
+    assert ids == Counter(range(files * ROWS))
     return len(used)
 
 
@@ -104,7 +106,8 @@ def _committed(place: Path) -> dict[int, list[str]]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
-        chosen = sys.argv[2:] or list(MODES)
-        killed = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()))
+        chosen, files = sys.argv[2:] or list(MODES), FILES + int(sys.argv[1])
+        killed = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()), files=files)
         for mode in chosen:
-            print(f"{killed} kills in mode {mode}: every row once; {check(Path(directory), mode)} versions were used")
+            used = check(Path(directory), mode, files)
+            print(f"{killed} kills in mode {mode}: every row once, by its version; {used} versions were used")
