@@ -60,10 +60,10 @@ from dovetail.kernels.xml_codes import (
     XMLNS_URI,
 )
 from dovetail.kernels.xml_names import ILLEGAL, interned, named, word
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import called, inlined, small
 
 
-@inlined
+@small
 def fault(kind: int, at: int, mem: I64) -> int:
     """The answer FAULT, with what is wrong and where."""
     mem[FAULT_KIND], mem[FAULT_AT] = kind, at
@@ -110,7 +110,7 @@ def _odd_value(buf: U8, at: int, end: int, quote: int, mem: I64) -> tuple[int, i
     return at, flags
 
 
-@inlined
+@small
 def _blanks(buf: U8, at: int) -> int:
     while BLANK[buf[at]]:
         at += 1
@@ -182,7 +182,7 @@ def attributes_end(buf: U8, at: int, end: int, mem: I64, book: U8) -> int:
         n += 1
 
 
-@inlined
+@small
 def namespace_of(prefix: int, top: int, mem: I64) -> int:
     """The number of the namespace that a prefix is bound to among the first `top` bindings, or -1."""
     for i in range(top - 1, -1, -1):
@@ -214,7 +214,7 @@ def _binding_allowed(prefix: int, uri: int) -> bool:
     return prefix != XMLNS and uri != XMLNS_URI and (prefix == EMPTY or uri != EMPTY)
 
 
-@inlined
+@small
 def _declared(row: int, mem: I64) -> int:
     """The number of the prefix that an attribute declares, or -1 if it is no namespace declaration."""
     number = mem[row + A_NUMBER]

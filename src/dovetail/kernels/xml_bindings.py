@@ -19,10 +19,10 @@ from dovetail.kernels.xml_codes import (
     XML_VALUE,
 )
 from dovetail.kernels.xml_names import word
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import called, inlined, small
 
 
-@inlined
+@small
 def _length(number: int, mem: I64) -> int:
     return mem[word(number, mem) + WORD] - mem[word(number, mem)]  # type: ignore[no-any-return]  # a number of the array
 

@@ -16,13 +16,13 @@ from dovetail.kernels.xml_codes import (
     PLAIN,
     XML_VALUE,
 )
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import called, inlined, small
 
 CUT, WRONG, UNDECLARED = 0, -1, -2
 """Instead of a number of bytes: the end of the buffer comes first; not allowed; an entity that is not declared."""
 
 
-@inlined
+@small
 def code_point(buf: U8, at: int, end: int) -> tuple[int, int]:
     """The character at `at` and its number of bytes, or CUT, or WRONG if these bytes are not UTF-8."""
     first = np.int64(buf[at])
@@ -44,7 +44,7 @@ def code_point(buf: U8, at: int, end: int) -> tuple[int, int]:
     return value, n
 
 
-@inlined
+@small
 def is_character(c: int) -> bool:
     """Whether XML 1.0 allows this code point (its production Char)."""
     if c < 0x80:
@@ -221,7 +221,7 @@ def rewritten(buf: U8, start: int, stop: int, source: int, form: int, out: U8, t
     return to
 
 
-@inlined
+@small
 def copied(buf: U8, start: int, stop: int, out: U8, to: int) -> int:
     """Write the bytes as they are; where the next byte goes."""
     for i in range(stop - start):

@@ -32,7 +32,7 @@ from dovetail.kernels.xml_codes import (
     SEEN_ROOT,
 )
 from dovetail.kernels.xml_output import has_room, put_markup, put_text, write_constant
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import called, inlined, small
 
 
 @called
@@ -102,7 +102,7 @@ def _checked_until(buf: U8, at: int, end: int, stop: int, mem: I64) -> int:
         at += n
 
 
-@inlined
+@small
 def _starts(buf: U8, at: int, end: int, word: bytes, mem: I64) -> int:
     """0 if these bytes lie here, MORE if the buffer ends in them, else a fault."""
     for i in range(len(word)):

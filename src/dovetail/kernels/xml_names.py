@@ -25,7 +25,7 @@ from dovetail.kernels.xml_codes import (
     WANTED,
     WORD,
 )
-from dovetail.kernels.xml_parts import called, entry, inlined
+from dovetail.kernels.xml_parts import called, entry, inlined, small
 
 ILLEGAL = -100
 """Instead of a number: these bytes are not a qualified name."""
@@ -33,7 +33,7 @@ _UNCHECKED = -1
 _BASIS, _PRIME = np.uint64(0x345678), np.uint64(1000003)
 
 
-@inlined
+@small
 def word(number: int, mem: I64) -> int:
     """Where the record of a string lies."""
     return mem[NAMED] + WORD * number  # type: ignore[no-any-return]  # a number of the array
@@ -48,7 +48,7 @@ def _slot(buf: U8, start: int, stop: int, mem: I64) -> int:
     return np.int64(value ^ (value >> np.uint64(32))) & mem[SLOT_MASK]  # type: ignore[no-any-return]  # as above
 
 
-@inlined
+@small
 def _same(buf: U8, start: int, book: U8, at: int, n: int) -> bool:
     for i in range(n):  # noqa: SIM110  (a kernel has no generators)
         if buf[start + i] != book[at + i]:
@@ -98,7 +98,7 @@ def numbered(text: U8, mem: I64, book: U8) -> int:
     return interned(text, 0, len(text), mem, book)
 
 
-@inlined
+@small
 def symbol_of(uri: int, local: int, mem: I64) -> int:
     """The symbol of an expanded name: k + 1 for the k-th that the request names, 0 for any other."""
     for k in range(mem[N_WANTED]):
@@ -129,7 +129,7 @@ def named(buf: U8, start: int, stop: int, mem: I64, book: U8) -> int:
     return number
 
 
-@inlined
+@small
 def guessed(buf: U8, start: int, guess: int, mem: I64, book: U8) -> int:
     """Where the name at `start` stops if it is the guessed one, else -1."""
     at = mem[word(guess, mem)]

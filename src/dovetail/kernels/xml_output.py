@@ -31,12 +31,12 @@ from dovetail.kernels.xml_codes import (
     VALUE_ROOM,
     XML_TEXT,
 )
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import called, inlined, small
 
 _PLENTY = 1 << 62
 
 
-@inlined
+@small
 def open_column(which: int, i: int, mem: I64) -> int:
     """Where the record of the i-th column lies that has an open value (`which` is OPEN_TEXT or OPEN_XML)."""
     return mem[COLUMN] + COL * mem[mem[which] + 2 * i]  # type: ignore[no-any-return]  # a number of the array
@@ -53,7 +53,7 @@ def flush(buf: U8, mem: I64, data: U8) -> None:
         mem[RUN_START] = stop
 
 
-@inlined
+@small
 def extend(buf: U8, start: int, stop: int, mem: I64, data: U8) -> None:
     """Owe these source bytes to the open XML values, together with those before if they lie side by side."""
     if start != mem[RUN_STOP]:
@@ -74,7 +74,7 @@ def write_constant(buf: U8, first: int, second: int, mem: I64, data: U8) -> None
         mem[column + C_FILL] = to + (2 if second else 1)
 
 
-@inlined
+@small
 def close_start_tag(buf: U8, mem: I64, data: U8) -> None:
     """Something follows inside the element, so its start tag ends here."""
     if mem[PENDING]:
@@ -97,7 +97,7 @@ def _room(buf: U8, needed: int, mem: I64, data: U8) -> bool:
     return room >= needed
 
 
-@inlined
+@small
 def has_room(buf: U8, needed: int, mem: I64, data: U8) -> bool:
     """Whether each column has room for so many bytes more; they count as used. If not, the answer is OUTPUT."""
     if mem[ROOM] < needed and not _room(buf, needed, mem, data):
@@ -154,7 +154,7 @@ def put_markup(buf: U8, start: int, stop: int, mem: I64, data: U8) -> int:
     return 0
 
 
-@inlined
+@small
 def finish_value(number: int, mem: I64) -> None:
     """The value of this column that was being written is complete."""
     column = mem[COLUMN] + COL * number

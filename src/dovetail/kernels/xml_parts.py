@@ -1,8 +1,9 @@
 """Parts of the XML scanner: some seventy small functions that become one kernel, in a bearable time.
 
-Numba optimises each compiled function together with all that it calls, and once more for each kind of caller. Small
-functions, and those that are called at one place, are therefore put into their caller before anything is compiled.
-Parts allocate nothing, so none of them counts references.
+Numba optimises each compiled function together with all that it calls, and compiles it once more for every constant
+that it is called with. So what is called at one place is put into its caller before anything is compiled, and the rest
+is compiled for numbers, not for constants. Parts allocate nothing, so none of them counts references: counting made the
+scanner three times slower.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ def inlined(fn: F) -> F:
 
 def called(fn: F) -> F:
     """The function compiled once and called: for what is large and called at several places."""
-    part: Any = numba.njit(nogil=True, boundscheck=False, _nrt=False)(fn)
+    return _part(fn, forceinline=False)
+
+
+def small(fn: F) -> F:
+    """The function compiled once and put into each caller by LLVM: for what is small and called at many places."""
+    return _part(fn, forceinline=True)
+
+
+def _part(fn: F, *, forceinline: bool) -> F:
+    part: Any = numba.njit(nogil=True, boundscheck=False, forceinline=forceinline, _nrt=False)(fn)
     if hasattr(part, "compile"):  # not so with NUMBA_DISABLE_JIT=1
         compile_for = part.compile
         part.compile = lambda types: compile_for(tuple(numba.types.unliteral(each) for each in types))

@@ -48,7 +48,7 @@ from dovetail.kernels.xml_codes import (
 )
 from dovetail.kernels.xml_names import word
 from dovetail.kernels.xml_output import finish_value, flush
-from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_parts import called, inlined, small
 
 
 @called
@@ -73,7 +73,7 @@ def put_start(buf: U8, at: int, low: int, number: int, mem: I64, book: U8, data:
     mem[column + C_FILL] = to
 
 
-@inlined
+@small
 def _counted(number: int, mem: I64) -> bool:
     """Whether another value of this column in this row is to be written; it is counted in any case."""
     at = mem[COUNTS] + mem[ROW_ROOM] * number + mem[N_ROWS]
@@ -81,7 +81,7 @@ def _counted(number: int, mem: I64) -> bool:
     return bool(mem[at] == 1 or mem[mem[COLUMN] + COL * number + C_MANY])
 
 
-@inlined
+@small
 def _opened(which: int, count: int, number: int, mem: I64) -> None:
     """Note that this column has an open value, to be complete with the innermost element."""
     at = mem[which] + 2 * mem[count]
