@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dovetail.kernels.arrays import I64, U8
 from dovetail.kernels.xml_chars import CUT, UNDECLARED, code_point, is_character, reference, rewritten
 from dovetail.kernels.xml_codes import (
@@ -58,6 +56,7 @@ from dovetail.kernels.xml_codes import (
     XML_URI,
     XMLNS,
     XMLNS_URI,
+    whole,
 )
 from dovetail.kernels.xml_names import ILLEGAL, interned, named, word
 from dovetail.kernels.xml_parts import called, inlined, small
@@ -87,7 +86,7 @@ def _odd_value(buf: U8, at: int, end: int, quote: int, mem: I64) -> tuple[int, i
     """Where a value ends that holds more than plain characters, or an answer, and the flags of its text."""
     flags = 0
     while buf[at] != quote:
-        c = np.int64(buf[at])
+        c = whole(buf[at])
         if at >= end:
             return MORE, 0
         if SAME_VALUE[c] or c == 34 or c == 39 or c == 62:
@@ -133,7 +132,7 @@ def _attribute(buf: U8, start: int, end: int, row: int, mem: I64) -> int:
     while SAME_VALUE[buf[stop]]:
         stop += 1
     if buf[stop] != buf[quote]:
-        stop, flags = _odd_value(buf, stop, end, np.int64(buf[quote]), mem)
+        stop, flags = _odd_value(buf, stop, end, whole(buf[quote]), mem)
         if stop < 0:
             return stop
     if equals != at or quote != equals + 1 or buf[quote] != 34 or buf[start - 1] != 32 or BLANK[buf[start - 2]]:
@@ -221,7 +220,7 @@ def _declared(row: int, mem: I64) -> int:
     at = word(number, mem)
     if number == XMLNS:
         return EMPTY
-    return mem[at + W_LOCAL] if mem[at + W_PREFIX] == XMLNS else -1  # type: ignore[no-any-return]  # as above
+    return mem[at + W_LOCAL] if mem[at + W_PREFIX] == XMLNS else -1
 
 
 @called

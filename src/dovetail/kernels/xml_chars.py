@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dovetail.kernels.arrays import U8
 from dovetail.kernels.xml_codes import (
     AS_IS,
@@ -15,6 +13,7 @@ from dovetail.kernels.xml_codes import (
     NAME_START,
     PLAIN,
     XML_VALUE,
+    whole,
 )
 from dovetail.kernels.xml_parts import called, inlined, small
 
@@ -25,7 +24,7 @@ CUT, WRONG, UNDECLARED = 0, -1, -2
 @small
 def code_point(buf: U8, at: int, end: int) -> tuple[int, int]:
     """The character at `at` and its number of bytes, or CUT, or WRONG if these bytes are not UTF-8."""
-    first = np.int64(buf[at])
+    first = whole(buf[at])
     if first < 0x80:
         return first, 1
     if first < 0xC2 or first > 0xF4:
@@ -35,7 +34,7 @@ def code_point(buf: U8, at: int, end: int) -> tuple[int, int]:
     for i in range(1, n):
         if at + i >= end:
             return 0, CUT
-        follower = np.int64(buf[at + i])
+        follower = whole(buf[at + i])
         if follower & 0xC0 != 0x80:
             return 0, WRONG
         value = value << 6 | follower & 0x3F
@@ -98,9 +97,9 @@ def _number(buf: U8, at: int, end: int) -> tuple[int, int]:
     at += base == 16
     first, value = at, 0
     while at < end and buf[at] != 59:
-        digit = np.int64(buf[at]) - 48
+        digit = whole(buf[at]) - 48
         if digit > 9:
-            digit = (np.int64(buf[at]) | 32) - 87
+            digit = (whole(buf[at]) | 32) - 87
             digit = digit if digit >= 10 else 16
         if digit < 0 or digit >= base:
             return 0, WRONG
@@ -204,7 +203,7 @@ def rewritten(buf: U8, start: int, stop: int, source: int, form: int, out: U8, t
     """Write checked source bytes in this form; where the next byte goes. At most six bytes for each."""
     at = start
     while at < stop:
-        c = np.int64(buf[at])
+        c = whole(buf[at])
         n = 1
         if c == 38 and source in (AS_TEXT, AS_VALUE):
             c, n = reference(buf, at, stop)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dovetail.kernels.arrays import U8
+
+whole: Any = np.int64
+"""A byte as a number to calculate with, in a kernel as in Python."""
 
 MORE, OUTPUT, NAMES, DEPTH, ATTRIBUTES, BINDINGS, VALUES, FULL, FAULT = range(-1, -10, -1)
 """Why the scanner stopped: more input, or more room for something is needed; the batch is full; the input is wrong."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dovetail.kernels.arrays import I64, U8
 from dovetail.kernels.xml_attributes import fault, wrong_character, wrong_reference
 from dovetail.kernels.xml_chars import code_point, colon_of, is_character, reference
@@ -30,6 +28,7 @@ from dovetail.kernels.xml_codes import (
     SAME_TEXT,
     SEEN_DOCTYPE,
     SEEN_ROOT,
+    whole,
 )
 from dovetail.kernels.xml_output import has_room, put_markup, put_text, write_constant
 from dovetail.kernels.xml_parts import called, inlined, small
@@ -40,7 +39,7 @@ def _odd_text(buf: U8, at: int, end: int, mem: I64) -> tuple[int, int]:
     """Where text ends (at '<', or before what the end of the buffer cuts off) and its flags, or an answer."""
     flags = 0
     while at < end and buf[at] != 60:
-        c, n = np.int64(buf[at]), 1
+        c, n = whole(buf[at]), 1
         if c == 38:
             flags |= DECODE | ESCAPE
             _, n = reference(buf, at, end)

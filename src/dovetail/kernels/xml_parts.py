@@ -17,10 +17,14 @@ from dovetail.kernels.compile import kernel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Numba's type information knows neither the option that leaves out reference counts nor this function.
+_njit: Any = numba.njit
+_unliteral: Any = numba.types.unliteral
+
 
 def inlined(fn: F) -> F:
     """The function as text of each function that calls it."""
-    return cast("F", numba.njit(nogil=True, boundscheck=False, inline="always", _nrt=False)(fn))
+    return cast("F", _njit(nogil=True, boundscheck=False, inline="always", _nrt=False)(fn))
 
 
 def called(fn: F) -> F:
@@ -34,10 +38,10 @@ def small(fn: F) -> F:
 
 
 def _part(fn: F, *, forceinline: bool) -> F:
-    part: Any = numba.njit(nogil=True, boundscheck=False, forceinline=forceinline, _nrt=False)(fn)
+    part: Any = _njit(nogil=True, boundscheck=False, forceinline=forceinline, _nrt=False)(fn)
     if hasattr(part, "compile"):  # not so with NUMBA_DISABLE_JIT=1
         compile_for = part.compile
-        part.compile = lambda types: compile_for(tuple(numba.types.unliteral(each) for each in types))
+        part.compile = lambda types: compile_for(tuple(_unliteral(each) for each in types))
     return cast("F", part)
 
 
