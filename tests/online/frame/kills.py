@@ -1,13 +1,14 @@
 """Online joins of two streams killed at random moments of each phase, and what must hold in the end.
 
 `python -m tests.online.frame.kills 20` runs until each phase was hit by that many kills, or for as many seconds as a
-second number says. Several queries run in one process, each in a phase of its own, so that a kill hits more
-than one. The tests run it with one kill.
+second number says; names of phases after that choose some. Several queries run in one process, each at a step of its
+own, so that a kill hits more than one. The tests run it with one kill.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -30,41 +31,47 @@ _LONGEST_S = 90.0
 class Life:
     """One query: the files that it is given step by step, until it has ended and its answer is right."""
 
-    def __init__(self, place: Path, number: int) -> None:
+    def __init__(self, place: Path, number: int, phases: Sequence[str]) -> None:
         self.place = place / f"life-{number}"
         self.place.mkdir(parents=True)
-        self.feed, self.step, self.acted = Feed(self.place, rows=250), number % 2, False
+        self.feed, self.has_all, self.acted = Feed(self.place, rows=250), False, False
+        self.step = _STEPS.index(phases[0]) if len(phases) == 1 else number % 2
         self.feed.add()
-
-    @property
-    def phase(self) -> str:
-        """What this step is about."""
-        return _STEPS[min(self.step, len(_STEPS) - 1)]
-
-    @property
-    def has_all(self) -> bool:
-        """Whether the last file was given."""
-        return self.feed.files > _STEPS.count("arriving") + 1
+        self.feed.add()
 
     def act(self) -> None:
         """Give a file if this step is about one that arrives, and the last one if it is about the end."""
         self.acted = True
-        if self.phase == "arriving":
-            self.feed.add()
-        elif self.phase == "cleanup" and not self.has_all:
-            while self.feed.files <= _STEPS.count("arriving"):
-                self.feed.add()
+        phase = _STEPS[min(self.step, len(_STEPS) - 1)]
+        if phase == "cleanup" and not self.has_all:
             self.feed.add(last=True)
+            self.has_all = True
+        elif phase == "arriving":
+            self.feed.add()
 
     def logged(self, what: str) -> int:
         """Micro-batches that were begun (offsets) or finished (commits)."""
         log = self.place / "checkpoint" / what
-        return sum(entry.name.isdigit() for entry in log.iterdir()) if log.exists() else 0
+        numbers = [int(entry.name) for entry in log.iterdir() if entry.name.isdigit()] if log.exists() else []
+        return max(numbers, default=-1) + 1
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a micro-batch is under way."""
-        return self.logged("offsets") > self.logged("commits")
+    def hit(self) -> str | None:
+        """What a micro-batch that was begun and not finished was about: new rows, none, or the last ones."""
+        number = self.logged("offsets") - 1
+        if number < self.logged("commits"):
+            return None
+        files, before = self._files(number), self._files(number - 1)
+        if files == before:
+            return "reactive"
+        return "cleanup" if self.has_all and files == self.feed.files else "arriving"
+
+    def _files(self, number: int) -> int:
+        """How many files of both sides a micro-batch and those before it have read, the fewer of the two."""
+        log = self.place / "checkpoint" / "offsets" / str(number)
+        if number < 0 or not log.exists():
+            return 0
+        lines = [json.loads(line) if line.startswith("{") else {} for line in log.read_text().splitlines()[2:]]
+        return min(int(line.get("logOffset", -1)) + 1 for line in lines)
 
     @property
     def is_done(self) -> bool:
@@ -88,7 +95,7 @@ def run_killed(
     """Kill and start again until each of the phases was hit by so many kills, then let all end; kills by phase."""
     end = time.monotonic() + longest_s
     rng, hit, made = random.Random(seed), Counter[str](), lives  # noqa: S311  (moments, not secrets)
-    alive = [Life(place, number) for number in range(lives)]
+    alive = [Life(place, number, phases) for number in range(lives)]
     while any(hit[phase] < kills for phase in phases) and time.monotonic() < end:
         hit.update(_killed_once(place, alive, owed, rng))
         print(f"so far: {dict(hit)}", file=sys.stderr)
@@ -96,7 +103,7 @@ def run_killed(
             life.step += life.acted
             life.acted = False
             if life.is_done:
-                alive[at], made = Life(place, made), made + 1
+                alive[at], made = Life(place, made, phases), made + 1
     _let_end(place, alive, owed)
     return hit
 
@@ -118,7 +125,7 @@ def _killed_once(place: Path, alive: Sequence[Life], owed: str, rng: random.Rand
             time.sleep(rng.uniform(0.0, 1.0))
     finally:
         _kill(query)
-    return Counter(life.phase for life in alive if life.is_busy)
+    return Counter(phase for life in alive if (phase := life.hit()) is not None)
 
 
 def _let_end(place: Path, alive: Sequence[Life], owed: str) -> None:
@@ -173,5 +180,6 @@ def _started(place: Path, alive: Sequence[Life], owed: str) -> subprocess.Popen[
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         longest, began = float(sys.argv[2]) if len(sys.argv) > 2 else 3600.0, time.monotonic()
-        found = run_killed(Path(directory), int(sys.argv[1]), seed=int(time.time()), longest_s=longest)
+        chosen = sys.argv[3:] or PHASES
+        found = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()), longest_s=longest)
         print(f"kills by phase: {dict(found)}, {time.monotonic() - began:.0f} s: every pair once in every query")

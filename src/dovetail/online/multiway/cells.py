@@ -13,7 +13,7 @@ from math import prod
 
 from dovetail.online.multiway.graph import Attribute, JoinGraph
 
-_EXACT = 256
+_DENSE, _FEW = 4096, 12
 
 
 def key_classes(graph: JoinGraph) -> tuple[tuple[Attribute, ...], ...]:
@@ -94,24 +94,24 @@ def choose_cells(graph: JoinGraph, buckets: int, rows: Mapping[str, float]) -> C
         each = sum(w / prod(shares[axis] for axis in own) for w, own in zip(weights, axes, strict=True))
         return each, each * prod(shares)
 
-    return Cells(graph, min(_shares(n, buckets), key=cost))
+    return Cells(graph, min(_shares(n, buckets, n <= 2 and buckets <= _DENSE), key=cost))
 
 
-def _shares(axes: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Ways to cut axes into at most so many cells; the last is cut as often as that leaves room for."""
+def _shares(axes: int, most: int, every: bool) -> Iterator[tuple[int, ...]]:
+    """Ways to cut axes into at most so many cells; the last is cut as often as that leaves room for.
+
+    If not `every` one is tried, all small numbers of parts are, and larger ones in steps of a half.
+    """
     if axes == 1:
         yield (most,)
         return
-    for first in _ladder(most):
-        for rest in _shares(axes - 1, most // first):
+    for first in range(1, most + 1) if every else _ladder(most):
+        for rest in _shares(axes - 1, most // first, every):
             yield (first, *rest)
 
 
 def _ladder(most: int) -> list[int]:
-    """Numbers of parts to try: all small ones, then steps of a quarter."""
-    found, n = list(range(1, min(most, _EXACT) + 1)), _EXACT
-    if most <= _EXACT:
-        return found
-    while (n := n * 5 // 4) < most:
+    found, n = list(range(1, min(most, _FEW) + 1)), _FEW
+    while (n := n * 3 // 2) < most:
         found.append(n)
-    return [*found, most]
+    return found
