@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
     from dovetail.sql import sql as sql
+    from dovetail.xquery.frame import plan_xquery as plan_xquery
+    from dovetail.xquery.frame import xquery as xquery
 
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
 # needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
@@ -45,9 +47,11 @@ _PUBLIC = {
     "plan_interval_join": "dovetail.interval.frame",
     "plan_online_join": "dovetail.online.frame",
     "plan_online_multijoin": "dovetail.online.frame_multi",
+    "plan_xquery": "dovetail.xquery.frame",
     "session": "dovetail.spark.session",
     "sql": "dovetail.sql",
     "ttl": "dovetail.semistream.freshness",
+    "xquery": "dovetail.xquery.frame",
 }
 
 __all__ = [
@@ -67,9 +71,11 @@ __all__ = [
     "plan_interval_join",
     "plan_online_join",
     "plan_online_multijoin",
+    "plan_xquery",
     "session",
     "sql",
     "ttl",
+    "xquery",
 ]
 
 

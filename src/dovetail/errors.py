@@ -33,3 +33,13 @@ class XQueryError(DovetailError):
     def __init__(self, code: str, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(f"[{code}] {message}" + (f" (line {line}, column {column})" if line else ""))
         self.code, self.line, self.column = code, line, column
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross the borders of processes: the copy has the text, the code and the place, not what was raised."""
+        return _copied, (str(self), self.code, self.line, self.column)
+
+
+def _copied(text: str, code: str, line: int, column: int) -> XQueryError:
+    error = XQueryError(code, "", line, column)
+    error.args = (text,)
+    return error

@@ -1,0 +1,81 @@
+"""Aggregates in two steps: what a partition keeps of its items, and what all partitions have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dovetail.xquery.algebra.operators import Aggregate
+from dovetail.xquery.algebra.run_expressions import Compiler, called
+from dovetail.xquery.syntax.names import QName
+from dovetail.xquery.syntax.tree import VariableRef
+from dovetail.xquery.xdm.atomic import UntypedAtomic
+from dovetail.xquery.xdm.values import atomise
+
+Items = list[Any]
+
+
+class Local:
+    """The aggregate of the items seen so far, one value for each function of the local step."""
+
+    def __init__(self, compiler: Compiler, aggregate: Aggregate) -> None:
+        assert aggregate.steps is not None  # noqa: S101  (only such aggregates are cut)
+        self._functions = [(name, _function(compiler, name)) for name in aggregate.steps.local]
+        self._state: list[Items] = [[] for _ in self._functions]
+        self._doubles: dict[str, float] = {}
+        self._number = _function(compiler, "sum")
+        self._counts = all(name == "count" for name, _ in self._functions)
+        self.seen = 0
+
+    def add(self, items: Items) -> None:
+        """Take further items, in order."""
+        if not items:
+            return
+        self.seen += len(items)
+        if not self._counts:
+            items = atomise(items)
+        for place, (name, function) in enumerate(self._functions):
+            if name == "count":
+                self._state[place] = [self.seen]
+            elif name == "sum":
+                self._state[place] = function([*self._state[place], *map(self._summand, items)])
+            else:
+                self._state[place] = function([*self._state[place], *_different(items)])
+
+    def _summand(self, item: Any) -> Any:
+        if type(item) is not UntypedAtomic:
+            return item
+        if item not in self._doubles:
+            if len(self._doubles) > 1 << 17:
+                self._doubles.clear()
+            (self._doubles[item],) = self._number([item])
+        return self._doubles[item]
+
+    def state(self) -> list[Items]:
+        """What the combining step needs."""
+        return self._state
+
+
+def _different(items: Items) -> Items:
+    """Untyped texts once each: the largest and the smallest of equal ones are that text."""
+    return list(dict.fromkeys(items)) if {type(item) for item in items} == {UntypedAtomic} else items
+
+
+def combined(compiler: Compiler, aggregate: Aggregate, states: list[list[Items]]) -> Items:
+    """The aggregate over all partitions; those without items send nothing."""
+    name, steps = aggregate.expression.name, aggregate.steps  # type: ignore[attr-defined]  # A2 asks for a call
+    assert steps is not None  # noqa: S101  (as above)
+    if not states:
+        return _function(compiler, name)([])
+    local = [[item for state in states for item in state[place]] for place in range(len(steps.local))]
+    if steps.combine != "divide":
+        return _function(compiler, steps.combine)(local[0])
+    names = [QName("", "total"), QName("", "count")]
+    divide = compiler.function(called("divide", [VariableRef(one) for one in names]), names)
+    return divide(None, [_function(compiler, "sum")(one) for one in local])
+
+
+def _function(compiler: Compiler, name: str) -> Callable[[Items], Items]:
+    items = QName("", "items")
+    function = compiler.function(called(name, [VariableRef(items)]), [items])
+    return lambda given: function(None, [given])

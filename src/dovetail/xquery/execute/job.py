@@ -1,0 +1,36 @@
+"""What every task of a query is given: the query, its variables, its files, and what to do with malformed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.engine.metrics import Metrics
+from dovetail.xquery.algebra.run_expressions import Compiler
+from dovetail.xquery.evaluate.context import Context, Environment
+from dovetail.xquery.evaluate.static import Static
+from dovetail.xquery.execute.files import Collection, CollectionFiles
+from dovetail.xquery.syntax.tree import Module
+from dovetail.xquery.xdm.temporal import DateTime
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of one query; all its tasks have the same time of day."""
+
+    module: Module
+    collections: Mapping[str, Collection]
+    variables: Mapping[str, list[Any]] = field(default_factory=dict)
+    skip: bool = False
+    memory: int = 64 << 20
+    now: DateTime = field(default_factory=lambda: Context().now)
+
+    def context(self, metrics: Metrics) -> Context:
+        """The dynamic context of a task."""
+        documents = CollectionFiles(self.collections, self.skip, metrics)
+        return Context(self.variables, documents, now=self.now)
+
+    def compiler(self, metrics: Metrics) -> Compiler:
+        """Compiles the expressions of the plan in a task."""
+        return Compiler(Static(self.module), Environment(self.context(metrics)))

@@ -1,0 +1,197 @@
+"""A join of two parts: what each side sends, what its keys do not decide, and what Spark can compute of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.xquery.algebra.expressions import Call, Expression, Variable, substituted, variables
+from dovetail.xquery.algebra.functions import AGGREGATES, SEQUENCE
+from dovetail.xquery.algebra.operators import Assign, Equality, Operator, Select
+from dovetail.xquery.algebra.walk import above, all_uses, available, stacked
+from dovetail.xquery.execute.aggregate import Local
+from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.parts import Given, JoinPart
+from dovetail.xquery.execute.runner import TaskRunner
+from dovetail.xquery.execute.scan_task import STATE, key_of
+from dovetail.xquery.execute.scan_work import Wanted, unnested
+from dovetail.xquery.execute.wire import Form, decoded, encoded
+from dovetail.xquery.rules.matching import conjunction, conjuncts
+from dovetail.xquery.xdm.serialise import serialise
+
+_ROWS = 2048
+_ORDER = "#order"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWork:
+    """The chain above a join as a plan over the joined tuples, and the variables that it needs of them."""
+
+    part: JoinPart
+    wanted: Wanted
+    plan: Operator
+    needed: tuple[Variable, ...]
+    typed: frozenset[Variable]
+    residual: tuple[Expression, ...]
+
+
+def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
+    """What is done with the pairs that the keys find."""
+    residual = tuple(one for one in conjuncts(part.join.condition) if not _is_decided(one, part.keys))
+    bottom = Select(conjunction(residual), Given()) if residual else Given()
+    plan = stacked(above(part.plan, part.join), bottom)
+    inside = available(part.join)
+    used = set(all_uses(plan)) | set(wanted.variables) | {v for key in wanted.keys for v in variables(key)}
+    used |= set() if wanted.items is None else {wanted.items}
+    argument = _argument(wanted)
+    used |= set() if argument is None else set(variables(argument))
+    typed = frozenset() if argument is None else _typed_only(argument, plan)
+    return JoinWork(part, wanted, plan, tuple(sorted(used & inside)), typed | (wanted.typed & inside), residual)
+
+
+def _argument(wanted: Wanted) -> Expression | None:
+    return None if wanted.aggregate is None else wanted.aggregate.expression.arguments[0]  # type: ignore[attr-defined]  # a call, by A2
+
+
+def _typed_only(argument: Expression, plan: Operator) -> frozenset[Variable]:
+    """The variables of which an aggregate, and nothing else, takes the typed value."""
+    direct = {argument} if isinstance(argument, Variable) else set()
+    return frozenset(direct - set(all_uses(plan)))
+
+
+def _is_decided(conjunct: Expression, keys: tuple[Equality, ...]) -> bool:
+    match conjunct:
+        case Call("boolean", (inner,)):
+            return _is_decided(inner, keys)
+        case Call("value-eq", (a, b)):
+            return any((key.inner, key.outer) in ((a, b), (b, a)) for key in keys)
+    return False
+
+
+def spread_items(work: JoinWork, forms: dict[Variable, Form]) -> tuple[Variable, ...] | None:
+    """The columns whose strings, one after the other, are the items; None if there is more to compute."""
+    if work.wanted.items is None or work.residual:
+        return None
+    found = unnested(work.plan, work.wanted.items)
+    written = None if found is None else _written_out(found[1], found[0])
+    if written is None:
+        return None
+    parts = written.arguments if isinstance(written, Call) and written.name == SEQUENCE else (written,)
+    plain = all(isinstance(one, Variable) and forms.get(one) in ("nodes", "texts") for one in parts)
+    return parts if plain else None  # type: ignore[return-value]  # variables all
+
+
+def double_aggregate(work: JoinWork, forms: dict[Variable, Form]) -> Expression | None:
+    """The argument of an aggregate over doubles made of untyped texts, which Spark computes; None for others."""
+    aggregate, argument = work.wanted.aggregate, _argument(work.wanted)
+    if aggregate is None or argument is None or work.residual:
+        return None
+    written = _written_out(work.plan, argument)
+    if written is None or aggregate.expression.name not in set(AGGREGATES) - {"count"}:  # type: ignore[attr-defined]  # a call
+        return None
+    return written if _is_double(written, forms) else None
+
+
+def _is_double(expression: Expression, forms: dict[Variable, Form]) -> bool:
+    match expression:
+        case Variable():
+            return forms.get(expression) == "texts"
+        case Call("add" | "subtract" | "multiply", (left, right)):
+            return _is_double(left, forms) and _is_double(right, forms)
+    return False
+
+
+def _written_out(plan: Operator, expression: Expression) -> Expression | None:
+    values: dict[Variable, Expression] = {}
+    for operator in reversed(above(plan, Given())):
+        if isinstance(operator, Given):
+            continue
+        if not isinstance(operator, Assign):
+            return None
+        values[operator.variable] = substituted(operator.expression, values)
+    return substituted(expression, values)
+
+
+class JoinedRows:
+    """Runs the chain above a join on the rows that Spark joined."""
+
+    def __init__(self, job: Job, work: JoinWork, forms: dict[Variable, Form], orders: tuple[str, ...]) -> None:
+        self.work, self.forms, self.orders = work, forms, orders
+        self.compiler = job.compiler(Metrics())
+
+    def tuples(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[object, object]]:
+        """The tuples of the chain; the order numbers of the row they come from stand beside their variables."""
+        runner = TaskRunner(self.compiler)
+        runner._given = [_Once(self._given(batches))]  # type: ignore[list-item]  # iterated once
+        return runner.tuples(self.work.plan, {})  # type: ignore[return-value]  # with one key more
+
+    def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[object, object]]:
+        for batch in batches:
+            cells = [batch[f"v{one.number}"].to_pylist() for one in self.forms]
+            orders = zip(*(batch[name].to_pylist() for name in self.orders), strict=True)
+            for order, *row in zip(orders, *cells, strict=True):
+                values: dict[object, object] = {
+                    one: decoded(form, cell) for (one, form), cell in zip(self.forms.items(), row, strict=True)
+                }
+                yield {_ORDER: order, **values}
+
+    def items(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The items of the result, serialised."""
+        result = self.work.wanted.items
+        found = ((serialise(item),) for given in self.tuples(batches) for item in given[result])  # type: ignore[attr-defined]  # a list of items
+        return batched(found, schema)
+
+    def rows(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Rows for another join or the last task: order numbers, one more among tuples of a row, keys, variables."""
+        return batched(self._rows(batches), schema)
+
+    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
+        wanted, last, sub = self.work.wanted, None, 0
+        for given in self.tuples(batches):
+            order = given[_ORDER]
+            last, sub = order, sub + 1 if order == last else 0
+            keys = [key_of(self.compiler.closure(key)(given)) for key in wanted.keys]  # type: ignore[arg-type]  # a tuple
+            yield (*order, sub, *keys, *(encoded("items", given[one]) for one in wanted.variables))  # type: ignore[misc,arg-type]  # as above
+
+    def state(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The local step of an aggregate."""
+        aggregate = self.work.wanted.aggregate
+        assert aggregate is not None  # noqa: S101  (asked by the caller)
+        local, value = Local(self.compiler, aggregate), self.compiler.closure(aggregate.expression.arguments[0])  # type: ignore[attr-defined]  # a call, by A2
+        waiting: list[object] = []
+        for given in self.tuples(batches):
+            waiting += value(given)  # type: ignore[arg-type]  # a tuple
+            if len(waiting) >= _ROWS:
+                local.add(waiting)
+                waiting = []
+        local.add(waiting)
+        if local.seen:
+            yield pa.RecordBatch.from_pydict({"o": [0], STATE: [encoded("items", local.state())]}, schema=schema)
+
+
+class _Once:
+    def __init__(self, given: Iterator[dict[object, object]]) -> None:
+        self._given = given
+
+    def __iter__(self) -> Iterator[dict[object, object]]:
+        return self._given
+
+
+def batched(rows: Iterator[tuple[object, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as batches."""
+    waiting: list[tuple[object, ...]] = []
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) >= _ROWS:
+            yield _batch(waiting, schema)
+            waiting = []
+    if waiting:
+        yield _batch(waiting, schema)
+
+
+def _batch(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.array(list(cells), field.type) for cells, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

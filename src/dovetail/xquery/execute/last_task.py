@@ -1,0 +1,61 @@
+"""The one task that runs what cannot be divided: the whole plan, or the rest of it over the tuples of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.xquery.algebra.expressions import Variable
+from dovetail.xquery.algebra.operators import Aggregate, DistributeResult
+from dovetail.xquery.algebra.run_expressions import Tuple
+from dovetail.xquery.execute.aggregate import combined
+from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.runner import TaskRunner
+from dovetail.xquery.execute.scan_task import STATE
+from dovetail.xquery.execute.wire import Form, decoded
+
+CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What the rows of one part hold: variables in their forms, or the states of an aggregate."""
+
+    forms: tuple[tuple[Variable, Form], ...] = ()
+    aggregate: Aggregate | None = None
+
+
+def whole_items(
+    job: Job, plan: DistributeResult, metrics: Metrics, columns: tuple[Variable, ...] = ()
+) -> Iterator[Any]:
+    """The items of a plan that one task runs, or the values of `columns` for each tuple; documents come one by one."""
+    return TaskRunner(job.compiler(metrics)).items(plan, columns)
+
+
+def rest_items(
+    job: Job,
+    rest: DistributeResult,
+    received: tuple[Received, ...],
+    batches: Iterator[pa.RecordBatch],
+    columns: tuple[Variable, ...] = (),
+) -> Iterator[Any]:
+    """The items (or the values of `columns`) of the rest of a plan; rows come sorted by part and order."""
+    compiler = job.compiler(Metrics())
+    tuples: list[list[Tuple]] = [[] for _ in received]
+    states: list[list[Any]] = [[] for _ in received]
+    for batch in batches:
+        cells = {name: batch[name].to_pylist() for name in batch.schema.names}
+        for row, number in enumerate(cells[CUT]):
+            one = received[number]
+            if one.aggregate is not None:
+                states[number].append(decoded("items", cells[STATE][row]))
+            else:
+                tuples[number].append({v: decoded(form, cells[f"v{v.number}"][row]) for v, form in one.forms})
+    for number, one in enumerate(received):
+        if one.aggregate is not None:
+            tuples[number] = [{one.aggregate.variable: combined(compiler, one.aggregate, states[number])}]
+    return TaskRunner(compiler, given=tuples).items(rest, columns)

@@ -1,0 +1,185 @@
+"""A rewritten plan cut into parts that run in parallel and a rest that one task runs over what they give.
+
+A part is a chain of operators that look at one tuple at a time, down to a DATASCAN or to a JOIN of two parts with keys.
+An AGGREGATE in two steps over a part is computed partition by partition and combined. What cannot be cut this way
+without a difference in the answer is not cut at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dovetail.xquery.algebra.expressions import Call, Evaluate, Expression, Variable, call, parts
+from dovetail.xquery.algebra.operators import (
+    Aggregate,
+    Assign,
+    DataScan,
+    DistributeResult,
+    Equality,
+    Exchange,
+    Join,
+    NestedTupleSource,
+    Operator,
+    Select,
+    Subplan,
+    Unnest,
+    inputs,
+    with_inputs,
+)
+from dovetail.xquery.algebra.tree_facts import reads_data
+from dovetail.xquery.algebra.walk import all_uses, available, chain, expressions, free, operators
+from dovetail.xquery.rules.matching import asks_which_node, is_downward, is_one_tuple
+from dovetail.xquery.syntax.tree import Module
+
+PER_TUPLE = (Assign, Select, Unnest, Subplan, Exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class Given(NestedTupleSource):
+    """In the rest of a plan: the tuples of a part, which come from other tasks."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPart:
+    """A chain over one scan; `plan` is its topmost operator."""
+
+    plan: Operator
+    scan: DataScan
+
+    @property
+    def collection(self) -> str | None:
+        """The name of the collection; None for the default one."""
+        names = self.scan.source.arguments
+        return str(names[0].value) if names else None  # type: ignore[attr-defined]  # D1 asks for a constant
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPart:
+    """A chain over a join of two parts, found by `keys`; every condition that they do not cover is tested after it."""
+
+    plan: Operator
+    join: Join
+    keys: tuple[Equality, ...]
+    inner: Part
+    outer: Part
+
+
+Part = ScanPart | JoinPart
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A part in a plan: what is read from it, and the aggregate over it, if it is one."""
+
+    part: Part
+    variables: tuple[Variable, ...]
+    aggregate: Aggregate | None = None
+
+
+@dataclass(slots=True)
+class Division:
+    """A plan in parts. Without `rest` the only part gives the items itself; without parts nothing is cut."""
+
+    plan: DistributeResult
+    cuts: list[Cut] = field(default_factory=list)
+    rest: DistributeResult | None = None
+    reason: str = ""
+
+
+def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...] = ()) -> Division:
+    """The largest parts that give the same answer; `columns` are further variables that the result needs."""
+    whole = _part(plan.input, module)
+    if whole is not None:
+        return Division(plan, [Cut(whole, columns or (plan.variable,))])
+    cuts: list[Cut] = []
+    rest = _without(plan, module, cuts, {*all_uses(plan), *columns})
+    reason = _refusal(rest, module) if cuts else "no collection is read tuple by tuple"
+    if reason:
+        return Division(plan, reason=reason)
+    return Division(plan, cuts, rest)  # type: ignore[arg-type]  # the topmost operator is never cut
+
+
+def _refusal(rest: Operator, module: Module) -> str:
+    if any(isinstance(operator, DataScan) for operator in operators(rest)) or _reads(rest, module):
+        return "another part of the query reads documents itself"
+    if asks_which_node(rest):
+        return "nodes from different places are compared or sorted"
+    return "" if is_downward(rest) else "the query looks above the nodes that it selects"
+
+
+def _without(plan: Operator, module: Module, cuts: list[Cut], used: set[Variable]) -> Operator:
+    """The plan with parts replaced; they are noted in `cuts`."""
+    if isinstance(plan, Aggregate) and plan.steps is not None:
+        below = _part(plan.input, module)
+        if below is not None and not _unknown(plan.expression, available(plan.input)) and _is_plain(plan, module):
+            cuts.append(Cut(below, (plan.variable,), plan))
+            given = Given(len(cuts) - 1)
+            return Aggregate(plan.variable, call("create_sequence", plan.variable), given)
+    found = _part(plan, module)
+    if found is not None:
+        needed = tuple(sorted(used & available(plan)))
+        cuts.append(Cut(found, needed))
+        return Given(len(cuts) - 1)
+    return with_inputs(plan, tuple(_without(below, module, cuts, used) for below in inputs(plan)))
+
+
+def _unknown(expression: Expression, known: set[Variable]) -> bool:
+    return any(isinstance(part, Variable) and part not in known for part in parts(expression))
+
+
+def _part(plan: Operator, module: Module) -> Part | None:
+    for operator in chain(plan):
+        if isinstance(operator, DataScan):
+            return _scan_part(plan, operator, module)
+        if isinstance(operator, Join):
+            return _join_part(plan, operator, module)
+        if not isinstance(operator, PER_TUPLE) or not _is_plain(operator, module):
+            return None
+    return None
+
+
+def _scan_part(plan: Operator, scan: DataScan, module: Module) -> ScanPart | None:
+    if not is_one_tuple(scan.input) or _reads(scan.input, module) or free(plan):
+        return None
+    return ScanPart(plan, scan) if _scans(plan) == 1 else None
+
+
+def _join_part(plan: Operator, join: Join, module: Module) -> JoinPart | None:
+    keys = tuple(key for key in join.keys if key.kind == "string" and not key.existential)
+    inner, outer = _part(join.inner, module), _part(join.outer, module)
+    if not keys or inner is None or outer is None or free(plan) or not _is_plain(join, module):
+        return None
+    # Values of the join cross between tasks, and with them the nodes in them.
+    upper = [operator for operator in chain(plan) if not isinstance(operator, DataScan)]
+    crossing = any(asks_which_node(Select(e, Given())) for operator in upper for e in expressions(operator))
+    nested = any(asks_which_node(operator.nested) for operator in upper if isinstance(operator, Subplan))
+    downward = all(is_downward(Select(e, Given())) for operator in upper for e in expressions(operator))
+    return None if crossing or nested or not downward else JoinPart(plan, join, keys, inner, outer)
+
+
+def _scans(plan: Operator) -> int:
+    return sum(isinstance(operator, DataScan) for operator in operators(plan))
+
+
+def _is_plain(operator: Operator, module: Module) -> bool:
+    """Whether the operator reads nothing but its tuples."""
+    if isinstance(operator, Subplan) and (_scans(operator.nested) or _reads(operator.nested, module)):
+        return False
+    return not any(_reading(part, module) for e in expressions(operator) for part in parts(e))
+
+
+def _reads(plan: Operator, module: Module) -> bool:
+    return any(
+        not isinstance(operator, DataScan) and _reading(part, module)
+        for operator in operators(plan)
+        for e in expressions(operator)
+        for part in parts(e)
+    )
+
+
+def _reading(part: Expression, module: Module) -> bool:
+    if isinstance(part, Call):
+        return part.name in ("doc", "collection", "doc-available", "uri-collection")
+    return isinstance(part, Evaluate) and reads_data(part.tree, module)

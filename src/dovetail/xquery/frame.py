@@ -1,0 +1,165 @@
+"""XQuery over collections of XML files on Spark: what users call."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import PlanError
+from dovetail.spark.connect import parallelism
+from dovetail.spark.metrics import MetricsSink
+from dovetail.xquery.algebra.expressions import Call, Constant, parts
+from dovetail.xquery.algebra.normalise import normalise
+from dovetail.xquery.algebra.operators import DistributeResult
+from dovetail.xquery.algebra.walk import expressions, operators
+from dovetail.xquery.evaluate.static import compile_module
+from dovetail.xquery.execute.files import Collection, collection_of, local_paths
+from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.result import Row, in_columns
+from dovetail.xquery.frame_files import hadoop_paths
+from dovetail.xquery.frame_plan import Way, XQueryPlan
+from dovetail.xquery.rules.matching import source_name
+from dovetail.xquery.rules.order import rewrite
+from dovetail.xquery.syntax.parser import parse
+from dovetail.xquery.syntax.tree import Module
+from dovetail.xquery.xdm.cast import cast
+
+PARTITION_BYTES = 128 << 20
+
+
+def xquery(
+    spark: SparkSession,
+    query: str,
+    collections: Mapping[str, str | Path] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    output: str = "items",
+    on_error: str = "fail",
+    partitions: int | None = None,
+    memory: int | str = "64MB",
+) -> DataFrame:
+    """The answer of an XQuery query over collections of XML files, as a lazy DataFrame in the order of the query.
+
+    Args:
+        spark: The session.
+        query: The text of the query.
+        collections: Where the collections that the query names lie: a directory (all .xml and .xml.gz below it), a
+            file or a glob, local or on any file system that both Hadoop and Arrow know. Their documents come in the
+            order of their names.
+        variables: Values of the query's external variables by name: strings, numbers, booleans, dates, or lists.
+        output: "items" gives one column, `item`, with one serialised item a row. "columns" gives one typed column for
+            each atom of the sequence that `return` gives, one row a tuple.
+        on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
+        partitions: Into how many tasks the files of a collection are packed; by default as many as run at once, more
+            if a task would get more than 128 MB.
+        memory: What one task may use to scan a file. The largest matching element must fit into it.
+
+    Returns:
+        The answer. Nothing is read before an action but the list of the files.
+
+    Raises:
+        XQueryError: for a wrong query, with its W3C code, line and column; what goes wrong in a task comes as Spark's
+            exception with the same text.
+        PlanError: for a collection without files, an unknown option or variable.
+    """
+    return plan_xquery(spark, query, collections, variables, output, on_error, partitions, memory).frame()
+
+
+def plan_xquery(
+    spark: SparkSession,
+    query: str,
+    collections: Mapping[str, str | Path] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    output: str = "items",
+    on_error: str = "fail",
+    partitions: int | None = None,
+    memory: int | str = "64MB",
+    way: Way = "auto",
+) -> XQueryPlan:
+    """The plan of `xquery` with the same arguments: `explain`, `frame`, `metrics`.
+
+    `way` may force a slower execution that must give the same: "tuples" builds every element, "one task" divides
+    nothing.
+    """
+    _require(output, ("items", "columns"), "output")
+    _require(on_error, ("fail", "skip"), "on_error")
+    _require(way, ("auto", "tuples", "one task"), "way")
+    if partitions is not None and partitions < 1:
+        raise PlanError(f"partitions is {partitions}; at least one is needed.")
+    module = parse(query)
+    compile_module(module)
+    rewriting = rewrite(normalise(module))
+    plan, row = rewriting.plan, Row()
+    assert isinstance(plan, DistributeResult)  # noqa: S101  (every plan ends in it)
+    if output == "columns":
+        plan, row = in_columns(plan)
+    found = {name: _listed(spark, name, str(place)) for name, place in (collections or {}).items()}
+    _check_names(plan, found)
+    job = Job(module, found, _values(module, variables or {}), on_error == "skip", parse_bytes(memory))
+    wanted = partitions or _partitions(spark, found.values())
+    return XQueryPlan(spark, job, rewriting, plan, row, wanted, way, [MetricsSink(spark)])
+
+
+def _require(value: str, allowed: tuple[str, ...], name: str) -> None:
+    if value not in allowed:
+        raise PlanError(f"{name}={value!r} is not known; allowed: {', '.join(allowed)}.")
+
+
+def _listed(spark: SparkSession, name: str, pattern: str) -> Collection:
+    local = local_paths(pattern)
+    return collection_of(name, pattern, hadoop_paths(spark, pattern) if local is None else local)
+
+
+def _partitions(spark: SparkSession, found: Iterable[Collection]) -> int:
+    largest = max((one.size for one in found), default=0)
+    return max(parallelism(spark), -(-largest // PARTITION_BYTES))
+
+
+def _check_names(plan: DistributeResult, known: Mapping[str, Collection]) -> None:
+    """Collections that the plan names must be given."""
+    for operator in operators(plan):
+        for expression in expressions(operator):
+            for part in parts(expression):
+                if isinstance(part, Call) and part.name == "collection":
+                    name = source_name(part.arguments[0]) if part.arguments else Constant("")
+                    if isinstance(name, Constant) and name.value not in known:
+                        raise PlanError(
+                            f"the query reads the collection {name.value!r}, which is not given; collections: "
+                            f"{', '.join(map(repr, known)) or 'none'}."
+                        )
+
+
+def _values(module: Module, given: Mapping[str, Any]) -> dict[str, list[Any]]:
+    declared = {str(one.name): one for one in module.variables if one.external}
+    for name in given:
+        if name not in declared:
+            raise PlanError(
+                f"variable ${name} is given, but the query declares no such external variable; it declares: "
+                f"{', '.join(f'${one}' for one in declared) or 'none'}."
+            )
+    missing = [name for name, one in declared.items() if name not in given and one.value is None]
+    if missing:
+        raise PlanError(f"the external variable ${missing[0]} has no value; give it in variables={{...}}.")
+    return {name: [_atom(name, one) for one in _listed_values(value)] for name, value in given.items()}
+
+
+def _listed_values(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _atom(name: str, value: Any) -> Any:
+    if isinstance(value, (bool, int, float, str, Decimal)):
+        return value
+    if isinstance(value, datetime.datetime):
+        return cast(value.isoformat(), "dateTime")
+    if isinstance(value, datetime.date):
+        return cast(value.isoformat(), "date")
+    raise PlanError(
+        f"variable ${name} is given a {type(value).__name__}; allowed: str, int, float, bool, Decimal, date, datetime "
+        "and lists of them."
+    )

@@ -1,0 +1,109 @@
+"""A planned query: how it is executed and why, the DataFrame it gives, and what it measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from dovetail.engine.metrics import Metrics
+from dovetail.spark.metrics import MetricsSink
+from dovetail.xquery.algebra.operators import DistributeResult
+from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.last_task import CUT, Received
+from dovetail.xquery.execute.parts import Cut, Division, divided
+from dovetail.xquery.execute.result import Row
+from dovetail.xquery.execute.scan_work import Wanted
+from dovetail.xquery.frame_rows import Builder, Rows
+from dovetail.xquery.frame_tasks import retype, run_rest, run_whole
+from dovetail.xquery.rules.order import Rewriting
+
+Way = Literal["auto", "tuples", "one task"]
+"""How a query is executed: as well as can be proved right, with every element built, or all of it in one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class XQueryPlan:
+    """A query that is planned but not run: `frame` gives the lazy DataFrame, `explain` says how it comes about."""
+
+    spark: SparkSession
+    job: Job
+    rewriting: Rewriting
+    plan: DistributeResult
+    row: Row
+    partitions: int
+    way: Way
+    sinks: list[MetricsSink]
+
+    def frame(self) -> DataFrame:
+        """The answer, as a lazy DataFrame."""
+        return self._built()[0]
+
+    def metrics(self) -> Metrics:
+        """What the last run measured: files, bytes, matching subtrees, skipped files."""
+        together = Metrics()
+        for sink in self.sinks:
+            together.merge(sink.collect())
+        return together
+
+    def explain(self) -> str:
+        """The plan before and after the rules, which of them were applied, how each part is executed, Spark's plan."""
+        frame, notes = self._built()
+        steps = "\n".join(f"- {note}" for note in notes)
+        return f"{self.rewriting.explain()}\nexecution\n\n{steps}\n\nSpark\n\n{_spark_plan(frame)}"
+
+    def _built(self) -> tuple[DataFrame, list[str]]:
+        division = Division(self.plan, reason="as asked for")
+        if self.way != "one task":
+            division = divided(self.plan, self.job.module, self.row.variables)
+        if not division.cuts:
+            return self._whole(), [f"one task runs the whole plan, documents are read one by one: {division.reason}"]
+        builder = Builder(self.spark, self.job, self.sinks, self.partitions, by_tuples=self.way == "tuples")
+        if division.rest is None:
+            return self._direct(builder, division.cuts[0]), builder.notes
+        return self._rest(builder, division, division.rest), builder.notes
+
+    def _whole(self) -> DataFrame:
+        task = partial(run_whole, self.job, self.plan, self.row, self.sinks[0])
+        return self.spark.range(0, 1, 1, 1).mapInArrow(task, from_arrow_schema(self.row.schema))
+
+    def _direct(self, builder: Builder, cut: Cut) -> DataFrame:
+        if not self.row.columns:
+            return builder.rows(cut.part, Wanted(items=self.plan.variable)).frame
+        rows = builder.rows(cut.part, Wanted(variables=self.row.variables))
+        rows = rows if len(rows.orders) == 1 else builder.sorted(rows)
+        return rows.frame.mapInArrow(partial(retype, self.row, rows.forms), from_arrow_schema(self.row.schema))
+
+    def _rest(self, builder: Builder, division: Division, rest: DistributeResult) -> DataFrame:
+        frames, received = [], []
+        for number, cut in enumerate(division.cuts):
+            rows = builder.rows(cut.part, _wanted(cut))
+            received.append(Received(tuple(rows.forms.items()), cut.aggregate))
+            frames.append(_numbered(rows, number))
+        builder.notes.append(f"one last task combines {len(frames)} part(s) and runs the rest of the plan")
+        frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+        one = frame.repartition(1).sortWithinPartitions(CUT, "o")
+        task = partial(run_rest, self.job, rest, tuple(received), self.row)
+        return one.mapInArrow(task, from_arrow_schema(self.row.schema))
+
+
+def _wanted(cut: Cut) -> Wanted:
+    return Wanted(variables=cut.variables) if cut.aggregate is None else Wanted(aggregate=cut.aggregate)
+
+
+def _numbered(rows: Rows, number: int) -> DataFrame:
+    others = [name for name in rows.frame.columns if name not in rows.orders]
+    order = F.array(*(F.col(name) for name in rows.orders))
+    return rows.frame.select(F.lit(number).alias(CUT), order.alias("o"), *others)
+
+
+def _spark_plan(frame: DataFrame) -> str:
+    from dovetail.spark.connect import is_connect
+
+    if is_connect(frame):
+        return "(not shown over Spark Connect; call explain() of the DataFrame)"
+    return str(frame._jdf.queryExecution().simpleString())

@@ -1,0 +1,92 @@
+"""What runs inside Spark's tasks: module-level functions closed over values, batches in and batches out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.spark.metrics import MetricsSink
+from dovetail.xquery.algebra.expressions import Variable
+from dovetail.xquery.algebra.operators import DistributeResult
+from dovetail.xquery.execute.files import File
+from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.joining import JoinedRows, JoinWork, batched
+from dovetail.xquery.execute.last_task import Received, rest_items, whole_items
+from dovetail.xquery.execute.result import Row
+from dovetail.xquery.execute.scan_task import STATE, scanned, schema_of
+from dovetail.xquery.execute.scan_work import ScanWork
+from dovetail.xquery.execute.wire import Form, encoded
+from dovetail.xquery.syntax.stack import deep_stack
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def scan_files(
+    job: Job, work: ScanWork, packed: tuple[tuple[File, ...], ...], sink: MetricsSink, batches: Batches
+) -> Batches:
+    """The rows of the files of the partitions whose numbers come in."""
+    for batch in batches:
+        for number in batch["id"].to_pylist():
+            metrics = Metrics()
+            with deep_stack():
+                yield from _all_but_last(scanned(job, work, packed[number], metrics), schema_of(work), sink, metrics)
+
+
+def _all_but_last(rows: Batches, schema: pa.Schema, sink: MetricsSink, metrics: Metrics) -> Batches:
+    """Every batch; what was measured is reported before the last one, as `MetricsSink.task` asks."""
+    held = pa.RecordBatch.from_pylist([], schema=schema)
+    for batch in rows:
+        yield held
+        held = batch
+    sink.task(metrics)
+    yield held
+
+
+def run_whole(job: Job, plan: DistributeResult, row: Row, sink: MetricsSink, batches: Batches) -> Batches:
+    """The whole query in this task."""
+    for _ in batches:
+        metrics = Metrics()
+        found = batched(map(row.cells, whole_items(job, plan, metrics, row.variables)), row.schema)
+        yield from _all_but_last(found, row.schema, sink, metrics)
+
+
+def run_rest(job: Job, rest: DistributeResult, received: tuple[Received, ...], row: Row, batches: Batches) -> Batches:
+    """What is left of the query when its parts have been computed."""
+    return batched(map(row.cells, rest_items(job, rest, received, batches, row.variables)), row.schema)
+
+
+def run_joined(
+    job: Job,
+    work: JoinWork,
+    forms: dict[Variable, Form],
+    orders: tuple[str, ...],
+    schema: pa.Schema,
+    batches: Batches,
+) -> Batches:
+    """The chain above a join, on the rows that Spark joined."""
+    rows = JoinedRows(job, work, forms, orders)
+    give: Callable[[Batches, pa.Schema], Batches] = rows.rows
+    if work.wanted.items is not None:
+        give = rows.items
+    elif work.wanted.aggregate is not None:
+        give = rows.state
+    with deep_stack():
+        yield from give(batches, schema)
+
+
+def as_state(name: str, schema: pa.Schema, batches: Batches) -> Batches:
+    """What Spark aggregated, in the form in which tasks send the local step of an aggregate."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            if row["n"]:
+                local: list[list[Any]] = [[row["s"]], [row["n"]]] if name == "avg" else [[row["s"]]]
+                yield pa.RecordBatch.from_pydict({"o": [0], STATE: [encoded("items", local)]}, schema=schema)
+
+
+def retype(row: Row, forms: dict[Variable, Form], batches: Batches) -> Batches:
+    """Values of variables that tasks sent as typed columns."""
+    for batch in batches:
+        yield row.typed(batch, forms)
