@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
@@ -248,5 +249,6 @@ def _task(
 def _readable(line: str, names: list[str], columns: Columns) -> str:
     """The line with the user's names for the stream's columns."""
     for neutral, name in zip(reversed(names), reversed(columns.frame.columns), strict=True):
-        line = line.replace(f"{neutral} = {name}", name).replace(neutral, name)
+        same = rf"{re.escape(neutral)} = {re.escape(name)}(?=, | and )"  # in both, and told once
+        line = re.sub(same, lambda _, name=name: name, line).replace(neutral, name)  # type: ignore[misc]
     return line

@@ -57,6 +57,7 @@ ADAPTIVE = {"cache": "adaptive", "threshold": 2}
 def test_the_model_is_within_15_percent_of_the_operator(case: Case) -> None:
     counted, predicted = case.run(), case.model()
     assert 1 / predicted.loads_per_tuple == pytest.approx(counted.rows_per_load, rel=0.15)
+    assert predicted.mu == pytest.approx(counted.per_second, rel=0.15)
     assert predicted.p_n == pytest.approx(counted.cached_share, abs=0.05)
 
 

@@ -40,20 +40,24 @@ def build(place: Path, generation: int) -> None:
 
 
 def run_killed(
-    place: Path, kills: int, modes: Sequence[str] = MODES, seed: int = 0, longest_s: float = 5.0, files: int = FILES
+    place: Path, kills: int, modes: Sequence[str] = MODES, seed: int = 0, longest_s: float = 3.0, files: int = FILES
 ) -> int:
-    """Start, kill and start again, master data changing all the while, until it may finish; kills that were made."""
+    """Start, kill and start again, master data changing all the while, until it may finish; kills that were made.
+
+    A kill comes some seconds, `longest_s` at most, after the queries have started or committed another micro-batch, so
+    that they get on however slow the machine is.
+    """
     prepare(place, files)
     rng, generation, killed = random.Random(seed), 0, 0  # noqa: S311  (moments, not secrets)
     while True:
         (place / "started").unlink(missing_ok=True)
         query = _started(place, modes)
-        end = None
+        end, wanted = None, _commits(place, modes) + rng.randrange(2)
         while query.poll() is None:
             generation += 1
             build(place, generation)
             time.sleep(0.15)
-            if end is None and (place / "started").exists() and killed < kills:
+            if end is None and killed < kills and (place / "started").exists() and _commits(place, modes) >= wanted:
                 end = time.monotonic() + rng.uniform(0.0, longest_s)
             if end is not None and time.monotonic() > end:
                 os.killpg(query.pid, signal.SIGKILL)
@@ -64,6 +68,12 @@ def run_killed(
             if query.returncode:
                 raise AssertionError((place / "log").read_text()[-3000:])
             return killed
+
+
+def _commits(place: Path, modes: Sequence[str]) -> int:
+    """Micro-batches that the queries have committed, each counted."""
+    found = [(place / mode / "checkpoint" / "commits").glob("[0-9]*") for mode in modes]
+    return sum(len(list(files)) for files in found)
 
 
 def _started(place: Path, modes: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -106,7 +116,7 @@ def _committed(place: Path) -> dict[int, list[str]]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
-        chosen, files = sys.argv[2:] or list(MODES), FILES + int(sys.argv[1])
+        chosen, files = sys.argv[2:] or list(MODES), FILES + 2 * int(sys.argv[1])
         killed = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()), files=files)
         for mode in chosen:
             used = check(Path(directory), mode, files)

@@ -18,7 +18,7 @@ from dovetail.semistream.master.write import write_pages
 from dovetail.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin, Inlj
 from dovetail.semistream.sizes import Sizes
 
-MASTER, STREAM = 8_000, 20_000
+MASTER, STREAM = 8_000, 8_000
 
 
 @pytest.fixture(scope="module", params=["int", "string"])

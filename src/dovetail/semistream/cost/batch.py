@@ -42,10 +42,15 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
 
 def _visits(prediction: Prediction, hits: float) -> float:
     """Resident segments that so many tuples meet, were all of them asked for alike."""
-    if prediction.algorithm not in ("ssij", "partitioned"):
-        return 0.0
-    kept = prediction.sizes.cached_rows // prediction.sizes.segment_rows
+    kept = _residents(prediction)
     return -kept * math.expm1(-hits / kept) if kept else 0.0
+
+
+def _residents(prediction: Prediction) -> int:
+    """Segments that stay in memory."""
+    if prediction.algorithm not in ("ssij", "partitioned"):
+        return 0
+    return prediction.sizes.cached_rows // prediction.sizes.segment_rows
 
 
 def _drain_step_s(prediction: Prediction, setting: Setting, together: float) -> float:
@@ -54,10 +59,10 @@ def _drain_step_s(prediction: Prediction, setting: Setting, together: float) -> 
     if prediction.segments is None or not in_order:
         return prediction.step_s
     d, segments = prediction.sizes.segment_rows, prediction.segments
-    usual = setting.costs.load_s(setting.read_bytes(d))
+    usual, kept = setting.costs.load_s(setting.read_bytes(d)), _residents(prediction)
     if prediction.algorithm == "ssij":
-        usual = phase_read_s(setting, d, segments, prediction.sizes.waiting_rows or 1)
-    return prediction.step_s - usual + phase_read_s(setting, d, segments, together)
+        usual = phase_read_s(setting, d, segments, prediction.sizes.waiting_rows or 1, kept)
+    return prediction.step_s - usual + phase_read_s(setting, d, segments, together, kept)
 
 
 def _steps(prediction: Prediction, misses: float, capacity: int) -> tuple[float, float]:

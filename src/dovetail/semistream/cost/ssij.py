@@ -17,16 +17,22 @@ def segments_asked(segments: Segments, tuples: float) -> float:
     return float(np.sum(segments.count * -np.expm1(-segments.share * tuples)))
 
 
-def follows(segments: Segments, tuples: float) -> float:
-    """The share of loads in order that start where the last one ended: segments alike in demand are neighbours."""
+def follows(segments: Segments, tuples: float, scattered: int | None = None) -> float:
+    """The share of loads in order that start where the last one ended.
+
+    Segments alike in demand are neighbours, unless they lie `scattered` among so many, resident ones too.
+    """
     asked = -np.expm1(-segments.share * tuples)
     total = float(np.sum(segments.count * asked))
+    if scattered is not None:
+        return min(1.0, total / scattered) if scattered else 0.0
     return float(np.sum(segments.count * asked * asked)) / total if total else 0.0
 
 
-def phase_read_s(setting: Setting, segment_rows: int, segments: Segments, tuples: float) -> float:
-    """Seconds of one read in a join phase of so many tuples."""
-    nbytes, in_turn = setting.read_bytes(segment_rows), follows(segments, tuples)
+def phase_read_s(setting: Setting, segment_rows: int, segments: Segments, tuples: float, resident: int = 0) -> float:
+    """Seconds of one read in a join phase of so many tuples; the `resident` segments are not among those read."""
+    scattered = None if setting.order == "frequency" else segments.n_segments + resident
+    nbytes, in_turn = setting.read_bytes(segment_rows), follows(segments, tuples, scattered)
     costs = setting.costs
     return in_turn * costs.load_s(nbytes, sequential=True) + (1 - in_turn) * costs.load_s(nbytes)
 
@@ -47,7 +53,7 @@ def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
     loads = max(1.0, segments_asked(segments, room))
     per_load = max(1.0, room / loads)
     emit = setting.matched * costs.emit
-    read = phase_read_s(setting, sizes.segment_rows, segments, room)
+    read = phase_read_s(setting, sizes.segment_rows, segments, room, kept)
     return Prediction(
         algorithm="ssij",
         sizes=replace(sizes, waiting_rows=room),
