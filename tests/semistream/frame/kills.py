@@ -105,12 +105,17 @@ def _generation(entry: Path) -> int:
 
 
 def _committed(place: Path) -> dict[int, list[str]]:
-    """Files that Spark's sink counts, by micro-batch; a killed attempt leaves others."""
+    """Files that Spark's sink counts, by micro-batch; a killed attempt leaves others.
+
+    The log of every tenth micro-batch lists all files so far: its own are those that no other log has.
+    """
     listed: dict[int, list[str]] = {}
-    for entry in (place / "out" / "_spark_metadata").iterdir():
-        if entry.name.isdigit():
-            lines = entry.read_text().splitlines()[1:]
-            listed[int(entry.name)] = [json.loads(line)["path"].removeprefix("file://") for line in lines]
+    logs = [entry for entry in (place / "out" / "_spark_metadata").iterdir() if entry.name[0].isdigit()]
+    for entry in sorted(logs, key=lambda log: (log.suffix == ".compact", int(log.stem))):
+        lines = entry.read_text().splitlines()[1:]
+        files = [json.loads(line)["path"].removeprefix("file://") for line in lines]
+        known = {file for found in listed.values() for file in found}
+        listed[int(entry.stem)] = [file for file in files if file not in known]
     return listed
 
 
