@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": "dovetail.cli.doctor",
     "calibrate": "dovetail.cli.calibrate",
     "bench": "dovetail.cli.bench",
+    "xquery": "dovetail.cli.xquery",
 }
 """Subcommand -> the module that holds its Typer `app`. A new subcommand is one line here and one module."""
 

@@ -1,0 +1,131 @@
+"""The parts of a query executed without Spark, as its tasks and its join would: for many queries in little time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.xquery.rules.sample import COLLECTIONS
+
+from dovetail.engine.metrics import Metrics
+from dovetail.xquery.algebra.normalise import normalise
+from dovetail.xquery.algebra.walk import available
+from dovetail.xquery.execute.files import Collection, collection_of, local_paths
+from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.joining import JoinedRows, planned_join
+from dovetail.xquery.execute.last_task import CUT, Received, rest_items, whole_items
+from dovetail.xquery.execute.parts import Part, ScanPart, divided
+from dovetail.xquery.execute.scan_task import ITEM, ORDER, STATE, scanned, schema_of
+from dovetail.xquery.execute.scan_work import Wanted, planned_scan
+from dovetail.xquery.execute.wire import ARROW
+from dovetail.xquery.rules.order import rewrite
+from dovetail.xquery.syntax.parser import parse
+from dovetail.xquery.xdm.serialise import serialise
+
+
+def written_collections(home: Path) -> dict[str, Collection]:
+    """The sample's collections as files; those without documents are left out."""
+    found = {}
+    for name, texts in COLLECTIONS.items():
+        place = home / (name or "default").strip("/")
+        place.mkdir()
+        for number, text in enumerate(texts):
+            (place / f"{number}.xml").write_text(text)
+        if texts:
+            found[name or ""] = collection_of(name or "", str(place), local_paths(str(place)) or [])
+    return found
+
+
+@dataclass
+class Local:
+    """Executes a query as `plan_xquery` would; `used` tells what was used on the way."""
+
+    collections: dict[str, Collection]
+    way: str = "auto"
+    partitions: int = 2
+
+    def __post_init__(self) -> None:
+        self.used: set[str] = set()
+
+    def items(self, query: str) -> list[str]:
+        module = parse(query)
+        plan: Any = rewrite(normalise(module)).plan
+        job = Job(module, self.collections)
+        division = divided(plan, module)
+        if self.way == "one task" or not division.cuts:
+            self.used.add("one task")
+            return [serialise(item) for item in whole_items(job, plan, Metrics())]
+        if division.rest is None:
+            table = self.rows(job, division.cuts[0].part, Wanted(items=plan.variable))
+            return table.column(ITEM).to_pylist()
+        self.used.add("rest")
+        received, batches = [], []
+        for number, cut in enumerate(division.cuts):
+            wanted = Wanted(aggregate=cut.aggregate) if cut.aggregate else Wanted(variables=cut.variables)
+            table = self.rows(job, cut.part, wanted)
+            received.append(Received(tuple(self.forms.items()), cut.aggregate))
+            cells = table.append_column(CUT, pa.array([number] * len(table), pa.int64()))
+            batches += cells.combine_chunks().to_batches()
+        return [serialise(item) for item in rest_items(job, division.rest, tuple(received), iter(batches))]
+
+    def rows(self, job: Job, part: Part, wanted: Wanted) -> pa.Table:
+        return self._scan(job, part, wanted) if isinstance(part, ScanPart) else self._join(job, part, wanted)
+
+    def _scan(self, job: Job, part: ScanPart, wanted: Wanted) -> pa.Table:
+        work = planned_scan(part, wanted, by_tuples=self.way == "tuples")
+        self.used.add("tuples" if work.tuples else "columns")
+        if wanted.aggregate is not None:
+            self.used.add("aggregate")
+        packed = job.collections[part.collection or ""].packed(self.partitions)
+        batches = [batch for files in packed for batch in scanned(job, work, files, Metrics())]
+        table = pa.Table.from_batches(batches, schema_of(work))
+        self.forms = dict(zip(wanted.variables, work.forms, strict=True))
+        self.orders = (ORDER,)
+        return table
+
+    def _join(self, job: Job, part: Any, wanted: Wanted) -> pa.Table:
+        self.used.add("join")
+        work = planned_join(part, wanted)
+        sides, forms = [], {}
+        for side, keys in ((part.outer, [k.outer for k in part.keys]), (part.inner, [k.inner for k in part.keys])):
+            mine = tuple(one for one in work.needed if one in available(side.plan))
+            table = self.rows(job, side, Wanted(keys=tuple(keys), variables=mine, typed=work.typed & set(mine)))
+            forms |= self.forms
+            order = list(zip(*(table.column(name).to_pylist() for name in self.orders), strict=True))
+            sides.append([row | {"order": one} for row, one in zip(table.to_pylist(), order, strict=True)])
+        found = sorted(self._pairs(sides, len(part.keys)), key=lambda row: row["order"])
+        width = len(found[0]["order"]) if found else 0
+        self.orders = tuple(f"o{n}" for n in range(width))
+        fields = [
+            *((name, pa.int64()) for name in self.orders),
+            *((f"v{v.number}", ARROW[f]) for v, f in forms.items()),
+        ]
+        table = pa.Table.from_pylist(
+            [row | dict(zip(self.orders, row["order"], strict=True)) for row in found], schema=pa.schema(fields)
+        )
+        return self._above(job, work, forms, table, wanted)
+
+    def _pairs(self, sides: list[list[dict[str, Any]]], n: int) -> Iterator[dict[str, Any]]:
+        for outer, inner in product(*sides):
+            if all(outer[f"k{k}"] is not None and outer[f"k{k}"] == inner[f"k{k}"] for k in range(n)):
+                yield outer | inner | {"order": outer["order"] + inner["order"]}
+
+    def _above(self, job: Job, work: Any, forms: Any, table: pa.Table, wanted: Wanted) -> pa.Table:
+        rows, batches = JoinedRows(job, work, forms, self.orders), iter(table.to_batches())
+        self.forms = {}
+        if wanted.items is not None:
+            schema = pa.schema([(ITEM, pa.string())])
+            return pa.Table.from_batches(rows.items(batches, schema), schema)
+        if wanted.aggregate is not None:
+            schema = pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())])
+            return pa.Table.from_batches(rows.state(batches, schema), schema)
+        orders = (*self.orders, "sub")
+        fields = [*((name, pa.int64()) for name in orders), *((f"k{n}", pa.string()) for n in range(len(wanted.keys)))]
+        fields += [(f"v{one.number}", pa.binary()) for one in wanted.variables]
+        found = pa.Table.from_batches(rows.rows(batches, pa.schema(fields)), pa.schema(fields))
+        self.orders, self.forms = orders, dict.fromkeys(wanted.variables, "items")
+        return found

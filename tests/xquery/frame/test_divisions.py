@@ -1,0 +1,79 @@
+"""Every way to execute a query gives what direct evaluation gives: parts in parallel, tuples, one task."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from xml.etree.ElementTree import canonicalize
+
+import pytest
+from tests.xquery.frame.local import Local, written_collections
+from tests.xquery.rules.equivalence import answer
+from tests.xquery.rules.random_queries import Maker
+from tests.xquery.rules.sample import QUERIES, context
+
+from dovetail.errors import XQueryError
+from dovetail.xquery.evaluate.static import evaluate
+from dovetail.xquery.execute.files import Collection
+from dovetail.xquery.syntax.parser import parse
+from dovetail.xquery.xdm.serialise import serialise
+
+LINES = [
+    line
+    for line in (Path(__file__).parents[1] / "rules" / "queries.txt").read_text().splitlines()
+    if "collection(" in line and "doc(" not in line and "/empty" not in line
+]
+WEATHER = {path.stem: path.read_text() for path in sorted(QUERIES.glob("*.xq"))}
+USED: set[str] = set()
+
+
+@pytest.fixture(scope="module")
+def collections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Collection]:
+    return written_collections(tmp_path_factory.mktemp("collections"))
+
+
+WAYS = ("auto", "tuples", "one task")
+
+
+def check(query: str, collections: dict[str, Collection], ways: tuple[str, ...] = WAYS) -> None:
+    module = parse(query)
+    if isinstance(answer(lambda: evaluate(module, context())), str):
+        return  # a query that fails may have an answer when parts of it are not needed
+    expected = canonical([serialise(item) for item in evaluate(module, context())])
+    for way in ways:
+        for partitions in (1, 2):
+            local = Local(collections, way, partitions)
+            assert canonical(local.items(query)) == expected, f"{way}, {partitions} partitions"
+            USED.update(local.used)
+
+
+def canonical(items: list[str]) -> list[str]:
+    """A copy may declare its namespaces in another order, or leave out a declaration that says nothing."""
+    return [canonicalize(item) if item.startswith("<") and item.endswith(">") else item for item in items]
+
+
+@pytest.mark.parametrize("query", LINES)
+def test_every_way_gives_the_same(query: str, collections: dict[str, Collection]):
+    check(query, collections)
+
+
+@pytest.mark.parametrize("name", WEATHER)
+def test_every_way_gives_the_same_for_weather_queries(name: str, collections: dict[str, Collection]):
+    check(WEATHER[name], collections)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_way_gives_the_same_for_random_queries(seed: int, collections: dict[str, Collection]):
+    query = Maker(seed).query()
+    if "doc(" not in query and "/empty" not in query:
+        check(query, collections, ("auto", "one task"))
+
+
+def test_every_kind_of_execution_was_used():
+    assert {"columns", "tuples", "one task", "join", "aggregate", "rest"} <= USED
+
+
+def test_an_error_survives_the_way_between_processes():
+    error = pickle.loads(pickle.dumps(XQueryError("FORG0001", "'x' is not a number", 3, 7)))  # noqa: S301  (our own)
+    assert (error.code, error.line, error.column) == ("FORG0001", 3, 7)
+    assert str(error) == "[FORG0001] 'x' is not a number (line 3, column 7)"

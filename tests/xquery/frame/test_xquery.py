@@ -1,0 +1,210 @@
+"""`xquery` on Spark: answers, order, errors, skipped files, typed columns, explanations."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.xquery.conformance.suite import features
+from tests.xquery.rules.sample import QUERIES
+
+import dovetail
+from dovetail.errors import PlanError, XQueryError
+from dovetail.workloads.weather import Weather
+from dovetail.xquery.evaluate.context import Context
+from dovetail.xquery.evaluate.static import evaluate
+from dovetail.xquery.execute.files import CollectionFiles, collection_of, local_paths
+from dovetail.xquery.frame import plan_xquery
+from dovetail.xquery.syntax.parser import parse
+from dovetail.xquery.xdm.serialise import serialise
+
+WEATHER = {path.stem: path.read_text().replace("1976-07-04", "1999-07-04") for path in sorted(QUERIES.glob("*.xq"))}
+READINGS = 'collection("/sensors")/dataCollection/data'
+ALL = f"for $r in {READINGS} return $r/value"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Readings of three stations over the years that the queries ask for; few for the one that compares all pairs."""
+    home = tmp_path_factory.mktemp("weather")
+    Weather(stations=3, first_year=1999, years=5).write(home)
+    for kind in ("TMIN", "TMAX"):
+        Weather(stations=1, types=(kind,)).write_sensors(home / kind, files_per_year=3)
+    return {
+        "/sensors": str(home / "sensors"),
+        "/stations": str(home / "stations"),
+        "/sensors_min": str(home / "TMIN"),
+        "/sensors_max": str(home / "TMAX"),
+    }
+
+
+def evaluated(query: str, places: dict[str, str]) -> list[str]:
+    """What direct evaluation gives."""
+    from dovetail.engine.metrics import Metrics
+
+    found = {name: collection_of(name, place, local_paths(place) or []) for name, place in places.items()}
+    documents = CollectionFiles(found, False, Metrics())
+    return [serialise(item) for item in evaluate(parse(query), Context(documents=documents))]
+
+
+def items(frame) -> list[str]:
+    return [row.item for row in frame.collect()]
+
+
+@pytest.mark.parametrize("name", WEATHER)
+def test_the_weather_queries(spark: SparkSession, places: dict[str, str], name: str):
+    query = WEATHER[name]
+    found = items(dovetail.xquery(spark, query, places))
+    assert len(found) > 0
+    assert found == evaluated(query, places)
+
+
+@pytest.mark.parametrize("name", ["q2_extreme_wind", "q7_lowest_of_2001_in_the_us"])
+def test_every_way_gives_the_same(spark: SparkSession, places: dict[str, str], name: str):
+    expected = evaluated(WEATHER[name], places)
+    for way in ("tuples", "one task"):
+        assert items(plan_xquery(spark, WEATHER[name], places, way=way).frame()) == expected
+
+
+def test_collection_queries_of_the_conformance_suite(spark: SparkSession):
+    data = Path(__file__).parents[1] / "conformance" / "data" / "weather"
+    name = "weather?select=*.xml"
+    queries = [q for group in features().values() for q in group if f'collection("{name}")' in q and "doc(" not in q]
+    assert len(queries) >= 8
+    answered = 0
+    for query in queries:
+        try:
+            expected = evaluated(query, {name: str(data)})
+        except XQueryError:
+            continue
+        assert items(dovetail.xquery(spark, query, {name: data})) == expected, query
+        answered += 1
+    assert answered >= 6
+
+
+def test_items_come_in_the_order_of_the_query(spark: SparkSession, places: dict[str, str]):
+    for partitions in (1, 3):
+        found = items(dovetail.xquery(spark, ALL, places, partitions=partitions))
+        assert found == evaluated(ALL, places)
+
+
+def test_packed_files_and_globs(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.xml").write_text("<r><v>1</v></r>")
+    (tmp_path / "b.xml.gz").write_bytes(gzip.compress(b"<r><v>2</v><v>3</v></r>"))
+    (tmp_path / "c.txt").write_text("no xml")
+    query = 'sum(collection("c")/r/v)'
+    assert items(dovetail.xquery(spark, query, {"c": tmp_path})) == ["6"]
+    assert items(dovetail.xquery(spark, query, {"c": str(tmp_path / "*.gz")})) == ["5"]
+
+
+def test_a_malformed_file_is_an_error_or_skipped(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.xml").write_text("<r><v>1</v></r>")
+    (tmp_path / "b.xml").write_text("<r>\n<v>2</v>\n<v>3</r>")
+    query = 'for $v in collection("c")/r/v return $v'
+    with pytest.raises(Exception, match=r"b\.xml, line 3"):
+        items(dovetail.xquery(spark, query, {"c": tmp_path}))
+    for way in ("auto", "one task"):
+        plan = plan_xquery(spark, query, {"c": tmp_path}, on_error="skip", way=way)
+        assert items(plan.frame()) == ["<v>1</v>"]
+        measured = plan.metrics().as_dict()
+        assert (measured["files"], measured["skipped files"]) == (1, 1)
+
+
+def test_errors_in_tasks_have_their_codes(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.xml").write_text("<r><v>1</v><v>x</v><w><v>1</v><v>2</v></w></r>")
+    wrong = {
+        'for $v in collection("c")/r/v where xs:decimal($v) gt 0 return $v': "FORG0001",
+        'sum(collection("c")/r/v)': "FORG0001",
+        'for $w in collection("c")/r/w where $w/v eq "1" return 1': "XPTY0004",
+        'for $v in collection("c")/r/v for $w in collection("c")/r/w where $v eq $w/v return 1': "XPTY0004",
+    }
+    for query, code in wrong.items():
+        with pytest.raises(Exception, match=rf"\[{code}\]"):
+            items(dovetail.xquery(spark, query, {"c": tmp_path}))
+
+
+def test_doubles_in_spark_are_those_of_xquery(spark: SparkSession, tmp_path: Path):
+    for name, values in {"a": ["1", " 2.5 ", "-INF"], "b": ["3e2", ".5", "1."], "n": ["NaN", "4"]}.items():
+        body = "".join(f"<v><k>{k}</k><x>{x}</x></v>" for k, x in enumerate(values))
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.xml").write_text(f"<r>{body}</r>")
+    collections = {name: str(tmp_path / name) for name in "abn"}
+    for function, other in (("max", "b"), ("min", "n"), ("avg", "b")):
+        query = f"""{function}(for $a in collection("a")/r/v for $b in collection("{other}")/r/v
+                    where $a/k eq $b/k return $a/x - $b/x)"""
+        plan = plan_xquery(spark, query, collections)
+        assert "as Spark expressions" in plan.explain()
+        assert items(plan.frame()) == evaluated(query, collections)
+
+
+def test_typed_columns(spark: SparkSession, places: dict[str, str]):
+    query = f"""for $r in {READINGS} where $r/dataType eq "TMAX"
+                return (data($r/station), xs:dateTime(data($r/date)), xs:integer($r/value), $r/value > 250,
+                        xs:decimal($r/value) , xs:double($r/value), data($r/nothing))"""
+    frame = dovetail.xquery(spark, query, places, output="columns")
+    kinds = ["string", "timestamp", "bigint", "boolean", "decimal(38,18)", "double", "string"]
+    assert [kind for _, kind in frame.dtypes] == kinds
+    assert frame.columns == ["station", "date", "c3", "c4", "c5", "c6", "nothing"]
+    first = frame.first()
+    one = f'(for $r in {READINGS} where $r/dataType eq "TMAX" return $r)[1]'
+    date, value = evaluated(f"{one}/(date, value)/string()", places)
+    assert (first.c3, first.c5, first.c6) == (int(value), Decimal(value), float(value))
+    assert (first.date, first.nothing) == (datetime.datetime.fromisoformat(date), None)
+    with pytest.raises(PlanError, match=r"write data\(\.\.\.\)"):
+        dovetail.xquery(spark, f"for $r in {READINGS} return $r", places, output="columns")
+
+
+def test_typed_columns_of_joins_and_of_one_task(spark: SparkSession, places: dict[str, str]):
+    body = f"""for $s in collection("/stations")/stationCollection/station for $r in {READINGS}
+               where $s/id eq $r/station and $r/dataType eq "AWND" and xs:integer($r/value) gt 480"""
+    query = f"{body} return (string($s/displayName), xs:integer($r/value))"
+    expected = evaluated(query, places)
+    pairs = [tuple(row) for row in dovetail.xquery(spark, query, places, output="columns").collect()]
+    assert [str(cell) for pair in pairs for cell in pair] == expected
+    ordered = f"{body} order by xs:integer($r/value) return (string($s/displayName), xs:integer($r/value))"
+    found = [row[1] for row in dovetail.xquery(spark, ordered, places, output="columns").collect()]
+    assert found == sorted(pair[1] for pair in pairs)
+
+
+def test_variables(spark: SparkSession, places: dict[str, str]):
+    query = f"""declare variable $kind external; declare variable $least as xs:integer external;
+                count(for $r in {READINGS} where $r/dataType = $kind and xs:integer($r/value) ge $least return $r)"""
+    given = {"kind": ["TMAX", "TMIN"], "least": 200}
+    written = query.replace("$kind external", '$kind := ("TMAX", "TMIN")').replace("external", ":= 200")
+    assert items(dovetail.xquery(spark, query, places, variables=given)) == evaluated(written, places)
+    with pytest.raises(PlanError, match=r"\$least has no value"):
+        dovetail.xquery(spark, query, places, variables={"kind": "TMAX"})
+    with pytest.raises(PlanError, match=r"no such external variable"):
+        dovetail.xquery(spark, "1", variables={"x": 1})
+
+
+def test_wrong_requests_are_errors_at_once(spark: SparkSession, places: dict[str, str], tmp_path: Path):
+    with pytest.raises(XQueryError, match=r"\[XPST0003\].*line 1"):
+        dovetail.xquery(spark, "for $x in", places)
+    with pytest.raises(PlanError, match="'/nowhere', which is not given"):
+        dovetail.xquery(spark, 'collection("/nowhere")/a', places)
+    with pytest.raises(PlanError, match="has no files"):
+        dovetail.xquery(spark, 'collection("c")/a', {"c": tmp_path / "*.xml"})
+    for wrong in ({"output": "rows"}, {"on_error": "ignore"}, {"partitions": 0}, {"memory": "no"}):
+        with pytest.raises(PlanError):
+            dovetail.xquery(spark, "1", **wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_the_explanation(spark: SparkSession, places: dict[str, str]):
+    text = plan_xquery(spark, WEATHER["q6_daily_highs_of_2000"], places).explain()
+    for part in (
+        "plan before the rules", "plan after the rules", "rules: ", "JOIN(", "on columns", "streaming scan",
+        "condition(s) tested on texts in the scan task", "join on 1 key(s): Spark, broadcast of the outer side",
+        "MapInArrow",
+    ):  # fmt: skip
+        assert part in text, part
+    upward = plan_xquery(spark, f"{READINGS}/../@totalCount", places).explain()
+    assert "one task" in upward or "documents are parsed one by one" in upward
+
+
+def test_without_any_collection(spark: SparkSession):
+    assert items(dovetail.xquery(spark, '(1 to 3) ! (. * 2), <a b="{1 + 1}"/>')) == ["2", "4", "6", '<a b="2"/>']
