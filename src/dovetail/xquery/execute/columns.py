@@ -121,11 +121,14 @@ class _Translation:
         return None if None in inner else Call(name, tuple(inner))  # type: ignore[arg-type]  # no None is left
 
 
-def on_columns(expression: Expression, scanned: Variable) -> OnColumns | None:
-    """The expression over columns, its typed value that is; None if it needs nodes."""
+def on_columns(expression: Expression, scanned: Variable, many: bool = True) -> OnColumns | None:
+    """The expression over columns, its typed value that is; None if it needs nodes.
+
+    Without `many` a second item is an error in any case, so that it is enough to know that there is one.
+    """
     first = 1 + max((v.number for v in variables(expression)), default=0)
     translation = _Translation(scanned, first)
-    new = translation.of(expression)
+    new = translation.of(expression, many)
     if new is None or any(v == scanned for v in variables(new)):
         return None
     uses = tuple(Use(path, many) for path, (_, many) in translation.found.items())

@@ -134,8 +134,8 @@ def in_columns(plan: DistributeResult) -> tuple[DistributeResult, Row]:
     found = _returned(plan, facts)
     if found is None:
         raise PlanError(
-            "output='columns' needs a query that ends in a return of atoms, such as (data($r/date), 1); write data(...) "
-            "for the text of a node."
+            "output='columns' needs a query that ends in a return of atoms, such as (data($r/date), 1); write "
+            "data(...) for the text of a node."
         )
     atoms, below = found
     first = next_number(plan)

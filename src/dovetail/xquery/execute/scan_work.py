@@ -136,7 +136,7 @@ def _on_columns(part: ScanPart, wanted: Wanted) -> ScanWork | str:
     if values is None:
         return "a tuple has more than one answer"
     filters = [on_columns(one, part.scan.variable) for one in conditions(plan, part.scan, values)]
-    keys = [on_columns(substituted(one, values), part.scan.variable) for one in wanted.keys]
+    keys = [on_columns(substituted(one, values), part.scan.variable, many=False) for one in wanted.keys]
     if None in filters or None in keys:
         return "a condition needs nodes"
     items: Pieces | None = () if expression is None else pieces(substituted(expression, values), part.scan.variable)
