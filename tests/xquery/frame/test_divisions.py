@@ -69,6 +69,34 @@ def test_every_way_gives_the_same_for_random_queries(seed: int, collections: dic
         check(query, collections, ("auto", "one task"))
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        'for $s in collection("/nested")//s group by $k := 1 return <o>{$s//t}</o>',
+        'for $a in collection("/ann")/bookstore/book for $j in collection("/joe")/bookstore/book let $t := $a/title '
+        "where $a/title eq $j/title return <o>{($a/title, $t)/text()}</o>",
+        'for $s in collection("/nested") let $x := $s//s for $j in collection("/joe")/bookstore/book '
+        "where $s/s/@n eq substring($j/@id, 2, 1) or exists($x) order by $j/@id return <o>{$x//t}</o>",
+        'declare variable $w := ("WEB", "COOKING"); collection("/ann")/bookstore/book[@category = $w]/title',
+        'declare variable $w := <c>WEB</c>; for $b in collection("/ann")/bookstore/book '
+        "where $b/@category eq $w return $b/title/@lang",
+        'declare variable $none := (); for $b in collection("/ann")/bookstore/book where not($none) return $b/@id',
+    ],
+)
+def test_nodes_that_belong_together_stay_together(query: str, collections: dict[str, Collection]):
+    check(query, collections)
+
+
+def test_a_group_needs_columns_only(collections: dict[str, Collection]):
+    query = """for $r in collection("/sensors")/dataCollection/data
+               group by $kind := string($r/dataType) order by $kind
+               return ($kind, count($r), max($r/value))"""
+    local = Local(collections)
+    check(query, collections)
+    assert local.items(query)[:3] == ["AWND", "3", "600"]
+    assert local.used == {"columns", "rest"}
+
+
 def test_every_kind_of_execution_was_used():
     assert {"columns", "tuples", "one task", "join", "aggregate", "rest"} <= USED
 

@@ -16,7 +16,7 @@ from dovetail.bench.xquery_weather import QUERIES, answer, expected, megabytes, 
 from dovetail.xquery.frame import plan_xquery
 
 SCANS = ("7.2", "7.4", "7.6")
-READINGS = {"small": (4, 3), "full": (16, 30)}
+READINGS = {"small": (4, 6), "full": (4, 120)}
 PAIRS = {"small": (1, 4), "full": (16, 64)}
 YEARS = 10
 MB = 1e6

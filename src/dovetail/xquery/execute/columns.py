@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dovetail.xquery.algebra.expressions import Call, Constant, Expression, Variable, parts, substituted, variables
+from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Variable, substituted, variables
 from dovetail.xquery.algebra.functions import ARITHMETIC, GENERAL, VALUE
 from dovetail.xquery.algebra.operators import Assign, DataScan, Operator, Select
-from dovetail.xquery.algebra.walk import above
+from dovetail.xquery.algebra.walk import above, chain
 from dovetail.xquery.rules.matching import conjuncts
+from dovetail.xquery.syntax.tree import VariableRef
 
 Path = tuple[str, ...]
 
@@ -100,6 +101,9 @@ class _Translation:
         self.found[path] = (variable, before or many)
         return variable
 
+    def _is_raw(self, expression: Expression) -> bool:
+        return child_path(expression, self.scanned) is not None or is_global(expression)
+
     def of(self, expression: Expression, many: bool = True) -> Expression | None:
         """The expression over columns, where its typed value is wanted; None if it needs nodes."""
         path = child_path(expression, self.scanned)
@@ -107,6 +111,8 @@ class _Translation:
             return self.column(path, many)
         if isinstance(expression, Constant):
             return expression
+        if is_global(expression):
+            return Call("data", (expression,))
         if not isinstance(expression, Call):
             return None
         name = expression.name
@@ -115,10 +121,15 @@ class _Translation:
         strict = _is_strict(name)
         if not strict and name not in _COUNTING and name not in _INNER:
             return None
-        if name in _INNER and any(child_path(one, self.scanned) is not None for one in expression.arguments):
+        if name in _INNER and any(self._is_raw(one) for one in expression.arguments):
             return None  # the truth of a node is not the truth of its text
         inner = [self.of(argument, not strict) for argument in expression.arguments]
         return None if None in inner else Call(name, tuple(inner))  # type: ignore[arg-type]  # no None is left
+
+
+def is_global(expression: Expression) -> bool:
+    """Whether the expression is a reference to a variable that the query declares."""
+    return isinstance(expression, Evaluate) and not expression.bindings and isinstance(expression.tree, VariableRef)
 
 
 def on_columns(expression: Expression, scanned: Variable, many: bool = True) -> OnColumns | None:
@@ -138,7 +149,7 @@ def on_columns(expression: Expression, scanned: Variable, many: bool = True) -> 
 def written_out(plan: Operator, scan: DataScan) -> dict[Variable, Expression] | None:
     """What every variable of a chain is in terms of the scanned one; None if the chain does more than assign."""
     values: dict[Variable, Expression] = {scan.variable: scan.variable}
-    for operator in reversed(above(plan, scan)):
+    for operator in reversed([*above(plan, scan), *chain(scan.input)][:-1]):
         if isinstance(operator, Assign):
             values[operator.variable] = substituted(operator.expression, values)
         elif not isinstance(operator, Select):
@@ -150,8 +161,3 @@ def conditions(plan: Operator, scan: DataScan, values: Mapping[Variable, Express
     """Everything that must be true of a tuple of the chain, lowest first, over the scanned variable."""
     selects = [operator for operator in reversed(above(plan, scan)) if isinstance(operator, Select)]
     return tuple(substituted(part, values) for select in selects for part in conjuncts(select.condition))
-
-
-def depends_on(expression: Expression, variable: Variable) -> bool:
-    """Whether the variable stands in the expression."""
-    return any(part == variable for part in parts(expression))

@@ -7,9 +7,9 @@ without a difference in the answer is not cut at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from dovetail.xquery.algebra.expressions import Call, Evaluate, Expression, Variable, call, parts
+from dovetail.xquery.algebra.expressions import Call, Evaluate, Expression, Variable, call, is_call, parts
 from dovetail.xquery.algebra.operators import (
     Aggregate,
     Assign,
@@ -17,6 +17,7 @@ from dovetail.xquery.algebra.operators import (
     DistributeResult,
     Equality,
     Exchange,
+    GroupBy,
     Join,
     NestedTupleSource,
     Operator,
@@ -26,9 +27,21 @@ from dovetail.xquery.algebra.operators import (
     inputs,
     with_inputs,
 )
-from dovetail.xquery.algebra.tree_facts import reads_data
-from dovetail.xquery.algebra.walk import all_uses, available, chain, expressions, free, operators
+from dovetail.xquery.algebra.properties import Facts
+from dovetail.xquery.algebra.tree_facts import free_variables, reads_data, tree_parts, with_callees
+from dovetail.xquery.algebra.walk import (
+    above,
+    all_uses,
+    available,
+    chain,
+    expressions,
+    free,
+    next_number,
+    operators,
+    stacked,
+)
 from dovetail.xquery.rules.matching import asks_which_node, is_downward, is_one_tuple
+from dovetail.xquery.syntax import tree
 from dovetail.xquery.syntax.tree import Module
 
 PER_TUPLE = (Assign, Select, Unnest, Subplan, Exchange)
@@ -94,17 +107,37 @@ def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...
     if whole is not None:
         return Division(plan, [Cut(whole, columns or (plan.variable,))])
     cuts: list[Cut] = []
+    plan = _assigned(plan, plan)  # type: ignore[assignment]  # the topmost operator is no GROUP-BY
     rest = _without(plan, module, cuts, {*all_uses(plan), *columns})
-    reason = _refusal(rest, module) if cuts else "no collection is read tuple by tuple"
+    reason = _refusal(rest, Facts(plan), module) if cuts else "no collection is read tuple by tuple"
     if reason:
         return Division(plan, reason=reason)
     return Division(plan, cuts, rest)  # type: ignore[arg-type]  # the topmost operator is never cut
 
 
-def _refusal(rest: Operator, module: Module) -> str:
+def _assigned(plan: Operator, whole: Operator) -> Operator:
+    """The plan with what each GROUP-BY computes of a tuple computed below it, so that only this leaves a part."""
+    plan = with_inputs(plan, tuple(_assigned(below, whole) for below in inputs(plan)))
+    if not isinstance(plan, GroupBy):
+        return plan
+    below, number = plan.input, max(next_number(whole), next_number(plan))
+    keys, fields = [], []
+    for variable, value in plan.keys:
+        below, number = Assign(Variable(number), value, below), number + 1
+        keys.append((variable, Variable(number - 1)))
+    for one in plan.gathered:
+        (argument,) = one.expression.arguments  # type: ignore[attr-defined]  # an aggregate is a call
+        if one.steps is not None:
+            value = argument if is_call(one.expression, "count") else call("data", argument)
+            below, number, argument = Assign(Variable(number), value, below), number + 1, Variable(number)
+        fields.append(replace(one, expression=Call(one.expression.name, (argument,))))  # type: ignore[attr-defined]  # as above
+    return GroupBy(tuple(keys), tuple(fields), below)
+
+
+def _refusal(rest: Operator, facts: Facts, module: Module) -> str:
     if any(isinstance(operator, DataScan) for operator in operators(rest)) or _reads(rest, module):
         return "another part of the query reads documents itself"
-    if asks_which_node(rest):
+    if asks_which_node(rest) or any(_mixes(e, facts, module) for o in operators(rest) for e in expressions(o)):
         return "nodes from different places are compared or sorted"
     return "" if is_downward(rest) else "the query looks above the nodes that it selects"
 
@@ -152,11 +185,28 @@ def _join_part(plan: Operator, join: Join, module: Module) -> JoinPart | None:
     if not keys or inner is None or outer is None or free(plan) or not _is_plain(join, module):
         return None
     # Values of the join cross between tasks, and with them the nodes in them.
-    upper = [operator for operator in chain(plan) if not isinstance(operator, DataScan)]
-    crossing = any(asks_which_node(Select(e, Given())) for operator in upper for e in expressions(operator))
-    nested = any(asks_which_node(operator.nested) for operator in upper if isinstance(operator, Subplan))
-    downward = all(is_downward(Select(e, Given())) for operator in upper for e in expressions(operator))
-    return None if crossing or nested or not downward else JoinPart(plan, join, keys, inner, outer)
+    upper = stacked(above(plan, join), Select(join.condition, Given()))
+    mixed = any(_mixes(e, Facts(plan), module) for o in operators(upper) for e in expressions(o))
+    if asks_which_node(upper) or not is_downward(upper) or mixed:
+        return None
+    return JoinPart(plan, join, keys, inner, outer)
+
+
+def _mixes(expression: Expression, facts: Facts, module: Module) -> bool:
+    """Whether a piece for the evaluator may take steps from nodes that belong together, but are copied one by one."""
+    return any(isinstance(part, Evaluate) and _piece_mixes(part, facts, module) for part in parts(expression))
+
+
+def _piece_mixes(piece: Evaluate, facts: Facts, module: Module) -> bool:
+    inside = [part for one in with_callees(piece.tree, module) for part in tree_parts(one)]
+    if not any(isinstance(part, (tree.AxisStep, tree.Path)) for part in inside):
+        return False
+    known = [facts.of(value) for _, value in piece.bindings]
+    nodes = [one for one in known if not one.atomic]
+    if any(not (one.at_most_one() or (one.ordered and one.unique and one.disjoint)) for one in nodes):
+        return True
+    starts = [part.start for part in inside if isinstance(part, tree.Path) and part.start is not None]
+    return len(nodes) > 1 and any(len(free_variables(start)) > 1 for start in starts)
 
 
 def _scans(plan: Operator) -> int:

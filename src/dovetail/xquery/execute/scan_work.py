@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dovetail.xquery.algebra.expressions import Call, Constant, Expression, Variable, is_call, substituted
 from dovetail.xquery.algebra.functions import SEQUENCE
 from dovetail.xquery.algebra.operators import Aggregate, Operator, Unnest
-from dovetail.xquery.algebra.walk import above, leaf
+from dovetail.xquery.algebra.walk import above
 from dovetail.xquery.execute.columns import (
     OnColumns,
     Path,
@@ -126,8 +126,6 @@ def _on_columns(part: ScanPart, wanted: Wanted) -> ScanWork | str:
     path = scan_path(part.scan.path)
     if path is None:
         return "the scan gives whole documents"
-    if leaf(part.scan.input) is not part.scan.input:
-        return "values are computed before the scan"
     plan, result = part.plan, wanted.items
     expression: Expression | None = result
     if result is not None and (found := unnested(plan, result)) is not None:
