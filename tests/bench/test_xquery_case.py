@@ -18,10 +18,9 @@ def bench(spark: SparkSession) -> Iterator[Workbench]:
 
 
 def test_every_rival_gives_the_answer(bench: Workbench) -> None:
-    part = {"7.4": 4, "7.8": 4}
     for query in (*SCANS, "7.8"):
-        point = {"query": query, "stations": part.get(query, 1), "years": 6 if query == "7.6" else 1}
-        large = {"query": query, "stations": PAIRS["full"][1] if query == "7.8" else 4, "years": point["years"]}
+        point = {"query": query, "stations": 4 if query == "7.8" else 1, "years": {"7.4": 4, "7.6": 6}.get(query, 1)}
+        large = {"query": query, "stations": PAIRS["full"][1] if query == "7.8" else 2, "years": point["years"]}
         answered = {}
         for rival in CASE.rivals:
             if rival.sits_out(large) is None:

@@ -34,8 +34,10 @@ return ($s/displayName, $r/date, $r/value)""",
 
 
 def weather(params: Params, part: int = 1) -> Weather:
-    """The readings of a point, or those of a part of its stations."""
-    return Weather(stations=params["stations"] // part, years=params["years"], first_year=FIRST_YEAR)
+    """The readings of a point, or those of a part of its stations; of few stations, a part of the years."""
+    few = params["stations"] < part
+    stations, years = (1, part) if few else (part, 1)
+    return Weather(params["stations"] // stations, params["years"] // years, FIRST_YEAR)
 
 
 def places(bench: Workbench, params: Params, part: int = 1) -> dict[str, Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,10 +14,11 @@ from dovetail.bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Ru
 from dovetail.bench.workbench import Workbench
 from dovetail.bench.xquery_saxon import Saxon, located
 from dovetail.bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from dovetail.workloads.weather import Weather
 from dovetail.xquery.frame import plan_xquery
 
 SCANS = ("7.2", "7.4", "7.6")
-READINGS = {"small": (4, 6), "full": (4, 120)}
+READINGS = {"small": (2, 12), "full": (2, 240)}
 PAIRS = {"small": (1, 4), "full": (16, 64)}
 YEARS = 10
 MB = 1e6
@@ -31,14 +33,27 @@ def _dovetail(partitions: int, part: int = 1) -> Prepare:
         right, wanted, size = expected(params, part), expected(params), megabytes(found)
 
         def run() -> Outcome:
+            _wake_workers(bench, partitions)
+            began = time.perf_counter()
             plan = plan_xquery(bench.spark, QUERIES[params["query"]], found, partitions=partitions)
             given = answer(params["query"], [row.item for row in plan.frame().collect()])
-            resident = plan.metrics().value("resident memory") / MB
-            return Outcome(wanted if given == right else -1, figures={"megabytes": size, "worker_mb": resident})
+            seconds = time.perf_counter() - began
+            figures = {"megabytes": size, "worker_mb": plan.metrics().value("resident memory") / MB}
+            return Outcome(wanted if given == right else -1, seconds, figures)
 
         yield run
 
     return prepare
+
+
+def _wake_workers(bench: Workbench, partitions: int) -> None:
+    """Spark ends workers that were idle for a minute, as they are while Saxon runs; a warm run is one with workers."""
+    few = Weather(stations=partitions)
+    home = bench.scratch / f"few-{partitions}"
+    if not home.exists():
+        few.write_sensors(home)
+    query = 'max(collection("few")/dataCollection/data/value)'
+    plan_xquery(bench.spark, query, {"few": home}, partitions=partitions).frame().collect()
 
 
 @contextmanager
@@ -101,7 +116,7 @@ def _only_where_same(params: Params) -> str | None:
 
 def _quarter_rests(params: Params) -> str | None:
     sizes = [p["stations"] for scale in CASE.points.values() for p in scale if p["query"] == params["query"]]
-    large = params["query"] in ("7.4", "7.8") and params["stations"] >= 4 and params["stations"] == max(sizes)
+    large = params["query"] in ("7.4", "7.8") and params["stations"] == max(sizes)
     return None if large else "is compared at the largest size"
 
 
