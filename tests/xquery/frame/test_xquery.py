@@ -19,6 +19,8 @@ from dovetail.xquery.evaluate.context import Context
 from dovetail.xquery.evaluate.static import evaluate
 from dovetail.xquery.execute.files import CollectionFiles, collection_of, local_paths
 from dovetail.xquery.frame import plan_xquery
+from dovetail.xquery.frame_files import hadoop_paths
+from dovetail.xquery.scan import open_chunks
 from dovetail.xquery.syntax.parser import parse
 from dovetail.xquery.xdm.serialise import serialise
 
@@ -99,6 +101,17 @@ def test_packed_files_and_globs(spark: SparkSession, tmp_path: Path):
     query = 'sum(collection("c")/r/v)'
     assert items(dovetail.xquery(spark, query, {"c": tmp_path})) == ["6"]
     assert items(dovetail.xquery(spark, query, {"c": str(tmp_path / "*.gz")})) == ["5"]
+
+
+def test_files_that_hadoop_lists(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "below").mkdir()
+    for name, text in {"b.xml": "<r>2</r>", "below/a.xml": "<r>1</r>", "c.txt": "none"}.items():
+        (tmp_path / name).write_text(text)
+    found = hadoop_paths(spark, tmp_path.as_uri())
+    assert [(Path(uri).name, size) for uri, size in found] == [("b.xml", 8), ("a.xml", 8)]
+    assert [b"".join(open_chunks(uri)) for uri, _ in found] == [b"<r>2</r>", b"<r>1</r>"]
+    with pytest.raises(PlanError, match="cannot be listed"):
+        hadoop_paths(spark, "nosuchsystem://somewhere/files")
 
 
 def test_a_malformed_file_is_an_error_or_skipped(spark: SparkSession, tmp_path: Path):
