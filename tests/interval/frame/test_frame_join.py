@@ -56,9 +56,7 @@ def test_equals_the_oracle(spark: SparkSession, algorithm: str, relation: str, h
     assert answered(answer) == expected(left, right, how, on=on or (), **arguments)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "partitions"), [("sort_merge", 9), ("forward_scan", 5), ("dip", 4)]
-)
+@pytest.mark.parametrize(("algorithm", "partitions"), [("sort_merge", 9), ("forward_scan", 5), ("dip", 4)])
 def test_partitions_neither_lose_nor_repeat(spark: SparkSession, algorithm: str, partitions: int) -> None:
     left, right, l_frame, r_frame = frames(spark, 7 * partitions)
     plan = plan_interval_join(l_frame, r_frame, how="full", algorithm=algorithm, partitions=partitions)
