@@ -44,3 +44,4 @@ def test_the_claims_are_those_that_were_promised() -> None:
         assert found[query, "dovetail, 1 task", "seconds"] == 1 / 1.6
     assert found["7.8", "dovetail, a quarter", "seconds"] == 5.0
     assert found["7.4", "dovetail, a quarter", "worker_mb"] == 1.2
+    assert found["7.4", None, "worker_mb"] == 400

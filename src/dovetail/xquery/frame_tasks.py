@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,15 +41,8 @@ def _all_but_last(rows: Batches, schema: pa.Schema, sink: MetricsSink, metrics: 
     for batch in rows:
         yield held
         held = batch
-    metrics.peak("resident memory", _resident())
     sink.task(metrics)
     yield held
-
-
-def _resident() -> int:
-    """The most bytes that this worker has had in memory, the interpreter and compiled kernels included."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def run_whole(job: Job, plan: DistributeResult, row: Row, sink: MetricsSink, batches: Batches) -> Batches:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
@@ -60,6 +61,7 @@ def scanned(job: Job, work: ScanWork, files: Iterable[File], metrics: Metrics) -
         metrics.add("bytes", file.size, unit="bytes")
         last = file.number
         yield from rows.of(file)
+        metrics.peak("resident memory", psutil.Process().memory_info().rss)
     if rows.local is not None and rows.local.seen:
         state = encoded("items", rows.local.state())
         yield pa.RecordBatch.from_pydict({ORDER: [last << FILE_SHIFT], STATE: [state]}, schema=schema_of(work))
