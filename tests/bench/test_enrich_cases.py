@@ -57,9 +57,10 @@ def test_spark_sorts_both_sides_where_it_does_not_know_the_size_of_the_stream(sp
     with Workbench("small") as bench, smaller_broadcasts(spark):
         static = spark.read.parquet(str(master_files(bench, 80)))
         stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
-        query = stream.withColumnRenamed("value", "key").join(static, "key").writeStream.format("noop").start()
+        joined = stream.withColumnRenamed("value", "key").join(static, "key")
+        query = joined.writeStream.format("noop").trigger(availableNow=True).start()
         try:
-            query.processAllAvailable()
+            assert query.awaitTermination(60)
             assert "SortMergeJoin" in query._jsq.explainInternal(False)
         finally:
             query.stop()
