@@ -30,6 +30,14 @@ def test_the_public_face_gives_every_name_it_lists() -> None:
         _ = dovetail.sesion
 
 
+@pytest.mark.parametrize("name", ["sql", "xquery"])
+def test_a_function_keeps_its_name_when_a_part_of_the_package_of_that_name_is_imported(name: str) -> None:
+    code = f"from dovetail import {name}; print({name}.__qualname__)"
+    for order in (f"import dovetail.{name}; {code}", f"{code}; import dovetail.{name}; {code}"):
+        run = subprocess.run([sys.executable, "-c", order], capture_output=True, text=True, check=True)
+        assert set(run.stdout.split()) == {name}
+
+
 def test_a_setting_can_be_spelled_three_ways() -> None:
     given = _given("2g", {"spark.a.b": 1}, {"spark.c.d": True, "spark_e_f": 0.5})
     assert given == {"spark.a.b": "1", "spark.c.d": "true", "spark.e.f": "0.5", "spark.driver.memory": "2048m"}

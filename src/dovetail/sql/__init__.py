@@ -5,9 +5,7 @@ Interval predicates are recognised in the text, everything else stays Spark's ow
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import sqlglot
 from pyspark.sql import DataFrame, SparkSession
@@ -61,13 +59,3 @@ def _read(query: str) -> Source | None:
     except SqlglotError:
         return None
     return source if len(statements) == 1 and isinstance(statements[0], exp.Query) else None
-
-
-class _CallableModule(ModuleType):
-    """`dovetail.sql` names this package and the function; Python binds the package as soon as a part is imported."""
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return sql(*arguments, **named)
-
-
-sys.modules[__name__].__class__ = _CallableModule
