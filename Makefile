@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.compiled
 
-.PHONY: demo test checks lint types unit bench clean
+.PHONY: demo test checks lint style types unit bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Dovetail needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -24,9 +24,11 @@ test: $(STAMP)  ## everything a change must pass
 	$(MAKE) --jobs=2 --output-sync=target checks
 	$(MAKE) unit
 
-checks: lint types $(KERNELS)
+checks: lint $(KERNELS)
 
-lint: $(STAMP)
+lint: style types
+
+style: $(STAMP)
 	$(BIN)/ruff check src tests examples
 	$(BIN)/ruff format --check src tests examples
 
