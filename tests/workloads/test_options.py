@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from dovetail.errors import PlanError
 from dovetail.workloads import BLOCK_ROWS, Master, ZipfStream, master, orders, relation, zipf_stream
-from dovetail.workloads.arrivals import Bursty
+from dovetail.workloads.arrivals import Bursty, parse_arrivals
 from dovetail.workloads.options import split_options
 from dovetail.workloads.source import READING, SOURCES, Reading, Rows, StreamReader, ZipfSource
 
@@ -95,6 +96,32 @@ def test_a_rate_lets_rows_through_as_time_passes(monkeypatch: pytest.MonkeyPatch
     assert reader.latestOffset({"row": 40}, ReadMaxRows(5)) == {"row": 45}
     now[0] += 1e6
     assert reader.latestOffset({"row": 65}, ReadAllAvailable()) == {"row": 1000}
+
+
+@pytest.mark.parametrize("pace", ["poisson(500, 4, 0.5)", "bursty(100000, 10)", "constant(250)"])
+def test_a_pace_lets_each_row_through_at_its_time(pace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [5.0]
+    monkeypatch.setattr("dovetail.workloads.source.time.monotonic", lambda: now[0])
+    workload = orders(rows=3 * BLOCK_ROWS - 7, seed=11)
+    blocks = [parse_arrivals(pace).times_us(11, "pace", b, BLOCK_ROWS, workload.rows) for b in range(3)]
+    times = np.concatenate(blocks)[: workload.rows]
+    for first in (0, 3, BLOCK_ROWS - 1, 2 * BLOCK_ROWS, workload.rows - 1):
+        reader = StreamReader(workload, Reading(pace=pace))
+        reader.latestOffset({"row": first}, ReadAllAvailable())  # the clock starts here
+        for seconds in (0.0, 0.013, 1.7, 40.0, 1e5):
+            now[0] += seconds
+            arrived = int(np.searchsorted(times, times[first] + int((now[0] - 5.0) * 1e6), side="right"))
+            assert reader.latestOffset({"row": first}, ReadAllAvailable()) == {"row": max(first, arrived)}
+            assert reader.reportLatestOffset() == {"row": max(first, arrived)}
+        now[0] = 5.0
+    assert reader.latestOffset({"row": workload.rows}, ReadAllAvailable()) == {"row": workload.rows}
+
+
+def test_a_pace_is_checked_at_once() -> None:
+    with pytest.raises(PlanError, match="both say when rows arrive"):
+        Reading(pace="bursty", rows_per_second=5.0)
+    with pytest.raises(PlanError, match="burst"):
+        Reading(pace="burst(3)")
 
 
 def test_a_run_to_the_end_takes_no_notice_of_the_rate() -> None:

@@ -17,16 +17,19 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from dovetail.errors import PlanError
+from dovetail.workloads.arrivals import parse_arrivals
 from dovetail.workloads.blocks import BLOCK_ROWS, Workload
 from dovetail.workloads.interval_sets import intervals, lambda_intervals
 from dovetail.workloads.master_data import master
 from dovetail.workloads.options import split_options
+from dovetail.workloads.pace import AtOnce, Drawn, Pace, Steady
 from dovetail.workloads.relation_sets import relation
 from dovetail.workloads.retail import orders, products, promotions, shipments
 from dovetail.workloads.streams import zipf_stream
 
-READING: dict[str, type] = {"partitions": int, "rows_per_batch": int, "rows_per_second": float}
-"""Options of every source: tasks per read, and for streams the largest micro-batch and the rate in real time."""
+READING: dict[str, type] = {"partitions": int, "rows_per_batch": int, "rows_per_second": float, "pace": str}
+"""Options of every source: tasks per read, and for streams the largest micro-batch and the rate in real time: so many
+rows a second, or the pace of an arrival process, for instance "bursty(100000, 8)" or "poisson(500, 10, 0.3)"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +39,24 @@ class Reading:
     partitions: int = 0
     rows_per_batch: int = 0
     rows_per_second: float = 0.0
+    pace: str = ""
 
     def __post_init__(self) -> None:
-        for name in READING:
+        for name in ("partitions", "rows_per_batch", "rows_per_second"):
             if getattr(self, name) < 0:
                 raise PlanError(
                     f"option {name} must not be negative; it is {getattr(self, name)}. Leave it out or use 0."
                 )
+        if self.pace and self.rows_per_second:
+            raise PlanError("rows_per_second and pace both say when rows arrive. Leave one of them out.")
+        if self.pace:
+            parse_arrivals(self.pace)  # a process that nobody knows is told at once
+
+    def pace_of(self, workload: Workload) -> Pace:
+        """When the rows of the workload arrive in a stream."""
+        if self.pace:
+            return Drawn(workload.rows, parse_arrivals(self.pace), getattr(workload, "seed", 0))
+        return Steady(workload.rows, self.rows_per_second) if self.rows_per_second else AtOnce(workload.rows)
 
     def ranges(self, start: int, stop: int) -> list[Rows]:
         """Contiguous parts of the rows, one a task: as many as asked, else one a core, but no more than blocks."""
@@ -110,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, workload: Workload, reading: Reading) -> None:
         self.workload, self.reading = workload, reading
-        self.finite = False
+        self.pace = reading.pace_of(workload)
         self.began: tuple[float, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  (Spark's name)
@@ -131,12 +145,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(size) if size else ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802  (Spark's name)
-        """The end of the workload."""
-        return {"row": self.workload.rows}
+        """All rows that have arrived, read or not: what is beyond the last micro-batch is the backlog."""
+        return {"row": self._arrived(0) if self.began else self.pace.arrived(0, 0.0)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """A run to the end takes no notice of the rate."""
-        self.finite = True
+        self.pace = AtOnce(self.workload.rows)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Rows]:
         """The rows between two offsets, one part for each task."""
@@ -147,14 +161,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self.workload, partition)
 
     def _arrived(self, row: int) -> int:
-        """Rows that the rate lets through by now, counted from the first call; without a rate, all."""
-        if self.finite or not self.reading.rows_per_second:
-            return self.workload.rows
+        """Rows that have arrived by now; the clock starts with the first call, at the row that the stream is at."""
         now = time.monotonic()
         if self.began is None:
             self.began = now, row
         since, first = self.began
-        return min(self.workload.rows, first + int((now - since) * self.reading.rows_per_second))
+        return self.pace.arrived(first, now - since)
 
 
 def _read(workload: Workload, partition: InputPartition) -> Iterator[pa.RecordBatch]:
