@@ -18,7 +18,7 @@ True
 | two relations | `relations`, `relation`, `RELATION_SETS`; more: `chain_relations`, `star_relations` |
 | a shop | `orders`, `products`, `shipments`, `promotions` |
 | TPC-H | `tpch_table`, `tpch_files`, `shipping_intervals` |
-| XML | `Weather` |
+| XML | `Weather`, `PriceLists` |
 | Spark | `register(spark)`, then `spark.read.format("dovetail.orders")` or `spark.readStream...` |
 
 Random numbers are NumPy's, counter based; another release of NumPy may draw other normal or Gamma values.
@@ -40,6 +40,7 @@ from dovetail.workloads.interval_sets import (
 )
 from dovetail.workloads.lengths import Exponential, Fixed, LogUniform, Mixture, Pareto, parse_lengths
 from dovetail.workloads.master_data import Master, master
+from dovetail.workloads.price_lists import PriceLists
 from dovetail.workloads.relation_sets import (
     RELATION_SETS,
     Relation,
@@ -83,6 +84,7 @@ __all__ = [
     "Orders",
     "Pareto",
     "Poisson",
+    "PriceLists",
     "Products",
     "Promotions",
     "RandomIntervals",
