@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dovetail.errors import ConfigError, PlanError
+from dovetail.semistream.master.holds import Holds
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.master.write import write_pages
 
@@ -42,6 +43,35 @@ def test_a_version_stays_what_it_was(tmp_path: Path) -> None:
     assert set(one.read(0, 9)["stamp"].to_pylist()) == {1}, "open files outlive pruning"
     with pytest.raises(PlanError, match="at least 1"):
         store.prune(keep=0)
+
+
+def test_versions_that_streams_need_are_not_pruned(tmp_path: Path) -> None:
+    path, found = tmp_path / "p", []
+    holds = Holds(str(path), "query")
+    for stamp in range(4):
+        write_pages(path, table(stamp, 20), "k", page="1KB")
+        store = MasterStore.open(path)
+        found.append(store.version())
+        if stamp < 2:
+            assert holds.take(4 + stamp, found[-1])
+    assert store.prune(1) == [found[2]]
+    holds.wait(0, found[:1])
+    assert holds.take(7, found[3])  # micro-batches 4 and 5 cannot be replayed any more
+    assert store.prune(1) == [found[1]]
+    holds.wait(0, [])
+    assert store.prune(1) == [found[0]]
+    assert not holds.take(8, found[0])
+    assert names(path / ".held" / "query") == [f"batch-7-{found[3]}"]
+    write_pages(path, table(9, 20), "k", page="1KB")
+    assert store.prune(1) == []
+    assert store.prune(1, also_held=True) == [found[3]]
+
+
+def test_where_nothing_can_be_held_is_told(tmp_path: Path) -> None:
+    write_pages(tmp_path / "p", table(1, 20), "k", page="1KB")
+    (tmp_path / "p" / ".held").write_text("")
+    with pytest.raises(ConfigError, match=r"\.held cannot be written .*as_of='answered'"):
+        Holds(str(tmp_path / "p"), "query").take(0, MasterStore.open(tmp_path / "p").version())
 
 
 def test_changed_pages(tmp_path: Path) -> None:

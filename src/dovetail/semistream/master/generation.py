@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import time
 import uuid
 import zlib
@@ -28,11 +27,13 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.errors import ConfigError, PlanError
+from dovetail.semistream.master.lock import locked
 from dovetail.semistream.master.pages import Order
 
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
 DESCRIPTION = "generation.json"
+HELD = ".held"  # a directory for each query, with files of versions that it needs
 _BUILDING = ".building-"
 _ABANDONED_S = 24 * 3600  # a build that has not touched its directory for so long was killed
 
@@ -244,7 +245,7 @@ def commit(path: Path, work: Path, generation: Generation) -> Generation:
         listed |= {"index.codes", "index.pages"}
     for left_over in [entry for entry in work.iterdir() if entry.name not in listed]:
         left_over.unlink()  # of task attempts that did not count
-    with _locked(path):
+    with locked(path):
         number = max(_numbers(path), default=0) + 1
         fields = {name: getattr(generation, name) for name in generation.__slots__}
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -259,13 +260,32 @@ def commit(path: Path, work: Path, generation: Generation) -> Generation:
     return final
 
 
-def prune(path: Path, keep: int) -> list[str]:
-    """Remove all but the newest `keep` generations; what was removed. Readers that have them open read on."""
+def exists(path: Path, version: str) -> bool:
+    """Whether the version can be opened."""
+    number = version.partition("-")[0]
+    return directory(path, int(number)).is_dir() and load(path, int(number)).version == version
+
+
+def held(path: Path) -> set[str]:
+    """Versions that streams say they need."""
+    found: set[str] = set()
+    for file in (path / HELD).glob("*/[!.]*"):
+        with contextlib.suppress(FileNotFoundError):  # released meanwhile
+            found.update(file.read_text(encoding="utf-8").split())
+    return found
+
+
+def prune(path: Path, keep: int, also_held: bool = False) -> list[str]:
+    """Remove all but the newest `keep` generations and those that are held; what was removed.
+
+    Readers that have them open read on.
+    """
     if keep < 1:
         raise PlanError(f"keep is {keep}; at least 1 generation must stay.")
-    with _locked(path):
+    with locked(path):
+        needed = set() if also_held else {int(version.partition("-")[0]) for version in held(path)}
         current = int(current_version(path).partition("-")[0])
-        kept = {current, *_numbers(path)[-keep:]}
+        kept = {current, *_numbers(path)[-keep:], *needed}
         gone = [number for number in _numbers(path) if number not in kept]
         removed = [load(path, number).version for number in gone]
         for number in gone:
@@ -297,20 +317,3 @@ def _remove_abandoned(path: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - entry.stat().st_mtime > _ABANDONED_S:
                 shutil.rmtree(entry, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One committer at a time, where the file system knows locks."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        with contextlib.suppress(OSError):  # no locks here (some network disks): renames still exclude each other
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -52,9 +52,9 @@ class PageFileSource:
             return None
         return _differing(page_table(path, before), page_table(path, after))
 
-    def prune(self, keep: int) -> list[str]:
-        """Remove all but the newest generations; the versions that are gone."""
-        return prune(Path(self.path), keep)
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Remove all but the newest generations and those that streams need; the versions that are gone."""
+        return prune(Path(self.path), keep, also_held)
 
     def explain(self) -> str:
         """The current generation in some lines."""

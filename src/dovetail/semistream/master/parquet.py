@@ -91,7 +91,7 @@ class ParquetSource:
         """Not known: files carry no marks of their row groups."""
         return None
 
-    def prune(self, keep: int) -> list[str]:
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
         """Nothing to remove: the files are not ours."""
         raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
 

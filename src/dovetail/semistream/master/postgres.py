@@ -81,7 +81,7 @@ class PostgresSource:
         """Not known: the server does not say which rows changed."""
         return None
 
-    def prune(self, keep: int) -> list[str]:
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
         """Nothing to remove: the server keeps no old versions for us."""
         raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
 

@@ -71,7 +71,7 @@ class SqliteSource:
         """Not known: SQLite does not say which rows changed."""
         return None
 
-    def prune(self, keep: int) -> list[str]:
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
         """Nothing to remove: SQLite keeps no old versions."""
         raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
 

@@ -41,7 +41,7 @@ class Source(Protocol):
         """Pages of `new` that differ from those of `old`; None if that is not known."""
         ...
 
-    def prune(self, keep: int) -> list[str]:
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
         """Remove old versions that the store keeps itself."""
         ...
 
@@ -165,9 +165,13 @@ class MasterStore:
         """
         return None if self.nulls else self.source.changed(old, new)
 
-    def prune(self, keep: int) -> list[str]:
-        """Remove old versions from the disk but the newest `keep`; which ones went. Who has one open reads on."""
-        return self.source.prune(keep)
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Remove old versions from the disk but the newest `keep`; which ones went. Who has one open reads on.
+
+        Versions that rows wait for in a stream with `as_of="admitted"` stay too, and so does the last one of such a
+        stream that never runs again, until `also_held=True` removes what is held as well.
+        """
+        return self.source.prune(keep, also_held)
 
     def explain(self) -> str:
         """The store in some lines: what it is, key, order, index, size."""
