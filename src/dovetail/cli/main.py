@@ -21,6 +21,10 @@ COMMANDS = {
     "calibrate": "dovetail.cli.calibrate",
     "bench": "dovetail.cli.bench",
     "xquery": "dovetail.cli.xquery",
+    "page": "dovetail.cli.page",
+    "run": "dovetail.cli.run",
+    "check": "dovetail.cli.check",
+    "explain": "dovetail.cli.explain",
 }
 """Subcommand -> the module that holds its Typer `app`. A new subcommand is one line here and one module."""
 

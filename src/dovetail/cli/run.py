@@ -1,0 +1,141 @@
+"""`dovetail run`: a pipeline declared in a file, with its progress on the terminal and on a live page."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from dovetail.pipeline.declared import Pipeline
+    from dovetail.pipeline.run import Run
+    from dovetail.pipeline.watch import Watch
+
+app = typer.Typer()
+_LINE_EVERY_S = 10.0
+INTERRUPTED = 130
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="The pipeline file, in TOML.")],
+    for_: Annotated[str | None, typer.Option("--for", help='Stop after this time: "60s", "10 min".')] = None,
+    once: Annotated[bool, typer.Option("--once", help="Take all input that is there now, then end.")] = False,
+    ui: Annotated[bool, typer.Option("--ui", help="Serve the live page, and print its address.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE in place of the file's: join.enriched.memory=20MB.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where the page is served.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
+    token: Annotated[
+        str | None, typer.Option(help="What readers of the page must know.", envvar="DOVETAIL_TOKEN")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the page of the whole run to this HTML file.")] = None,
+) -> None:
+    """Run a pipeline; Ctrl-C stops it cleanly, and the same command goes on where it was.
+
+    Exit codes: 0 when it ended or was stopped, 2 when it failed, 130 when a second Ctrl-C did not let it finish.
+    """
+    from dovetail.engine.duration import parse_seconds
+    from dovetail.errors import PlanError
+    from dovetail.pipeline.read import read_pipeline
+
+    if for_ is not None and once:
+        raise PlanError("--for and --once exclude each other; give one of them.")
+    seconds = None if for_ is None else parse_seconds("--for", for_)
+    pipeline = read_pipeline(file, set_ or ())
+    _run(pipeline, seconds, once, (host, port, token) if ui else None, page)
+
+
+def _run(
+    pipeline: Pipeline, seconds: float | None, once: bool, serve: tuple[str, int, str | None] | None, page: Path | None
+) -> None:
+    from dovetail.pipeline.run import Run, record_place, watch_of
+    from dovetail.pipeline.start import started_session
+    from dovetail.pipeline.terminal import summary
+
+    console, watch = Console(stderr=True), watch_of(pipeline)
+    with ExitStack() as stack:
+        _serve(stack, watch, serve, console)
+        spark = stack.enter_context(started_session(pipeline))
+        one = Run(spark, pipeline, watch, seconds, once, console)
+        stack.enter_context(_signals(one))
+        try:
+            with _showing(watch, console):
+                one.go()
+        finally:
+            watch.save(record_place(pipeline))
+            summary(watch, Console())
+            _freeze(watch, page, console)
+    if one.given_up:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _serve(stack: ExitStack, watch: Watch, where: tuple[str, int, str | None] | None, console: Console) -> None:
+    if where is None:
+        return
+    from dovetail.ui import serve
+
+    host, port, token = where
+    shown = serve(watch, host=host, port=port, token=token)
+    stack.callback(shown.close)
+    console.print(f"live page: {shown.url}", highlight=False, soft_wrap=True)
+
+
+def _freeze(watch: Watch, page: Path | None, console: Console) -> None:
+    if page is None:
+        return
+    from dovetail.ui import freeze
+
+    console.print(f"page of the run: {freeze(watch, page)}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _signals(one: Run) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the run to end; handlers of before come back afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = {number: signal.signal(number, lambda *_: one.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, before in asked.items():
+            signal.signal(number, before)
+
+
+@contextmanager
+def _showing(watch: Watch, console: Console) -> Iterator[None]:
+    """A live table on a terminal, a line from time to time elsewhere."""
+    from dovetail.pipeline.terminal import line_of, live_table
+
+    if console.is_terminal and sys.stderr.isatty():
+        from rich.live import Live
+
+        with Live(get_renderable=lambda: live_table(watch), console=console, refresh_per_second=2, transient=True):
+            yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_lines, args=(watch, console, done, line_of), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _lines(watch: Watch, console: Console, done: threading.Event, line_of: Any) -> None:
+    said = time.monotonic()
+    while not done.wait(0.2):
+        if time.monotonic() - said >= _LINE_EVERY_S:
+            said = time.monotonic()
+            console.print(line_of(watch), highlight=False, soft_wrap=True)

@@ -1,0 +1,169 @@
+"""Checking a pipeline against its surroundings: columns, types, files and servers. Spark analyses; no job runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from dovetail.errors import ConfigError, DovetailError, PlanError
+from dovetail.pipeline import sink_postgres
+from dovetail.pipeline.declared import Pipeline, Step
+from dovetail.pipeline.joins import Given, checked_join, spark_says
+from dovetail.pipeline.locate import nearest_line
+from dovetail.pipeline.masters import promised_master
+from dovetail.pipeline.problems import Problem, Problems, listed, meant
+from dovetail.pipeline.requests import key_of
+from dovetail.pipeline.sinks import KEPT
+from dovetail.pipeline.sources import empty_source, known_format, watermarked
+from dovetail.semistream.master.store import MasterStore
+
+_PLACE = re.compile(r"line (\d+),? pos \d+")
+_STREAM_MODES = {"parquet": ("append", "complete"), "csv": ("append", "complete")}
+
+
+def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
+    """Everything that a run would refuse, by line; what comes after a wrong step is not looked at."""
+    return _Check(spark, pipeline).all()
+
+
+class _Check:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+        self._spark, self._pipeline = spark, pipeline
+        self._problems = Problems(pipeline.lines)
+        self._frames: dict[str, DataFrame] = {}
+        self._stores: dict[str, MasterStore] = {}
+
+    def all(self) -> list[Problem]:
+        """The problems of every step, in the order of the file."""
+        for step in self._pipeline.ordered():
+            if all(name in self._frames or name in self._stores for name in step.sources):
+                self._step(step)
+        return self._problems.sorted()
+
+    def _step(self, step: Step) -> None:
+        try:
+            if step.kind == "source":
+                self._frames[step.name] = empty_source(self._spark, step)
+            elif step.kind == "master":
+                source = step.values.get("build", {}).get("from")
+                self._stores[step.name] = promised_master(step, self._frames.get(source))
+            elif step.kind == "join":
+                given = Given(self._spark, self._pipeline, self._frames, self._stores)
+                self._frames[step.name] = watermarked(checked_join(given, step), step)
+            else:
+                for key, text in sink_problems(self._spark, self._pipeline, step, self._frames[step.values["from"]]):
+                    self._problems.add((*step.path, key), text)
+        except DovetailError as error:
+            self._told(step, str(error))
+        except (PySparkException, Py4JJavaError) as error:
+            self._told(step, f"Spark refuses it: {spark_says(error)}; see what its {step.type} takes")
+
+    def _told(self, step: Step, message: str) -> None:
+        """The problem at the key that it is about, and in a query at its line."""
+        masked = self._pipeline.secrets.masked(message)
+        key = key_of(step, masked) if key_of(step, masked) != "type" else _guessed(step, masked)
+        line = nearest_line(self._pipeline.lines, (*step.path, key))
+        place = _PLACE.search(masked) if key == "query" else None
+        if place is not None:
+            line += int(place[1]) - (0 if self._begins_below(line) else 1)
+        self._problems.at(line, f"{step.name}: {masked}", step.name)
+
+    def _begins_below(self, line: int) -> bool:
+        text = self._pipeline.path.read_text(encoding="utf-8").splitlines()[line - 1]
+        return text.rstrip().endswith(('"""', "'''"))
+
+
+def _guessed(step: Step, message: str) -> str:
+    """The key that a message without one is about: what it names, else what can be unreachable."""
+    for key in ("path", "uri", "format", "options"):
+        if key in step.values and step.kind in ("source", "master"):
+            return key
+    if "memory" in step.values and "of memory" in message:
+        return "memory"
+    return next((key for key in ("on", "inputs") if key in step.values and f"{key}=" in message), "type")
+
+
+def sink_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
+    """What is wrong between a sink and its rows: key and text."""
+    yield from _mode_problems(sink, rows.isStreaming)
+    if rows.isStreaming:
+        yield from _stream_problems(spark, pipeline, sink, rows)
+    by = sink.values.get("partition_by", [])
+    for name in [by] if isinstance(by, str) else by:
+        if name not in rows.columns:
+            yield (
+                "partition_by",
+                (
+                    f"the rows of {sink.name} have no column {name!r}; they have {listed(rows.columns)}; "
+                    f"{meant(name, rows.columns) or 'name one of these'}"
+                ),
+            )
+    if sink.type == "format":
+        yield from _as_problem("format", lambda: known_format(spark, sink.values["format"]))
+    if sink.type == "postgres":
+        yield from _postgres_problems(pipeline, sink, rows)
+
+
+def _mode_problems(sink: Step, streams: bool) -> Iterator[tuple[str, str]]:
+    mode = sink.values.get("mode")
+    every = ("append", "update", "complete")
+    allowed = _STREAM_MODES.get(sink.type, every) if streams else ("overwrite", "append", "error")
+    if mode is not None and mode not in allowed:
+        kind = "a stream" if streams else "a batch"
+        yield (
+            "mode",
+            (
+                f"mode of {sink.name} is {mode!r}, and it takes {kind}; a {sink.type} sink of {kind} has one of "
+                f"{listed(allowed)}; choose one, or leave it out for {allowed[0]!r}"
+            ),
+        )
+
+
+def _stream_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
+    if sink.type in KEPT and pipeline.checkpoint is None:
+        yield (
+            "type",
+            (
+                f"sink {sink.name} takes a stream, and the pipeline has no checkpoint; a stream needs one to go on "
+                'after a stop; add checkpoint = "directory" to [pipeline]'
+            ),
+        )
+    session: Any = spark
+    checker = session._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    modes: Mapping[str, str] = {"append": "Append", "update": "Update", "complete": "Complete"}
+    mode = modes.get(sink.values.get("mode", "append"), "Append")
+    plan: Any = rows
+    try:
+        checker.checkForStreaming(
+            plan._jdf.queryExecution().analyzed(),
+            getattr(session._jvm.org.apache.spark.sql.streaming.OutputMode, mode)(),
+        )
+    except Exception as error:  # py4j or PySpark wraps it, by where it is thrown
+        yield (
+            "from",
+            (
+                f"Spark cannot run {sink.values['from']!r} as a stream in mode {mode.lower()!r}: {spark_says(error)}; "
+                "choose another mode, add a watermark, or read the sources with stream = false"
+            ),
+        )
+
+
+def _postgres_problems(pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
+    def look() -> None:
+        target = sink_postgres.Target.of(sink, rows, "", "append")
+        sink_postgres.inspect(target, sink.values.get("create", True))
+
+    for key, text in _as_problem("uri", look):
+        yield key_of(sink, text) if key_of(sink, text) != "type" else key, pipeline.secrets.masked(text)
+
+
+def _as_problem(key: str, look: Any) -> Iterator[tuple[str, str]]:
+    try:
+        look()
+    except (ConfigError, PlanError) as error:
+        yield key, str(error)

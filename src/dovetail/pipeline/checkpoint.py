@@ -1,0 +1,149 @@
+"""Checkpoints of a pipeline: one directory, one run at a time, and no change that what is kept there cannot bear."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from dovetail.errors import ConfigError
+from dovetail.pipeline.declared import Pipeline, Step
+from dovetail.pipeline.hadoop import Files
+from dovetail.pipeline.problems import PipelineError, Problem, Problems
+from dovetail.pipeline.sql_tables import keeps_state
+from dovetail.pipeline.wiring import streams
+
+_PACES = {"rowsperbatch", "rowspersecond", "partitions", "maxfilespertrigger", "maxbytespertrigger",
+          "maxoffsetspertrigger", "minpartitions", "numpartitions"}  # fmt: skip
+"""Options that say how fast a source is read, and change none of its rows."""
+
+
+class Checkpoint:
+    """The directory where streams remember how far they are; held by one run at a time.
+
+    It has one directory for each sink, with Spark's own files, and `pipeline.json`: what each sink's query was when it
+    began, and an id that its output is marked with. Secrets are not in it: values stand there as the file has them.
+    """
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, place: str) -> None:
+        self.place, self._pipeline = place, pipeline
+        self._files = Files(spark, place)
+        self._lock: Any = None
+        self._known: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._files.make(self.place)
+        self._take()
+        # A run that died between removing and renaming has left the new file, which is whole.
+        text = self._files.text(f"{self.place}/pipeline.json") or self._files.text(f"{self.place}/pipeline.json.new")
+        self._known = {} if text is None else json.loads(text)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def _take(self) -> None:
+        """Keep other runs out while this process lives; on a file system of another machine nobody can tell."""
+        if "://" in self.place:
+            return
+        self._lock = (Path(self.place) / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise ConfigError(
+                f"another run uses the checkpoint {self.place}; wait for it to end, or give another directory."
+            ) from error
+
+    def of(self, sink: Step) -> str:
+        """Where the query of a sink keeps its files."""
+        return f"{self.place}/{sink.name}"
+
+    def owner(self, sink: Step) -> str:
+        """The id of a sink's output in this checkpoint."""
+        return str(self._known[sink.name]["id"])
+
+    def admit(self, sinks: list[Step]) -> None:
+        """Take these sinks up; PipelineError for every change that a query which has begun cannot bear."""
+        found = [problem for sink in sinks for problem in self._changes(sink)]
+        if found:
+            raise PipelineError(str(self._pipeline.path), sorted(found))
+        for sink in sinks:
+            begun = self._known.get(sink.name, {}).get("id")
+            self._known[sink.name] = {"id": begun or uuid.uuid4().hex, "steps": self._steps(sink)}
+        self._files.put(f"{self.place}/pipeline.json.new", json.dumps(self._known, indent=1))
+        self._files.delete(f"{self.place}/pipeline.json")
+        self._files.rename(f"{self.place}/pipeline.json.new", f"{self.place}/pipeline.json")
+
+    def _steps(self, sink: Step) -> dict[str, Any]:
+        steps = self._pipeline.ordered(sink.name)
+        return {step.name: {"kind": step.kind, **json.loads(json.dumps(step.written, default=str))} for step in steps}
+
+    def _changes(self, sink: Step) -> Iterator[Problem]:
+        if not self._files.exists(f"{self.of(sink)}/offsets"):
+            return
+        if sink.name not in self._known:
+            raise ConfigError(
+                f"{self.of(sink)} is a checkpoint that was not made by this pipeline; give another directory."
+            )
+        before, now = self._known[sink.name]["steps"], self._steps(sink)
+        problems = Problems(self._pipeline.lines)
+        for name in dict.fromkeys([*before, *now]):
+            for key, old, new in _bearing(name, before, now, name == sink.name):
+                kind = now.get(name, before.get(name))["kind"]
+                problems.add(
+                    (kind, name, key),
+                    f"{kind}.{name}{f'.{key}' if key else ''} was {old} when the checkpoint began and is {new} now",
+                    "what is kept there fits the former only",
+                    f"put it back, or give another checkpoint than {self.place}, with which everything is read anew",
+                )
+        yield from problems.found
+
+
+def _bearing(
+    name: str, before: Mapping[str, Any], now: Mapping[str, Any], is_sink: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Changes of a step that its query's checkpoint cannot bear: key, former value, present one."""
+    old, new = before.get(name), now.get(name)
+    if old is None or new is None:
+        present = old or new
+        if present is not None and _remembers(present):
+            yield "", "absent" if old is None else "there", "absent" if new is None else "there"
+        return
+    for key in dict.fromkeys([*old, *new]):
+        a, b = old.get(key), new.get(key)
+        if key == "options":
+            a, b = ({k: x for k, x in (o or {}).items() if k.replace("_", "").lower() not in _PACES} for o in (a, b))
+        if a != b and not _harmless(old, new, key, is_sink):
+            yield key, repr(a), repr(b)
+
+
+def _remembers(step: Mapping[str, Any]) -> bool:
+    """Whether a query keeps something for the step: offsets of a source, state of a join."""
+    kind, type_ = step["kind"], step["type"]
+    if kind == "source":
+        return streams(Step(kind, "", type_, step, step, ()))
+    if type_ == "sql":
+        return keeps_state(step["query"])
+    return type_ in ("online_join", "online_multijoin") or (type_ == "enrich" and step.get("mode") == "carry")
+
+
+def _harmless(old: Mapping[str, Any], new: Mapping[str, Any], key: str, is_sink: bool) -> bool:
+    if is_sink:
+        return key not in ("from", "mode")
+    if key in ("rows_per_second", "wait"):
+        return True
+    if old["kind"] == "source":
+        return not (_remembers(old) or _remembers(new))
+    if old["type"] == "enrich" and key == "stream":
+        return False
+    return not (_remembers(old) or _remembers(new))

@@ -1,0 +1,158 @@
+"""From the progress of Spark's queries to the record of a run: one follower for each query."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from dovetail.engine.metrics import Metrics
+from dovetail.pipeline.backlog import Arrivals
+from dovetail.pipeline.build import Lineage
+from dovetail.pipeline.declared import Step
+from dovetail.pipeline.figures import collected, measured, totals
+from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.wiring import streams
+from dovetail.semistream.frame_plan import measured_rate
+
+
+class Follower:
+    """Takes each finished micro-batch of one query into the record.
+
+    `owned` are the steps that this query speaks for: a step that several sinks need is counted in one of them.
+    """
+
+    def __init__(self, watch: Watch, lineage: Lineage, query: StreamingQuery, owned: frozenset[str]) -> None:
+        self._watch, self._lineage, self._query, self._owned = watch, lineage, query, owned
+        self._sources = source_order(lineage)
+        self._arrivals = {
+            step.name: Arrivals(step) for step in lineage.steps if step.kind == "source" and streams(step)
+        }
+        self._rows: dict[str, int] = {}
+        self._before: dict[str, Metrics] = {}
+        self._seen = -1
+
+    def poll(self) -> None:
+        """Take in what is new."""
+        for progress in self._query.recentProgress:
+            batch = json.loads(progress.json if hasattr(progress, "json") else json.dumps(progress))
+            if int(batch["batchId"]) > self._seen and "addBatch" in batch["durationMs"]:
+                self._seen = int(batch["batchId"])
+                self._take(batch)
+
+    def _take(self, batch: Mapping[str, Any]) -> None:
+        began = datetime.datetime.fromisoformat(str(batch["timestamp"])).timestamp()
+        seconds = float(batch["durationMs"].get("triggerExecution", batch.get("batchDuration", 0))) / 1000
+        shared = {"batch": float(batch["batchId"]), "batch_s": seconds}
+        latency: dict[str, float] = {}
+        for name, progress in zip(self._sources, batch["sources"], strict=False):
+            if name is not None:
+                waited = self._source(name, progress, began, began + seconds, shared)
+                latency = max(latency, waited, key=lambda found: found.get("latency_p50_s", -1.0))
+        observed = batch.get("observedMetrics") or {}
+        for step in self._lineage.steps:
+            if step.kind in ("join", "sink"):
+                self._step(step, observed, shared | latency, seconds)
+
+    def _source(
+        self, name: str, progress: Mapping[str, Any], began: float, done: float, shared: Mapping[str, float]
+    ) -> dict[str, float]:
+        n_rows, arrivals = int(progress["numInputRows"]), self._arrivals[name]
+        waited = arrivals.batch(progress, began, done)
+        self._rows[name] = self._rows.get(name, 0) + n_rows
+        values = {"rows_in": self._rows[name], "rows_out": self._rows[name], **shared, **waited}
+        values["service_rows_per_s"] = n_rows / max(1e-3, shared["batch_s"])
+        if arrivals.backlog is not None:
+            values["backlog_rows"] = arrivals.backlog
+        if arrivals.rate is not None:
+            values["arrival_rows_per_s"] = arrivals.rate
+        self._add(name, values)
+        return waited
+
+    def _step(self, step: Step, observed: Mapping[str, Any], shared: Mapping[str, float], seconds: float) -> None:
+        before = self._rows.get(f"in:{step.name}", 0)
+        values = dict(shared)
+        known = [self._rows[name] for name in step.sources if name in self._rows]
+        if known:
+            values["rows_in"] = self._rows[f"in:{step.name}"] = sum(known)
+            values["service_rows_per_s"] = (sum(known) - before) / max(1e-3, seconds)
+        rates = [self._arrivals[name].rate for name in step.sources if name in self._arrivals]
+        if rates and all(rate is not None for rate in rates):
+            values["arrival_rows_per_s"] = sum(rate for rate in rates if rate is not None)
+        backlogs = [self._arrivals[name].backlog for name in step.sources if name in self._arrivals]
+        if backlogs and all(rows is not None for rows in backlogs):
+            values["backlog_rows"] = sum(rows for rows in backlogs if rows is not None)
+        if step.name in observed:
+            self._rows[step.name] = self._rows.get(step.name, 0) + int(observed[step.name]["rows"])
+        if step.kind == "sink" and known:
+            self._rows[step.name] = sum(known)
+        if step.name in self._rows:
+            values["rows_out"] = self._rows[step.name]
+        self._add(step.name, values | self._measured(step))
+
+    def _measured(self, step: Step) -> dict[str, float]:
+        plan = self._lineage.plans.get(step.name)
+        if plan is None or step.name not in self._owned:
+            return {}
+        metrics = collected(plan)
+        values = totals(plan, metrics)
+        rate = measured_rate(metrics)
+        if rate is not None:
+            values["task_rows_per_s"] = rate
+        self._watch.measured(step.name, measured(plan, metrics))
+        if step.type == "enrich" and "page_loads" in values:
+            shown = {key: values[key] for key in ("page_loads", "cache_hits", "cache_misses")}
+            self._add(str(step.values["master"]), shown)
+        return values
+
+    def _add(self, step: str, values: Mapping[str, float]) -> None:
+        if step in self._owned:
+            self._watch.add(step, values)
+
+
+def source_order(lineage: Lineage) -> list[str | None]:
+    """The source steps in the order in which Spark reports the sources of the query; None for one of another origin.
+
+    A source is known again by the numbers that Spark gave to its columns.
+    """
+    known = {marks: name for name, frame in lineage.sources.items() for marks in _leaves(frame)}
+    found = [known.get(marks) for marks in _leaves(lineage.frame)]
+    if None in found:
+        # Spark renumbers the columns of a source that a query reads twice. With one source there is no doubt.
+        only = [step.name for step in lineage.steps if step.kind == "source" and streams(step)]
+        found = [only[0]] if len(only) == 1 else found
+    return list(dict.fromkeys(found))
+
+
+def _leaves(frame: DataFrame) -> list[tuple[int, ...]]:
+    jvm: Any = frame
+    leaves = jvm._jdf.queryExecution().analyzed().collectLeaves()
+    streaming = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+    return [
+        tuple(int(leaf.output().apply(at).exprId().id()) for at in range(leaf.output().size())) for leaf in streaming
+    ]
+
+
+def record_batch(watch: Watch, lineage: Lineage, owned: frozenset[str], rows: int | None, seconds: float) -> None:
+    """Take a batch that was written as a whole into the record."""
+    shared = {"batch_s": seconds}
+    for step in lineage.steps:
+        if step.name not in owned:
+            continue
+        values: dict[str, float] = dict(shared)
+        plan = lineage.plans.get(step.name)
+        if plan is not None:
+            metrics = collected(plan)
+            values |= totals(plan, metrics)
+            if metrics.value("rows"):
+                values["rows_in"] = metrics.value("rows")
+            watch.measured(step.name, measured(plan, metrics))
+        if rows is not None and step.name in (lineage.sink.name, lineage.sink.values["from"]):
+            values["rows_out"] = rows
+            if step.kind == "sink":
+                values["rows_in"] = rows
+        watch.add(step.name, values)

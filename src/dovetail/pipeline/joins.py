@@ -1,0 +1,187 @@
+"""Joins: each planned by its own function, on real inputs or, for checking, on empty ones without any job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.interval.frame import plan_interval_join
+from dovetail.interval.frame_native import as_column
+from dovetail.interval.frame_plan import output_columns
+from dovetail.interval.frame_sides import prepare, quoted
+from dovetail.interval.request import parse_request as parse_interval
+from dovetail.online.frame import plan_online_join
+from dovetail.online.frame_multi import plan_online_multijoin
+from dovetail.pipeline.arguments import arguments_of
+from dovetail.pipeline.declared import Pipeline, Step
+from dovetail.pipeline.masters import is_missing
+from dovetail.pipeline.sources import empty
+from dovetail.semistream.decision import smallest
+from dovetail.semistream.frame import plan_enrich
+from dovetail.semistream.frame_columns import plan_columns
+from dovetail.semistream.frame_plan import make_plan
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.request import parse_request as parse_enrich
+from dovetail.xquery.frame import plan_xquery
+
+
+_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_PLACE = re.compile(r"line \d+,? pos \d+")
+
+
+class Plan(Protocol):
+    """A join that is planned but not run."""
+
+    def frame(self) -> DataFrame:
+        """The answer, lazily."""
+        ...
+
+    def explain(self) -> str:
+        """What was chosen, and why."""
+        ...
+
+    def metrics(self) -> Metrics:
+        """What the last run measured."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a join reads: frames and stores by the names of their steps."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    frames: Mapping[str, DataFrame]
+    stores: Mapping[str, MasterStore]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPlan:
+    """A SQL step: Spark plans and runs it."""
+
+    answer: DataFrame
+    reads: tuple[str, ...]
+
+    def frame(self) -> DataFrame:
+        """The answer, lazily."""
+        return self.answer
+
+    def explain(self) -> str:
+        """What it reads and gives; Spark's own plan is not repeated here."""
+        columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in self.answer.schema.fields)
+        kind = "a stream" if self.answer.isStreaming else "a batch"
+        return f"SQL by Spark: reads {', '.join(self.reads) or 'no step'}, gives {kind} of ({columns})"
+
+    def metrics(self) -> Metrics:
+        """Nothing: Spark counts rows of SQL steps itself."""
+        return Metrics()
+
+
+def plan_join(given: Given, step: Step) -> Plan:
+    """The plan of a join over what it reads; planning batch inputs may run small jobs."""
+    arguments = arguments_of(given.pipeline, step)
+    if step.type == "sql":
+        return _sql(given, step)
+    if step.type == "xquery":
+        return plan_xquery(given.spark, **arguments)
+    if "end_of_input" in arguments:
+        arguments["end_of_input"] = _ends(arguments["end_of_input"])
+    if step.type == "enrich":
+        return plan_enrich(given.frames[step.values["stream"]], given.stores[step.values["master"]], **arguments)
+    if step.type == "online_multijoin":
+        return plan_online_multijoin(_named_inputs(given, step), **arguments)
+    sides = given.frames[step.values["left"]], given.frames[step.values["right"]]
+    if step.type == "interval_join":
+        return plan_interval_join(*sides, **arguments)
+    return plan_online_join(*sides, **arguments)
+
+
+def checked_join(given: Given, step: Step) -> DataFrame:
+    """A frame with the columns of the join's answer, over empty inputs; PlanError for what a run would refuse."""
+    if step.type == "enrich":
+        return _checked_enrich(given, step)
+    if step.type == "interval_join":
+        return _checked_interval(given, step)
+    return plan_join(given, step).frame()
+
+
+def _checked_enrich(given: Given, step: Step) -> DataFrame:
+    """A named algorithm with an even split needs no sample of the stream, and has the same columns."""
+    rows, store = given.frames[step.values["stream"]], given.stores[step.values["master"]]
+    request = parse_enrich(**arguments_of(given.pipeline, step))
+    if is_missing(given.pipeline.steps[step.values["master"]]):
+        return empty(given.spark, plan_columns(rows, store, request).output, rows.isStreaming)
+    pages = store.at(None)
+    try:
+        named = request.algorithm if request.algorithm != "auto" else smallest(pages)
+    finally:
+        pages.close()
+    tune = request.tune if request.sizes is not None else "off"
+    return make_plan(rows, store, replace(request, algorithm=named, tune=tune)).frame()
+
+
+def _checked_interval(given: Given, step: Step) -> DataFrame:
+    left, right = given.frames[step.values["left"]], given.frames[step.values["right"]]
+    for name, frame in (("left", left), ("right", right)):
+        if frame.isStreaming:
+            raise PlanError(
+                f"{name}: {step.values[name]!r} is a stream, and an interval join needs finite inputs; read its source "
+                "with stream = false, or write a sql step, which Spark can run on streams"
+            )
+    request = parse_interval(**arguments_of(given.pipeline, step))
+    sides = prepare(left, right, request)
+    wanted = output_columns(*sides, request)
+    pair = sides[0].frame.crossJoin(sides[1].frame)
+    if request.condition is not None:
+        try:
+            pair = pair.where(as_column(request.condition))
+        except AnalysisException as error:
+            raise PlanError(f"condition={request.condition!r} does not fit: {spark_says(error)}") from error
+    return (sides[0].frame if request.left_only else pair).select(*map(quoted, wanted))
+
+
+def _named_inputs(given: Given, step: Step) -> dict[str, DataFrame]:
+    inputs = step.values["inputs"]
+    pairs = inputs.items() if isinstance(inputs, Mapping) else ((name, name) for name in inputs)
+    return {name: given.frames[source] for name, source in pairs}
+
+
+def _ends(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return {name: F.expr(text) for name, text in given.items()}
+    return F.expr(given)
+
+
+def _sql(given: Given, step: Step) -> SqlPlan:
+    """The query over views that have the names of steps; a view serves while Spark reads the text, and no longer."""
+    for name in step.sources:
+        given.frames[name].createOrReplaceTempView(name)
+    try:
+        return SqlPlan(given.spark.sql(step.values["query"]), step.sources)
+    except (AnalysisException, ParseException) as error:
+        raise PlanError(f"query: Spark cannot resolve it: {spark_says(error)}") from error
+    finally:
+        for name in step.sources:
+            given.spark.catalog.dropTempView(name)
+
+
+def spark_says(error: Exception) -> str:
+    """The first sentence of Spark's message, without its plan and stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kept: list[str] = []
+    for line in lines:
+        if line.startswith(("==", "'", "+-", "JVM stacktrace", ";", "at ")):
+            break
+        kept.append(_CLASS.sub("", line.removeprefix(": ")))
+    told = [line for line in kept if not line.startswith("An error occurred while calling")]
+    text, _, rest = " ".join(told).partition(" SQLSTATE:")
+    place = _PLACE.search(rest)
+    return text.rstrip(";. ") + (f" ({place[0]})" if place else "")

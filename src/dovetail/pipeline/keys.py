@@ -1,0 +1,176 @@
+"""Every table and key of a pipeline file, with the kind of its value: the format as data."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from dovetail.pipeline import values as v
+from dovetail.pipeline.values import Kind
+
+KINDS = ("source", "master", "join", "sink")
+WORKLOADS = ("zipf", "master", "intervals", "lambda_intervals", "relation", "orders", "products", "shipments",
+             "promotions")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The keys of one type of table. `references` are those that name other steps; `paths` those that name files."""
+
+    keys: Mapping[str, Kind]
+    required: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+PIPELINE = Shape(
+    {"name": v.TEXT, "memory": v.SIZE, "checkpoint": v.TEXT, "trigger": v.TRIGGER, "spark": v.OPTIONS},
+    ("name",),
+    paths=("checkpoint",),
+)
+
+_SOURCE = {"type": v.TEXT, "stream": v.FLAG, "schema": v.TEXT, "options": v.OPTIONS, "watermark": v.WATERMARK}
+_FILES = Shape({**_SOURCE, "path": v.TEXT}, ("path",), paths=("path",))
+SOURCES = {
+    "csv": _FILES,
+    "json": _FILES,
+    "parquet": _FILES,
+    "rate": Shape({key: kind for key, kind in _SOURCE.items() if key != "schema"} | {"rows_per_second": v.COUNT}),
+    "kafka": Shape({key: kind for key, kind in _SOURCE.items() if key != "schema"}, ("options",)),
+    "workload": Shape(
+        {key: kind for key, kind in _SOURCE.items() if key != "schema"} | {"workload": v.TEXT},
+        ("workload",),
+        words={"workload": WORKLOADS},
+    ),
+    "format": Shape({**_SOURCE, "format": v.TEXT, "path": v.TEXT}, ("format",), paths=("path",)),
+}
+
+_KEYED = {"type": v.TEXT, "key": v.NAME_OR_NAMES}
+MASTERS = {
+    "pages": Shape({**_KEYED, "path": v.TEXT, "build": v.BUILD}, ("path",), paths=("path",)),
+    "parquet": Shape({**_KEYED, "path": v.TEXT}, ("path", "key"), paths=("path",)),
+    "sqlite": Shape(
+        {**_KEYED, "path": v.TEXT, "table": v.TEXT, "page": v.SIZE}, ("path", "table", "key"), (), ("path",)
+    ),
+    "postgres": Shape(
+        {**_KEYED, "uri": v.TEXT, "table": v.TEXT, "page": v.SIZE, "marker": v.TEXT}, ("uri", "table", "key")
+    ),
+}
+
+_SINK = {"type": v.TEXT, "from": v.TEXT, "mode": v.TEXT, "trigger": v.TRIGGER}
+_MODES = ("append", "update", "complete", "overwrite", "error")
+_WORDS = {"mode": _MODES}
+_FILE_SINK = Shape(
+    {**_SINK, "path": v.TEXT, "options": v.OPTIONS, "partition_by": v.NAME_OR_NAMES},
+    ("from", "path"), ("from",), ("path",), _WORDS,
+)  # fmt: skip
+SINKS = {
+    "parquet": _FILE_SINK,
+    "csv": _FILE_SINK,
+    "postgres": Shape(
+        {**_SINK, "uri": v.TEXT, "table": v.TEXT, "key": v.NAME_OR_NAMES, "newest": v.TEXT, "create": v.FLAG},
+        ("from", "uri", "table"), ("from",), (), _WORDS,
+    ),
+    "console": Shape({**_SINK, "options": v.OPTIONS}, ("from",), ("from",), (), _WORDS),
+    "memory": Shape(_SINK, ("from",), ("from",), (), _WORDS),
+    "format": Shape(
+        {**_SINK, "format": v.TEXT, "path": v.TEXT, "options": v.OPTIONS, "partition_by": v.NAME_OR_NAMES},
+        ("from", "format"), ("from",), ("path",), _WORDS,
+    ),
+}  # fmt: skip
+
+# The kind of every argument of the functions, by name; a name means the same in all of them but for `on` and `rows`.
+_ARGUMENTS: dict[str, Kind] = {
+    **dict.fromkeys(("how", "algorithm", "mode", "route", "cache", "as_of", "owed", "output", "on_error"), v.TEXT),
+    **dict.fromkeys(("invalid", "keep", "condition", "query"), v.TEXT),
+    **dict.fromkeys(("wait", "retain", "max_wait"), v.DURATION),
+    **dict.fromkeys(("null_safe", "with_phase", "strict"), v.FLAG),
+    **dict.fromkeys(("buckets", "partitions"), v.COUNT),
+    **dict.fromkeys(("left_interval", "right_interval", "relation"), v.TEXT_OR_NAMES),
+    "on": v.KEYS,
+    "memory": v.SIZE,
+    "lookup": v.TEXT_OR_NUMBER,
+    "tune": v.TUNE,
+    "on_miss": v.MISSES,
+    "freshness": v.FRESHNESS,
+    "columns": v.NAMES,
+    "suffixes": v.PAIR,
+    "versions": v.TEXT,
+    "within": v.BAND,
+    "end_of_input": v.TEXT_OR_TEXTS,
+    "rows": v.NUMBERS,
+    "closed": v.TEXT_OR_PAIR,
+    "split_points": v.LIST,
+    "collections": v.OPTIONS,
+    "variables": v.TABLE,
+}
+_STEP = {"type": v.TEXT, "watermark": v.WATERMARK}
+JOIN_TYPES = ("enrich", "online_join", "online_multijoin", "interval_join", "xquery", "sql")
+
+
+def function_of(join: str) -> Callable[..., Any]:
+    """The function that a type of join calls; importing it brings Spark's Python part, but starts nothing."""
+    if join == "enrich":
+        from dovetail.semistream.frame import enrich
+
+        return enrich
+    if join == "online_join":
+        from dovetail.online.frame import online_join
+
+        return online_join
+    if join == "online_multijoin":
+        from dovetail.online.frame_multi import online_multijoin
+
+        return online_multijoin
+    if join == "interval_join":
+        from dovetail.interval.frame import interval_join
+
+        return interval_join
+    from dovetail.xquery.frame import xquery
+
+    return xquery
+
+
+@cache
+def join_shape(join: str) -> Shape:
+    """The keys of a join: the steps that it reads, and every other argument of its function."""
+    if join == "sql":
+        return Shape({**_STEP, "query": v.TEXT, "inputs": v.NAMES}, ("query",), ("inputs",))
+    steps = {
+        "enrich": {"stream": v.TEXT, "master": v.TEXT},
+        "online_join": {"left": v.TEXT, "right": v.TEXT},
+        "interval_join": {"left": v.TEXT, "right": v.TEXT},
+        "online_multijoin": {"inputs": v.NAMES_OR_TABLE},
+        "xquery": {},
+    }[join]
+    frames = {"enrich": ("rows", "master"), "online_multijoin": ("inputs",), "xquery": ("spark",)}
+    hidden = frames.get(join, ("left", "right"))
+    parameters = inspect.signature(function_of(join)).parameters.values()
+    arguments = {p.name: _ARGUMENTS[p.name] for p in parameters if p.name not in hidden}
+    if join == "online_multijoin":
+        arguments["on"] = v.PREDICATES
+    needed = tuple(p.name for p in parameters if p.default is p.empty and p.name not in hidden)
+    return Shape({**_STEP, **steps, **arguments}, (*steps, *needed), tuple(steps), _paths(join))
+
+
+def _paths(join: str) -> tuple[str, ...]:
+    return {"enrich": ("versions",), "xquery": ("collections",)}.get(join, ())
+
+
+def shape_of(kind: str, type_: str) -> Shape | None:
+    """The shape of a table of this kind and type; None if there is no such type."""
+    if kind == "join":
+        return join_shape(type_) if type_ in JOIN_TYPES else None
+    tables: dict[str, dict[str, Shape]] = {"source": SOURCES, "master": MASTERS, "sink": SINKS}
+    return tables[kind].get(type_)
+
+
+def types_of(kind: str) -> tuple[str, ...]:
+    """The types that tables of this kind may have."""
+    if kind == "join":
+        return JOIN_TYPES
+    return tuple({"source": SOURCES, "master": MASTERS, "sink": SINKS}[kind])

@@ -1,0 +1,64 @@
+"""Masters: stores opened by name, page files built where they are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from dovetail.errors import ConfigError
+from dovetail.pipeline.declared import Step
+from dovetail.semistream.master.page_source import PageFileSource
+from dovetail.semistream.master.store import MasterStore
+from dovetail.spark.arrow import arrow_type
+
+
+def open_master(step: Step, build_from: DataFrame | None) -> MasterStore:
+    """The store of a master; a page file that is absent is built from the source that the file names for it."""
+    if build_from is not None and is_missing(step):
+        build = {key: value for key, value in step.values["build"].items() if key != "from"}
+        return MasterStore.build(build_from, step.values["path"], step.values["key"], **build)
+    return _opened(step)
+
+
+def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
+    """The store of a master for checking; of one that a run would build, its columns and its key alone."""
+    if build_from is None or not is_missing(step):
+        return _opened(step)
+    schema = pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in build_from.schema])
+    key = step.values["key"]
+    names = (key,) if isinstance(key, str) else tuple(key)
+    absent = [name for name in names if name not in schema.names]
+    if absent:
+        raise ConfigError(f"key: the source that it is built from has no column {absent[0]!r}; it has {schema.names}")
+    order = step.values["build"].get("order", "key")
+    return MasterStore(PageFileSource(step.values["path"]), schema, names, order)
+
+
+def is_missing(step: Step) -> bool:
+    """Whether a master is a page file that has yet to be built."""
+    return step.type == "pages" and not (Path(step.values["path"]) / "CURRENT").exists() and not _has_pages(step)
+
+
+def _has_pages(step: Step) -> bool:
+    place = Path(step.values["path"])
+    if not place.exists():
+        return False
+    try:
+        PageFileSource(str(place)).version()
+    except ConfigError:
+        return False
+    return True
+
+
+def _opened(step: Step) -> MasterStore:
+    values = step.values
+    if step.type == "pages":
+        return MasterStore.open(values["path"])
+    if step.type == "parquet":
+        return MasterStore.parquet(values["path"], values["key"])
+    page = {"page": values["page"]} if "page" in values else {}
+    if step.type == "sqlite":
+        return MasterStore.sqlite(values["path"], values["table"], values["key"], **page)
+    return MasterStore.postgres(values["uri"], values["table"], values["key"], marker=values.get("marker"), **page)

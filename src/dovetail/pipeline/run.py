@@ -1,0 +1,215 @@
+"""Running a pipeline: its queries started, followed and stopped, with a record of all that happened."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+
+from dovetail.errors import DovetailError, PlanError
+from dovetail.pipeline.build import Lineage, build_lineage
+from dovetail.pipeline.checkpoint import Checkpoint
+from dovetail.pipeline.declared import Pipeline
+from dovetail.pipeline.failures import plain_error
+from dovetail.pipeline.figures import predictions
+from dovetail.pipeline.follow import Follower, record_batch
+from dovetail.pipeline.problems import PipelineError, Problems
+from dovetail.pipeline.requests import check_ends
+from dovetail.pipeline.sinks import KEPT, start_stream, write_once
+from dovetail.pipeline.watch import Watch
+
+_POLL_S = 0.2
+_PATIENCE_S = 60.0
+
+
+def watch_of(pipeline: Pipeline) -> Watch:
+    """The empty record of a pipeline's run."""
+    return Watch(pipeline.name, [step.node() for step in pipeline.steps.values()], pipeline.edges())
+
+
+@dataclass(slots=True)
+class Running:
+    """A query that runs, and who follows it."""
+
+    sink: str
+    query: StreamingQuery
+    follower: Follower
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a pipeline. `seconds` ends it after a while; `once` when all input that is there now is taken.
+
+    `stop` may be called from a signal handler: micro-batches that have begun are finished first; called twice, they
+    are left, to be repeated by the next run.
+    """
+
+    spark: SparkSession
+    pipeline: Pipeline
+    watch: Watch
+    seconds: float | None = None
+    once: bool = False
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+    _stops: int = 0
+    _woken: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the run was asked twice to end, and did not finish what it had begun."""
+        return self._stops > 1
+
+    def stop(self) -> None:
+        """Ask the run to end."""
+        self._stops += 1
+        self._woken.set()
+
+    def go(self) -> None:
+        """Run to the end; what goes wrong is in the record and raised, in our words where they are ours."""
+        try:
+            self._check_once()
+            with self._checkpoint() as place:
+                self._go(place)
+        except Exception as error:
+            known = plain_error(error, self.pipeline.secrets)
+            self.watch.error(None, str(known))
+            self.watch.end("failed")
+            raise known from (None if isinstance(known, DovetailError) else error)
+        self.watch.end("stopped" if self._stops else "ended")
+
+    def _check_once(self) -> None:
+        problems = Problems(self.pipeline.lines)
+        for sink in self.pipeline.of("sink") if self.once else ():
+            check_ends(self.pipeline, sink, problems)
+        if problems.found:
+            raise PipelineError(str(self.pipeline.path), problems.sorted())
+
+    @contextlib.contextmanager
+    def _checkpoint(self) -> Iterator[Checkpoint]:
+        with contextlib.ExitStack() as stack:
+            place = self.pipeline.checkpoint
+            if place is None:
+                place = stack.enter_context(tempfile.TemporaryDirectory(prefix="dovetail-run-"))
+            yield stack.enter_context(Checkpoint(self.spark, self.pipeline, place))
+
+    def _go(self, checkpoint: Checkpoint) -> None:
+        lineages = [build_lineage(self.spark, self.pipeline, sink) for sink in self.pipeline.of("sink")]
+        owned = _owned(lineages)
+        for lineage in lineages:
+            for name, plan in lineage.plans.items():
+                if name in owned[lineage.sink.name]:
+                    self.watch.predict(name, predictions(plan))
+        live = [lineage for lineage in lineages if lineage.streams]
+        self._check_kept(live)
+        checkpoint.admit([lineage.sink for lineage in live])
+        self.watch.run()
+        for lineage in lineages:
+            if not lineage.streams and not self._stops:
+                self._write_batch(lineage, owned[lineage.sink.name])
+        running: list[Running] = []
+        try:
+            wanted = live if not self._stops else []
+            running.extend(self._started(lineage, checkpoint, owned[lineage.sink.name]) for lineage in wanted)
+            self._follow(running)
+        finally:
+            self._end(running)
+
+    def _check_kept(self, live: list[Lineage]) -> None:
+        kept = [lineage.sink for lineage in live if lineage.sink.type in KEPT]
+        if kept and self.pipeline.checkpoint is None:
+            raise PlanError(
+                f"sink {kept[0].name!r} takes a stream, which needs a checkpoint to go on after a stop; add "
+                f'checkpoint = "directory" to [pipeline].'
+            )
+
+    def _write_batch(self, lineage: Lineage, owned: frozenset[str]) -> None:
+        began = time.monotonic()
+        seen = Observation()
+        name = lineage.sink.values["from"]
+        lineage.frames[name] = lineage.frames[name].observe(seen, F.count(F.lit(1)).alias("rows"))
+        write_once(self.spark, self.pipeline, lineage, self.console)
+        record_batch(self.watch, lineage, owned, _seen(seen), time.monotonic() - began)
+
+    def _started(self, lineage: Lineage, checkpoint: Checkpoint, owned: frozenset[str]) -> Running:
+        sink = lineage.sink
+        query = start_stream(self.spark, self.pipeline, lineage, checkpoint.of(sink), checkpoint.owner(sink), self.once)
+        return Running(sink.name, query, Follower(self.watch, lineage, query, owned))
+
+    def _follow(self, running: list[Running]) -> None:
+        until = None if self.seconds is None else time.monotonic() + self.seconds
+        while running and not self._stops and any(one.query.isActive for one in running):
+            self._woken.wait(_POLL_S)
+            for one in running:
+                one.follower.poll()
+            _raise_failure(running)
+            if until is not None and time.monotonic() > until:
+                break
+        _raise_failure(running)
+
+    def _end(self, running: list[Running]) -> None:
+        """Let micro-batches that have begun finish, then stop the queries."""
+        begun = {one.sink: _newest(one.query) for one in running}
+        end = time.monotonic() + _PATIENCE_S
+        for one in running:
+            while _is_busy(one.query, begun[one.sink]) and time.monotonic() < end and self._stops < 2:
+                time.sleep(0.05)
+        for one in running:
+            one.query.stop()
+            one.follower.poll()
+
+
+def _newest(query: StreamingQuery) -> int:
+    last = query.lastProgress
+    return -1 if last is None else int(last["batchId"])
+
+
+def _is_busy(query: StreamingQuery, newest: int) -> bool:
+    """Whether the micro-batch that ran when this was asked first still runs."""
+    return query.isActive and bool(query.status["isTriggerActive"]) and _newest(query) == newest
+
+
+def _raise_failure(running: list[Running]) -> None:
+    for one in running:
+        error = one.query.exception() if not one.query.isActive else None
+        if error is not None:
+            raise error
+
+
+def _owned(lineages: list[Lineage]) -> dict[str, frozenset[str]]:
+    """For each sink the steps that it speaks for: those that no sink before it has."""
+    taken: set[str] = set()
+    owned = {}
+    for lineage in lineages:
+        mine = {step.name for step in lineage.steps} - taken
+        owned[lineage.sink.name] = frozenset(mine)
+        taken |= mine
+    return owned
+
+
+def _seen(observation: Observation, patience_s: float = 2.0) -> int | None:
+    """Rows that Spark counted; None if it did not, because its optimiser found that there was nothing to run."""
+    found: list[int] = []
+
+    def ask() -> None:
+        found.append(int(observation.get["rows"]))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(patience_s)
+    return found[0] if found else None
+
+
+def record_place(pipeline: Pipeline) -> Path:
+    """Where the record of a run is saved: beside the checkpoint, or beside the file if that is elsewhere or nowhere."""
+    place = pipeline.checkpoint
+    if place is None or "://" in place:
+        return pipeline.path.with_name(f"{pipeline.path.stem}.watch.json")
+    return Path(place) / "watch.json"

@@ -1,0 +1,115 @@
+"""Sinks: how each takes a stream, micro-batch by micro-batch, or a batch as a whole."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.engine.duration import parse_ms
+from dovetail.pipeline import sink_postgres
+from dovetail.pipeline.build import Lineage
+from dovetail.pipeline.declared import Pipeline, Step
+from dovetail.pipeline.sink_files import FileSink
+
+KEPT = ("parquet", "csv", "postgres", "format")
+"""Sinks whose rows outlive the run, so that their streams need a checkpoint."""
+
+Taker = Callable[[DataFrame, int], object]
+
+
+def label_of(pipeline: Pipeline, sink: Step) -> str:
+    """The name of a sink among all pipelines, fit for a file."""
+    return "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in f"{pipeline.name}.{sink.name}")
+
+
+def start_stream(
+    spark: SparkSession, pipeline: Pipeline, lineage: Lineage, checkpoint: str, owner: str, once: bool
+) -> StreamingQuery:
+    """The running query of a sink that takes a stream."""
+    sink, rows = lineage.sink, lineage.frame
+    writer: Any = rows.writeStream.outputMode(sink.values.get("mode", "append"))
+    writer = writer.queryName(f"{pipeline.name}.{sink.name}" if sink.type != "memory" else sink.name)
+    writer = writer.trigger(**_trigger(pipeline, sink, once))
+    if sink.type == "memory":
+        writer = writer.format("memory")
+    elif sink.type == "format":
+        writer = _optioned(writer.format(sink.values["format"]), sink).option("checkpointLocation", checkpoint)
+    else:
+        writer = writer.foreachBatch(_taker(spark, pipeline, lineage, owner)).option("checkpointLocation", checkpoint)
+    started: StreamingQuery = writer.start()
+    return started
+
+
+def write_once(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, console: Console) -> None:
+    """Write a batch as a whole."""
+    sink, rows = lineage.sink, lineage.frame
+    mode, owner = sink.values.get("mode", "overwrite"), f"{label_of(pipeline, sink)}-{uuid.uuid4().hex}"
+    if sink.type in ("parquet", "csv"):
+        file_sink = FileSink.of(spark, sink, label_of(pipeline, sink), uuid.uuid4().hex)
+        file_sink.write_batch(rows)
+    elif sink.type == "postgres":
+        target = sink_postgres.Target.of(sink, rows, owner, "overwrite")
+        sink_postgres.prepare(target, sink.values.get("create", True))
+        sink_postgres.write_batch(rows, target, 0)
+        sink_postgres.forget(target)
+    elif sink.type == "console":
+        print_rows(console, sink, rows, None)
+    elif sink.type == "memory":
+        rows.cache().createOrReplaceTempView(sink.name)
+        rows.count()
+    else:
+        writer = _optioned(rows.write.format(sink.values["format"]).mode(mode), sink)
+        writer.save()
+
+
+def _optioned(writer: Any, sink: Step) -> Any:
+    for key, value in sink.values.get("options", {}).items():
+        writer = writer.option(key, value)
+    if "path" in sink.values:
+        writer = writer.option("path", sink.values["path"])
+    by = sink.values.get("partition_by")
+    return writer if by is None else writer.partitionBy(*([by] if isinstance(by, str) else by))
+
+
+def _trigger(pipeline: Pipeline, sink: Step, once: bool) -> dict[str, Any]:
+    given = sink.values.get("trigger", pipeline.settings.get("trigger", "1 second"))
+    if once or given == "availableNow":
+        return {"availableNow": True}
+    return {"processingTime": f"{parse_ms('trigger', given)} milliseconds"}
+
+
+def _taker(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, owner: str) -> Taker:
+    """What takes each micro-batch of a sink."""
+    sink = lineage.sink
+    if sink.type in ("parquet", "csv"):
+        file_sink = FileSink.of(spark, sink, label_of(pipeline, sink), owner)
+        file_sink.claim()
+        return file_sink.write
+    if sink.type == "postgres":
+        label = f"{label_of(pipeline, sink)}-{owner}"
+        target = sink_postgres.Target.of(sink, lineage.frame, label, "append")
+        sink_postgres.prepare(target, sink.values.get("create", True))
+        return lambda rows, number: sink_postgres.write_batch(rows, target, number)
+    console = Console()
+    return lambda rows, number: print_rows(console, sink, rows, number)
+
+
+def print_rows(console: Console, sink: Step, rows: DataFrame, number: int | None) -> None:
+    """Some rows as a table on the terminal."""
+    most = int(sink.values.get("options", {}).get("numRows", 20))
+    title = sink.name if number is None else f"{sink.name}, micro-batch {number}"
+    table = Table(*map(escape, rows.columns), title=title, title_justify="left")
+    found = rows.limit(most + 1).collect()
+    for row in found[:most]:
+        table.add_row(*(Text(str(value)) for value in row))
+    if len(found) > most:
+        table.caption = f"the first {most} rows"
+    console.print(table)

@@ -1,0 +1,182 @@
+"""The kinds of values that a pipeline file may have: what each accepts, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.engine.duration import parse_seconds
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value: what it is called, and what is wrong with a given one, if anything is."""
+
+    said: str
+    fault: Callable[[Any], str | None]
+
+    def wrong(self, value: Any) -> str | None:
+        """Why the value does not fit; None if it does."""
+        return self.fault(value)
+
+
+def _is(*types: type) -> Callable[[Any], str | None]:
+    def fault(value: Any) -> str | None:
+        right = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+        return None if right else f"it is {_what(value)}"
+
+    return fault
+
+
+def _what(value: Any) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list"}
+    return names.get(type(value), "a table" if isinstance(value, Mapping) else f"a {type(value).__name__}")
+
+
+def _nonempty(value: Any) -> str | None:
+    return _is(str)(value) or (None if value.strip() else "it is empty")
+
+
+def _parsed(parse: Callable[[Any], Any]) -> Callable[[Any], str | None]:
+    def fault(value: Any) -> str | None:
+        try:
+            parse(value)
+        except PlanError:
+            return f"it is {value!r}"
+        return None
+
+    return fault
+
+
+def _size(value: Any) -> str | None:
+    return _is(int, str)(value) or _parsed(parse_bytes)(value)
+
+
+def _duration(value: Any) -> str | None:
+    return _is(int, float, str)(value) or _parsed(lambda v: parse_seconds("it", v))(value)
+
+
+def _trigger(value: Any) -> str | None:
+    return _is(str)(value) or (None if value == "availableNow" else _duration(value))
+
+
+def _positive(value: Any) -> str | None:
+    return _is(int)(value) or (None if value > 0 else f"it is {value}")
+
+
+def _texts(value: Any) -> str | None:
+    fits = isinstance(value, list) and value and all(isinstance(one, str) and one for one in value)
+    return None if fits else f"it is {_what(value) if not isinstance(value, list) else value!r}"
+
+
+def _scalars(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"it is {_what(value)}"
+    bad = [key for key, one in value.items() if not isinstance(one, (str, int, float, bool))]
+    return f"{bad[0]!r} is {_what(value[bad[0]])}" if bad else None
+
+
+def _numbers(value: Any) -> str | None:
+    fits = isinstance(value, Mapping) and all(
+        isinstance(n, (int, float)) and not isinstance(n, bool) for n in value.values()
+    )
+    return None if fits else "it is " + _what(value)
+
+
+def _either(*faults: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+    def fault(value: Any) -> str | None:
+        found = [one(value) for one in faults]
+        return None if None in found else found[0]
+
+    return fault
+
+
+def _table_of(known: Mapping[str, Kind], required: tuple[str, ...] = ()) -> Callable[[Any], str | None]:
+    def fault(value: Any) -> str | None:
+        if not isinstance(value, Mapping):
+            return f"it is {_what(value)}"
+        strange = [key for key in value if key not in known]
+        lacking = [key for key in required if key not in value]
+        if strange or lacking:
+            return f"it has {list(value)}"
+        wrong = [(key, known[key].wrong(one)) for key, one in value.items()]
+        return next((f"{key}: {why}" for key, why in wrong if why), None)
+
+    return fault
+
+
+def _pair(value: Any) -> str | None:
+    fits = isinstance(value, list) and len(value) == 2 and all(isinstance(one, str) for one in value)
+    return None if fits else f"it is {value!r}"
+
+
+def _band(value: Any) -> str | None:
+    fits = isinstance(value, list) and len(value) in (2, 4) and all(isinstance(v, str) for v in value[: len(value) - 2])
+    if not fits or not isinstance(value[0], str):
+        return f"it is {value!r}"
+    for bound in value[-1:] if len(value) == 2 else value[-2:]:
+        if isinstance(bound, str):
+            why = _duration(bound.strip().lstrip("-"))
+            if why:
+                return why
+    return None
+
+
+def _keys(value: Any) -> str | None:
+    if isinstance(value, str):
+        return None if value else "it is empty"
+    fits = isinstance(value, list) and value and all(isinstance(k, str) or not _pair(k) for k in value)
+    return None if fits else f"it is {value!r}"
+
+
+def _predicates(value: Any) -> str | None:
+    fits = isinstance(value, list) and value and all(isinstance(p, list) and len(p) in (2, 4) for p in value)
+    return None if fits else f"it is {value!r}"
+
+
+TEXT = Kind("text", _nonempty)
+ANY_TEXT = Kind("text, which may be empty", _is(str))
+FLAG = Kind("true or false", _is(bool))
+COUNT = Kind("a whole number above 0", _positive)
+SIZE = Kind('a size such as "50MB" or a number of bytes', _size)
+DURATION = Kind('a length of time such as "10 min" or a number of seconds', _duration)
+TRIGGER = Kind('a length of time such as "1 second", or "availableNow"', _trigger)
+NAMES = Kind("a list of names", _texts)
+NAME_OR_NAMES = Kind("a name or a list of names", _either(_nonempty, _texts))
+OPTIONS = Kind("a table of texts, numbers, true or false", _scalars)
+NUMBERS = Kind("a table of numbers", _numbers)
+PAIR = Kind("a list of two texts", _pair)
+KEYS = Kind('a column, or a list of columns and pairs such as ["k", ["left", "right"]]', _keys)
+PREDICATES = Kind('a list of predicates such as [["orders.id", "items.order_id"]]', _predicates)
+BAND = Kind('a band such as ["price", 0.05] or ["at", "at", "-1 hour", "2 hours"]', _band)
+TEXT_OR_NUMBER = Kind("text or a number", _is(str, int, float))
+TEXT_OR_NAMES = Kind("text or a list of texts", _either(_nonempty, _texts))
+TEXT_OR_PAIR = Kind("text or a list of two texts", _either(_nonempty, _pair))
+LIST = Kind("a list", _is(list))
+TABLE = Kind("a table", _is(dict))
+NAMES_OR_TABLE = Kind("a list of steps, or a table from names to steps", _either(_texts, _scalars))
+TEXT_OR_TEXTS = Kind("text, or a table of texts", _either(_nonempty, _scalars))
+TUNE = Kind('"model", "measure", "off", or a table of sizes', _either(_nonempty, _numbers))
+MISSES = Kind(
+    '"drop", {dead_letter = "directory"} or {park = {retry = "5s", deadline = "10 min"}}',
+    _either(
+        _nonempty,
+        _table_of({"dead_letter": TEXT}, ("dead_letter",)),
+        _table_of({"park": Kind("", _table_of({"retry": DURATION, "deadline": DURATION}))}, ("park",)),
+    ),
+)
+FRESHNESS = Kind(
+    '"per_batch", "pinned" or {ttl = "10 min"}', _either(_nonempty, _table_of({"ttl": DURATION}, ("ttl",)))
+)
+WATERMARK = Kind(
+    '{column = "at", delay = "10 minutes"}', _table_of({"column": TEXT, "delay": DURATION}, ("column", "delay"))
+)
+BUILD = Kind(
+    '{from = "source"} with order, page, frequency, unique or keep_nulls',
+    _table_of(
+        {"from": TEXT, "order": TEXT, "page": SIZE, "frequency": TEXT, "unique": FLAG, "keep_nulls": FLAG}, ("from",)
+    ),
+)
