@@ -48,10 +48,14 @@ ENOUGH = 500  # sampled keys from which a skew can be told
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Codes of some of the stream's keys, and how many rows a task has in one go, if that is known."""
+    """Codes of some of the stream's keys, and how many rows a task has in one go, if that is known.
+
+    `once`: no more rows follow, so that whatever a join learns must pay within these.
+    """
 
     keys: I64
     batch_rows: int | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,11 @@ class Decision:
     skew: SkewEstimate | None = None
     choice: Choice | None = None
     io: IoCosts | None = None
+
+    @property
+    def exponent(self) -> float:
+        """The skew that was assumed: of the sample, else Zipf's law with exponent 1."""
+        return 1.0 if self.skew is None else self.skew.exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +147,10 @@ def is_enough(sample: Sample) -> bool:
     return len(sample.keys) >= ENOUGH
 
 
-def moved(decision: Decision, sample: Sample, rows: int) -> bool:
-    """Whether the sample is so much more or less skewed than what was decided for that memory should be split anew."""
+def moved(assumed: float, sample: Sample, rows: int) -> bool:
+    """Whether the sample is so much more or less skewed than was assumed that memory should be split anew."""
     if len(sample.keys) < ENOUGH or len(np.unique(sample.keys)) > rows:
         return False
-    assumed = 1.0 if decision.skew is None else decision.skew.exponent
     found = estimate_skew(sample.keys, rows)
     return not found.low - _MOVED <= assumed <= found.high + _MOVED
 
@@ -162,7 +170,8 @@ def setting_for(
     io = io or io_costs(pages)
     read, look_up = (None, None) if io is None else (io.read, io.look_up)
     costs = from_profile(load_profile(), read=read, look_up=look_up)
-    return setting_of(pages, stream, request.join_memory, distribution, costs, policy=policy, batch_rows=rows), skew
+    found = setting_of(pages, stream, request.join_memory, distribution, costs, policy=policy, batch_rows=rows)
+    return replace(found, one_pass=sample is not None and sample.once), skew
 
 
 def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate | None) -> Decision:

@@ -29,12 +29,14 @@ from dovetail.semistream.decision import (
     specification,
 )
 from dovetail.semistream.frame_columns import Columns, plan_columns
+from dovetail.semistream.frame_rows import task_rows
 from dovetail.semistream.frame_task import EnrichTask, stream_names
 from dovetail.semistream.frame_worker import enrich_rows, owned_rows
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.on_miss import sets_aside
 from dovetail.semistream.request import Request
+from dovetail.semistream.segments import width_of
 from dovetail.semistream.versions import VersionLog, default_log, keeps_versions
 from dovetail.spark.arrow import arrow_type, map_in_arrow
 from dovetail.spark.metrics import MetricsSink
@@ -201,8 +203,10 @@ def _sample(frame: DataFrame, columns: Columns, wiring: Wiring, pages: Pages) ->
         pa.field(name, kind if pa.types.is_timestamp(kind) else rows.schema.field(name).type)
         for name, kind in zip(wiring.on, types, strict=True)
     ]
-    whole = max(1, rows.num_rows) if rows.num_rows < _SAMPLED else None  # of a larger one, tasks may have any number
-    return sample_of([rows.cast(pa.schema(fields))], wiring.on, pages, whole)
+    n_rows: int | None = max(1, rows.num_rows)
+    if rows.num_rows == _SAMPLED:
+        n_rows = task_rows(columns.frame, width_of(_stream_schema(columns)), _SAMPLED)
+    return replace(sample_of([rows.cast(pa.schema(fields))], wiring.on, pages, n_rows), once=True)
 
 
 def _stream_schema(columns: Columns) -> pa.Schema:

@@ -119,7 +119,9 @@ def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch, n_rows: int) ->
         return False
     sample = sample_of([rows], task.wiring.on, held.pages, n_rows)
     ratio, io = held.io_ratio(), held.decision.io
-    if not moved(held.decision, sample, int(held.pages.starts[-1])) and (ratio is None or not is_enough(sample)):
+    if not moved(held.decision.exponent, sample, int(held.pages.starts[-1])) and (
+        ratio is None or not is_enough(sample)
+    ):
         return False
     request = replace(task.request, algorithm=held.decision.algorithm)
     schema = held.operator.stream.schema

@@ -13,10 +13,13 @@ from dovetail.semistream.cost import (
     Policy,
     ReadCosts,
     Setting,
+    Sizes,
     Zipf,
     choose,
+    drained,
     from_profile,
     our_entries,
+    predict,
     price,
     uniform,
 )
@@ -166,3 +169,26 @@ def test_when_nothing_can_run_every_reason_is_given() -> None:
         choose(PLAIN, algorithms=())
     with pytest.raises(PlanError, match="choose among"):
         choose(PLAIN, algorithms=("nested_loop",))
+
+
+def test_one_pass_finds_caches_empty() -> None:
+    """Rows that all find slots are answered by storage alone, however large a cache is; many warm it up on the way."""
+    here = replace(OURS, batch_rows=20_000)
+    sizes = Sizes(1000, cached_rows=20_000)
+    warm = predict("cachejoin", here, sizes)
+    once = drained(warm, replace(here, one_pass=True), 20_000)
+    without = drained(predict("hybridjoin", here, Sizes(1000)), here, 20_000)
+    assert once.steps == pytest.approx(without.steps)
+    assert once.steps > drained(warm, here, 20_000).steps
+    many = [drained(warm, replace(here, one_pass=some), 10**9).mu for some in (True, False)]
+    assert many[0] == pytest.approx(many[1], rel=0.01)
+
+
+def test_pinned_rows_are_read_at_the_start_of_the_only_pass() -> None:
+    here = replace(OURS, order="frequency", batch_rows=20_000)
+    found = predict("optimised_x_hybridjoin", here, Sizes(1000, cached_rows=20_000))
+    again, once = (drained(found, replace(here, one_pass=some), 20_000) for some in (False, True))
+    assert once.steps == again.steps
+    assert once.seconds - again.seconds == pytest.approx(
+        here.costs.load_s(here.read_bytes(20_000), sequential=True), rel=1e-6
+    )

@@ -169,6 +169,20 @@ def test_explain_tells_memory_rates_and_losers(stream: DataFrame, store: MasterS
     assert "prices:" in named
 
 
+def test_a_large_batch_is_priced_for_the_rows_of_a_task(spark: SparkSession, store: MasterStore) -> None:
+    """As Spark counts them, or by the bytes that it thinks they have; both cores have their share."""
+    counted = spark.range(60_000).selectExpr("id % 400 AS k")
+    guessed = counted.where("k % 2 = 0").selectExpr("k", "k + 1 AS other")
+    batches = []
+    for rows in (counted, guessed):
+        price = plan_enrich(rows, store, on="k", memory="1MB").decision.price
+        assert price is not None
+        assert price.batch is not None
+        batches.append(price.batch.rows)
+    assert batches[0] == 30_000
+    assert 10_000 <= batches[1] <= 60_000
+
+
 def test_nothing_to_do(spark: SparkSession, store: MasterStore, stream: DataFrame) -> None:
     assert bag(enrich(stream.limit(0), store, on="k", memory="1MB")) == {}
     limited = enrich(stream, store, on="k", how="left_semi", algorithm="hybridjoin", memory="1MB").limit(3)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from dovetail.semistream.cost.prediction import Prediction
 from dovetail.semistream.cost.setting import Setting
 from dovetail.semistream.cost.ssij import phase_read_s, segments_asked
+
+_PINNED: Final = ("x_hybridjoin", "optimised_x_hybridjoin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +30,28 @@ class BatchPrice:
 def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     """A batch of `rows` tuples for the setting of the prediction; nothing waits at its start and end.
 
-    Caches stay filled from earlier batches.
+    Caches stay filled from earlier batches, unless the setting has only one: then they answer nothing until the slots
+    are full for the first time, and pinned rows are read at its start.
     Tuples that reach storage and find slots all at once are SSIJ's join phase: one load for each segment that is asked
     for. Of more tuples, those beyond the slots are answered as in the steady state and the rest at the end, one load
     for each segment that some tuple then asks for. The MESHJOIN family goes round once more.
     """
-    misses, capacity = rows * (1 - prediction.p_n), prediction.sizes.waiting_rows or 1
+    capacity = prediction.sizes.waiting_rows or 1
+    misses = rows - prediction.p_n * _answerable(prediction, setting, rows, capacity)
+    if setting.one_pass and misses == rows and prediction.segments is not None:  # all of it is asked of storage
+        prediction = replace(prediction, segments=setting.segments(prediction.sizes.segment_rows))
     running, draining = _steps(prediction, misses, capacity)
     seconds = running * prediction.step_s + draining * _drain_step_s(prediction, setting, min(misses, capacity))
     seconds += misses * prediction.miss_s + (rows - misses) * prediction.hit_s
     seconds += setting.costs.visit_s(prediction.sizes.segment_rows) * _visits(prediction, rows - misses)
+    if setting.one_pass and prediction.algorithm in _PINNED:
+        seconds += setting.costs.load_s(setting.read_bytes(prediction.sizes.cached_rows), sequential=True)
     return BatchPrice(rows, running + draining, seconds)
+
+
+def _answerable(prediction: Prediction, setting: Setting, rows: int, capacity: int) -> float:
+    """Tuples that come when a cache has something to answer them with."""
+    return max(0, rows - capacity) if setting.one_pass and prediction.algorithm not in _PINNED else rows
 
 
 def _visits(prediction: Prediction, hits: float) -> float:

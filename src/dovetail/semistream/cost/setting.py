@@ -25,9 +25,9 @@ class EntryBytes:
     row, None for a plain row in X-HYBRIDJOIN and a cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a
     resident segment, None for a plain row in SSIJ and a cached one in the partition-based join; `resident_segment` for
     each such segment. `buffer_extra`: what a row of a loaded segment takes beyond its own bytes. `fixed`: what no size
-    changes, such as answers being built. `per_segment`: counters and list heads for each segment of the master data.
-    `index_page`, `index_row`: an index in memory, by page for data in key order, by row otherwise; stores that keep
-    their index elsewhere take none.
+    changes, such as answers being built; in it, a segment of up to `held` bytes that answers name may be there twice.
+    `per_segment`: counters and list heads for each segment of the master data. `index_page`, `index_row`: an index in
+    memory, by page for data in key order, by row otherwise; stores that keep their index elsewhere take none.
     """
 
     waiting: float
@@ -40,6 +40,7 @@ class EntryBytes:
     resident_segment: float = 0.0
     buffer_extra: float = 0.0
     fixed: float = 0.0
+    held: float | None = None
     per_segment: float = 0.0
     index_page: float = 0.0
     index_row: float = 0.0
@@ -106,7 +107,8 @@ class Setting:
     `stream_bytes` v_S of a stream tuple; `page_bytes` v_P in memory, the smallest unit that is read. `matched`: the
     share of stream tuples that have a match. `arrival`: stream tuples per second, None for a stream that is never
     short. `batch_rows`: tuples of a micro-batch that is answered to its end before the next one, None for a stream
-    without such ends.
+    without such ends. `one_pass`: there is one batch only, and what a join keeps is empty when it begins.
+    `keyed`: the entries of joins that look keys up in a store that finds them; None for a store of pages.
     The default costs and entries are the source's own.
     """
 
@@ -124,6 +126,8 @@ class Setting:
     matched: float = 1.0
     arrival: float | None = None
     batch_rows: int | None = None
+    one_pass: bool = False
+    keyed: EntryBytes | None = None
 
     def __post_init__(self) -> None:
         sizes = (self.memory, self.row_bytes, self.stream_bytes, self.page_bytes)
@@ -167,7 +171,9 @@ class Setting:
 
     def buffer_bytes(self, rows: float) -> float:
         """Bytes of a disk buffer of so many rows, and of what is there whatever the sizes are."""
-        return rows * (self.row_bytes + self.entries.buffer_extra) + self.entries.fixed
+        held = self.entries.held
+        beyond = 0.0 if held is None else max(0.0, rows * self.row_bytes - held)
+        return rows * (self.row_bytes + self.entries.buffer_extra) + self.entries.fixed + 2 * beyond
 
     def pinned_bytes(self, rows: int, *, hashed: bool) -> float:
         """Bytes of so many pinned rows, in a hash table or not."""
