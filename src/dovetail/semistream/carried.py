@@ -6,14 +6,58 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from dovetail.errors import ConfigError
+from dovetail.semistream.cost.units import ReadCosts
 from dovetail.semistream.decision import Decision
+from dovetail.semistream.io_costs import IoCosts
 from dovetail.semistream.sizes import Sizes
 
 _FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An algorithm with its sizes, and the skew and cost of reads that these were chosen for."""
+
+    algorithm: str
+    sizes: Sizes
+    exponent: float = 1.0
+    io: IoCosts | None = None
+
+    @classmethod
+    def of(cls, decision: Decision) -> Plan:
+        """What is to be remembered of a decision."""
+        return cls(decision.algorithm, decision.sizes, decision.exponent, decision.io)
+
+    def decision(self, origin: str) -> Decision:
+        """What an operator is opened with."""
+        return Decision(self.algorithm, self.sizes, origin, io=self.io)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as it is stored."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Plan:
+        """The plan that was stored; of a checkpoint from before there were skew and costs in it, without these."""
+        io = found.get("io")
+        return cls(
+            found["algorithm"],
+            Sizes(**found["sizes"]),
+            found.get("exponent", 1.0),
+            None if io is None else IoCosts(ReadCosts(*(_points(io["read"][name]) for name in _READS)), io["look_up"]),
+        )
+
+
+_READS = ("random", "sequential")
+
+
+def _points(found: list[list[float]]) -> tuple[tuple[float, float], ...]:
+    return tuple((size, seconds) for size, seconds in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +65,20 @@ class Carried:
     """The state of one owner after a micro-batch: all that its later answers depend on.
 
     `drained_ms` is the time of the batch since when rows wait. `snapshot` is the operator's, `parked` has rows without
-    a match that are to be tried again, with when in column "next_ms".
+    a match that are to be tried again, with when in column "next_ms". `turns` are micro-batches with rows so far.
     """
 
     version: str
-    algorithm: str
-    sizes: Sizes
+    plan: Plan
     drained_ms: int
     snapshot: Mapping[str, pa.Table] = field(default_factory=dict)
     parked: pa.Table | None = None
+    turns: int = 0
 
     @property
     def decision(self) -> Decision:
         """What the operator must be opened with to take the snapshot up."""
-        return Decision(self.algorithm, self.sizes, "carried")
+        return self.plan.decision("carried")
 
     @property
     def waiting(self) -> int:
@@ -48,8 +92,8 @@ class Carried:
             tables["parked"] = self.parked
         parts = {name: table_bytes(table) for name, table in tables.items()}
         head = {
-            "format": _FORMAT, "version": self.version, "algorithm": self.algorithm, "sizes": asdict(self.sizes),
-            "drained_ms": self.drained_ms, "tables": [(name, len(part)) for name, part in parts.items()],
+            "format": _FORMAT, "version": self.version, **self.plan.to_json(), "drained_ms": self.drained_ms,
+            "turns": self.turns, "tables": [(name, len(part)) for name, part in parts.items()],
         }  # fmt: skip
         text = json.dumps(head).encode()
         return b"".join([struct.pack("<I", len(text)), text, *parts.values()])
@@ -66,8 +110,8 @@ class Carried:
             tables[name] = table_of(data[at : at + size])
             at += size
         parked = tables.pop("parked", None)
-        sizes = Sizes(**head["sizes"])
-        return cls(head["version"], head["algorithm"], sizes, head["drained_ms"], tables, parked)
+        plan, turns = Plan.from_json(head), head.get("turns", 0)
+        return cls(head["version"], plan, head["drained_ms"], tables, parked, turns)
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:

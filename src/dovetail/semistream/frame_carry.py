@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,16 +25,17 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.kernels.arrays import I64
-from dovetail.semistream.carried import Carried, table_bytes, table_of
+from dovetail.semistream.carried import Carried, Plan, table_bytes, table_of
 from dovetail.semistream.dead_letters import DeadLetters
-from dovetail.semistream.decision import decide, sample_of
+from dovetail.semistream.decision import specification
 from dovetail.semistream.frame_arrivals import Arrivals
-from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
+from dovetail.semistream.frame_carry_decision import Owner
+from dovetail.semistream.frame_task import EnrichTask, Where, holds_of, open_version, wanted_version
 from dovetail.semistream.frame_worker import Stopwatch, open_operator, owners_of, totals
+from dovetail.semistream.io_costs import IoDone
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.on_miss import DeadLetter, Park
 from dovetail.semistream.operators.base import SemiStreamOperator, unanswered
-from dovetail.semistream.operators.registry import ALGORITHMS
 from dovetail.spark.arrow import Batches, map_in_arrow
 
 _PACKED = T.StructType(
@@ -117,11 +117,14 @@ def unpack(batches: Batches) -> Batches:
 
 @dataclass(slots=True)
 class Turn:
-    """One call for one owner: the operator with its state taken up, and the answers so far."""
+    """One call for one owner: the operator with its state taken up, and the answers so far.
 
-    task: EnrichTask
-    where: Where
+    One that is `spent` answered all that waited, and the next call opens another.
+    """
+
+    owner: Owner
     now_ms: int
+    plan: Plan
     operator: SemiStreamOperator
     pages: Pages
     drained_ms: int
@@ -129,6 +132,13 @@ class Turn:
     watch: Stopwatch = field(default_factory=Stopwatch)
     out: list[bytes] = field(default_factory=list)
     missed: list[pa.RecordBatch] = field(default_factory=list)
+    resplits: int = 0
+    spent: bool = False
+
+    @property
+    def task(self) -> EnrichTask:
+        """What is to be done."""
+        return self.owner.task
 
     def take(self, batches: Batches) -> None:
         """Pack the answers, and set those without a match aside."""
@@ -181,16 +191,16 @@ class Carrier(StatefulProcessor):
     def close(self) -> None:
         """Nothing is held between calls."""
 
-    def _turn(self, owner: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
+    def _turn(self, number: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
         """One call: with rows, or, where None, with the news that none have come."""
         task, where = self.task, Where.here(self.task.plan)
         before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
         misses = task.request.on_miss
-        name = f"{where.unit}-{owner}{'-idle' if arrived is None else ''}"
+        name = f"{where.unit}-{number}{'-idle' if arrived is None else ''}"
         letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
         with letters or nullcontext():
             first = arrived.head() if arrived and before is None else []
-            turn = _begun(task, where, before, first, now_ms, letters)
+            turn = _begun(Owner(task, where, number), before, first, now_ms, letters)
             try:
                 after = yield from self._run(turn, before, arrived)
             finally:
@@ -198,27 +208,36 @@ class Carrier(StatefulProcessor):
                 turn.pages.close()
             if letters is not None:
                 letters.commit()
+        holds = holds_of(task, where)
+        if holds is not None:
+            holds.wait(number, [state.version for state in (before, after) if state is not None and state.waiting])
         self._store(after, now_ms)
 
     def _run(
         self, turn: Turn, before: Carried | None, arrived: Arrivals | None
     ) -> Generator[pd.DataFrame, None, Carried]:
         """Give what can be answered, batch by batch; the state after it comes back."""
-        operator, task = turn.operator, turn.task
+        operator, task, done, last = turn.operator, turn.task, IoDone.by(turn.pages.device), None
         due, parked = _due(before.parked if before else None, turn.now_ms)
-        new = arrived.batches() if arrived else iter(())
-        for batch in chain(due, (_born(task, batch, turn.now_ms) for batch in new)):
+        for batch in due:
             turn.take(operator.push("stream", batch))
+            yield from turn.answers()
+        for last in arrived.batches() if arrived else ():
+            turn.take(operator.push("stream", _born(task, last, turn.now_ms)))
             yield from turn.answers()
         if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms or not turn.pages.indexed:
             turn.take(operator.drain())  # without an index a row may be answered in part, from a version that goes
+        turns = (before.turns if before else 0) + (last is not None)
+        if last is not None:
+            _split_anew(turn, turns, last, IoDone.by(turn.pages.device).since(done))
         yield from turn.answers()
         if not operator.waiting_rows:
             turn.drained_ms = turn.now_ms
-        snapshot = operator.snapshot()
+        snapshot = {} if turn.spent else operator.snapshot()
+        plan = turn.plan if turn.spent else replace(turn.plan, sizes=operator.sizes)
         parked = _parked(task, parked, turn.missed, turn.now_ms)
         _report(turn, arrived)
-        return Carried(turn.pages.version, _name_of(operator), operator.sizes, turn.drained_ms, snapshot, parked)
+        return Carried(turn.pages.version, plan, turn.drained_ms, snapshot, parked, turns)
 
     def _store(self, after: Carried, now_ms: int) -> None:
         """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
@@ -232,22 +251,38 @@ class Carrier(StatefulProcessor):
         self._state.update((after.to_bytes(),))
 
 
+def _split_anew(turn: Turn, turns: int, rows: pa.RecordBatch, done: IoDone) -> None:
+    """Other sizes from now on, if skew or cost of reads moved away from what the plan was made for."""
+    task, operator = turn.task, turn.operator
+    now = turn.owner.again(turn.plan, turns, turn.pages, rows, done)
+    if now is None:
+        return
+    turn.plan, turn.resplits = now, 1
+    turn.take(operator.drain())
+    spec = specification(task.request, task.wiring, turn.pages, now.algorithm, now.sizes)
+    try:
+        turn.take(operator.resize(spec.fit(task.request.join_memory, task.stream)))
+    except (BudgetExceeded, PlanError):  # these parts cannot change while it runs
+        turn.spent = True
+
+
 def _begun(
-    task: EnrichTask, where: Where, before: Carried | None, batches: list[pa.RecordBatch], now_ms: int, letters: Any
+    owner: Owner, before: Carried | None, batches: list[pa.RecordBatch], now_ms: int, letters: DeadLetters | None
 ) -> Turn:
     """The operator on the version of this batch, with the state before it taken up."""
+    task, where = owner.task, owner.where
     version = wanted_version(task, where)
     if before is None:
         pages = open_version(task, where, version)
-        operator = _first(task, pages, batches)
-        return Turn(task, where, now_ms, operator, pages, now_ms, letters)
+        plan, operator = _first(owner, pages, batches)
+        return Turn(owner, now_ms, plan, operator, pages, now_ms, letters)
     _check_columns(task, before)
     if version in (None, before.version):
-        return _resumed(task, where, before, open_version(task, where, version), now_ms, letters)
+        return _resumed(owner, before, open_version(task, where, version), now_ms, letters)
     if task.request.as_of == "admitted" and before.waiting:
-        turn = _resumed(task, where, before, _awaited(task, before), now_ms, letters)
+        turn = _resumed(owner, before, _awaited(task, before), now_ms, letters)
         return _adopted(turn, open_version(task, where, version))
-    return _readmitted(task, where, before, open_version(task, where, version), now_ms, letters)
+    return _readmitted(owner, before, open_version(task, where, version), now_ms, letters)
 
 
 def _check_columns(task: EnrichTask, before: Carried) -> None:
@@ -286,43 +321,43 @@ def _adopted(turn: Turn, pages: Pages) -> Turn:
     return turn
 
 
-def _readmitted(task: EnrichTask, where: Where, before: Carried, pages: Pages, now_ms: int, letters: Any) -> Turn:
+def _readmitted(owner: Owner, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
     """A new operator on a newer version, for which rows that waited go on to wait."""
+    task = owner.task
     try:
         operator = open_operator(task, pages, task.stream, before.decision)
     except (PlanError, BudgetExceeded):
-        return _restarted(task, where, before, pages, now_ms, letters)
-    turn = Turn(task, where, now_ms, operator, pages, before.drained_ms, letters)
-    turn.take(operator.readmit(before.snapshot, _changed(task, before.version, pages.version)))
+        return _restarted(owner, before, pages, now_ms, letters)
+    turn = Turn(owner, now_ms, before.plan, operator, pages, before.drained_ms, letters)
+    if before.snapshot:
+        turn.take(operator.readmit(before.snapshot, _changed(task, before.version, pages.version)))
     return turn
 
 
-def _first(task: EnrichTask, pages: Pages, batches: list[pa.RecordBatch]) -> SemiStreamOperator:
-    decision = task.decision
-    if task.learns and batches:
-        sample = sample_of(batches, task.wiring.on, pages, None)
-        decision = decide(task.request, task.wiring, pages, task.stream, sample)
-    return open_operator(task, pages, task.stream, decision)
+def _first(owner: Owner, pages: Pages, batches: list[pa.RecordBatch]) -> tuple[Plan, SemiStreamOperator]:
+    task, plan = owner.task, owner.first(pages, batches)
+    return plan, open_operator(task, pages, task.stream, plan.decision(task.decision.origin))
 
 
-def _resumed(task: EnrichTask, where: Where, before: Carried, pages: Pages, now_ms: int, letters: Any) -> Turn:
+def _resumed(owner: Owner, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
     """The operator as it was, on the version it was on.
 
     If memory was changed so that the state no longer fits, an empty one answers what waited.
     """
     try:
-        operator = open_operator(task, pages, task.stream, before.decision)
+        operator = open_operator(owner.task, pages, owner.task.stream, before.decision)
     except (PlanError, BudgetExceeded):
-        return _restarted(task, where, before, pages, now_ms, letters)
-    turn = Turn(task, where, now_ms, operator, pages, before.drained_ms, letters)
+        return _restarted(owner, before, pages, now_ms, letters)
+    turn = Turn(owner, now_ms, before.plan, operator, pages, before.drained_ms, letters)
     if before.snapshot:
         turn.take(iter(operator.restore(before.snapshot)))
     return turn
 
 
-def _restarted(task: EnrichTask, where: Where, before: Carried, pages: Pages, now_ms: int, letters: Any) -> Turn:
+def _restarted(owner: Owner, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
     batches = unanswered(before.snapshot)
-    turn = Turn(task, where, now_ms, _first(task, pages, batches), pages, now_ms, letters)
+    plan, operator = _first(owner, pages, batches)
+    turn = Turn(owner, now_ms, plan, operator, pages, now_ms, letters)
     for batch in batches:
         turn.take(turn.operator.push("stream", batch))
     turn.take(turn.operator.drain())
@@ -361,15 +396,13 @@ def _parked(task: EnrichTask, others: pa.Table | None, missed: list[pa.RecordBat
     return kept if others is None else pa.concat_tables([others, kept])
 
 
-def _name_of(operator: SemiStreamOperator) -> str:
-    return next(name for name, kind in ALGORITHMS.items() if type(operator.spec) is kind)
-
-
 def _report(turn: Turn, arrived: Arrivals | None) -> None:
     report = totals(turn.operator)
     if arrived is not None and arrived.spilled_bytes:
         report.add("arrivals_spilled", arrived.spilled_bytes, unit="bytes")
     report.add_ns("serving", turn.watch.spent_ns)
+    if turn.resplits:
+        report.add("resplits", turn.resplits, unit="times")
     if turn.letters is not None:
         report.add("dead_letters", turn.letters.rows)
     if turn.missed:

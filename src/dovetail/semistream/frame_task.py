@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from dovetail.errors import ConfigError
 from dovetail.semistream.decision import Decision, Wiring
+from dovetail.semistream.master.holds import Holds
+from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.request import Request
@@ -97,7 +100,16 @@ def wanted_version(task: EnrichTask, where: Where) -> str | None:
     """The version that this task must read; None for the newest, where a store keeps no others."""
     if where.batch is None:
         return task.version
-    return task.log.entry(where.batch, task.request.freshness, task.store).version
+    holds, number = holds_of(task, where), where.batch.number
+    hold = None if holds is None else partial(holds.take, number)
+    return task.log.entry(where.batch, task.request.freshness, task.store, hold).version
+
+
+def holds_of(task: EnrichTask, where: Where) -> Holds | None:
+    """Where versions are held that rows may wait for over more than one micro-batch; None if none ever are."""
+    if where.batch is None or task.request.as_of != "admitted" or not isinstance(task.store.source, PageFileSource):
+        return None
+    return Holds(task.store.source.path, where.batch.query)
 
 
 def open_version(task: EnrichTask, where: Where, version: str | None) -> Pages:

@@ -4,6 +4,7 @@ versions/
     <query id>/
         17.0.json        what batch 17 takes: the version, and when it was taken up
         pinned.0.json    what all batches take, where the version is pinned
+        owner-3.17.json  what was decided in batch 17 about the join of owner 3, in mode "carry"
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from dovetail.errors import ConfigError
 from dovetail.semistream.freshness import Freshness
@@ -23,6 +26,8 @@ from dovetail.semistream.master.store import MasterStore
 
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
 _ATTEMPTS = 200  # to read an entry that another task is just writing
+Hold: TypeAlias = Callable[[str], bool]
+"""Whether a version is there and from now on stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +56,31 @@ class VersionLog:
 
     path: str
 
-    def entry(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
-        """The version that the batch takes: as logged, else what `freshness` says now."""
+    def entry(self, batch: Batch, freshness: Freshness, store: MasterStore, hold: Hold | None = None) -> Entry:
+        """The version that the batch takes: as logged, else what `freshness` says now.
+
+        With `hold`, a version is logged only after it is held.
+        """
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         found = self._newest(batch.query, name)
         if found is not None:
             return self._read(batch.query, name, found)
-        return self._write(batch.query, name, 0, self._proposal(batch, freshness, store))
+        return self._write(batch.query, name, 0, self._held(self._proposal(batch, freshness, store), store, hold))
+
+    def _held(self, proposal: Entry, store: MasterStore, hold: Hold | None) -> Entry:
+        for _ in range(_ATTEMPTS):
+            if hold is None or hold(proposal.version):
+                return proposal
+            proposal = Entry(store.version(), time.time())
+        raise ConfigError(f"{store.source} is pruned faster than versions can be held; keep more of them.")
+
+    def decided(self, batch: Batch, owner: int, decide: Callable[[], Any]) -> Any:
+        """What `decide` gave, as JSON has it, when an owner first asked in this batch; a replay hears the same."""
+        name = f"owner-{owner}"
+        place = self._file(batch.query, name, batch.number)
+        if not place.exists():
+            self._publish(place, json.dumps(decide()))
+        return self._json(place)
 
     def move_on(self, batch: Batch, freshness: Freshness, store: MasterStore, gone: str) -> Entry:
         """The version that takes the place of one which the store no longer has; the same for all who ask."""
@@ -107,35 +130,44 @@ class VersionLog:
 
     def _read(self, query: str, name: str, attempt: int) -> Entry:
         place = self._file(query, name, attempt)
+        try:
+            return Entry(**self._json(place))
+        except TypeError as error:
+            raise _damaged(place) from error
+
+    def _json(self, place: Path) -> Any:
         for _ in range(_ATTEMPTS):
             try:
                 text = place.read_text(encoding="utf-8")
             except OSError as error:
                 raise self._unreachable(error) from error
-            with contextlib.suppress(ValueError, TypeError):
-                return Entry(**json.loads(text))
+            with contextlib.suppress(ValueError):
+                return json.loads(text)
             time.sleep(0.01)
-        raise ConfigError(f"{place} is damaged; remove it to answer its batch from the current version.")
+        raise _damaged(place)
 
     def _write(self, query: str, name: str, attempt: int, entry: Entry) -> Entry:
-        place = self._file(query, name, attempt)
+        if self._publish(self._file(query, name, attempt), json.dumps(asdict(entry))) and name.isdigit():
+            self._forget(query, int(name))
+        return self._read(query, name, attempt)
+
+    def _publish(self, place: Path, text: str) -> bool:
+        """Whether this was the first to write the file."""
         temporary = place.with_name(f".{uuid.uuid4().hex}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            _write_synced(temporary, json.dumps(asdict(entry)))
+            _write_synced(temporary, text)
             try:
-                won = _published(temporary, place)
+                return _published(temporary, place)
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as error:
             raise self._unreachable(error) from error
-        if won and name.isdigit():
-            self._forget(query, int(name))
-        return self._read(query, name, attempt)
 
     def _forget(self, query: str, newest: int) -> None:
         for name in self._names(query):
-            number = name.partition(".")[0]
+            first, second = name.split(".")[:2]
+            number = second if first.startswith("owner-") else first
             if number.isdigit() and int(number) < newest - _KEPT:
                 (Path(self.path) / query / name).unlink(missing_ok=True)
 
@@ -144,6 +176,10 @@ class VersionLog:
             f"the versions of micro-batches cannot be kept in {self.path} ({error.strerror}); give enrich a directory "
             f"that driver and executors can write to, versions=..."
         )
+
+
+def _damaged(place: Path) -> ConfigError:
+    return ConfigError(f"{place} is damaged; remove it to answer its batch from the current version.")
 
 
 def _write_synced(place: Path, text: str) -> None:

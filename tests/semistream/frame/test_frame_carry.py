@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -16,8 +17,10 @@ from tests.semistream.frame.cases import bag, drop_file, file_stream, master_tab
 
 from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.semistream.carried import Carried, table_bytes
+from dovetail.semistream.carried import Carried, Plan, table_bytes
+from dovetail.semistream.cost.units import ReadCosts
 from dovetail.semistream.frame_arrivals import Arrivals
+from dovetail.semistream.io_costs import IoCosts
 from dovetail.semistream.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -113,7 +116,10 @@ def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: P
 def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
     spark: SparkSession, tmp_path: Path, as_of: str
 ) -> None:
-    """That of their answer, though the one before is gone; or that of their coming, which is an error if it is gone."""
+    """That of their answer, though the one before is gone; or that of their coming, which is an error if it is gone.
+
+    Pruning leaves alone what rows wait for, and only that.
+    """
     store = page_store(tmp_path / "m.pages", words("old"))
     drop_file(tmp_path / "in", numbers(0), 0)
 
@@ -123,10 +129,11 @@ def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
 
     run(enriched(), tmp_path)
     page_store(tmp_path / "m.pages", words("new"))
-    (tmp_path / "m.pages" / "generation-1").rename(tmp_path / "away")
+    assert len(store.prune(1)) == (as_of == "answered")
     drop_file(tmp_path / "in", numbers(1000), 1)
     spark.conf.set(NO_DATA, True)
     if as_of == "admitted":
+        (tmp_path / "m.pages" / "generation-1").rename(tmp_path / "away")
         with pytest.raises(StreamingQueryException, match=r"200 rows wait to be answered from version 1-.*Restore it"):
             run(enriched(), tmp_path)
         (tmp_path / "away").rename(tmp_path / "m.pages" / "generation-1")
@@ -135,6 +142,31 @@ def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
     found = {(at < 1000, word) for at, word in zip(got["id"].to_pylist(), got["word"].to_pylist(), strict=True)}
     assert got.num_rows == 400
     assert found == {(True, "old" if as_of == "admitted" else "new"), (False, "new")}
+    assert len(store.prune(1)) == (as_of == "admitted")
+
+
+@pytest.mark.usefixtures("unfinished", "one_owner")
+def test_memory_is_split_anew_in_a_replay_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Even keys in three batches, few that all ask for in the fourth, after which the query dies."""
+    store, rng = page_store(tmp_path / "m.pages", words("w", keys=4000)), np.random.default_rng(1)
+    keys = [*(rng.integers(0, 4000, 2000) for _ in range(3)), rng.zipf(1.5, 2000) % 4000]
+    for number, some in enumerate(keys):
+        rows = {"id": np.arange(2000 * number, 2000 * (number + 1)), "k": some}
+        drop_file(tmp_path / "in", pa.table(rows), number)
+    asked = CARRY | {"memory": "256KB", "tune": "model", "algorithm": "cachejoin"}
+    plan = plan_enrich(file_stream(spark, tmp_path / "in"), store, **asked)
+    query = started(plan.frame(), tmp_path)
+    query.awaitTermination()
+    assert [bool(report.value("resplits")) for report in plan.sink.batches().values()] == [False] * 3 + [True]
+    log = tmp_path / "m.pages" / ".versions" / str(query.id)
+    decided = {file.name: file.stat().st_mtime_ns for file in log.glob("owner-*")}
+    assert set(decided) == {"owner-0.0.json", "owner-0.3.json"}
+    undo_last_commit(tmp_path)
+    drop_file(tmp_path / "in", pa.table({"id": [8000], "k": [1]}), 4)
+    spark.conf.set(NO_DATA, True)
+    run(enrich(file_stream(spark, tmp_path / "in"), store, **asked), tmp_path)
+    assert {file.name: file.stat().st_mtime_ns for file in log.glob("owner-*")} == decided
+    assert sorted(spark.read.parquet(str(tmp_path / "out")).toArrow()["id"].to_pylist()) == list(range(8001))
 
 
 def test_versions_of_admission_need_a_store_that_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -189,15 +221,16 @@ def test_dead_letters_of_rows_that_waited(spark: SparkSession, tmp_path: Path) -
 
 def test_state_survives_as_bytes() -> None:
     tables = {"rows": pa.table({"a": [1, None], "b": ["x", "y"]}), "state": pa.table({"json": ["{}"]})}
-    before = Carried("3-ab", "cachejoin", Sizes(waiting=5), 17, tables, pa.table({"a": [1], "next_ms": [9]}))
+    plan = Plan("cachejoin", Sizes(waiting=5), 0.7, IoCosts(ReadCosts.linear(0.004, 1e7), 1e-5))
+    before = Carried("3-ab", plan, 17, tables, pa.table({"a": [1], "next_ms": [9]}), turns=4)
     after = Carried.from_bytes(before.to_bytes())
-    assert (after.version, after.sizes, after.drained_ms, after.waiting) == ("3-ab", Sizes(waiting=5), 17, 2)
+    assert (after.version, after.plan, after.drained_ms, after.waiting, after.turns) == ("3-ab", plan, 17, 2, 4)
     assert {name: table.to_pylist() for name, table in after.snapshot.items()} == {
         name: table.to_pylist() for name, table in tables.items()
     }
     assert after.parked is not None
     assert after.parked.to_pylist() == [{"a": 1, "next_ms": 9}]
-    assert Carried("v", "inlj", Sizes(), 0).waiting == 0
+    assert Carried("v", Plan("inlj", Sizes()), 0).waiting == 0
 
 
 def test_arrivals_beyond_their_share_wait_on_disk(tmp_path: Path) -> None:
