@@ -18,11 +18,13 @@ from dovetail.kernels.segment_match import Scratch, candidates, group_rows
 from dovetail.kernels.selection import expand_runs
 from dovetail.kernels.waiting_round import Met
 from dovetail.semistream.rows import SHIFT, RowStore, refs_of
+from dovetail.semistream.sizes import CACHED_GARBAGE
 
 Replaces = Literal["random", "least_frequent", "adaptive"]
 _CODES = {"random": kernels.TAKES_ANY, "least_frequent": kernels.TAKES_LEAST, "adaptive": kernels.TAKES_SAMPLED}
 PageOf = Callable[[I64], I64]
 MANY_CHUNKS = 24
+_WHOLE = 0.9  # of a chunk's rows wanted, from which copying them saves little
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class RowCache:
     ) -> None:
         self._index = budget.reserve("cache keys")
         self._rows = budget.reserve("cache rows")
-        self.store, self.policy, self._floor = store, policy, floor
+        self.store, self.policy, self.floor = store, policy, floor
         self._allocate(capacity, limit)
         self.chunks: set[int] = set()
         self.hits: tuple[I64, I64] = np.empty(hits, np.int64), np.empty(hits, np.int64)
@@ -155,9 +157,9 @@ class RowCache:
             return
         self.keys.ref[entries] = refs_of(chunk, np.cumsum(sizes) - sizes)
 
-    def _add(self, batch: pa.RecordBatch) -> int | None:
+    def _add(self, batch: pa.RecordBatch, floor: int | None = None) -> int | None:
         size = held_bytes(batch)
-        if self._rows.budget.available < size + self._floor:
+        if self._rows.budget.available < size + (self.floor if floor is None else floor):
             self.crowded = True
             return None
         chunk = self.store.add_charged(batch, size, self._rows)
@@ -179,19 +181,29 @@ class RowCache:
         kernels.add_all(self.keys, *(int64s(a.astype(np.int64)) for a in plain))
 
     def tidy(self) -> None:
-        """Copy chunks together that are mostly unwanted or small; no collected answer may name a cached row."""
-        if not self.crowded and len(self.chunks) <= MANY_CHUNKS and self._wanted() * 2 >= self._stored():
+        """Copy chunks together that are partly unwanted or small; no collected answer may name a cached row."""
+        wasteful = self._wanted() * CACHED_GARBAGE < self._stored()
+        if not self.crowded and not wasteful and len(self.chunks) <= MANY_CHUNKS:
             return
         self.crowded = False
         n = len(self)
         refs, sizes = self.keys.ref[:n], self.keys.rows[:n].astype(np.int64)
         chunk = np.where(sizes > 0, refs >> SHIFT, -1)
-        live = dict.fromkeys(self.chunks, 0)
-        for number, count in zip(*np.unique(np.repeat(chunk, sizes), return_counts=True), strict=True):
-            live[int(number)] = int(count)
-        small = sum(live.values()) // MANY_CHUNKS
-        worn = [c for c, wanted in live.items() if 2 * wanted < self.store.chunk_rows(c) or wanted <= small]
+        low = int(chunk.min(initial=0))
+        counted = np.bincount(chunk - low, sizes) if n else np.empty(0)
+        live = {c: int(counted[c - low]) if c - low < len(counted) else 0 for c in self.chunks}
+        worn = self._worn(live)
         self._join(np.flatnonzero(np.isin(chunk, worn)), worn)
+
+    def _worn(self, live: dict[int, int]) -> list[int]:
+        """Chunks to be copied, those with the smallest wanted share first, as many as there is room to copy."""
+        small = sum(live.values()) // MANY_CHUNKS
+        share = {c: wanted / max(1, self.store.chunk_rows(c)) for c, wanted in live.items()}
+        worn = [c for c, wanted in live.items() if share[c] < _WHOLE or wanted <= small]
+        worn.sort(key=share.__getitem__)
+        room = self._rows.budget.available / (2 * max(1.0, self.store.row_bytes()))
+        copied = np.cumsum([live[c] for c in worn])
+        return worn[: int(np.searchsorted(copied, room, side="right"))]
 
     def _join(self, entries: I64, worn: list[int]) -> None:
         sizes = self.keys.rows[entries].astype(np.int64)
@@ -201,7 +213,7 @@ class RowCache:
                 return
             joined = self.store.gather(expand_runs(self.keys.ref[entries], sizes), self._columns(worn))
             self._rows.shrink(need)
-            chunk = self._add(joined)
+            chunk = self._add(joined, floor=0)  # in the place of more than that
             if chunk is None:
                 return
             self.keys.ref[entries] = refs_of(chunk, np.cumsum(sizes) - sizes)

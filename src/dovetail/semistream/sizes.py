@@ -14,7 +14,7 @@ from dovetail.kernels.key_cache import cache_bytes
 from dovetail.kernels.segment_match import scratch_bytes
 from dovetail.kernels.waiting_pool import SLOT_BYTES, pool_bytes
 from dovetail.kernels.waiting_round import met_bytes
-from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.master.pages import KeyedPages, Pages
 from dovetail.semistream.output import PAIR_BYTES
 from dovetail.semistream.segments import Segments, row_bytes, width_of
 
@@ -22,11 +22,14 @@ Part = Literal["waiting", "cached", "pinned", "resident", "chunks"]
 INTAKE_BYTES = 72  # of a row being admitted: code, validity, segment, reference, cache hit, and what they come from
 TYPICAL_SEEK_BYTES = 50_000  # what a device could have read in the time of one seek; about equal on disks and flash
 GARBAGE = 2.0  # stored rows against wanted ones, between two compactions
+CACHED_GARBAGE = 1.3  # the same of cached rows, which stay for longer
 WORTH_A_ROUND = 4  # segments; for fewer at a time a round saves nothing
 MOST_TOGETHER = 1 << 15
 ROUND_ROW_BYTES = 24  # of a master row in a round beside the row: its code, and what that comes from
 ROUND_SEGMENT_BYTES = 64  # of a segment in a round: its number, its waiting rows, its place, each twice
 NOTED_KEYS = 4096  # keys met before those that deserve it enter a cache, at most
+ROUND_KEYS = 8192  # of one request to a store that finds keys, at most; more save nothing
+KEYED_INTAKE = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +72,18 @@ FITTED = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of everything in a join but the parts that are sized, for one length of segment and one budget."""
+    """Bytes of everything in a join but the parts that are sized, for one length of segment and one budget.
+
+    A `keyed` join asks the store for keys, never for segments: its rounds, and what is held of them, are as large as
+    their keys' rows.
+    """
 
     segments: Segments
     master_row: float
     stream_row: float
     limit: int
     together: int = 1
+    keyed: bool = False
 
     @property
     def segment(self) -> int:
@@ -84,8 +92,9 @@ class Footprint:
 
     @property
     def hold(self) -> int:
-        """Segments that answers still name, at most."""
-        return max(self.segment, self.limit // 16)
+        """Master rows that answers still name, at most."""
+        most = min(self.limit // 16, int(self.round_rows * self.round_row)) if self.keyed else self.limit // 16
+        return max(self.segment, most)
 
     @property
     def pairs(self) -> int:
@@ -95,17 +104,20 @@ class Footprint:
     @property
     def intake(self) -> int:
         """Rows whose codes and homes are found at a time."""
-        return max(64, min(65536, self.limit // 1024))
+        return max(64, min(KEYED_INTAKE if self.keyed else 65536, self.limit // 1024))
 
     @property
     def output(self) -> int:
         """Answers while they are built."""
-        return max(int(32 * 3 * (self.master_row + self.stream_row + 2)), self.limit // 10) + self.hold + 1024
+        each = 3 * (self.master_row + self.stream_row + 2)
+        most = min(self.limit // 10, int(each * self.round_rows)) if self.keyed else self.limit // 10
+        return max(int(32 * each), most) + self.hold + 1024
 
     @property
     def round_rows(self) -> int:
         """Master rows of a round, at most; what it reads is decoded before answers are built, in their room."""
-        return int(self.limit // 16 / self.round_row)
+        rows = int(self.limit // 16 / self.round_row)
+        return min(rows, ROUND_KEYS) if self.keyed else rows
 
     @property
     def round_row(self) -> float:
@@ -115,6 +127,8 @@ class Footprint:
     @property
     def round_segments(self) -> int:
         """Segments of a round, at most: as many as were wanted, if there is room for that and it is worth it."""
+        if self.keyed:
+            return self.together
         affordable = self.round_rows // max(1, self.segments.most_swapped_rows)
         return self.together if affordable >= min(self.together, WORTH_A_ROUND) else 1
 
@@ -153,16 +167,29 @@ class Footprint:
     @property
     def cached_key(self) -> float:
         """One cached key with one row."""
-        return cache_bytes(1024) / 1024 + GARBAGE * (self.master_row + 1)
+        return cache_bytes(1024) / 1024 + CACHED_GARBAGE * (self.master_row + 1)
 
 
 def footprint(
-    pages: Pages, stream: pa.Schema, per_segment: int, pinned: int, limit: int, together: int | None = None
+    pages: Pages,
+    stream: pa.Schema,
+    per_segment: int,
+    pinned: int,
+    limit: int,
+    together: int | None = None,
+    keyed: bool = False,
 ) -> Footprint:
     """The footprint of a join over these pages."""
     segments = Segments(pages, per_segment, pinned)
     wanted = (1 if pages.device.simulated else MOST_TOGETHER) if together is None else together
-    return Footprint(segments, row_bytes(pages), width_of(stream), limit, max(1, min(wanted, segments.n)))
+    rows = row_bytes(pages), width_of(stream)
+    return Footprint(segments, *rows, limit, max(1, min(wanted, segments.n)), keyed)
+
+
+def asks_for_keys(pages: Pages, parts: Sequence[Part]) -> bool:
+    """Whether a join of these parts asks the store for keys: it finds them, and no segment has to be there whole."""
+    whole = {"pinned", "resident", "chunks"} & set(parts)
+    return isinstance(pages, KeyedPages) and pages.finds_keys and not whole
 
 
 def fit(pages: Pages, stream: pa.Schema, sizes: Sizes, limit: int, parts: Sequence[Part]) -> Sizes:
@@ -171,9 +198,10 @@ def fit(pages: Pages, stream: pa.Schema, sizes: Sizes, limit: int, parts: Sequen
     A third of what segments and answers leave goes to a cache or to pinned rows, a fifth to resident segments, and
     the rest to waiting rows. `PlanError`, naming the smallest budget that works, if this one does not.
     """
-    per = sizes.per_segment or _segment_length(pages, stream, limit)
+    keyed = asks_for_keys(pages, parts)
+    per = sizes.per_segment or (1 if keyed else _segment_length(pages, stream, limit))
     pinned = _pinned(pages, sizes, per) if "pinned" in parts else 0
-    print_ = footprint(pages, stream, per, pinned, limit, sizes.together)
+    print_ = footprint(pages, stream, per, pinned, limit, sizes.together, keyed)
     rest = limit - print_.fixed
     least = _least(pages, stream, sizes, parts)
     if limit < least:
@@ -210,7 +238,7 @@ def _least(pages: Pages, stream: pa.Schema, sizes: Sizes, parts: Sequence[Part])
     """The smallest budget: short segments, one waiting row, one cached key."""
     per = sizes.per_segment or 1
     pinned = _pinned(pages, sizes, per) if "pinned" in parts else 0
-    cost = footprint(pages, stream, per, pinned, 0, sizes.together)
+    cost = footprint(pages, stream, per, pinned, 0, sizes.together, asks_for_keys(pages, parts))
     waiting = sizes.waiting or _fewest(cost, parts)
     need = cost.fixed + waiting * cost.waiting_row + 1024
     if "cached" in parts:

@@ -175,6 +175,27 @@ def test_sizes_may_change_while_running(name: str) -> None:
         assert oracle.bag(got) == case.expected("left")
 
 
+@pytest.mark.parametrize("name", ["hybridjoin", "ssij", "partitioned", "cachejoin"])
+def test_longer_segments_take_their_room_from_other_parts(name: str) -> None:
+    """Sizes that fit a budget still do when they are taken up by a join whose segments were short."""
+    master = pa.table({"k": np.arange(4000), "r": np.arange(4000), "text": ["x" * 80] * 4000})
+    pages, rng, limit = MemoryPages(master, ("k",), 20), np.random.default_rng(1), 400 << 10
+    stream = pa.table({"id": np.arange(6000), "k": rng.integers(0, 4000, 6000)})
+    case = Case(stream, pages, master, ("k",), 500)
+    spec, budget, got = ALGORITHMS[name](pages=pages, on=("k",), sizes=Sizes(per_segment=1)), MemoryBudget(limit), []
+    with spec.open(budget, {"stream": stream.schema}) as operator:
+        for number, batch in enumerate(case.batches()):
+            if number == 6:
+                longer = replace(spec, sizes=Sizes(per_segment=20)).fit(limit, stream.schema)
+                got += answers(operator.resize(longer))
+                assert operator.sizes.per_segment == 20
+                assert operator.sizes.resident == longer.resident
+            got += answers(operator.push("stream", batch))
+        got += answers(operator.finish())
+    assert oracle.bag(got) == case.expected("inner")
+    assert budget.peak <= limit
+
+
 def test_pinned_pages_cannot_be_resized() -> None:
     case = random_case(3)
     spec = XHybridJoin(pages=case.pages, on=case.on, sizes=Sizes(waiting=4, per_segment=1, pinned=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from dovetail.semistream.cost.hybridjoin import bound_steps, steady_state
 from dovetail.semistream.cost.learned import learned_share, suitable_threshold
@@ -26,15 +27,16 @@ def predict_cachejoin(setting: Setting, sizes: Sizes) -> Prediction:
     Reference: seed 000, equations 8.1 and 8.2. Corrected: frequencies are compared for rows that matched only, and with
     the adaptive rule one row is exchanged about every max(16, n_p / 80) loads.
     """
-    return _learned("cachejoin", setting, sizes)
+    return _learned(setting, sizes)
 
 
 def predict_sscj(setting: Setting, sizes: Sizes) -> Prediction:
     """SSCJ: CACHEJOIN that gives up the least frequent row of its table, which changes little in the steady state."""
-    return _learned("sscj", setting, sizes)
+    return replace(_learned(setting, sizes), algorithm="sscj")
 
 
-def _learned(algorithm: str, setting: Setting, sizes: Sizes) -> Prediction:
+@lru_cache(maxsize=1024)
+def _learned(setting: Setting, sizes: Sizes) -> Prediction:
     p_n = setting.p_n(sizes.cached_rows)
     if setting.policy.cache != "perfect" and sizes.cached_rows:
         room, _ = waiting_room(setting, sizes, _table(setting, sizes, counted=True))
@@ -44,7 +46,7 @@ def _learned(algorithm: str, setting: Setting, sizes: Sizes) -> Prediction:
             rising = suitable_threshold(setting.distribution, sizes.cached_rows, together, threshold or 2)
             threshold = max(threshold or 0, rising)
         p_n = learned_share(setting.distribution, sizes.cached_rows, together, threshold)
-    return _prediction(algorithm, setting, sizes, p_n, counted=True)
+    return _prediction("cachejoin", setting, sizes, p_n, counted=True)
 
 
 def _table(setting: Setting, sizes: Sizes, *, counted: bool) -> tuple[str, float]:

@@ -14,12 +14,14 @@ from dovetail.kernels.arrays import I64
 from dovetail.semistream.cost.units import Points, ReadCosts
 from dovetail.semistream.master.pages import KeyedPages, Pages
 
-_SIZES = (1, 4, 16, 64)  # pages of a run
-_PAGES_OF_A_ROUND = 128
-_KEY_PAGES = 32  # from which keys are taken, as keys of one page are found more quickly than any others
-_KEYS_OF_A_PAGE = 8
+_SIZES = (1, 4, 16, 64, 256)  # pages of a run
+_PAGES_OF_A_ROUND = 256
+_KEY_PAGES = 16  # from which keys are taken, as keys of one page are found more quickly than any others
+_KEYS_OF_A_PAGE = 16
 _ATTEMPTS = 6
+_FEWEST = 3  # attempts, if they do not take long: what else runs here slows down any one of them
 _ENOUGH_S = 0.02  # of reading one size
+_PATIENCE_S = 0.1
 _MOST_BYTES = 2 << 20
 
 
@@ -61,7 +63,10 @@ def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
     pages.read_many(np.zeros(1, np.int64), np.ones(1, np.int64))  # kernels may have to be loaded first
     for count in _counts(pages):
         places = iter(rng.integers(0, n_pages - count + 1, _ATTEMPTS).tolist())
-        in_turn[float(pages.stored_bytes(0, count))] = _quickest(pages, partial(_read_run, pages, places, count))
+        seconds = _quickest(pages, partial(_read_run, pages, places, count))
+        in_turn[float(pages.stored_bytes(0, count))] = seconds
+        if count > 1 and seconds > _ENOUGH_S:  # what is longer can be told from these
+            break
     keyed = isinstance(pages, KeyedPages) and pages.finds_keys  # to a database one place is as good as another
     return ReadCosts(_rising(in_turn if keyed else _rounds_s(pages, rng)), _rising(in_turn))
 
@@ -111,7 +116,7 @@ def look_up_s(pages: Pages, seed: int = 0) -> float | None:
 
 def _quickest(pages: Pages, work: Callable[[], object]) -> float:
     times = [_seconds(pages, work)]
-    while len(times) < _ATTEMPTS and sum(times) < _ENOUGH_S:
+    while len(times) < _ATTEMPTS and sum(times) < (_ENOUGH_S if len(times) >= _FEWEST else _PATIENCE_S):
         times.append(_seconds(pages, work))
     return min(times)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
@@ -21,18 +21,28 @@ from dovetail.semistream.cost.x_hybridjoin import predict_x_hybridjoin
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One algorithm's model: `predict`, what the store must offer, and the sizes that `tune` chooses.
+    """One algorithm's model: `formula`, what the store must offer, and the sizes that `tune` chooses.
 
     `axes` are names of `Sizes` fields; an algorithm that reads single pages has none. `whole_segments`: cached rows
     come in whole segments.
     """
 
     name: str
-    predict: Callable[[Setting, Sizes], Prediction]
+    formula: Callable[[Setting, Sizes], Prediction]
     axes: tuple[str, ...]
     needs_index: bool = True
     needs_frequency_order: bool = False
     whole_segments: bool = False
+
+    def predict(self, setting: Setting, sizes: Sizes) -> Prediction:
+        """What these sizes lead to; a `NoRoomError` when they do not fit in the memory."""
+        entries = setting.keyed if self.looks_up(setting) else None
+        return self.formula(setting if entries is None else replace(setting, entries=entries), sizes)
+
+    def looks_up(self, setting: Setting) -> bool:
+        """Whether keys are asked of the store, so that no segment is ever read and its length does not matter."""
+        whole = self.whole_segments or self.needs_frequency_order or not self.needs_index
+        return setting.costs.look_up is not None and not whole
 
 
 _MODELS: Final = (

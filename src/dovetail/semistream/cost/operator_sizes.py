@@ -17,7 +17,7 @@ from dovetail.semistream.cost.setting import EntryBytes, Policy, Setting
 from dovetail.semistream.cost.units import ReadCosts, UnitCosts
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.output import PAIR_BYTES
-from dovetail.semistream.sizes import GARBAGE, Footprint, footprint
+from dovetail.semistream.sizes import GARBAGE, Footprint, asks_for_keys, footprint
 from dovetail.semistream.sizes import Sizes as OperatorSizes
 
 _RING_BYTES = 33  # of a row in MESHJOIN's ring, beside its entry in the hash table
@@ -44,6 +44,7 @@ def setting_of(
         costs = replace(costs, read=ReadCosts.of_device(model))
     rows, n_pages = int(pages.starts[-1]), max(1, len(pages.starts) - 1)
     cost = footprint(pages, stream, 1, 0, limit)
+    keyed = asks_for_keys(pages, ())
     return Setting(
         memory=limit,
         distribution=distribution,
@@ -58,6 +59,7 @@ def setting_of(
         stored_row_bytes=pages.stored_bytes(0, n_pages) / rows if rows else None,
         arrival=arrival,
         batch_rows=batch_rows,
+        keyed=real_entries(replace(cost, keyed=True)) if keyed else None,
     )
 
 
@@ -77,6 +79,7 @@ def real_entries(cost: Footprint) -> EntryBytes:
         resident_segment=2048.0,
         buffer_extra=per_row,
         fixed=max(0.0, cost.fixed - chains - here * (cost.master_row + per_row)),
+        held=cost.hold / 1.1,
         per_segment=float(SEGMENT_BYTES),
     )
 

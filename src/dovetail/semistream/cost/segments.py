@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from dovetail.errors import PlanError
-from dovetail.kernels.arrays import F64
+from dovetail.kernels.arrays import F64, I64
 
 Share = Callable[[F64], F64]
 """The share of the stream that asks for the first so many rows, most wanted first; ranks may be fractional."""
@@ -65,6 +66,7 @@ def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int =
     return _asked(count, mass / count, n)
 
 
+@lru_cache(maxsize=256)
 def shuffled(share: Share, rows: int, segment_rows: int, cached: int = 0, seed: int = 0) -> Segments:
     """Segments of rows that lie in no order; the `cached` most wanted ones, wherever they lie, are never asked of them.
 
@@ -74,9 +76,14 @@ def shuffled(share: Share, rows: int, segment_rows: int, cached: int = 0, seed: 
     n = _n_segments(rows, segment_rows)
     drawn = min(rows - cached, max(_DRAWN, n))
     heavy = np.diff(share(cached + np.arange(drawn + 1.0)))
-    places = np.random.default_rng(seed).permutation(drawn) % n
     tail = share(np.array([cached + drawn, rows], np.float64))
-    return grouped(np.bincount(places, heavy, n) + (tail[1] - tail[0]) / n)
+    return grouped(np.bincount(_shuffle(drawn, seed) % n, heavy, n) + (tail[1] - tail[0]) / n)
+
+
+@lru_cache(maxsize=4)
+def _shuffle(rows: int, seed: int) -> I64:
+    """Numbers below `rows` in an order that is drawn, the same one for the same seed."""
+    return np.random.default_rng(seed).permutation(rows)
 
 
 def grouped(shares: F64) -> Segments:
@@ -84,9 +91,11 @@ def grouped(shares: F64) -> Segments:
     asked = shares[shares > 0]
     if not asked.size:
         return _asked(np.zeros(0), np.zeros(0), shares.size)
-    bins = np.unique(np.round(np.log(asked) * _PER_E_FOLD), return_inverse=True)[1]
+    bins = np.round(np.log(asked) * _PER_E_FOLD).astype(np.int64)
+    bins -= bins.min()
     count = np.bincount(bins).astype(np.float64)
-    return _asked(count, np.bincount(bins, asked) / count, shares.size)
+    some = count > 0
+    return _asked(count[some], np.bincount(bins, asked)[some] / count[some], shares.size)
 
 
 def _n_segments(rows: int, segment_rows: int) -> int:

@@ -42,6 +42,9 @@ def tune(algorithm: str, setting: Setting, *, measure: Measure | None = None, tr
     model = model_of(algorithm)
     climb = _Climb(model, setting, measure or by_model(model, setting), trials)
     near = _near(algorithm, setting, measured=measure is not None)
+    if near is not None and measure is None and _waits_at_once(model, setting, near):
+        climb.visit([near])
+        return climb.result()
     climb.visit(starts(model, setting) if near is None else [near])
     for factor in (2.0, 2**0.5, 2**0.25):
         climb.walk(factor)
@@ -54,7 +57,22 @@ def _near(algorithm: str, setting: Setting, *, measured: bool) -> Sizes | None:
         return tune(algorithm, setting).sizes
     if setting.policy.lookup == "oldest":
         return None
-    return tune(algorithm, replace(setting, policy=replace(setting.policy, lookup="oldest"))).sizes
+    return tune(algorithm, _looking_up_the_oldest(setting)).sizes
+
+
+def _waits_at_once(model: Model, setting: Setting, sizes: Sizes) -> bool:
+    """Whether all of a micro-batch that reaches storage finds slots, so that it does not matter what is looked up."""
+    if setting.batch_rows is None:
+        return False
+    try:
+        found = model.predict(_looking_up_the_oldest(setting), sizes)
+    except NoRoomError:
+        return False
+    return setting.batch_rows * (1 - found.p_n) <= (found.sizes.waiting_rows or 1)
+
+
+def _looking_up_the_oldest(setting: Setting) -> Setting:
+    return replace(setting, policy=replace(setting.policy, lookup="oldest"))
 
 
 def by_model(model: Model, setting: Setting) -> Measure:
@@ -71,7 +89,7 @@ def by_model(model: Model, setting: Setting) -> Measure:
 
 def grid(model: Model, setting: Setting, factor: float = 2.0) -> Iterator[Sizes]:
     """All sizes of a grid over the model's axes: (d), (d_S, d_N), (d, h_R) or (b, l), segments in whole pages."""
-    for pages in _powers(1, _most_pages(setting), factor):
+    for pages in _powers(1, _most_pages(model, setting), factor):
         base = Sizes(pages * setting.page_rows)
         if "parts" in model.axes:
             yield from (replace(base, parts=n) for n in _powers(1, pages, factor))
@@ -88,13 +106,28 @@ def starts(model: Model, setting: Setting) -> list[Sizes]:
         return [Sizes(setting.page_rows)]
     a = seek_equivalent_bytes(setting, sequential=not model.needs_index)
     best = best_buffer_bytes(setting.memory, a) / (setting.page_rows * setting.row_bytes)
-    pages = sorted({1, max(1, min(round(best), _most_pages(setting)))})
+    pages = sorted({1, max(1, min(round(best), _most_pages(model, setting)))})
     bases = [Sizes(n * setting.page_rows) for n in pages]
     if "cached_rows" not in model.axes:
         return bases
     shares = (0.0, 0.01, 0.1, 0.33, 0.8)
     rows = [min(setting.master_rows, int(share * setting.memory / setting.cached_bytes)) for share in shares]
-    return [_fitted(model, replace(base, cached_rows=n)) for base in bases for n in rows]
+    found = [_fitted(model, replace(base, cached_rows=n)) for base in bases for n in rows]
+    if setting.batch_rows is None or model.whole_segments:
+        return found
+    return [*found, *(_all_but(model, setting, base) for base in bases)]
+
+
+def _all_but(model: Model, setting: Setting, base: Sizes) -> Sizes:
+    """A cache of all that a micro-batch leaves which finds slots at once."""
+    try:
+        room = model.predict(_looking_up_the_oldest(setting), base).sizes.waiting_rows or 0
+    except NoRoomError:
+        return base
+    entries = (setting.keyed if model.looks_up(setting) else None) or setting.entries
+    spare = (room - (setting.batch_rows or 0)) * entries.waiting
+    each = setting.row_bytes + entries.cached_extra + entries.cached_counter
+    return replace(base, cached_rows=max(0, min(setting.master_rows, int(spare / each))))
 
 
 class _Climb:
@@ -131,7 +164,7 @@ def neighbours(model: Model, setting: Setting, sizes: Sizes, factor: float) -> l
     """Sizes one step away on each axis and on pairs of axes, never without a page or a part."""
     pages = sizes.pages(setting.page_rows)
     found = []
-    for n_pages in _around(pages, factor, 1, _most_pages(setting)) if model.axes else [pages]:
+    for n_pages in _around(pages, factor, 1, _most_pages(model, setting)) if model.axes else [pages]:
         base = replace(sizes, segment_rows=n_pages * setting.page_rows)
         if "parts" in model.axes:
             found += [replace(base, parts=n) for n in _around(min(sizes.parts, n_pages), factor, 1, n_pages)]
@@ -150,7 +183,9 @@ def _fitted(model: Model, sizes: Sizes) -> Sizes:
     return replace(sizes, cached_rows=sizes.cached_rows // sizes.segment_rows * sizes.segment_rows)
 
 
-def _most_pages(setting: Setting) -> int:
+def _most_pages(model: Model, setting: Setting) -> int:
+    if model.looks_up(setting):
+        return 1
     pages = int(setting.memory * _LARGEST_SHARE // (setting.page_rows * setting.row_bytes))
     return max(1, min(pages, -(-setting.master_rows // setting.page_rows)))
 

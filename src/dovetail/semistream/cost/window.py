@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.semistream.cost.segments import Segments
 
-_HALVINGS = 60
+_EXACT_ENOUGH = 1e-9  # of the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def fixed_point(segments: Segments, capacity: float) -> Steady:
 def _solved(segments: Segments, capacity: float, slots: Callable[[float], float]) -> Steady:
     """At least half of the window waits, so that it is at most twice the capacity."""
     low, high = 0.0, 2.0 * capacity
-    for _ in range(_HALVINGS):
+    while high - low > _EXACT_ENOUGH * high:
         middle = (low + high) / 2
         low, high = (middle, high) if slots(middle) < capacity else (low, middle)
     return of_window(segments, (low + high) / 2)

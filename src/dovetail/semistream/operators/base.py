@@ -22,7 +22,7 @@ from dovetail.semistream.keys import KeyCodes, key_columns
 from dovetail.semistream.output import Answers, Shape
 from dovetail.semistream.rows import RowStore, refs_of
 from dovetail.semistream.segments import Segments
-from dovetail.semistream.sizes import INTAKE_BYTES, Footprint, Sizes, footprint
+from dovetail.semistream.sizes import INTAKE_BYTES, Footprint, Sizes, asks_for_keys, footprint
 from dovetail.semistream.waiting_time import report_waits
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class SemiStreamOperator(OperatorBase):
     def footprint(self) -> Footprint:
         """What everything but the sized parts takes with the segments there are."""
         per, together = self.sizes.per_segment or 1, self.sizes.together
-        return footprint(self.pages, self._stream_schema, per, self.segments.pinned, self._limit, together)
+        keyed = asks_for_keys(self.pages, self.spec.parts)
+        return footprint(self.pages, self._stream_schema, per, self.segments.pinned, self._limit, together, keyed)
 
     def _grow_scratch(self, rows: int | None = None) -> None:
         rows = self.segments.most_rows if rows is None else rows
@@ -319,6 +320,8 @@ class SemiStreamOperator(OperatorBase):
         self._loaded = None
         self.release_pages()
         self.pages, self.segments = pages, self.geometry(pages)
+        cost = self.footprint()
+        self._hold_bytes, self._floor = cost.hold, cost.output + cost.hold
         self._grow_scratch()
         self.answers.reserve(self.segments.most_rows + 64)
         self.reshape()

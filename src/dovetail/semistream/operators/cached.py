@@ -146,6 +146,11 @@ class Cached(IndexDriven):
             if times:
                 age(self.cache.keys, min(times, MOST_HALVINGS))
 
+    def reshape(self) -> None:
+        """Also leave as much to loaded rows as they now need."""
+        super().reshape()
+        self.cache.floor = self._floor
+
     def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
         """Forget cached keys whose page changed."""
         self.cache.forget(changed)

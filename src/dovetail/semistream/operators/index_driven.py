@@ -207,6 +207,7 @@ class IndexDriven(SemiStreamOperator):
 
     def reshape(self) -> None:
         """Chains and rounds for the segments of a new version."""
+        self.waiting.store.floor = self._floor
         self.waiting.reshape(self.waiting.slots, self.segments.n)
         self.rounds.reshape()
 

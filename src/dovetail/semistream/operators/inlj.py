@@ -21,7 +21,7 @@ from dovetail.semistream.operators.spec import SemiStreamJoin
 from dovetail.semistream.output import Shape
 from dovetail.semistream.rows import SHIFT, RowStore
 from dovetail.semistream.segments import Segments
-from dovetail.semistream.sizes import Part, Sizes, footprint
+from dovetail.semistream.sizes import Part, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:
     from dovetail.semistream.master.pages import Pages
@@ -42,13 +42,14 @@ class Inlj(SemiStreamJoin):
     def fit(self, limit: int, stream: pa.Schema) -> Sizes:
         """Pages one at a time, whatever the budget; `PlanError` if not even one fits."""
         kept = self.sizes.page_cache or 0
-        cost = footprint(self.pages, stream, 1, 0, 0, 1)
+        keyed = asks_for_keys(self.pages, self.parts)
+        cost = footprint(self.pages, stream, 1, 0, 0, 1, keyed)
         least = cost.fixed + kept * cost.segment
         if limit < least:
             raise PlanError(
                 f"{limit} bytes of memory are not enough for one page and {kept} cached ones; give {least}."
             )
-        fuller = footprint(self.pages, stream, 1, 0, limit, self.sizes.together)
+        fuller = footprint(self.pages, stream, 1, 0, limit, self.sizes.together, keyed)
         rounds = not kept and fuller.fixed + scratch_bytes(fuller.round_rows) <= limit
         return Sizes(per_segment=1, page_cache=kept, together=self.sizes.together if rounds else 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dovetail.kernels.waiting_pool import admit_until
 from dovetail.semistream.operators.base import Loaded, Rows
 from dovetail.semistream.operators.index_driven import IndexDriven
 from dovetail.semistream.rows import SHIFT
+from dovetail.semistream.sizes import Sizes
 
 NEVER = 1 << 40
 
@@ -147,6 +149,16 @@ class WithResidents(IndexDriven):
         self.requests[:n], self._there[:n] = requests[:n], there[:n]
         self.release_pages()
         return iter(())
+
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Take up new sizes; of fewer resident segments those asked for least go."""
+        if sizes.resident is not None:
+            self.sizes = replace(self.sizes, resident=sizes.resident)
+            least_first = sorted(self._residents, key=lambda number: (self.requests[number], number))
+            for segment in least_first[: max(0, len(least_first) - sizes.resident)]:
+                self._let_go(segment)
+            self.release_pages()
+        yield from super().resize(sizes)
 
     def regrouped(self) -> None:
         """Segments of another length are other segments: let all go."""

@@ -38,7 +38,7 @@ class Rounds:
         self.most = min(cost.round_segments, max(1, cost.round_rows))
         self._room.resize(cost.round)
         self._usual, self._row_bytes = cost.round, cost.round_row
-        self._keyed = self._reader.keyed and not join.keeps_segments
+        self._keyed = cost.keyed
         rows = np.empty(0, np.int64) if self._keyed else join.segments.rows
         n = self.most if self.most > 1 else 0
         self.limits = Limits(int64s(rows), cost.round_rows, np.empty(n, np.int64), np.empty(n, np.int64))
