@@ -19,7 +19,7 @@ class Arrivals:
         self._step = step
         self._read = 0
         self._points: list[tuple[float, float]] = []
-        self._began: tuple[float, int] | None = None
+        self._newest: tuple[float, float] | None = None
         self.backlog: float | None = None
         self.rate: float | None = None
 
@@ -30,8 +30,18 @@ class Arrivals:
         """
         first = self._read
         self._read += int(progress["numInputRows"])
-        self.backlog = self._waiting(progress, at)
-        self._advance(at, self._read + (self.backlog or 0.0))
+        self.backlog = self._waiting(progress)
+        available = self._read + (self.backlog or 0.0)
+        # Workloads tell how far they have come when a batch is over, other sources when its offsets are fixed.
+        known = done if self._step.type == "workload" else at
+        self._advance(at, self._read)
+        self._advance(known, available)
+        self._measure(known, available)
+        waited = self._waited(first, done)
+        self._forget(first)
+        return waited
+
+    def _waited(self, first: int, done: float) -> dict[str, float]:
         if self._read == first:
             return {}
         times, numbers = zip(*self._points, strict=True)
@@ -40,39 +50,33 @@ class Arrivals:
         return {name: max(0.0, done - float(when)) for name, when in zip(QUANTILES, arrived, strict=True)}
 
     def _advance(self, at: float, available: float) -> None:
+        """One more point of the curve; it never falls, and rows that were there at the start arrived then."""
         if self._points:
-            before, had = self._points[-1]
-            self.rate = max(0.0, available - had) / max(1e-3, at - before)
-        # Numbers must rise for a curve that can be read backwards; rows that were there at once arrived at once.
-        self._points.append((at, max(available, self._points[-1][1] if self._points else 0.0)))
-        kept = next((n for n, (_, number) in enumerate(self._points) if number >= self._read), len(self._points)) - 2
-        del self._points[: max(0, kept - 1_000)]
+            at, available = max(at, self._points[-1][0]), max(available, self._points[-1][1])
+        self._points.append((at, available))
 
-    def _waiting(self, progress: Mapping[str, Any], at: float) -> float | None:
+    def _measure(self, at: float, available: float) -> None:
+        if self._newest is not None and at > self._newest[0]:
+            self.rate = max(0.0, available - self._newest[1]) / (at - self._newest[0])
+        self._newest = at, available
+
+    def _forget(self, first: int) -> None:
+        """Drop points that only rows which were answered before need."""
+        needed = next((n for n, (_, number) in enumerate(self._points) if number >= first), 0)
+        del self._points[: max(0, needed - 1)]
+
+    def _waiting(self, progress: Mapping[str, Any]) -> float | None:
         """Rows that are available and not read; None where nobody can tell."""
         end, latest = progress.get("endOffset"), progress.get("latestOffset")
-        if self._step.type == "workload" and isinstance(end, Mapping) and isinstance(latest, Mapping):
-            return max(0.0, self._arrived(progress, at) - float(end["row"]))
-        if self._step.type == "kafka" and isinstance(end, Mapping) and isinstance(latest, Mapping):
-            return float(sum(_behind(end, latest)))
+        if isinstance(end, Mapping) and isinstance(latest, Mapping):
+            if self._step.type == "workload":
+                return max(0.0, float(latest["row"]) - float(end["row"]))
+            if self._step.type == "kafka":
+                return float(sum(_behind(end, latest)))
         if self._step.type == "rate" and isinstance(end, (int, float)) and isinstance(latest, (int, float)):
             return max(0.0, float(latest - end)) * float(self._step.values.get("rows_per_second", 1))
         files = (progress.get("metrics") or {}).get("numFilesOutstanding")
-        rows = int(progress["numInputRows"])
-        return None if files is None else float(files) * max(1, rows)
-
-    def _arrived(self, progress: Mapping[str, Any], at: float) -> float:
-        """Rows of a workload that its pace has let through; without a pace all are there at once."""
-        total = float(progress["latestOffset"]["row"])
-        options = {key.replace("_", "").lower(): value for key, value in self._step.values.get("options", {}).items()}
-        pace = float(options.get("rowspersecond", 0))
-        if not pace:
-            return total
-        if self._began is None:
-            start = progress.get("startOffset") or {"row": 0}
-            self._began = at, int(start["row"])
-        since, first = self._began
-        return min(total, first + (at - since) * pace)
+        return None if files is None else float(files) * max(1, int(progress["numInputRows"]))
 
 
 def _behind(end: Mapping[str, Any], latest: Mapping[str, Any]) -> list[int]:

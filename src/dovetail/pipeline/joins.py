@@ -32,7 +32,6 @@ from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.request import parse_request as parse_enrich
 from dovetail.xquery.frame import plan_xquery
 
-
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 _PLACE = re.compile(r"line \d+,? pos \d+")
 
@@ -174,8 +173,11 @@ def _sql(given: Given, step: Step) -> SqlPlan:
 
 
 def spark_says(error: Exception) -> str:
-    """The first sentence of Spark's message, without its plan and stack."""
+    """The first sentence of Spark's message, without its plan and stack; of an error of ours inside it, that one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line.rpartition("dovetail.errors.")[2] for line in lines if "dovetail.errors." in line]
+    if ours:
+        return ours[0].partition(": ")[2].rstrip(". ")
     kept: list[str] = []
     for line in lines:
         if line.startswith(("==", "'", "+-", "JVM stacktrace", ";", "at ")):

@@ -16,7 +16,7 @@ _NAMED = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 class Secrets:
     """The values that came from the environment, and texts with them hidden."""
 
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     values: dict[str, str] = field(default_factory=dict, repr=False)
 
     def missing(self, text: str) -> list[str]:

@@ -1,0 +1,153 @@
+"""Pipelines killed at random moments, and what must hold in the end: the tables of a run that was left alone.
+
+`python -m tests.pipeline.kills 20 [pipeline.toml]` kills that many times; the tests kill twice. A pipeline runs to the
+end of its input (`dovetail run --once`). Its Parquet, CSV and PostgreSQL sinks are compared; relative paths in the file
+keep its runs apart, and `${DOVETAIL_KILLS_URI}` is a database of each run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+from pyarrow import csv, dataset
+from tests.semistream.master.server import Server
+
+from dovetail.pipeline.declared import Pipeline
+from dovetail.pipeline.read import read_pipeline
+
+PIPELINE = Path(__file__).with_name("killed.toml")
+SECRET = "DOVETAIL_KILLS_URI"  # noqa: S105  (the name of a variable)
+_LONGEST_S = 4.0
+_PATIENCE_S = 600.0
+
+
+class Killer:
+    """Starts a pipeline again and again, and kills it, until it has been killed often enough and may finish."""
+
+    def __init__(self, file: Path, uri: str, overrides: Sequence[str] = (), seed: int = 0) -> None:
+        self.file, self.uri, self.overrides = file, uri, list(overrides)
+        self._random = random.Random(seed)  # noqa: S311  (moments, not secrets)
+        self.killed = 0
+        self.moments: list[str] = []
+
+    def run(self, kills: int) -> None:
+        """To the end of input, with so many kills on the way."""
+        end = time.monotonic() + _PATIENCE_S * (kills + 1)
+        while not self._one(kills):
+            assert time.monotonic() < end, "the pipeline does not get on"
+
+    def _one(self, kills: int) -> bool:
+        """One start; whether it came to its end."""
+        process = self._started()
+        began, moment = time.monotonic(), None
+        wanted = self._commits() + self._random.randrange(3)
+        if self._random.random() < 0.2:
+            moment = began + self._random.uniform(0.0, 12.0)  # before or while it starts, too
+        while process.poll() is None:
+            time.sleep(0.05)
+            if moment is None and self._commits() >= wanted and self._is_running(began):
+                moment = time.monotonic() + self._random.uniform(0.0, _LONGEST_S)
+            if self.killed < kills and moment is not None and time.monotonic() > moment:
+                self._kill(process, began)
+                return False
+        if process.returncode:
+            raise AssertionError((self.file.parent / "log").read_text()[-4000:])
+        return True
+
+    def _kill(self, process: subprocess.Popen[bytes], began: float) -> None:
+        """The whole group, or Python alone, whose JVM then dies by itself a moment later."""
+        alone = self._random.random() < 0.3
+        if alone:
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        self.killed += 1
+        self.moments.append(
+            f"{time.monotonic() - began:.1f} s, {self._commits()} commits{', Python alone' if alone else ''}"
+        )
+
+    def _is_running(self, began: float) -> bool:
+        return any(one.stat().st_mtime > time.time() - (time.monotonic() - began) for one in self._offsets())
+
+    def _offsets(self) -> list[Path]:
+        return list((self.file.parent / "checkpoint").glob("*/offsets/[0-9]*"))
+
+    def _commits(self) -> int:
+        return len(list((self.file.parent / "checkpoint").glob("*/commits/[0-9]*")))
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        arguments = [word for one in self.overrides for word in ("--set", one)]
+        with (self.file.parent / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", "from dovetail.cli.main import run; run()", "run", str(self.file), "--once",
+                 *arguments],
+                stdout=log, stderr=log, start_new_session=True, env=os.environ | {SECRET: self.uri},
+            )  # fmt: skip
+
+
+def copied(file: Path, place: Path) -> Path:
+    """The file in a directory of its own."""
+    place.mkdir(parents=True)
+    return Path(shutil.copy(file, place / file.name))
+
+
+def tables(file: Path, uri: str) -> dict[str, Counter[str]]:
+    """The rows of every sink, each as text, with how often it is there."""
+    pipeline = read_pipeline(file, environment=os.environ | {SECRET: uri})
+    return {sink.name: _rows(pipeline, sink.name) for sink in pipeline.of("sink")}
+
+
+def _rows(pipeline: Pipeline, name: str) -> Counter[str]:
+    sink = pipeline.steps[name]
+    if sink.type == "postgres":
+        with dbapi.connect(sink.values["uri"]) as connection, connection.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM {sink.values['table']}")
+            found = cursor.fetch_arrow_table()
+    elif sink.type == "csv":
+        files = sorted(Path(sink.values["path"]).glob("*.csv"))
+        return Counter(str(row) for file in files for row in csv.read_csv(file).to_pylist())
+    else:
+        found = dataset.dataset(sink.values["path"], format="parquet").to_table()
+    names = sorted(found.column_names)
+    return Counter(str(sorted(row.items())) for row in found.select(names).to_pylist())
+
+
+def compare(expected: dict[str, Counter[str]], found: dict[str, Counter[str]]) -> list[str]:
+    """A line for each sink; AssertionError with some rows where they differ."""
+    lines = []
+    for name, rows in expected.items():
+        missing, extra = rows - found[name], found[name] - rows
+        assert not missing, f"{name} lacks {sum(missing.values())} rows, such as {list(missing)[:2]}"
+        assert not extra, f"{name} has {sum(extra.values())} rows too many, such as {list(extra)[:2]}"
+        lines.append(f"{name}: {sum(rows.values()):,} rows equal")
+    return lines
+
+
+def main(kills: int, file: Path, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as directory, Server() as server:
+        server.execute("CREATE DATABASE alone", "CREATE DATABASE killed")
+        alone, killed = (server.url.removesuffix("/postgres") + f"/{name}" for name in ("alone", "killed"))
+        first = copied(file, Path(directory) / "alone")
+        Killer(first, alone).run(0)
+        second = copied(file, Path(directory) / "killed")
+        killer = Killer(second, killed, seed=seed)
+        killer.run(kills)
+        print(f"seed {seed}: {killer.killed} kills, after {'; '.join(killer.moments)}")
+        print("\n".join(compare(tables(first, alone), tables(second, killed))))
+
+
+if __name__ == "__main__":
+    chosen = Path(sys.argv[2]) if len(sys.argv) > 2 else PIPELINE
+    main(int(sys.argv[1]), chosen, int(time.time()))

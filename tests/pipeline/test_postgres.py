@@ -1,0 +1,179 @@
+"""PostgreSQL sinks against a real server: rows and the number of their micro-batch are one transaction."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from tests.semistream.master.server import PASSWORD, Server
+
+from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.pipeline import sink_postgres
+from dovetail.pipeline.check import check_pipeline
+from dovetail.pipeline.declared import Step
+from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.run import Run, watch_of
+from dovetail.pipeline.sink_postgres import Target
+
+
+def rows_of(server: Server, query: str) -> list[tuple[Any, ...]]:
+    with dbapi.connect(server.url) as connection, connection.cursor() as cursor:
+        cursor.execute(query)
+        return [tuple(row) for row in cursor.fetchall()]
+
+
+def target(server: Server, rows: DataFrame, table: str, **values: Any) -> Target:
+    given = {"uri": server.url, "table": table, **values}
+    made = Target.of(Step("sink", "s", "postgres", given, given, ()), rows, f"owner of {table}", "append")
+    sink_postgres.prepare(made, create=True)
+    return made
+
+
+def test_types_and_names(spark: SparkSession, postgres: Server) -> None:
+    rows = spark.sql(
+        "select 1Y as b, 2S as s, 3 as i, 4L as l, 1.5F as f, 2.5D as d, 'x\"y' as `odd \"name`, true as t, "
+        "date'2026-01-02' as day, timestamp'2026-01-02 03:04:05' as at, cast(1.25 as decimal(10, 2)) as n, "
+        "cast('ab' as binary) as raw, cast(null as string) as nothing"
+    )
+    made = target(postgres, rows, 'odd "table')
+    assert sink_postgres.write_batch(rows, made, 0) == (1, False)
+    found = rows_of(postgres, 'SELECT b, s, i, l, f, d, "odd ""name", t, day::text, n::text, raw FROM "odd ""table"')
+    assert found == [(1, 2, 3, 4, 1.5, 2.5, 'x"y', True, "2026-01-02", "1.25", b"ab")]
+    nested = rows.selectExpr("array(1) as list")
+    with pytest.raises(PlanError, match=r"'list' is list.*to_json"):
+        target(postgres, nested, "nested")
+
+
+def test_a_batch_that_is_repeated_writes_nothing(spark: SparkSession, postgres: Server) -> None:
+    rows = spark.range(100).repartition(3)
+    made = target(postgres, rows, "appended")
+    assert sink_postgres.write_batch(rows, made, 0) == (100, False)
+    assert sink_postgres.write_batch(rows, made, 0) == (0, True)
+    assert sink_postgres.write_batch(rows, made, 1) == (100, False)
+    assert sink_postgres.write_batch(rows, made, 0) == (0, True)
+    assert rows_of(postgres, "SELECT count(*), count(DISTINCT id) FROM appended") == [(200, 100)]
+    assert rows_of(postgres, "SELECT batch, rows FROM dovetail_batches WHERE owner = 'owner of appended'") == [(1, 200)]
+    sink_postgres.forget(made)
+    assert rows_of(postgres, "SELECT * FROM dovetail_batches WHERE owner = 'owner of appended'") == []
+
+
+def test_rows_that_fail_take_their_number_with_them(spark: SparkSession, postgres: Server) -> None:
+    rows = spark.sql("select 1L as k, 'a' as v union all select null, 'b'")
+    made = target(postgres, rows, "strict", key="k")
+    with pytest.raises(Exception, match=r"DataError: table 'strict' at .* does not take the rows") as error:
+        sink_postgres.write_batch(rows, made, 0)
+    assert PASSWORD not in str(error.value)
+    assert rows_of(postgres, "SELECT * FROM strict") == []
+    good = rows.where("k is not null")
+    assert sink_postgres.write_batch(good, made, 0) == (1, False)
+
+
+def test_upsert_by_a_composite_key(spark: SparkSession, postgres: Server) -> None:
+    first = spark.sql("select * from values (1, 'a', 10L, 'x'), (1, 'b', 10L, 'y'), (1, 'a', 12L, 'z') t(k, l, n, v)")
+    made = target(postgres, first, "kept", key=["k", "l"], newest="n")
+    sink_postgres.write_batch(first, made, 0)
+    second = spark.sql(
+        "select * from values (1, 'a', 11L, 'old'), (1, 'b', 11L, 'new'), (2, 'a', 1L, 'w') t(k, l, n, v)"
+    )
+    sink_postgres.write_batch(second, made, 1)
+    found = rows_of(postgres, "SELECT k, l, n, v FROM kept ORDER BY k, l")
+    assert found == [(1, "a", 12, "z"), (1, "b", 11, "new"), (2, "a", 1, "w")]
+    keys = spark.sql("select 1 as k, 'a' as l")
+    only = target(postgres, keys, "only_keys", key=["k", "l"])
+    for number in range(2):
+        sink_postgres.write_batch(keys, only, number)
+    assert rows_of(postgres, "SELECT * FROM only_keys") == [(1, "a")]
+
+
+def test_complete_answers_replace_the_table(spark: SparkSession, postgres: Server) -> None:
+    rows = spark.range(5)
+    made = target(postgres, rows, "whole", mode="complete")
+    sink_postgres.write_batch(rows, made, 0)
+    sink_postgres.write_batch(rows.where("id > 2"), made, 1)
+    assert rows_of(postgres, "SELECT id FROM whole ORDER BY id") == [(3,), (4,)]
+
+
+def test_a_table_that_does_not_fit_is_told_before_anything_runs(spark: SparkSession, postgres: Server) -> None:
+    postgres.execute("CREATE TABLE narrow (id bigint)", "CREATE TABLE loose (id bigint, v text)")
+    rows = spark.sql("select 1L as id, 'x' as v")
+    with pytest.raises(PlanError, match="has no column 'v'"):
+        target(postgres, rows, "narrow")
+    with pytest.raises(PlanError, match=r"no unique index on .'id'."):
+        target(postgres, rows, "loose", key="id")
+    given = {"uri": postgres.url.replace("tester", "nobody"), "table": "x"}
+    with pytest.raises(ConfigError, match="cannot write to table 'x'") as error:
+        sink_postgres.inspect(Target.of(Step("sink", "s", "postgres", given, given, ()), rows, "", "append"), True)
+    assert PASSWORD not in str(error.value)
+
+
+PIPELINE = """
+[pipeline]
+name = "shop"
+checkpoint = "checkpoint"
+
+[source.orders]
+type = "workload"
+workload = "orders"
+stream = true
+options = { rows = 400, products = 20, rows_per_batch = 200, partitions = 1 }
+
+[master.products]
+type = "postgres"
+uri = "${SHOP_URI}"
+table = "products"
+key = "product_id"
+
+[join.enriched]
+type = "enrich"
+stream = "orders"
+master = "products"
+on = "product_id"
+
+[sink.newest]
+type = "postgres"
+from = "enriched"
+uri = "${SHOP_URI}"
+table = "shop.newest"
+key = "product_id"
+newest = "order_id"
+"""
+
+
+def test_a_pipeline_from_and_to_postgres(spark: SparkSession, postgres: Server, tmp_path: Path) -> None:
+    postgres.execute(
+        "CREATE SCHEMA shop",
+        "CREATE TABLE products AS SELECT i::bigint AS product_id, 'p' || i AS name FROM generate_series(1, 20) i",
+        "CREATE UNIQUE INDEX ON products (product_id)",
+    )
+    file = tmp_path / "p.toml"
+    file.write_text(PIPELINE)
+    pipeline = read_pipeline(file, environment=os.environ | {"SHOP_URI": postgres.url})
+    assert check_pipeline(spark, pipeline) == []
+    for _ in range(2):
+        Run(spark, pipeline, watch_of(pipeline), once=True, console=Console(quiet=True)).go()
+    found = rows_of(postgres, "SELECT product_id, order_id, name FROM shop.newest")
+    orders = spark.read.format("dovetail.orders").option("rows", 400).option("products", 20).load()
+    expected = orders.groupBy("product_id").agg({"order_id": "max"}).collect()
+    assert sorted(found) == sorted((p, n, f"p{p}") for p, n in expected)
+    assert PASSWORD not in (tmp_path / "checkpoint" / "pipeline.json").read_text()
+
+
+def test_a_batch_replaces_or_adds(spark: SparkSession, postgres: Server, tmp_path: Path) -> None:
+    file = tmp_path / "b.toml"
+    file.write_text(
+        '[pipeline]\nname = "b"\n[source.n]\ntype = "workload"\nworkload = "products"\noptions = { products = 5 }\n'
+        '[sink.t]\ntype = "postgres"\nfrom = "n"\nuri = "${SHOP_URI}"\ntable = "five"\n'
+    )
+    for overrides, expected in (((), 5), ((), 5), (["sink.t.mode=append"], 10)):
+        pipeline = read_pipeline(file, overrides, os.environ | {"SHOP_URI": postgres.url})
+        Run(spark, pipeline, watch_of(pipeline), console=Console(quiet=True)).go()
+        assert rows_of(postgres, "SELECT count(*) FROM five") == [(expected,)]
+    pipeline = read_pipeline(file, ["sink.t.table=one.two.three.four"], os.environ | {"SHOP_URI": postgres.url})
+    with pytest.raises((ConfigError, DataError)) as error:
+        Run(spark, pipeline, watch_of(pipeline), console=Console(quiet=True)).go()
+    assert PASSWORD not in str(error.value)

@@ -1,0 +1,323 @@
+"""Pipelines that run: streams and batches, every kind of step, restarts, changes, stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import dataset
+from pyspark.sql import SparkSession
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dovetail.cli.main import app
+from dovetail.errors import ConfigError, DataError
+from dovetail.pipeline.checkpoint import Checkpoint
+from dovetail.pipeline.problems import PipelineError
+from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.run import Run, watch_of
+from dovetail.pipeline.terminal import line_of, live_table, summary
+from dovetail.pipeline.watch import Watch
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "orders.toml"
+STREAM = """
+[pipeline]
+name = "shop"
+checkpoint = "checkpoint"
+
+[source.orders]
+type = "workload"
+workload = "orders"
+stream = true
+options = { rows = 900, products = 50, rows_per_batch = 300, partitions = 1 }
+
+[source.products]
+type = "workload"
+workload = "products"
+options = { products = 50 }
+
+[master.catalogue]
+type = "pages"
+path = "catalogue.pages"
+key = "product_id"
+build = { from = "products", order = "key" }
+
+[join.enriched]
+type = "enrich"
+stream = "orders"
+master = "catalogue"
+on = "product_id"
+memory = "2MB"
+
+[join.cheap]
+type = "sql"
+query = "select order_id, name, amount_cents from enriched where amount_cents < 50000"
+
+[sink.warehouse]
+type = "parquet"
+from = "enriched"
+path = "warehouse"
+partition_by = "category"
+
+[sink.list]
+type = "csv"
+from = "cheap"
+path = "list"
+"""
+
+
+def run(spark: SparkSession, file: Path, overrides: Sequence[str] = (), **options: Any) -> Watch:
+    pipeline = read_pipeline(file, overrides)
+    watch = watch_of(pipeline)
+    Run(spark, pipeline, watch, console=Console(quiet=True), **options).go()
+    return watch
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "p.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_stream_runs_once_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    file = written(tmp_path, STREAM)
+    watch = run(spark, file, ["source.orders.options.rows=600"], once=True)
+    assert watch.state == "ended"
+    assert watch.latest("orders")["rows_out"] == watch.latest("enriched")["rows_out"] == 600
+    assert watch.latest("warehouse")["rows_in"] == 600
+    assert watch.latest("enriched")["memory_peak"] <= watch.latest("enriched")["memory_budget"] == 2 << 20
+    assert {"cache_hits", "page_loads", "latency_p95_s", "backlog_rows"} <= set(watch.latest("enriched"))
+    assert watch.latest("orders")["backlog_rows"] == 0
+    assert [row[0] for row in watch.explained("enriched")][:2] == ["algorithm", "service rate of a task"]
+    assert dataset.dataset(tmp_path / "warehouse", partitioning="hive").count_rows() == 600
+    again = run(spark, file, once=True)  # 300 rows more, and a pace that may change
+    assert again.latest("orders")["rows_out"] == 300
+    rows = dataset.dataset(tmp_path / "warehouse", format="parquet", partitioning="hive").to_table()
+    assert sorted(rows["order_id"].to_pylist()) == list(range(1, 901))
+    cheap = sum(1 for row in rows.to_pylist() if row["amount_cents"] < 50_000)
+    found = sum(len(one.read_text().splitlines()) - 1 for one in (tmp_path / "list").glob("*.csv"))
+    assert found == cheap
+    console = Console(quiet=True, width=200)
+    console.print(live_table(again))
+    summary(again, console)
+    assert "warehouse 300 rows" in line_of(again)
+
+
+def test_a_repeated_micro_batch_replaces_what_it_had_written(spark: SparkSession, tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        STREAM.partition("[join.cheap]")[0] + STREAM[STREAM.index("[sink.warehouse]") :].partition("[sink.list]")[0],
+    )
+    run(spark, file, once=True)
+    newest = max((tmp_path / "checkpoint" / "warehouse" / "commits").glob("[0-9]*"), key=lambda one: int(one.name))
+    newest.unlink()  # as if the process had died before Spark could note that the batch was done
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    run(spark, file, once=True)
+    rows = dataset.dataset(tmp_path / "warehouse", format="parquet").to_table(["order_id"])
+    assert sorted(rows["order_id"].to_pylist()) == list(range(1, 901))
+
+
+def test_changes_that_a_checkpoint_cannot_bear(spark: SparkSession, tmp_path: Path) -> None:
+    file = written(tmp_path, STREAM)
+    pipeline = read_pipeline(file)
+    with Checkpoint(spark, pipeline, str(tmp_path / "checkpoint")) as checkpoint:
+        checkpoint.admit(pipeline.of("sink"))
+        for sink in pipeline.of("sink"):
+            (tmp_path / "checkpoint" / sink.name / "offsets").mkdir(parents=True)
+        with (
+            pytest.raises(ConfigError, match="another run uses the checkpoint"),
+            Checkpoint(spark, pipeline, str(tmp_path / "checkpoint")),
+        ):
+            pass
+    harmless = ["join.enriched.memory=3MB", "source.orders.options.rows_per_batch=10", "sink.list.path=other"]
+    with Checkpoint(spark, read_pipeline(file, harmless), str(tmp_path / "checkpoint")) as checkpoint:
+        checkpoint.admit(read_pipeline(file, harmless).of("sink"))
+    changed = read_pipeline(file, ["source.orders.workload=zipf", "sink.list.mode=complete"])
+    with (
+        Checkpoint(spark, changed, str(tmp_path / "checkpoint")) as checkpoint,
+        pytest.raises(PipelineError) as error,
+    ):
+        checkpoint.admit(changed.of("sink"))
+    told = str(error.value)
+    assert f"{file}:8: source.orders.workload was 'orders' when the checkpoint began and is 'zipf' now" in told
+    assert "sink.list.mode was None when the checkpoint began and is 'complete' now" in told
+    (tmp_path / "checkpoint" / "pipeline.json").unlink()
+    with (
+        Checkpoint(spark, pipeline, str(tmp_path / "checkpoint")) as checkpoint,
+        pytest.raises(ConfigError, match="not made by this pipeline"),
+    ):
+        checkpoint.admit(pipeline.of("sink"))
+
+
+def test_output_of_a_lost_checkpoint_is_not_doubled(spark: SparkSession, tmp_path: Path) -> None:
+    file = written(tmp_path, STREAM)
+    run(spark, file, ["source.orders.options.rows=300"], once=True)
+    with pytest.raises(ConfigError, match="wrote with another checkpoint"):
+        run(spark, file, ["source.orders.options.rows=300", "pipeline.checkpoint=fresh"], once=True)
+
+
+BATCH = """
+[pipeline]
+name = "nightly"
+memory = "8MB"
+
+[source.shipments]
+type = "json"
+path = "in"
+
+[source.promotions]
+type = "workload"
+workload = "promotions"
+options = { rows = 40, products = 20 }
+
+[join.promoted]
+type = "interval_join"
+left = "shipments"
+right = "promotions"
+left_interval = ["shipped_at", "received_at"]
+right_interval = ["starts_at", "ends_at"]
+on = "product_id"
+columns = ["shipment_id", "promotion_id"]
+
+[join.prices]
+type = "xquery"
+query = 'for $p in collection("lists")/list/price return $p'
+collections = { lists = "lists" }
+
+[sink.matches]
+type = "parquet"
+from = "promoted"
+path = "matches"
+
+[sink.prices_kept]
+type = "format"
+format = "json"
+from = "prices"
+path = "prices"
+
+[sink.shown]
+type = "memory"
+from = "promoted"
+"""
+
+
+def test_a_batch_pipeline_replaces_its_answer(spark: SparkSession, tmp_path: Path) -> None:
+    from dovetail.workloads.retail import shipments
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "a.xml").write_text("<list><price>1</price><price>2</price></list>")
+    rows = [row for batch in shipments(rows=60, products=20).batches() for row in batch.to_pylist()]
+    text = "\n".join(json.dumps(row, default=lambda at: at.strftime("%Y-%m-%dT%H:%M:%S")) for row in rows)
+    (tmp_path / "in" / "a.json").write_text(text + "\n")
+    file = written(tmp_path, BATCH)
+    for _ in range(2):
+        watch = run(spark, file)
+        assert watch.state == "ended"
+        assert dataset.dataset(tmp_path / "matches").count_rows() == watch.latest("matches")["rows_out"] > 0
+    assert spark.table("shown").count() == watch.latest("matches")["rows_out"]
+    assert spark.read.json(str(tmp_path / "prices")).count() == 2
+    spark.catalog.dropTempView("shown")
+    with pytest.raises(DataError, match="mode is 'error'"):
+        run(spark, file, ["sink.matches.mode=error"])
+
+
+PAIRS = """
+[pipeline]
+name = "pairs"
+checkpoint = "checkpoint"
+
+[source.orders]
+type = "workload"
+workload = "orders"
+stream = true
+options = { rows = 200, products = 20, partitions = 1 }
+
+[source.shipments]
+type = "workload"
+workload = "shipments"
+stream = true
+options = { rows = 200, products = 20, partitions = 1 }
+
+[join.sent]
+type = "online_multijoin"
+inputs = { o = "orders", s = "shipments" }
+on = [["o.order_id", "s.order_id"], ["o.at", "s.shipped_at", "0 s", "3 days"]]
+columns = ["o_order_id", "warehouse"]
+owed = "batch"
+retain = "1 hour"
+buckets = 1
+memory = "16MB"
+
+[sink.pairs]
+type = "parquet"
+from = "sent"
+path = "pairs"
+"""
+
+
+def test_streams_meet_streams(spark: SparkSession, tmp_path: Path) -> None:
+    file = written(tmp_path, PAIRS)
+    watch = run(spark, file, once=True)
+    found = dataset.dataset(tmp_path / "pairs").to_table()
+    assert sorted(found["o_order_id"].to_pylist()) == list(range(1, 201))
+    assert watch.latest("sent")["rows_in"] == 400
+    assert watch.latest("sent")["rows_out"] == 200
+    with pytest.raises(PipelineError, match='add owed = "batch"'):
+        run(spark, file, ["join.sent.owed=idle"], once=True)
+
+
+def test_errors_are_told_in_a_few_words_and_recorded(spark: SparkSession, tmp_path: Path) -> None:
+    text = STREAM.partition("[join.enriched]")[0].replace("[source.products]", "[source.unused]")
+    text = text.partition("[source.unused]")[0] + (
+        '[join.bad]\ntype = "sql"\nquery = "select assert_true(order_id < 5) from orders"\n'
+        '[sink.out]\ntype = "parquet"\nfrom = "bad"\npath = "out"\n'
+    )
+    pipeline = read_pipeline(written(tmp_path, text))
+    watch = watch_of(pipeline)
+    with pytest.raises(DataError) as error:
+        Run(spark, pipeline, watch, once=True, console=Console(quiet=True)).go()
+    assert "is not true" in str(error.value)
+    assert "\n\tat " not in str(error.value)
+    assert watch.state == "failed"
+    assert watch.errors[0][2] == str(error.value)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    runner, file = CliRunner(), tmp_path / "orders.toml"
+    file.write_text(EXAMPLE.read_text())
+    checked = runner.invoke(app, ["check", str(file)])
+    assert checked.output == f"{file}: 2 sources, 1 master, 1 join, 1 sink: all right\n"
+    assert not (tmp_path / "work").exists()
+    wrong = runner.invoke(app, ["check", str(file), "--text", "--set", "join.enriched.memory=1 stone"])
+    assert wrong.exit_code == 1
+    assert wrong.output.startswith(f"{file}:28: memory of [join.enriched] does not fit: it is '1 stone';")
+    shown = runner.invoke(app, ["explain", str(file), "--set", "join.enriched.algorithm=cachejoin"]).output
+    for part in ("warehouse [sink parquet]", "CacheJoin: on product_id", "predicted service rate of a task", "memory:"):
+        assert part in shown
+    both = runner.invoke(app, ["run", str(file), "--once", "--for", "1s"])
+    assert both.exit_code == 2
+
+    def interrupt() -> None:
+        commits = tmp_path / "work" / "checkpoint" / "warehouse" / "commits" / "1"
+        while not commits.exists():
+            threading.Event().wait(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    stopped = runner.invoke(app, ["run", str(file), "--set", "source.orders.options.rows_per_second=200"])
+    assert stopped.exit_code == 0, stopped.output
+    assert "orders: stopped after" in stopped.output
+    assert "service rate of a task" in stopped.output
+    record = Watch.load(tmp_path / "work" / "checkpoint" / "watch.json")
+    assert record.state == "stopped"
+    kept = dataset.dataset(tmp_path / "work" / "warehouse", format="parquet").count_rows()
+    assert kept == record.latest("warehouse")["rows_out"]

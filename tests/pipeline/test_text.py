@@ -1,0 +1,139 @@
+"""The text of a pipeline file: places, secrets, overrides, and keys that follow the functions."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dovetail.errors import ConfigError, PlanError
+from dovetail.pipeline.keys import JOIN_TYPES, WORKLOADS, function_of, join_shape
+from dovetail.pipeline.locate import KeyPath, key_lines, nearest_line, value_at
+from dovetail.pipeline.problems import PipelineError
+from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.secrets import Secrets
+from dovetail.pipeline.sql_tables import keeps_state, tables_of
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*.toml"))
+TRICKY = '''
+title = "a # no comment [x]"   # a comment = "x"
+[ a . "b c" ]   # header
+'single' = 1
+dotted.key = { inline = "}", more = [1, 2, {deep = true}] }
+text = """
+[not.a.table]
+key = "value" \\"""
+more"""
+after = \'\'\'raw ' \\\'\'\'
+list = [
+  "one", # comment ]
+  ["two", 3],
+
+  {x = 1},
+]
+[[many]]
+n = 1
+[[many]]
+n = 2
+[many.inner]
+z = 1979-05-27T07:32:00Z
+[a."b c".late]
+"quo\\"ted" = -1.5e3
+'''
+
+
+def paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield (*path, key)
+        yield from paths(part, (*path, key))
+
+
+def test_every_key_has_its_line() -> None:
+    lines, text = key_lines(TRICKY), TRICKY.splitlines()
+    for path in paths(tomllib.loads(TRICKY)):
+        assert path in lines, path
+    assert lines["a", "b c", "after"] == text.index("after = '''raw ' \\'''") + 1
+    assert lines["a", "b c", "dotted", "key", "more", 2, "deep"] == 5
+    assert text[lines["a", "b c", "list", 1] - 1].strip().startswith('["two"')
+    assert text[lines["many", 1, "n"] - 1] == "n = 2"
+    assert text[lines["many", 1, "inner", "z"] - 1].startswith("z =")
+    assert text[lines["a", "b c", "late", 'quo"ted'] - 1].startswith('"quo')
+    assert nearest_line(lines, ("many", 1, "absent")) == lines["many", 1]
+    assert nearest_line(lines, ("absent",)) == 1
+    assert value_at(tomllib.loads(TRICKY), ("many", 1, "n")) == 2
+
+
+_names = st.from_regex(r"[a-z][a-z0-9_-]{0,4}", fullmatch=True)
+_values = st.sampled_from(["1", "true", '"x"', '"a # b"', "[1, 2]", "[\n  1,\n  2\n]", '"""\nx = 1\n"""', "{ k = 1 }"])
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.dictionaries(_names, st.dictionaries(_names, _values, max_size=4), max_size=4))
+def test_lines_of_any_file(tables: dict[str, dict[str, str]]) -> None:
+    text = "".join(f"[{name}]\n" + "".join(f"{k} = {v}\n\n" for k, v in keys.items()) for name, keys in tables.items())
+    lines, source = key_lines(text), text.splitlines()
+    for name, keys in tables.items():
+        assert source[lines[name,] - 1] == f"[{name}]"
+        for key in keys:
+            assert source[lines[name, key] - 1].startswith(f"{key} = ")
+    assert set(paths(tomllib.loads(text))) <= set(lines)
+
+
+def test_secrets_are_filled_in_and_never_shown() -> None:
+    secrets = Secrets({"A": "p@ss/w", "B": ""})
+    assert secrets.filled({"u": ["x ${A} $${A}", 1, {"v": "${B}"}]}) == {"u": ["x p@ss/w ${A}", 1, {"v": ""}]}
+    assert secrets.masked("p@ss/w and p%40ss%2Fw") == "*** and ***"
+    assert secrets.missing("${C} ${A} $${D}") == ["C"]
+    assert "p@ss" not in repr(secrets)
+
+
+@pytest.mark.parametrize("join", [name for name in JOIN_TYPES if name != "sql"])
+def test_every_argument_of_a_function_is_a_key(join: str) -> None:
+    parameters = set(inspect.signature(function_of(join)).parameters)
+    assert parameters - {"rows", "spark"} <= set(join_shape(join).keys) | ({"rows"} if join == "enrich" else set())
+
+
+def test_every_workload_is_known() -> None:
+    from dovetail.workloads.source import SOURCES
+
+    assert {source.word for source in SOURCES} == set(WORKLOADS)
+
+
+def test_overrides_come_before_the_check(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(EXAMPLES[0].read_text())
+    changed = read_pipeline(file, ["join.enriched.memory=20MB", "source.orders.options.rows=7", 'pipeline.name="x y"'])
+    assert changed.steps["enriched"].values["memory"] == "20MB"
+    assert changed.steps["orders"].values["options"]["rows"] == 7
+    assert changed.name == "x y"
+    assert changed.steps["warehouse"].values["path"] == str(tmp_path / "work" / "warehouse")
+    with pytest.raises(PipelineError, match=r"memory of .join.enriched. does not fit: it is 'much'"):
+        read_pipeline(file, ["join.enriched.memory=much"])
+    with pytest.raises(PlanError, match="not key=value"):
+        read_pipeline(file, ["memory"])
+    with pytest.raises(PlanError, match="is a value, not a table"):
+        read_pipeline(file, ["pipeline.name.x=1"])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_pipeline(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_the_text_of_the_examples_is_right(file: Path) -> None:
+    environment = {"SHOP_URI": "postgresql://me@localhost/shop"}
+    assert read_pipeline(file, environment=environment).of("sink")
+
+
+def test_tables_of_a_query() -> None:
+    steps = frozenset({"orders", "items"})
+    found = tables_of("with x as (select * from Orders) select * from x join items using (id)", steps)
+    assert sorted(found) == ["items", "orders"]
+    assert tables_of("select from where orders ((", steps) == ["orders"]
+    assert keeps_state("select k, count(*) from orders group by k")
+    assert not keeps_state("select k from orders where v > 1")
