@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -27,6 +28,18 @@ def test_workers_are_forked_by_our_daemon(spark: SparkSession) -> None:
     row = spark.range(0, 1, 1, 1).mapInArrow(_loaded_before_use, "loaded boolean").first()
     assert row is not None
     assert row.loaded
+
+
+def _frozen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "tracked": [len(gc.get_objects())]})
+
+
+def test_what_the_daemon_loaded_is_not_collected_again_after_each_task(spark: SparkSession) -> None:
+    row = spark.range(0, 1, 1, 1).mapInArrow(_frozen, "frozen long, tracked long").first()
+    assert row is not None
+    assert row.frozen > 100_000
+    assert row.tracked < row.frozen / 2
 
 
 FORKED = """
