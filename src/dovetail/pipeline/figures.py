@@ -71,7 +71,7 @@ def totals(plan: Plan, metrics: Metrics) -> dict[str, float]:
         found["cache_hits"] = metrics.value("answered_by_cache")
         found["cache_misses"] = metrics.value("answered_by_page") + metrics.value("misses")
         found["page_loads"] = metrics.value("loads")
-    for spilled in ("bytes_written", "arrivals_spilled"):
+    for spilled in ("bytes_written", "arrivals_spilled", "bytes_flushed"):
         if spilled in names:
             found["spilled_bytes"] = found.get("spilled_bytes", 0) + metrics.value(spilled)
     for phase in _PHASES:

@@ -44,7 +44,7 @@ def inferred_schema(kind: str, place: str, options: Mapping[str, Any]) -> T.Stru
                 return _plain(from_arrow_schema(parquet.read_schema(file)))
         with system.open_input_stream(files[0]) as stream:
             head = stream.read(_HEAD)
-        return _plain(from_arrow_schema(_head_schema(kind, head, options)))
+        return _plain(from_arrow_schema(_head_schema(kind, head, options), prefer_timestamp_ntz=False))
     except (pa.ArrowException, OSError, TypeError) as error:
         raise ConfigError(
             f'{files[0]} does not tell its columns ({error}); declare them: schema = "id long, name string, ..."'

@@ -38,8 +38,11 @@ class Follower:
 
     def poll(self) -> None:
         """Take in what is new."""
+        last = self._query.lastProgress
+        if last is None or int(last["batchId"]) <= self._seen:
+            return
         for progress in self._query.recentProgress:
-            batch = json.loads(progress.json if hasattr(progress, "json") else json.dumps(progress))
+            batch = json.loads(progress.json)
             if int(batch["batchId"]) > self._seen and "addBatch" in batch["durationMs"]:
                 self._seen = int(batch["batchId"])
                 self._take(batch)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from dovetail.errors import ConfigError
 from dovetail.pipeline.declared import Step
+from dovetail.semistream.master.generation import MANIFEST
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.store import MasterStore
 from dovetail.spark.arrow import arrow_type
@@ -38,18 +39,7 @@ def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
 
 def is_missing(step: Step) -> bool:
     """Whether a master is a page file that has yet to be built."""
-    return step.type == "pages" and not (Path(step.values["path"]) / "CURRENT").exists() and not _has_pages(step)
-
-
-def _has_pages(step: Step) -> bool:
-    place = Path(step.values["path"])
-    if not place.exists():
-        return False
-    try:
-        PageFileSource(str(place)).version()
-    except ConfigError:
-        return False
-    return True
+    return step.type == "pages" and not (Path(step.values["path"]) / MANIFEST).exists()
 
 
 def _opened(step: Step) -> MasterStore:

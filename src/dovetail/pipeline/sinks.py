@@ -107,7 +107,13 @@ def print_rows(console: Console, sink: Step, rows: DataFrame, number: int | None
     most = int(sink.values.get("options", {}).get("numRows", 20))
     title = sink.name if number is None else f"{sink.name}, micro-batch {number}"
     table = Table(*map(escape, rows.columns), title=title, title_justify="left")
-    found = rows.limit(most + 1).collect()
+    # All partitions must run, in a stream for the sake of their state: a limit alone would run some of them.
+    kept = rows.persist()
+    try:
+        kept.count()
+        found = kept.limit(most + 1).collect()
+    finally:
+        kept.unpersist()
     for row in found[:most]:
         table.add_row(*(Text(str(value)) for value in row))
     if len(found) > most:
