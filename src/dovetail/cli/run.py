@@ -15,6 +15,8 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from dovetail.pipeline.declared import Pipeline
     from dovetail.pipeline.run import Run
     from dovetail.pipeline.watch import Watch
@@ -66,6 +68,7 @@ def _run(
     with ExitStack() as stack:
         _serve(stack, watch, serve, console)
         spark = stack.enter_context(started_session(pipeline))
+        _check(spark, pipeline)
         one = Run(spark, pipeline, watch, seconds, once, console)
         stack.enter_context(_signals(one))
         try:
@@ -77,6 +80,16 @@ def _run(
             _freeze(watch, page, console)
     if one.given_up:
         raise typer.Exit(INTERRUPTED)
+
+
+def _check(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Everything that is wrong, with its lines, before anything runs."""
+    from dovetail.pipeline.check import check_pipeline
+    from dovetail.pipeline.problems import PipelineError
+
+    problems = check_pipeline(spark, pipeline)
+    if problems:
+        raise PipelineError(str(pipeline.path), problems)
 
 
 def _serve(stack: ExitStack, watch: Watch, where: tuple[str, int, str | None] | None, console: Console) -> None:

@@ -15,6 +15,11 @@ def check_wiring(pipeline: Pipeline, problems: Problems) -> None:
     for step in pipeline.steps.values():
         for name, key in step.inputs:
             _check_reference(pipeline, step, name, key, problems)
+            if key == "build" and name in pipeline.steps and streams(pipeline.steps[name]):
+                problems.add(
+                    (*step.path, "build"), f"build of {step.name} reads the stream {name!r}", "it must read a batch",
+                    f"remove stream = true from [source.{name}]",
+                )  # fmt: skip
         _check_rules(pipeline, step, problems)
     cycle = _cycle(pipeline)
     if cycle:
