@@ -108,7 +108,7 @@ def test_every_workload_is_known() -> None:
 
 def test_overrides_come_before_the_check(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
-    file.write_text(EXAMPLES[0].read_text())
+    file.write_text((EXAMPLES[0].parent / "orders.toml").read_text())
     changed = read_pipeline(file, ["join.enriched.memory=20MB", "source.orders.options.rows=7", 'pipeline.name="x y"'])
     assert changed.steps["enriched"].values["memory"] == "20MB"
     assert changed.steps["orders"].values["options"]["rows"] == 7

@@ -7,6 +7,7 @@ others are final. Unlike with Spark's own sink, a reader needs no log to tell fi
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,7 @@ class FileSink:
                 f"Give the former checkpoint, or another path, or remove the directory."
             )
         self.files.make(f"{self.place}/{_OURS}")
+        self._clear(f"{self.owner[:8]}-")
         self.files.put(self._mark, self.owner)
 
     def write(self, rows: DataFrame, number: int) -> int:
@@ -71,6 +73,7 @@ class FileSink:
                 f"{self.place} has files, and mode is 'error'; remove them, or use 'overwrite' or 'append'."
             )
         prefix = f"{self.owner[:8]}-batch"
+        self._clear("")
         written = self._staged(rows, prefix)
         # A run that died while it renamed is remembered here; what it had put in place does not count.
         begun = self.files.text(f"{self._mark}.begun")
@@ -90,8 +93,8 @@ class FileSink:
         return str(self.step.values.get("mode", usual))
 
     def _staged(self, rows: DataFrame, prefix: str) -> str:
-        staging = f"{self.place}/{_OURS}/{prefix}"
-        self.files.delete(staging)
+        # A name of its own: tasks of a run whose driver was killed may still write for a moment.
+        staging = f"{self.place}/{_OURS}/{prefix}-{uuid.uuid4().hex[:8]}"
         writer: Any = rows.write.format(self.step.type)
         if self.step.type == "csv":
             writer = writer.option("header", True)
@@ -113,6 +116,13 @@ class FileSink:
             self.files.rename(f"{staging}/{name}", f"{target}/{prefix}-{number:05d}{suffix}")
         self.files.delete(staging)
         return len(names)
+
+    def _clear(self, prefix: str) -> None:
+        """Remove what runs that died had written apart."""
+        left = {name.split("/")[0] for name in self.files.files(f"{self.place}/{_OURS}") if "/" in name}
+        for name in left:
+            if name.startswith(prefix):
+                self.files.delete(f"{self.place}/{_OURS}/{name}")
 
     def _remove(self, goes: Any) -> None:
         for name in list(self.files.files(self.place)):
