@@ -94,7 +94,7 @@ def _plot(chart: Chart, source: ColumnDataSource, time: Range1d) -> figure:
     return plot
 
 
-def _draw(plot: Any, chart: Chart, source: ColumnDataSource) -> GlyphRenderer:
+def _draw(plot: Any, chart: Chart, source: ColumnDataSource) -> GlyphRenderer[Any]:
     """Draw every series; what the pointer must meet for a tooltip."""
     if chart.stacked:
         names, shades = [one.column for one in chart.series], [one.colour for one in chart.series]
@@ -106,7 +106,7 @@ def _draw(plot: Any, chart: Chart, source: ColumnDataSource) -> GlyphRenderer:
         limit = chart.limit
         plot.line(x=AT, y=limit.column, source=source, line_color=limit.colour, line_width=1.5, line_dash=[6, 4])
     # Areas do not feel the pointer, and lines with gaps not everywhere.
-    touched: GlyphRenderer = plot.line(x=AT, y=chart.series[0].column, source=source, line_alpha=0, line_width=2)
+    touched: GlyphRenderer[Any] = plot.line(x=AT, y=chart.series[0].column, source=source, line_alpha=0, line_width=2)
     return touched
 
 

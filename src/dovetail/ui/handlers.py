@@ -93,6 +93,7 @@ class GatedApplication(BokehTornado):
             include_headers=[],
             websocket_max_message_size_bytes=LARGEST_MESSAGE,
             gate=gate,
+            log_function=lambda handler: None,  # requests are not logged: their addresses may carry the token
         )
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:

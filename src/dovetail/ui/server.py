@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import threading
-from socket import socket
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +13,6 @@ from urllib.parse import quote
 from bokeh.server.server import BaseServer
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
-from tornado.netutil import bind_sockets
 
 from dovetail.errors import ConfigError
 from dovetail.pipeline.watch import Watch
@@ -31,19 +31,24 @@ def serve(watch: Watch, host: str = "127.0.0.1", port: int = 0, token: str | Non
     """
     Gate(host, port, token)  # refuses before a port is taken
     try:
-        sockets = bind_sockets(port, address=host)
+        listening = socket.create_server((host, port), family=_family(host))
     except OSError as error:
         raise ConfigError(
             f"the live page cannot listen on {host}:{port}: {error}; choose another port, or 0 for a free one."
         ) from error
-    return Page(watch, Gate(host, sockets[0].getsockname()[1], token), sockets)
+    listening.setblocking(False)
+    return Page(watch, Gate(host, listening.getsockname()[1], token), listening)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 class Page:
     """A page that is being served. `url` opens it; `close` sends the last state to its readers and ends it."""
 
-    def __init__(self, watch: Watch, gate: Gate, sockets: list[socket]) -> None:
-        self._watch, self._gate, self._sockets = watch, gate, sockets
+    def __init__(self, watch: Watch, gate: Gate, listening: socket.socket) -> None:
+        self._watch, self._gate, self._listening = watch, gate, listening
         self._loop: IOLoop
         self._server: BaseServer
         self._http: HTTPServer
@@ -81,11 +86,13 @@ class Page:
         self.close()
 
     def _run(self) -> None:
+        # A reader who closes a tab in the middle of a message is no news for the terminal of the run.
+        logging.getLogger("bokeh.server").setLevel(logging.ERROR)
         asyncio.set_event_loop(asyncio.new_event_loop())
         self._loop = IOLoop.current()
         self._application = GatedApplication(self._watch, self._gate)
         self._http = HTTPServer(self._application)
-        self._http.add_sockets(self._sockets)
+        self._http.add_sockets([self._listening])
         self._server = BaseServer(self._loop, self._application, self._http)
         self._server.start()
         self._loop.add_callback(self._ready.set)
