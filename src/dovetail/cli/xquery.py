@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dovetail.errors import DataError, DovetailError, PlanError, XQueryError
+from dovetail.errors import BudgetExceeded, ConfigError, DataError, DovetailError, PlanError, XQueryError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 RUNS, TIMED = 5, 3
 """The protocol of the source: each query five times, and the mean of the last three."""
+_KINDS: dict[str, type[DovetailError]] = {kind.__name__: kind for kind in (DataError, BudgetExceeded, ConfigError)}
 
 
 class OutputChoice(StrEnum):
@@ -136,7 +137,8 @@ def _plain(error: Exception) -> Exception:
         return error
     for line in str(error).splitlines():
         kind, _, message = line.strip().rpartition("dovetail.errors.")[2].partition(": ")
-        if kind in ("DataError", "XQueryError", "BudgetExceeded") and message:
-            code = message[1:9] if kind == "XQueryError" and message.startswith("[") else ""
-            return XQueryError(code, message[10:].strip()) if code else DataError(message)
+        if kind == "XQueryError" and message.startswith("["):
+            return XQueryError(message[1:9], message[10:].strip())
+        if kind in _KINDS and message:
+            return _KINDS[kind](message)
     return error

@@ -120,11 +120,24 @@ def test_a_malformed_file_is_an_error_or_skipped(spark: SparkSession, tmp_path: 
     query = 'for $v in collection("c")/r/v return $v'
     with pytest.raises(Exception, match=r"b\.xml, line 3"):
         items(dovetail.xquery(spark, query, {"c": tmp_path}))
-    for way in ("auto", "one task"):
-        plan = plan_xquery(spark, query, {"c": tmp_path}, on_error="skip", way=way)
+    (tmp_path / "c.xml.gz").write_bytes(gzip.compress(b"<r><v>4</v></r>" * 9)[:-12])
+    (tmp_path / "d.xml").write_bytes(b"<?xml version='1.0' encoding='us-ascii'?><r><v>\xe4</v></r>")
+    whole = 'for $d in collection("c") return $d//v'
+    for asked, way in ((query, "auto"), (query, "one task"), (whole, "auto")):
+        plan = plan_xquery(spark, asked, {"c": tmp_path}, on_error="skip", way=way)
         assert items(plan.frame()) == ["<v>1</v>"]
         measured = plan.metrics().as_dict()
-        assert (measured["files"], measured["skipped files"]) == (1, 1)
+        assert (measured["files"], measured["skipped files"]) == (1, 3)
+
+
+def test_a_file_that_cannot_be_read_is_never_skipped(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.xml").write_text("<r><v>1</v></r>")
+    for way in ("auto", "one task"):
+        (tmp_path / "b.xml").write_text("<r><v>2</v></r>")
+        frame = plan_xquery(spark, 'collection("c")/r/v', {"c": tmp_path}, on_error="skip", way=way).frame()
+        (tmp_path / "b.xml").unlink()
+        with pytest.raises(Exception, match=r"ConfigError: .*b\.xml cannot be read: .*No such file"):
+            frame.collect()
 
 
 def test_errors_in_tasks_have_their_codes(spark: SparkSession, tmp_path: Path):

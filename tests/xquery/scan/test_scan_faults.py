@@ -11,7 +11,7 @@ from tests.xquery.scan import fuzz, model
 from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.errors import DataError
+from dovetail.errors import ConfigError, DataError
 from dovetail.xquery.scan import Column, ScanRequest, check, open_chunks, scan
 
 REQUEST = ScanRequest(("a",), (Column("t", ()), Column("x", (), "xml")))
@@ -175,10 +175,12 @@ def test_bytes_that_are_not_in_the_declared_encoding() -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     torn = tmp_path / "torn.xml.gz"
     torn.write_bytes(gzip.compress(b"<a>" + bytes(range(48, 90)) * 20 + b"</a>")[:-20])
-    with pytest.raises(DataError, match=r"torn.xml.gz cannot be read: .*too early"):
+    with pytest.raises(DataError, match=r"torn.xml.gz cannot be unpacked: .*too early"):
         list(open_chunks(torn))
     torn.write_bytes(gzip.compress(b"<a>" * 99)[:12] + b"\xff" * 30)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="cannot be unpacked"):
         list(open_chunks(torn))
-    with pytest.raises(DataError, match=r"none.xml cannot be read"):
+    with pytest.raises(ConfigError, match=r"none.xml cannot be read: .*check that it is still there"):
         list(open_chunks(tmp_path / "none.xml"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        list(open_chunks(tmp_path))

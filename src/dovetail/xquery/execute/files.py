@@ -10,13 +10,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import PlanError, XQueryError
+from dovetail.errors import DataError, PlanError, XQueryError
 from dovetail.xquery.scan import open_chunks
 from dovetail.xquery.xdm.nodes import Document
 from dovetail.xquery.xdm.parse import parse_xml
 
 _WILD = frozenset("*?[")
 ENDINGS = (".xml", ".xml.gz")
+MALFORMED = (DataError, XQueryError)
+"""What reading a document raises if the document is wrong; all other errors end the query, whatever is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class CollectionFiles:
         for file in files:
             try:
                 document = read_document(file.uri)
-            except XQueryError:
+            except MALFORMED:
                 if not self._skip:
                     raise
                 self._metrics.add("skipped files", unit="files")

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import DataError, XQueryError
+from dovetail.errors import XQueryError
 from dovetail.xquery.algebra.run_expressions import Compiler, Tuple
 from dovetail.xquery.execute.aggregate import Local
 from dovetail.xquery.execute.columns import Path
-from dovetail.xquery.execute.files import File, read_document
+from dovetail.xquery.execute.files import MALFORMED, File, read_document
 from dovetail.xquery.execute.job import Job
 from dovetail.xquery.execute.runner import TaskRunner, on_path
 from dovetail.xquery.execute.scan_work import XML, Pieces, ScanWork
@@ -54,7 +54,7 @@ def scanned(job: Job, work: ScanWork, files: Iterable[File], metrics: Metrics) -
     rows = _ByTuples(job, work, metrics) if work.tuples else _OnColumns(job, work, metrics)
     last = 0
     for file in files:
-        if job.skip and not _is_well_formed(job, file):
+        if job.skip and not _is_well_formed(job, work, file):
             metrics.add("skipped files", unit="files")
             continue
         metrics.add("files", unit="files")
@@ -67,10 +67,14 @@ def scanned(job: Job, work: ScanWork, files: Iterable[File], metrics: Metrics) -
         yield pa.RecordBatch.from_pydict({ORDER: [last << FILE_SHIFT], STATE: [state]}, schema=schema_of(work))
 
 
-def _is_well_formed(job: Job, file: File) -> bool:
+def _is_well_formed(job: Job, work: ScanWork, file: File) -> bool:
+    """Whether the reader that this scan uses takes the file."""
     try:
-        check(open_chunks(file.uri), MemoryBudget(job.memory), file.uri)
-    except DataError:
+        if work.request is None:
+            read_document(file.uri)
+        else:
+            check(open_chunks(file.uri), MemoryBudget(job.memory), file.uri)
+    except MALFORMED:
         return False
     return True
 

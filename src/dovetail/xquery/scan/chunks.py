@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 
 from pyarrow import fs
 
-from dovetail.errors import DataError
+from dovetail.errors import ConfigError, DataError
 
 CHUNK = 1 << 19
 _GZIP = b"\x1f\x8b"
@@ -38,13 +38,19 @@ _MARKUP = "<?xml version=\"1.0\" encoding='abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ
 def open_chunks(uri: str | Path) -> Iterator[bytes]:
     """The bytes of a file in pieces of at most half a megabyte, unpacked if it is gzip (whatever its name).
 
-    A path, a `file:` URI, or any URI that Arrow's file systems know. What cannot be read is a `DataError`.
+    A path, a `file:` URI, or any URI that Arrow's file systems know. A file that is torn is a `DataError`; one that is
+    missing, or that this process may not read, a `ConfigError`: no document is wrong then.
     """
     try:
         with _opened(str(uri)) as source:
             yield from _unpacked(iter(lambda: source.read(CHUNK), b""))
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{uri} cannot be read: {error}.") from error
+    except (EOFError, zlib.error) as error:
+        raise DataError(f"{uri} cannot be unpacked: {error}.") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{uri} cannot be read: {error}. Every worker must be able to read every file of a collection: check that "
+            "it is still there and who may read it, or leave it out of the collection."
+        ) from error
 
 
 def _opened(uri: str) -> IO[bytes] | Any:
