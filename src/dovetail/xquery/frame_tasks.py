@@ -11,9 +11,10 @@ from dovetail.engine.metrics import Metrics
 from dovetail.spark.metrics import MetricsSink
 from dovetail.xquery.algebra.expressions import Variable
 from dovetail.xquery.algebra.operators import DistributeResult
+from dovetail.xquery.execute.batching import batched
 from dovetail.xquery.execute.files import File
 from dovetail.xquery.execute.job import Job
-from dovetail.xquery.execute.joining import JoinedRows, JoinWork, batched
+from dovetail.xquery.execute.joining import JoinedRows, JoinWork
 from dovetail.xquery.execute.last_task import Received, rest_items, whole_items
 from dovetail.xquery.execute.result import Row
 from dovetail.xquery.execute.scan_task import STATE, scanned, schema_of

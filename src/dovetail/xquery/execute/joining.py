@@ -11,8 +11,10 @@ from dovetail.engine.metrics import Metrics
 from dovetail.xquery.algebra.expressions import Call, Expression, Variable, substituted, variables
 from dovetail.xquery.algebra.functions import AGGREGATES, SEQUENCE
 from dovetail.xquery.algebra.operators import Assign, Equality, Operator, Select
+from dovetail.xquery.algebra.run_expressions import Tuple
 from dovetail.xquery.algebra.walk import above, all_uses, available, stacked
 from dovetail.xquery.execute.aggregate import Local
+from dovetail.xquery.execute.batching import ROWS, batched
 from dovetail.xquery.execute.job import Job
 from dovetail.xquery.execute.parts import Given, JoinPart
 from dovetail.xquery.execute.runner import TaskRunner
@@ -22,8 +24,8 @@ from dovetail.xquery.execute.wire import Form, decoded, encoded
 from dovetail.xquery.rules.matching import conjunction, conjuncts
 from dovetail.xquery.xdm.serialise import serialise
 
-_ROWS = 2048
-_ORDER = "#order"
+_ORDER = Variable(1 << 62)
+"""Stands for the order numbers of a tuple, beside its variables; no plan counts so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +124,23 @@ class JoinedRows:
         self.work, self.forms, self.orders = work, forms, orders
         self.compiler = job.compiler(Metrics())
 
-    def tuples(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[object, object]]:
+    def tuples(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Tuple]:
         """The tuples of the chain; the order numbers of the row they come from stand beside their variables."""
-        runner = TaskRunner(self.compiler)
-        runner._given = [_Once(self._given(batches))]  # type: ignore[list-item]  # iterated once
-        return runner.tuples(self.work.plan, {})  # type: ignore[return-value]  # with one key more
+        return TaskRunner(self.compiler, given=[self._given(batches)]).tuples(self.work.plan, {})
 
-    def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[object, object]]:
+    def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Tuple]:
         for batch in batches:
             cells = [batch[f"v{one.number}"].to_pylist() for one in self.forms]
             orders = zip(*(batch[name].to_pylist() for name in self.orders), strict=True)
             for order, *row in zip(orders, *cells, strict=True):
-                values: dict[object, object] = {
-                    one: decoded(form, cell) for (one, form), cell in zip(self.forms.items(), row, strict=True)
-                }
-                yield {_ORDER: order, **values}
+                values = {one: decoded(form, cell) for (one, form), cell in zip(self.forms.items(), row, strict=True)}
+                yield {_ORDER: list(order), **values}
 
     def items(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The items of the result, serialised."""
         result = self.work.wanted.items
-        found = ((serialise(item),) for given in self.tuples(batches) for item in given[result])  # type: ignore[attr-defined]  # a list of items
-        return batched(found, schema)
+        assert result is not None  # noqa: S101  (asked by the caller)
+        return batched(((serialise(item),) for given in self.tuples(batches) for item in given[result]), schema)
 
     def rows(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Rows for another join or the last task: order numbers, one more among tuples of a row, keys, variables."""
@@ -153,8 +151,8 @@ class JoinedRows:
         for given in self.tuples(batches):
             order = given[_ORDER]
             last, sub = order, sub + 1 if order == last else 0
-            keys = [key_of(self.compiler.closure(key)(given)) for key in wanted.keys]  # type: ignore[arg-type]  # a tuple
-            yield (*order, sub, *keys, *(encoded("items", given[one]) for one in wanted.variables))  # type: ignore[misc,arg-type]  # as above
+            keys = [key_of(self.compiler.closure(key)(given)) for key in wanted.keys]
+            yield (*order, sub, *keys, *(encoded("items", given[one]) for one in wanted.variables))
 
     def state(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The local step of an aggregate."""
@@ -163,35 +161,10 @@ class JoinedRows:
         local, value = Local(self.compiler, aggregate), self.compiler.closure(aggregate.expression.arguments[0])  # type: ignore[attr-defined]  # a call, by A2
         waiting: list[object] = []
         for given in self.tuples(batches):
-            waiting += value(given)  # type: ignore[arg-type]  # a tuple
-            if len(waiting) >= _ROWS:
+            waiting += value(given)
+            if len(waiting) >= ROWS:
                 local.add(waiting)
                 waiting = []
         local.add(waiting)
         if local.seen:
             yield pa.RecordBatch.from_pydict({"o": [0], STATE: [encoded("items", local.state())]}, schema=schema)
-
-
-class _Once:
-    def __init__(self, given: Iterator[dict[object, object]]) -> None:
-        self._given = given
-
-    def __iter__(self) -> Iterator[dict[object, object]]:
-        return self._given
-
-
-def batched(rows: Iterator[tuple[object, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as batches."""
-    waiting: list[tuple[object, ...]] = []
-    for row in rows:
-        waiting.append(row)
-        if len(waiting) >= _ROWS:
-            yield _batch(waiting, schema)
-            waiting = []
-    if waiting:
-        yield _batch(waiting, schema)
-
-
-def _batch(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [pa.array(list(cells), field.type) for cells, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -23,7 +23,7 @@ Feed = Callable[[], Iterable[Any]]
 class TaskRunner(Runner):
     """Runs a plan with the nodes of its scan from `feed`, and the tuples of its parts from `given`."""
 
-    def __init__(self, compiler: Compiler, feed: Feed | None = None, given: Sequence[list[Tuple]] = ()) -> None:
+    def __init__(self, compiler: Compiler, feed: Feed | None = None, given: Sequence[Iterable[Tuple]] = ()) -> None:
         super().__init__(compiler)
         self.feed, self._given = feed, given
         self._once: set[int] = set()

@@ -14,6 +14,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
 from dovetail.xquery.algebra.run_expressions import Compiler, Tuple
 from dovetail.xquery.execute.aggregate import Local
+from dovetail.xquery.execute.batching import ROWS, batched
 from dovetail.xquery.execute.columns import Path
 from dovetail.xquery.execute.files import MALFORMED, File, read_document
 from dovetail.xquery.execute.job import Job
@@ -28,7 +29,6 @@ from dovetail.xquery.xdm.values import boolean
 ITEM, ORDER, STATE = "item", "o", "state"
 FILE_SHIFT = 40
 """Bits of an order number for the place in its file; above them stands the number of the file."""
-_ROWS = 2048
 
 
 def key_of(items: Items) -> str | None:
@@ -181,26 +181,14 @@ class _ByTuples(_Rows):
 
     def of(self, file: File) -> Iterator[pa.RecordBatch]:
         runner = TaskRunner(self.compiler, feed=lambda: self._nodes(file))
-        rows: list[Any] = []
-        for number, given in enumerate(runner.tuples(self.work.plan, {})):
-            rows += self._row(given, (file.number << FILE_SHIFT) + number)
-            if len(rows) >= _ROWS:
-                yield self._batch(rows)
-                rows = []
-        if rows:
-            yield self._batch(rows)
+        tuples = enumerate(runner.tuples(self.work.plan, {}), file.number << FILE_SHIFT)
+        yield from batched((row for order, given in tuples for row in self._row(given, order)), self.schema)
         self._settle()
 
     def _settle(self) -> None:
         if self.local is not None:
             self.local.add(self._waiting)
             self._waiting = []
-
-    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
-        columns = [
-            pa.array(list(cells), field.type) for cells, field in zip(zip(*rows, strict=True), self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _nodes(self, file: File) -> Iterator[Any]:
         if self.work.request is None:
@@ -218,7 +206,7 @@ class _ByTuples(_Rows):
             return [(serialise(item),) for item in given[wanted.items]]
         if self.local is not None and wanted.aggregate is not None:
             self._waiting += closure(wanted.aggregate.expression.arguments[0])(given)  # type: ignore[attr-defined]  # a call, by A2
-            if len(self._waiting) >= _ROWS:
+            if len(self._waiting) >= ROWS:
                 self._settle()
             return []
         keys = [key_of(closure(key)(given)) for key in wanted.keys]
