@@ -72,6 +72,8 @@ FAULTS = (
     N_ROWS,
     N_COLUMNS,
     N_WANTED,
+    N_KEPT,
+    DROPPED,
     ROW_OPEN,
     PENDING,
     PENDING_AT,
@@ -114,8 +116,9 @@ FAULTS = (
     ROW_ROOM,
     OPEN_TEXT,
     OPEN_XML,
+    KEPT,
     HEAD,
-) = range(52)
+) = range(55)
 """Places in the head of the scanner's memory, an int64 array: numbers, then where each table starts and its room.
 
 One array, because a kernel of fifty functions over forty arrays takes minutes to compile.
@@ -130,8 +133,9 @@ ATTR, A_NAME, A_START, A_STOP, A_FLAGS, A_NUMBER, A_URI = 6, 0, 1, 2, 3, 4, 5
 WORD, W_START, W_PREFIX, W_LOCAL, W_SYMBOL, W_NEXT, W_STAMP = 6, 0, 1, 2, 3, 4, 5
 """A string: where its bytes start (they end where the next one's start); parts of a qualified name, its symbol outside
 every namespace, the name that followed it last, the tag that had it last."""
-COL, C_START, C_STOP, C_FILL, C_KIND, C_MANY, C_VALUES = 6, 0, 1, 2, 3, 4, 5
-"""A column: where its bytes start, must stop and are filled up to; its kind; whether it is a list; complete values."""
+COL, C_START, C_STOP, C_FILL, C_KIND, C_MANY, C_VALUES, C_ROW_FILL, C_ROW_VALUES = 8, 0, 1, 2, 3, 4, 5, 6, 7
+"""A column: where its bytes start, must stop and are filled up to; its kind; whether it is a list; complete values;
+bytes and values when the open row began."""
 
 EMPTY, XML, XMLNS, XML_URI, XMLNS_URI = range(5)
 """Strings that every table of names begins with."""

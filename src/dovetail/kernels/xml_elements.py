@@ -33,6 +33,7 @@ from dovetail.kernels.xml_codes import (
     N_BINDINGS,
     N_COLUMNS,
     N_DEPTH,
+    N_KEPT,
     N_ROWS,
     N_TEXT,
     N_XML,
@@ -64,6 +65,7 @@ from dovetail.kernels.xml_codes import (
 from dovetail.kernels.xml_names import ILLEGAL, guessed, named, symbol_of, word
 from dovetail.kernels.xml_output import close_start_tag, extend, finish_value, flush, has_room, write_constant
 from dovetail.kernels.xml_parts import called, inlined
+from dovetail.kernels.xml_rows import is_wanted, take_back
 from dovetail.kernels.xml_values import open_values, put_start
 
 
@@ -197,23 +199,27 @@ def _push(number: int, status: int, top: int, mem: I64) -> None:
 
 
 @inlined
-def close_element(buf: U8, mem: I64, data: U8) -> None:
-    """Take the innermost element off; its values are complete, and perhaps its row."""
+def close_element(buf: U8, mem: I64, book: U8, data: U8) -> None:
+    """Take the innermost element off; its values are complete, and perhaps its row, if it is wanted."""
     depth = mem[N_DEPTH] - 1
     mem[N_DEPTH], mem[PENDING] = depth, 0
     while mem[N_TEXT] and mem[mem[OPEN_TEXT] + 2 * (mem[N_TEXT] - 1) + 1] == depth:
         mem[N_TEXT] -= 1
         finish_value(mem[mem[OPEN_TEXT] + 2 * mem[N_TEXT]], mem)
+    at = mem[STACK] + ELEMENT * depth
+    matched = mem[mem[FLAGGED] + mem[at + E_STATE]] & MATCH
+    if matched and mem[N_KEPT] and not is_wanted(mem, book, data):
+        take_back(mem)
+        matched, mem[ROW_OPEN] = 0, 0
     if mem[N_XML] and mem[mem[OPEN_XML] + 2 * (mem[N_XML] - 1) + 1] == depth:
         flush(buf, mem, data)
         while mem[N_XML] and mem[mem[OPEN_XML] + 2 * (mem[N_XML] - 1) + 1] == depth:
             mem[N_XML] -= 1
             finish_value(mem[mem[OPEN_XML] + 2 * mem[N_XML]], mem)
-    at = mem[STACK] + ELEMENT * depth
     if mem[at + E_BINDINGS] != mem[N_BINDINGS]:
         mem[N_BINDINGS] = mem[at + E_BINDINGS]
         mem[BINDING_BYTES] = binding_bytes(mem[N_BINDINGS], mem)
-    if mem[mem[FLAGGED] + mem[at + E_STATE]] & MATCH:
+    if matched:
         mem[ROW_OPEN] = 0
         mem[N_ROWS] += 1
 

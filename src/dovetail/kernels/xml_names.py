@@ -49,7 +49,8 @@ def _slot(buf: U8, start: int, stop: int, mem: I64) -> int:
 
 
 @small
-def _same(buf: U8, start: int, book: U8, at: int, n: int) -> bool:
+def same_bytes(buf: U8, start: int, book: U8, at: int, n: int) -> bool:
+    """Whether so many bytes of the source are those of the book."""
     for i in range(n):  # noqa: SIM110  (a kernel has no generators)
         if buf[start + i] != book[at + i]:
             return False
@@ -64,7 +65,7 @@ def interned(buf: U8, start: int, stop: int, mem: I64, book: U8) -> int:
     while mem[slots + slot]:
         number = mem[slots + slot] - 1
         at = mem[word(number, mem)]
-        if mem[word(number + 1, mem)] - at == n and _same(buf, start, book, at, n):
+        if mem[word(number + 1, mem)] - at == n and same_bytes(buf, start, book, at, n):
             return number  # type: ignore[no-any-return]  # as above
         slot = (slot + 1) & mask
     number = mem[N_NAMES]
@@ -134,6 +135,6 @@ def guessed(buf: U8, start: int, guess: int, mem: I64, book: U8) -> int:
     """Where the name at `start` stops if it is the guessed one, else -1."""
     at = mem[word(guess, mem)]
     n = mem[word(guess + 1, mem)] - at
-    if n == 0 or not _same(buf, start, book, at, n) or NAME_BYTE[buf[start + n]]:
+    if n == 0 or not same_bytes(buf, start, book, at, n) or NAME_BYTE[buf[start + n]]:
         return -1
     return start + n  # type: ignore[no-any-return]  # as above

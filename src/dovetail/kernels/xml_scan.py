@@ -65,7 +65,7 @@ def _token(buf: U8, at: int, end: int, mem: I64, book: U8, data: U8) -> int:
             return stop
     else:
         return _odd_markup(buf, at, end, mem, data)
-    close_element(buf, mem, data)
+    close_element(buf, mem, book, data)
     return stop
 
 

@@ -30,6 +30,7 @@ from dovetail.kernels.xml_codes import (
     N_ATTRIBUTES,
     N_COLUMNS,
     N_DEPTH,
+    N_KEPT,
     N_ROWS,
     N_TEXT,
     N_XML,
@@ -49,6 +50,7 @@ from dovetail.kernels.xml_codes import (
 from dovetail.kernels.xml_names import word
 from dovetail.kernels.xml_output import finish_value, flush
 from dovetail.kernels.xml_parts import called, inlined, small
+from dovetail.kernels.xml_rows import begin_row
 
 
 @called
@@ -97,6 +99,8 @@ def open_values(buf: U8, at: int, status: int, mem: I64, book: U8, data: U8) -> 
         mem[ROW_OPEN] = 1
         for i in range(mem[N_COLUMNS] + 1):
             mem[mem[COUNTS] + mem[ROW_ROOM] * i + mem[N_ROWS]] = 0
+        if mem[N_KEPT]:
+            begin_row(mem)
     if flags & AGAIN:
         mem[mem[COUNTS] + mem[ROW_ROOM] * mem[N_COLUMNS] + mem[N_ROWS]] += 1
     for k in range(mem[mem[FIRST] + status], mem[mem[FIRST] + status + 1]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +26,7 @@ from dovetail.xquery.execute.result import Row, in_columns
 from dovetail.xquery.frame_files import hadoop_paths
 from dovetail.xquery.frame_plan import Way, XQueryPlan
 from dovetail.xquery.rules.matching import source_name
-from dovetail.xquery.rules.order import rewrite
+from dovetail.xquery.rules.order import Rewriting, rewrite
 from dovetail.xquery.syntax.parser import parse
 from dovetail.xquery.syntax.tree import Module
 from dovetail.xquery.xdm.cast import cast
@@ -91,9 +92,7 @@ def plan_xquery(
     _require(way, ("auto", "tuples", "one task"), "way")
     if partitions is not None and partitions < 1:
         raise PlanError(f"partitions is {partitions}; at least one is needed.")
-    module = parse(query)
-    compile_module(module)
-    rewriting = rewrite(normalise(module))
+    module, rewriting = _rewritten(query)
     plan, row = rewriting.plan, Row()
     assert isinstance(plan, DistributeResult)  # noqa: S101  (every plan ends in it)
     if output == "columns":
@@ -103,6 +102,14 @@ def plan_xquery(
     job = Job(module, found, _values(module, variables or {}), on_error == "skip", parse_bytes(memory))
     wanted = partitions or _partitions(spark, found.values())
     return XQueryPlan(spark, job, rewriting, plan, row, wanted, way, [MetricsSink(spark)])
+
+
+@functools.lru_cache(maxsize=128)
+def _rewritten(query: str) -> tuple[Module, Rewriting]:
+    """A query and its plans, which depend on nothing but its text: asked again, it is not planned again."""
+    module = parse(query)
+    compile_module(module)
+    return module, rewrite(normalise(module))
 
 
 def _require(value: str, allowed: tuple[str, ...], name: str) -> None:

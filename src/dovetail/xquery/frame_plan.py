@@ -87,7 +87,7 @@ class XQueryPlan:
         builder.notes.append(f"one last task combines {len(frames)} part(s) and runs the rest of the plan")
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         one = frame.repartition(1).sortWithinPartitions(CUT, "o")
-        task = partial(run_rest, self.job, rest, tuple(received), self.row)
+        task = partial(run_rest, self.job.without_files(), rest, tuple(received), self.row)
         return one.mapInArrow(task, from_arrow_schema(self.row.schema))
 
 

@@ -20,7 +20,7 @@ from dovetail.xquery.execute.parts import JoinPart, Part, ScanPart
 from dovetail.xquery.execute.scan_task import FILE_SHIFT, ITEM, ORDER, STATE, schema_of
 from dovetail.xquery.execute.scan_work import ScanWork, Wanted, planned_scan
 from dovetail.xquery.execute.wire import ARROW, Form
-from dovetail.xquery.frame_tasks import as_state, run_joined, scan_files
+from dovetail.xquery.frame_tasks import as_state, packed_apart, run_joined, scan_files
 
 BROADCAST_BYTES = 16 << 20
 """The files of a side are at most this large: every task of a join gets all of it."""
@@ -67,7 +67,7 @@ class Builder:
         packed = collection.packed(self.partitions)
         self._note_scan(work, len(packed))
         schema = from_arrow_schema(schema_of(work))
-        task = partial(scan_files, self.job, work, packed, self._sink())
+        task = partial(scan_files, self.job.without_files(), work, packed_apart(packed), self._sink())
         frame = self.spark.range(0, len(packed), 1, len(packed)).mapInArrow(task, schema)
         order = self._named(ORDER)
         if wanted.items is None:
@@ -144,7 +144,7 @@ class Builder:
         return Rows(frame, orders, dict.fromkeys(work.wanted.variables, "items"), joined.size, joined.first_file)
 
     def _in_tasks(self, work: JoinWork, joined: Rows, schema: pa.Schema) -> DataFrame:
-        task = partial(run_joined, self.job, work, joined.forms, joined.orders, schema)
+        task = partial(run_joined, self.job.without_files(), work, joined.forms, joined.orders, schema)
         return joined.frame.mapInArrow(task, from_arrow_schema(schema))
 
     def _items(self, work: JoinWork, joined: Rows) -> Rows:
@@ -163,9 +163,9 @@ class Builder:
         order, collection = rows.first_file
         packed = collection.packed(self.partitions)
         last = [run[-1].number for run in packed[:-1]]
-        file = F.shiftright(F.col(order), FILE_SHIFT)
-        number = reduce(lambda a, b: a + b, (F.when(file > edge, 1).otherwise(0) for edge in last), F.lit(0))
-        frame = rows.frame.repartitionById(len(packed), number.cast("int")).sortWithinPartitions(*rows.orders)
+        # In one text: each Column operation is a call to the JVM, and there may be many partitions.
+        number = " + ".join(["0", *(f"int(shiftright({order}, {FILE_SHIFT}) > {edge})" for edge in last)])
+        frame = rows.frame.repartitionById(len(packed), F.expr(number)).sortWithinPartitions(*rows.orders)
         return Rows(frame, rows.orders, rows.forms, rows.size, rows.first_file)
 
     # --- aggregates over joins

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -25,15 +27,19 @@ from dovetail.xquery.syntax.stack import deep_stack
 Batches = Iterator[pa.RecordBatch]
 
 
-def scan_files(
-    job: Job, work: ScanWork, packed: tuple[tuple[File, ...], ...], sink: MetricsSink, batches: Batches
-) -> Batches:
-    """The rows of the files of the partitions whose numbers come in."""
+def packed_apart(packed: Iterable[tuple[File, ...]]) -> tuple[bytes, ...]:
+    """The files of each partition by themselves and small: a task gets all of it, and unpacks its own part only."""
+    return tuple(zlib.compress(pickle.dumps([(file.number, file.uri, file.size) for file in run])) for run in packed)
+
+
+def scan_files(job: Job, work: ScanWork, packed: tuple[bytes, ...], sink: MetricsSink, batches: Batches) -> Batches:
+    """The rows of the files of the partitions whose numbers come in; `packed` is what `packed_apart` gives."""
     for batch in batches:
         for number in batch["id"].to_pylist():
             metrics = Metrics()
+            files = [File(*one) for one in pickle.loads(zlib.decompress(packed[number]))]  # noqa: S301  (by the driver)
             with deep_stack():
-                yield from _all_but_last(scanned(job, work, packed[number], metrics), schema_of(work), sink, metrics)
+                yield from _all_but_last(scanned(job, work, files, metrics), schema_of(work), sink, metrics)
 
 
 def _all_but_last(rows: Batches, schema: pa.Schema, sink: MetricsSink, metrics: Metrics) -> Batches:

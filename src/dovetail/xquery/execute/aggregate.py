@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from dovetail.kernels.xml_plain import plain_integers
 from dovetail.xquery.algebra.operators import Aggregate
 from dovetail.xquery.algebra.run_expressions import Compiler, called
+from dovetail.xquery.execute.texts import Texts
 from dovetail.xquery.syntax.names import QName
 from dovetail.xquery.syntax.tree import VariableRef
 from dovetail.xquery.xdm.atomic import UntypedAtomic
 from dovetail.xquery.xdm.values import atomise
 
 Items = list[Any]
+_EXACT = 2**53
 
 
 class Local:
@@ -21,6 +26,7 @@ class Local:
     def __init__(self, compiler: Compiler, aggregate: Aggregate) -> None:
         assert aggregate.steps is not None  # noqa: S101  (only such aggregates are cut)
         self._functions = [(name, _function(compiler, name)) for name in aggregate.steps.local]
+        self._names = set(aggregate.steps.local)
         self._state: list[Items] = [[] for _ in self._functions]
         self._doubles: dict[str, float] = {}
         self._number = _function(compiler, "sum")
@@ -41,6 +47,27 @@ class Local:
                 self._state[place] = function([*self._state[place], *map(self._summand, items)])
             else:
                 self._state[place] = function([*self._state[place], *_different(items)])
+
+    def add_texts(self, texts: Texts) -> bool:
+        """Take one untyped text a row, or none, if all of them are whole numbers; gives whether it did.
+
+        Sums of such numbers are exact in any order, as long as they stay below 2^53.
+        """
+        if self._counts:
+            return False
+        values, known = plain_integers(*texts.buffers())
+        if not np.all(known | ~texts.present):
+            return False
+        values = values[texts.present]
+        if len(values) == 0:
+            return True
+        if "sum" in self._names and np.abs(values).sum() >= _EXACT:
+            return False
+        given = {"sum": float(values.sum()), "max": float(values.max()), "min": float(values.min())}
+        self.seen += len(values)
+        for place, (name, function) in enumerate(self._functions):
+            self._state[place] = [self.seen] if name == "count" else function([*self._state[place], given[name]])
+        return True
 
     def _summand(self, item: Any) -> Any:
         if type(item) is not UntypedAtomic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -68,10 +69,20 @@ def local_paths(pattern: str) -> list[tuple[str, int]] | None:
         anchor = Path(path).anchor
         found = list(Path(anchor or ".").glob(str(Path(path).relative_to(anchor) if anchor else path)))
     elif Path(path).is_dir():
-        found = [one for one in Path(path).rglob("*") if one.name.endswith(ENDINGS)]
+        return sorted(_below(str(Path(path).resolve())))
     else:
         found = [Path(path)]
     return sorted((str(one.resolve()), one.stat().st_size) for one in found if one.is_file())
+
+
+def _below(directory: str) -> Iterator[tuple[str, int]]:
+    """Path and size of the XML files in a directory and in those below it; links to directories are not followed."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path)
+            elif entry.name.endswith(ENDINGS) and entry.is_file():
+                yield entry.path, entry.stat().st_size
 
 
 def collection_of(name: str, pattern: str, found: Iterable[tuple[str, int]]) -> Collection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dovetail.engine.metrics import Metrics
@@ -25,6 +25,10 @@ class Job:
     skip: bool = False
     memory: int = 64 << 20
     now: DateTime = field(default_factory=lambda: Context().now)
+
+    def without_files(self) -> Job:
+        """The same for tasks that read no collection by name: lists of files may be long."""
+        return replace(self, collections={})
 
     def context(self, metrics: Metrics) -> Context:
         """The dynamic context of a task."""

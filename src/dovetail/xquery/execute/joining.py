@@ -15,10 +15,11 @@ from dovetail.xquery.algebra.run_expressions import Tuple
 from dovetail.xquery.algebra.walk import above, all_uses, available, stacked
 from dovetail.xquery.execute.aggregate import Local
 from dovetail.xquery.execute.batching import ROWS, batched
+from dovetail.xquery.execute.cells import key_of
 from dovetail.xquery.execute.job import Job
 from dovetail.xquery.execute.parts import Given, JoinPart
 from dovetail.xquery.execute.runner import TaskRunner
-from dovetail.xquery.execute.scan_task import STATE, key_of
+from dovetail.xquery.execute.scan_task import STATE
 from dovetail.xquery.execute.scan_work import Wanted, unnested
 from dovetail.xquery.execute.wire import Form, decoded, encoded
 from dovetail.xquery.rules.matching import conjunction, conjuncts

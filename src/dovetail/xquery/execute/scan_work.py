@@ -23,7 +23,7 @@ from dovetail.xquery.execute.columns import (
     written_out,
 )
 from dovetail.xquery.execute.parts import ScanPart
-from dovetail.xquery.execute.vector import column_name
+from dovetail.xquery.execute.texts import column_name
 from dovetail.xquery.execute.wire import Form
 from dovetail.xquery.scan import Column, ScanRequest
 
@@ -94,12 +94,33 @@ class _Columns:
         self.nodes.update(piece.nodes for piece in pieces if piece.nodes is not None)
         self.add(piece.computed for piece in pieces if piece.computed is not None)
 
-    def request(self, path: Path, whole: bool) -> ScanRequest:
+    def request(self, path: Path, whole: bool, filters: Iterable[OnColumns]) -> ScanRequest:
         found = [Column(column_name(path, many), path, "text", many) for path, many in self.texts.items()]
         found += [Column(f"<{'/'.join(path)}>", path, "xml", True) for path in sorted(self.nodes) if path]
         if whole or () in self.nodes:
             found.append(Column(XML, (), "xml"))
-        return ScanRequest(path, tuple(found))
+        return ScanRequest(path, tuple(found), keep=self._kept(filters))
+
+    def _kept(self, filters: Iterable[OnColumns]) -> tuple[tuple[str, str], ...]:
+        """The first conditions, as long as each asks for one text of a path: the scan need not give other rows."""
+        found = []
+        for one in filters:
+            text = _asked_text(one.expression)
+            if text is None:
+                break
+            (use,) = one.uses
+            found.append((column_name(use.path, self.texts[use.path]), text))
+        return tuple(found)
+
+
+def _asked_text(condition: Expression) -> str | None:
+    """The string that the condition compares a column with by `eq`."""
+    match condition:
+        case Call("boolean", (inner,)):
+            return _asked_text(inner)
+        case Call("value-eq", (Variable(), Constant(str() as text)) | (Constant(str() as text), Variable())):
+            return text
+    return None
 
 
 def planned_scan(part: ScanPart, wanted: Wanted, by_tuples: bool = False) -> ScanWork:
@@ -149,7 +170,7 @@ def _on_columns(part: ScanPart, wanted: Wanted) -> ScanWork | str:
         columns.add_pieces(one)  # type: ignore[arg-type]  # as above
     forms = tuple(form_of(values[one], part.scan.variable, one in wanted.typed) for one in wanted.variables)
     return ScanWork(
-        part, wanted, plan, columns.request(path, False), tuple(filters), dict(columns.texts), False,  # type: ignore[arg-type]  # as above
+        part, wanted, plan, columns.request(path, False, filters), tuple(filters), dict(columns.texts), False,  # type: ignore[arg-type]  # as above
         "only texts and markup of child paths are needed", forms, items, tuple(keys), tuple(sent),  # type: ignore[arg-type]  # as above
     )  # fmt: skip
 
@@ -206,7 +227,7 @@ def _by_tuples(part: ScanPart, wanted: Wanted, why: str) -> ScanWork:
     filters = () if path is None else _first_filters(part)
     columns = _Columns()
     columns.add(filters)
-    request = None if path is None else columns.request(path, True)
+    request = None if path is None else columns.request(path, True, filters)
     return ScanWork(part, wanted, part.plan, request, filters, dict(columns.texts), True, why, forms)
 
 

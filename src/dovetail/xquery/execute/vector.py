@@ -1,4 +1,4 @@
-"""Expressions over Arrow columns: each is computed once for every distinct text, by the evaluator itself."""
+"""Expressions over Arrow columns: by array functions where texts are plain, else by the evaluator, once a text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import pyarrow.compute as pc
 
 from dovetail.xquery.algebra.run_expressions import Compiler, Items
 from dovetail.xquery.execute.columns import OnColumns, Path
+from dovetail.xquery.execute.plain import Arrays, Test
+from dovetail.xquery.execute.texts import column_name
 from dovetail.xquery.scan import count_name
 from dovetail.xquery.xdm.atomic import UntypedAtomic
+from dovetail.xquery.xdm.values import boolean
 
 KEPT = 1 << 17
 """So many answers are remembered; then remembering starts anew."""
-
-
-def column_name(path: Path, many: bool) -> str:
-    """The scan's column of a path."""
-    return f"{'*' if many else ''}{'/'.join(path) or '.'}"
 
 
 class Computed:
@@ -30,24 +28,20 @@ class Computed:
         self, compiler: Compiler, given: OnColumns, many: dict[Path, bool], change: Callable[[Items], Any]
     ) -> None:
         self._value, self._variables, self._change = compiler.closure(given.expression), given.variables, change
-        self._columns = [(column_name(use.path, many[use.path]), many[use.path]) for use in given.uses]
+        self.columns = [(column_name(use.path, many[use.path]), many[use.path]) for use in given.uses]
         self._known: dict[Any, Any] = {}
 
     def of(self, batch: pa.RecordBatch) -> list[Any]:
         """What each row gives."""
-        if not self._columns:
+        if not self.columns:
             return [self._answer([])] * batch.num_rows
-        if len(self._columns) == 1 and not self._columns[0][1]:
-            return self._single(batch, self._columns[0][0])
-        rows = zip(*(_cells(batch, name, many) for name, many in self._columns), strict=True)
+        if len(self.columns) == 1 and not self.columns[0][1]:
+            return self._single(batch, self.columns[0][0])
+        rows = zip(*(_cells(batch, name, many) for name, many in self.columns), strict=True)
         return [self._remembered(row) for row in rows]
 
     def _answer(self, items: list[Items]) -> Any:
         return self._change(self._value(dict(zip(self._variables, items, strict=True))))
-
-    def true(self, batch: pa.RecordBatch) -> pa.Array:
-        """Which rows give a true value."""
-        return pa.array(self.of(batch), pa.bool_())
 
     def _single(self, batch: pa.RecordBatch, name: str) -> list[Any]:
         counts = batch[count_name(name)].to_numpy()
@@ -69,6 +63,27 @@ class Computed:
                 self._known.clear()
             self._known[row] = self._answer([[UntypedAtomic(text) for text in cell] for cell in row])
         return self._known[row]
+
+
+class Condition(Computed):
+    """A condition over columns: computed by array functions for rows with plain texts, else by the evaluator."""
+
+    def __init__(self, compiler: Compiler, given: OnColumns, many: dict[Path, bool]) -> None:
+        super().__init__(compiler, given, many, boolean)
+        self._arrays = Arrays(compiler, dict(zip(given.variables, self.columns, strict=True)))
+        self._expression, self._asked = given.expression, False
+        self._test: Test | None = None
+
+    def true(self, batch: pa.RecordBatch) -> pa.Array:
+        """For which rows it is true."""
+        if not self._asked:  # with a row in hand: a constant that is an error is none where there are no rows
+            self._test, self._asked = self._arrays.test(self._expression), True
+        if self._test is None:
+            return pa.array(self.of(batch), pa.bool_())
+        known, true = self._test(batch)
+        if not known.all():
+            true[~known] = self.of(batch.filter(pa.array(~known)))
+        return pa.array(true)
 
 
 def _cells(batch: pa.RecordBatch, name: str, many: bool) -> Iterator[tuple[str, ...]]:

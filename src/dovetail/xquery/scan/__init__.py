@@ -2,6 +2,6 @@
 
 from dovetail.xquery.scan.chunks import open_chunks
 from dovetail.xquery.scan.request import ROW, Column, ScanRequest, count_name
-from dovetail.xquery.scan.scanner import check, scan
+from dovetail.xquery.scan.scanner import Scanner, check, scan
 
-__all__ = ["ROW", "Column", "ScanRequest", "check", "count_name", "open_chunks", "scan"]
+__all__ = ["ROW", "Column", "ScanRequest", "Scanner", "check", "count_name", "open_chunks", "scan"]

@@ -63,4 +63,4 @@ def _forget(tables: Tables, number: int, values: int) -> None:
     gone = int(ends[values])
     tables.data[start : fill - gone] = tables.data[start + gone : fill].copy()
     ends[: known - values + 1] = ends[values : known + 1] - gone
-    record[[code.C_FILL, code.C_VALUES]] = fill - gone, known - values
+    record[[code.C_FILL, code.C_VALUES, code.C_ROW_FILL, code.C_ROW_VALUES]] = fill - gone, known - values, 0, 0

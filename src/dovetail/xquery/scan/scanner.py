@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
-from dovetail.errors import BudgetExceeded, DataError
+from dovetail.errors import BudgetExceeded, DataError, PlanError
 from dovetail.kernels import xml_codes as code
 from dovetail.kernels.xml_scan import scanned
 from dovetail.xquery.scan.automaton import automaton
@@ -19,7 +19,7 @@ from dovetail.xquery.scan.request import Column, ScanRequest, count_name
 from dovetail.xquery.scan.tables import Tables
 from dovetail.xquery.scan.window import Window
 
-_ROWS, _BATCH, _BLOCK = 1 << 13, 1 << 20, 1 << 18
+_ROWS, _BATCH, _BLOCK, _NAMES = 1 << 13, 1 << 20, 1 << 18, 1 << 10
 _NOTHING = ScanRequest(("*",), ())
 _SELF, _AGAIN = "#self", "#again"
 
@@ -66,26 +66,76 @@ def check(chunks: Iterable[bytes], budget: MemoryBudget, name: str = "document")
         pass
 
 
+class Scanner:
+    """Scans documents one after the other by one request; rooms and names stay, so that small files cost little.
+
+    `dropped` counts the elements on the path that were left out because a text is not the one that the request keeps.
+    """
+
+    def __init__(self, request: ScanRequest, budget: MemoryBudget) -> None:
+        if request.anywhere:
+            raise PlanError("a scan anywhere is done document by document; call scan().")
+        self.request, self.dropped, self._budget = request, 0, budget
+        self._tables: Tables | None = None
+        self._room: Reservation | None = None
+
+    def batches(self, chunks: Iterable[bytes], name: str = "document") -> Iterator[pa.RecordBatch]:
+        """As `scan` gives them."""
+        tables = self._taken_tables(name)
+        with self._budget.reserve("xml scan") as held:
+            yield from _Scan(chunks, self.request, held, name, tables=tables).batches()
+        self.dropped += int(tables.mem[code.DROPPED])
+        self._tables = tables
+
+    def _taken_tables(self, name: str) -> Tables:
+        """Tables for a document: those of the last one, if it came to its end and had no odd variety of names."""
+        tables, self._tables = self._tables, None
+        if tables is not None and tables.mem[code.N_NAMES] <= _NAMES:
+            tables.restart()
+            return tables
+        if self._room is not None:
+            self._room.close()
+        self._room = self._budget.reserve("xml tables")
+        try:
+            return _new_tables(self.request, self._room)
+        except BudgetExceeded as error:
+            raise BudgetExceeded(
+                f"{name}: the scan does not fit into its budget; give more memory ({error})."
+            ) from error
+
+
+def _new_tables(request: ScanRequest, held: Reservation, below_root: bool = False) -> Tables:
+    free = held.budget.available
+    rows = max(16, min(_ROWS, free // (256 * (len(request.columns) + 1))))
+    tables = Tables(automaton(request, below_root), request.columns, rows, held, request.keep)
+    each = max(64, min(_BATCH // 16, free // (16 * (len(request.columns) + 1))))
+    tables.make_room([each] * len(request.columns))
+    tables.mem[code.BATCH_BYTES] = max(64, min(_BATCH, free // 8))
+    return tables
+
+
 class _Scan:
     """One document on its way through the scanner."""
 
     def __init__(
-        self, chunks: Iterable[bytes], request: ScanRequest, held: Reservation, name: str, below_root: bool = False
+        self,
+        chunks: Iterable[bytes],
+        request: ScanRequest,
+        held: Reservation,
+        name: str,
+        below_root: bool = False,
+        tables: Tables | None = None,
     ) -> None:
         free = held.budget.available
         self.request, self.name = request, name
         if request.anywhere:
             request = replace(request, columns=(*request.columns, Column(_SELF, (), "xml")))
-        rows = max(16, min(_ROWS, free // (256 * (len(request.columns) + 1))))
         self._schema, self._given = schema_of(request), 0
         self._window = Window(as_utf8(chunks, name), max(1, min(_BLOCK, free // 16)), held)
         try:
-            self._tables = Tables(automaton(request, below_root), request.columns, rows, held)
-            each = max(64, min(_BATCH // 16, free // (16 * (len(request.columns) + 1))))
-            self._tables.make_room([each] * len(request.columns))
+            self._tables = tables or _new_tables(request, held, below_root)
         except BudgetExceeded as error:
             raise self._too_large(error) from error
-        self._tables.mem[code.BATCH_BYTES] = max(64, min(_BATCH, free // 8))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows."""

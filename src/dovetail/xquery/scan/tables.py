@@ -11,7 +11,7 @@ from dovetail.kernels import xml_codes as code
 from dovetail.kernels.arrays import I64, U8
 from dovetail.kernels.xml_names import numbered, rehashed
 from dovetail.xquery.scan.automaton import Automaton
-from dovetail.xquery.scan.request import Column
+from dovetail.xquery.scan.request import Column, Kept
 
 _GROWING = {
     code.STACK: (code.DEPTHS, code.ELEMENT),
@@ -29,26 +29,39 @@ _GROWN_BY = {
     code.NAMES: code.NAME_ROOM,
 }
 """Which room an answer of the scanner asks for."""
+_OF_DOCUMENT = (
+    code.N_DEPTH, code.N_BINDINGS, code.N_ATTRIBUTES, code.N_TEXT, code.N_XML, code.N_ROWS, code.DROPPED, code.ROW_OPEN,
+    code.PENDING, code.ROOM, code.VALUES_LEFT, code.LAST_NAME, code.SEEN_ROOT, code.SEEN_DOCTYPE, code.BINDING_BYTES,
+)  # fmt: skip
+"""Numbers that begin anew with every document."""
 
 
 class Tables:
     """The tables of one scan; they grow on demand, each byte of them taken from a reservation first."""
 
-    def __init__(self, machine: Automaton, columns: tuple[Column, ...], rows: int, held: Reservation) -> None:
+    def __init__(
+        self, machine: Automaton, columns: tuple[Column, ...], rows: int, held: Reservation, kept: Kept = ()
+    ) -> None:
         self.columns, self._held = columns, held
-        self._fixed = _fixed_tables(machine, columns)
+        self._fixed = _fixed_tables(machine, columns, len(kept))
         self._shapes: dict[int, tuple[int, ...]] = {}
         self.mem: I64 = np.zeros(code.HEAD, np.int64)
         for place, room in zip(_GROWN_BY.values(), (64, 64, 64, rows + 4, 256), strict=True):
             self.mem[place] = room
         self.mem[[code.N_COLUMNS, code.N_WANTED, code.ROW_ROOM]] = len(columns), len(machine.names), rows
-        self.mem[code.SYMBOLS] = len(machine.names) + 1
+        self.mem[[code.SYMBOLS, code.N_KEPT]] = len(machine.names) + 1, len(kept)
         self.book: U8 = self._bytes(8192)
         self.data: U8 = self._bytes(0)
         self._lay_out({})
         for text in code.FIRST_NAMES:
             self._number(text)
-        self._name(machine)
+        self._name(machine, kept)
+
+    def restart(self) -> None:
+        """Make ready for another document: rooms and names stay, all else is forgotten."""
+        self.mem[list(_OF_DOCUMENT)] = 0
+        records = self.table(code.COLUMN)
+        records[:, code.C_FILL], records[:, code.C_VALUES] = records[:, code.C_START], 0
 
     def _bytes(self, n: int) -> U8:
         self._held.grow(n)
@@ -115,12 +128,14 @@ class Tables:
             self.grow(code.NAMES)
         return number
 
-    def _name(self, machine: Automaton) -> None:
+    def _name(self, machine: Automaton, kept: Kept) -> None:
         """Replace the names of a request by their numbers in this scan."""
         wanted = [[self._number(part.encode()) for part in name] for name in machine.names]
         attributes = [(name, column) for state in machine.states for name, column in state.attributes]
         found = [[*(self._number(part.encode()) for part in name), column] for name, column in attributes]
-        for table, rows in ((code.WANTED, wanted), (code.ATTRIBUTE_OPENS, found)):
+        places = {column.name: place for place, column in enumerate(self.columns)}
+        keep = [[places[column], self._number(text.encode())] for column, text in kept]
+        for table, rows in ((code.WANTED, wanted), (code.ATTRIBUTE_OPENS, found), (code.KEPT, keep)):
             if rows:
                 self.table(table)[...] = rows
                 self._fixed[table] = self.table(table).copy()
@@ -139,7 +154,7 @@ class Tables:
         self.mem[code.ROOM] = 0
 
 
-def _fixed_tables(machine: Automaton, columns: tuple[Column, ...]) -> dict[int, I64]:
+def _fixed_tables(machine: Automaton, columns: tuple[Column, ...], kept: int) -> dict[int, I64]:
     """The tables that follow from the request alone; names are numbered later."""
     opens = [number for state in machine.states for number in state.opens]
     attributes = sum(len(state.attributes) for state in machine.states)
@@ -156,4 +171,5 @@ def _fixed_tables(machine: Automaton, columns: tuple[Column, ...]) -> dict[int, 
         code.FIRST_ATTRIBUTE: np.cumsum([0, *(len(state.attributes) for state in machine.states)], dtype=np.int64),
         code.ATTRIBUTE_OPENS: np.full((attributes, 3), -1, np.int64),
         code.COLUMN: records,
+        code.KEPT: np.full((kept, 2), -1, np.int64),
     }
