@@ -58,7 +58,8 @@ def xquery(
         on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
         partitions: Into how many tasks the files of a collection are packed; by default as many as run at once, more
             if a task would get more than 128 MB.
-        memory: What one task may use to scan a file. The largest matching element must fit into it.
+        memory: What one task may use to scan a file: the largest matching element must fit into it. Also what the last
+            task may hold of rows from other tasks, where a query has one (`explain` says so).
 
     Returns:
         The answer. Nothing is read before an action but the list of the files.

@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.spark.metrics import MetricsSink
-from dovetail.xquery.algebra.operators import DistributeResult
+from dovetail.xquery.algebra.operators import DistributeResult, GroupBy, Join, Order
+from dovetail.xquery.algebra.walk import operators
 from dovetail.xquery.execute.job import Job
 from dovetail.xquery.execute.last_task import CUT, Received
 from dovetail.xquery.execute.parts import Cut, Division, divided
@@ -84,11 +86,24 @@ class XQueryPlan:
             rows = builder.rows(cut.part, _wanted(cut))
             received.append(Received(tuple(rows.forms.items()), cut.aggregate))
             frames.append(_numbered(rows, number))
-        builder.notes.append(f"one last task combines {len(frames)} part(s) and runs the rest of the plan")
+        builder.notes.append(
+            f"one last task combines {len(frames)} part(s) and runs the rest of the plan{_done_last(rest)}, "
+            f"over at most {format_bytes(self.job.memory)} of rows"
+        )
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         one = frame.repartition(1).sortWithinPartitions(CUT, "o")
         task = partial(run_rest, self.job.without_files(), rest, tuple(received), self.row)
         return one.mapInArrow(task, from_arrow_schema(self.row.schema))
+
+
+_LAST = {Order: "order by", GroupBy: "group by", Join: "a join"}
+
+
+def _done_last(rest: DistributeResult) -> str:
+    """What of the plan one task must do, if it takes all tuples together."""
+    kinds = {type(operator) for operator in operators(rest)}
+    found = [name for kind, name in _LAST.items() if kind in kinds]
+    return f": {', '.join(found)}" if found else ""
 
 
 def _wanted(cut: Cut) -> Wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,10 +16,11 @@ from dovetail.xquery.algebra.walk import available
 from dovetail.xquery.execute.files import Collection
 from dovetail.xquery.execute.job import Job
 from dovetail.xquery.execute.joining import JoinWork, double_aggregate, planned_join, spread_items
+from dovetail.xquery.execute.keys import Key
 from dovetail.xquery.execute.parts import JoinPart, Part, ScanPart
 from dovetail.xquery.execute.scan_task import FILE_SHIFT, ITEM, ORDER, STATE, schema_of
 from dovetail.xquery.execute.scan_work import ScanWork, Wanted, planned_scan
-from dovetail.xquery.execute.wire import ARROW, Form
+from dovetail.xquery.execute.wire import ARROW, KEY_TYPES, Form
 from dovetail.xquery.frame_tasks import as_state, packed_apart, run_joined, scan_files
 
 BROADCAST_BYTES = 16 << 20
@@ -102,17 +103,19 @@ class Builder:
         outer = self.rows(part.outer, self._side(work, part.outer, tuple(key.outer for key in part.keys)))
         inner = self.rows(part.inner, self._side(work, part.inner, tuple(key.inner for key in part.keys)))
         renamed = {f"k{n}": f"j{n}" for n in range(len(part.keys))}
-        right, how = self._hinted(outer, inner, inner.frame.withColumnsRenamed(renamed))
-        left = F.broadcast(outer.frame) if how == "broadcast of the outer side" else outer.frame
-        on = reduce(lambda a, b: a & b, (F.col(k) == F.col(j) for k, j in renamed.items()))
-        frame = left.join(right, on).drop(*renamed, *renamed.values())
+        many = [n for n, pair in enumerate(part.keys) if pair.inner.many]
+        right, how = self._hinted(outer, inner, each_key(inner.frame.withColumnsRenamed(renamed), "j", many))
+        left = each_key(outer.frame, "k", many)
+        left = F.broadcast(left) if how == "broadcast of the outer side" else left
+        frame = left.join(right, F.expr(" and ".join(_met(n, n in many) for n in range(len(part.keys)))))
+        frame = frame.drop(*renamed, *renamed.values(), *(f"{side}e{n}" for side in "kj" for n in many))
         self.notes.append(f"join on {len(part.keys)} key(s): Spark, {how}; {len(work.residual)} further condition(s)")
         joined = Rows(
             frame, (*outer.orders, *inner.orders), outer.forms | inner.forms, outer.size + inner.size, outer.first_file
         )
         return self._above(work, joined)
 
-    def _side(self, work: JoinWork, part: Part, keys: tuple[Expression, ...]) -> Wanted:
+    def _side(self, work: JoinWork, part: Part, keys: tuple[Key, ...]) -> Wanted:
         mine = tuple(one for one in work.needed if one in available(part.plan))
         return Wanted(keys=keys, variables=mine, typed=work.typed & set(mine))
 
@@ -136,7 +139,7 @@ class Builder:
         orders = (*joined.orders, self._named("s"))
         fields = [
             *((name, pa.int64()) for name in orders),
-            *((f"k{n}", pa.string()) for n in range(len(work.wanted.keys))),
+            *((f"k{n}", KEY_TYPES[key.many]) for n, key in enumerate(work.wanted.keys)),
         ]
         fields += [(f"v{one.number}", ARROW["items"]) for one in work.wanted.variables]
         self.notes.append("above the join: tuple by tuple in tasks")
@@ -186,6 +189,21 @@ class Builder:
         if isinstance(argument, Variable):
             return frame.select(F.explode(f"v{argument.number}").alias("t")).select(double_of(F.col("t")).alias("x"))
         return frame.select(_arithmetic(argument).alias("x"))
+
+
+def each_key(frame: DataFrame, side: str, many: list[int]) -> DataFrame:
+    """A row for each item of the keys with these numbers, in columns ke0 or je0 and so on; none without items."""
+    for n in many:
+        frame = frame.withColumn(f"{side}e{n}", F.explode(f"{side}{n}"))
+    return frame
+
+
+def _met(n: int, many: bool) -> str:
+    """When the n-th keys of two rows meet. Rows that have several keys in common meet at the smallest of them only."""
+    if not many:
+        return f"k{n} = j{n}"
+    few = f"size(k{n}) = 1 or size(j{n}) = 1"
+    return f"ke{n} = je{n} and ({few} or ke{n} = array_min(array_intersect(k{n}, j{n})))"
 
 
 def _arithmetic(expression: Expression) -> Column:

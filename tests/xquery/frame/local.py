@@ -21,7 +21,7 @@ from dovetail.xquery.execute.last_task import CUT, Received, rest_items, whole_i
 from dovetail.xquery.execute.parts import Part, ScanPart, divided
 from dovetail.xquery.execute.scan_task import ITEM, ORDER, STATE, scanned, schema_of
 from dovetail.xquery.execute.scan_work import Wanted, planned_scan
-from dovetail.xquery.execute.wire import ARROW
+from dovetail.xquery.execute.wire import ARROW, KEY_TYPES
 from dovetail.xquery.rules.order import rewrite
 from dovetail.xquery.syntax.parser import parse
 from dovetail.xquery.xdm.serialise import serialise
@@ -47,6 +47,7 @@ class Local:
     collections: dict[str, Collection]
     way: str = "auto"
     partitions: int = 2
+    memory: int = 64 << 20
 
     def __post_init__(self) -> None:
         self.used: set[str] = set()
@@ -54,7 +55,7 @@ class Local:
     def items(self, query: str) -> list[str]:
         module = parse(query)
         plan: Any = rewrite(normalise(module)).plan
-        job = Job(module, self.collections)
+        job = Job(module, self.collections, memory=self.memory)
         division = divided(plan, module)
         if self.way == "one task" or not division.cuts:
             self.used.add("one task")
@@ -111,7 +112,7 @@ class Local:
 
     def _pairs(self, sides: list[list[dict[str, Any]]], n: int) -> Iterator[dict[str, Any]]:
         for outer, inner in product(*sides):
-            if all(outer[f"k{k}"] is not None and outer[f"k{k}"] == inner[f"k{k}"] for k in range(n)):
+            if all(_texts(outer[f"k{k}"]) & _texts(inner[f"k{k}"]) for k in range(n)):
                 yield outer | inner | {"order": outer["order"] + inner["order"]}
 
     def _above(self, job: Job, work: Any, forms: Any, table: pa.Table, wanted: Wanted) -> pa.Table:
@@ -124,8 +125,15 @@ class Local:
             schema = pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())])
             return pa.Table.from_batches(rows.state(batches, schema), schema)
         orders = (*self.orders, "sub")
-        fields = [*((name, pa.int64()) for name in orders), *((f"k{n}", pa.string()) for n in range(len(wanted.keys)))]
+        fields = [
+            *((name, pa.int64()) for name in orders),
+            *((f"k{n}", KEY_TYPES[key.many]) for n, key in enumerate(wanted.keys)),
+        ]
         fields += [(f"v{one.number}", pa.binary()) for one in wanted.variables]
         found = pa.Table.from_batches(rows.rows(batches, pa.schema(fields)), pa.schema(fields))
         self.orders, self.forms = orders, dict.fromkeys(wanted.variables, "items")
         return found
+
+
+def _texts(key: Any) -> set[str]:
+    return {key} if isinstance(key, str) else set(key or ())

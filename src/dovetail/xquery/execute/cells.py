@@ -6,43 +6,38 @@ a row has several items, is computed row by row.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.errors import XQueryError
 from dovetail.xquery.algebra.expressions import Variable
 from dovetail.xquery.algebra.run_expressions import Compiler
 from dovetail.xquery.execute.columns import OnColumns, Path
+from dovetail.xquery.execute.keys import Key, key_cell
 from dovetail.xquery.execute.scan_work import XML, Piece, Pieces
 from dovetail.xquery.execute.texts import Texts, lists_of, side_by_side, texts_of
 from dovetail.xquery.execute.vector import Computed
-from dovetail.xquery.execute.wire import ARROW, Form, Items, encoded
+from dovetail.xquery.execute.wire import ARROW, KEY_TYPES, Form, encoded
 from dovetail.xquery.xdm.serialise import serialise
 
 
-def key_of(items: Items) -> str | None:
-    """A key of a join: None if there is no item, an error if there are several."""
-    if len(items) > 1:
-        raise XQueryError("XPTY0004", f"an operand of a comparison is a sequence of {len(items)} items; one is allowed")
-    return str(items[0]) if items else None
+class KeyColumn:
+    """A key of a join as a column: a string, null where there is no item; or a list of strings, each of them once."""
 
-
-class Key:
-    """A key of a join as a column of strings, null where there is no item."""
-
-    def __init__(self, compiler: Compiler, given: OnColumns, many: dict[Path, bool]) -> None:
-        self._computed = Computed(compiler, given, many, key_of)
-        self._plain = isinstance(given.expression, Variable)
+    def __init__(self, compiler: Compiler, key: Key, given: OnColumns, many: dict[Path, bool]) -> None:
+        self._computed, self._many = Computed(compiler, given, many, partial(key_cell, key)), key.many
+        self._plain = isinstance(given.expression, Variable) and key.form == "text"
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The key of each row."""
         if self._plain:
-            texts = texts_of(batch, *self._computed.columns[0])
+            name, many = self._computed.columns[0]
+            texts = texts_of(batch, name, many)
             if texts.known.all():
-                return texts.array
-        return pa.array(self._computed.of(batch), pa.string())
+                return lists_of(batch, name, many) if self._many else texts.array
+        return pa.array(self._computed.of(batch), KEY_TYPES[self._many])
 
 
 class Cells:

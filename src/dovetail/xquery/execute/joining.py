@@ -10,13 +10,13 @@ import pyarrow as pa
 from dovetail.engine.metrics import Metrics
 from dovetail.xquery.algebra.expressions import Call, Expression, Variable, substituted, variables
 from dovetail.xquery.algebra.functions import AGGREGATES, SEQUENCE
-from dovetail.xquery.algebra.operators import Assign, Equality, Operator, Select
+from dovetail.xquery.algebra.operators import Assign, Operator, Select
 from dovetail.xquery.algebra.run_expressions import Tuple
 from dovetail.xquery.algebra.walk import above, all_uses, available, stacked
 from dovetail.xquery.execute.aggregate import Local
 from dovetail.xquery.execute.batching import ROWS, batched
-from dovetail.xquery.execute.cells import key_of
 from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.keys import key_cell
 from dovetail.xquery.execute.parts import Given, JoinPart
 from dovetail.xquery.execute.runner import TaskRunner
 from dovetail.xquery.execute.scan_task import STATE
@@ -43,11 +43,12 @@ class JoinWork:
 
 def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
     """What is done with the pairs that the keys find."""
-    residual = tuple(one for one in conjuncts(part.join.condition) if not _is_decided(one, part.keys))
+    decided = [one for one in conjuncts(part.join.condition) if any(pair.decides(one) for pair in part.keys)]
+    residual = tuple(one for one in conjuncts(part.join.condition) if one not in decided)
     bottom = Select(conjunction(residual), Given()) if residual else Given()
     plan = stacked(above(part.plan, part.join), bottom)
     inside = available(part.join)
-    used = set(all_uses(plan)) | set(wanted.variables) | {v for key in wanted.keys for v in variables(key)}
+    used = set(all_uses(plan)) | set(wanted.variables) | {v for key in wanted.keys for v in variables(key.expression)}
     used |= set() if wanted.items is None else {wanted.items}
     argument = _argument(wanted)
     used |= set() if argument is None else set(variables(argument))
@@ -63,15 +64,6 @@ def _typed_only(argument: Expression, plan: Operator) -> frozenset[Variable]:
     """The variables of which an aggregate, and nothing else, takes the typed value."""
     direct = {argument} if isinstance(argument, Variable) else set()
     return frozenset(direct - set(all_uses(plan)))
-
-
-def _is_decided(conjunct: Expression, keys: tuple[Equality, ...]) -> bool:
-    match conjunct:
-        case Call("boolean", (inner,)):
-            return _is_decided(inner, keys)
-        case Call("value-eq", (a, b)):
-            return any((key.inner, key.outer) in ((a, b), (b, a)) for key in keys)
-    return False
 
 
 def spread_items(work: JoinWork, forms: dict[Variable, Form]) -> tuple[Variable, ...] | None:
@@ -152,7 +144,7 @@ class JoinedRows:
         for given in self.tuples(batches):
             order = given[_ORDER]
             last, sub = order, sub + 1 if order == last else 0
-            keys = [key_of(self.compiler.closure(key)(given)) for key in wanted.keys]
+            keys = [key_cell(key, self.compiler.closure(key.expression)(given)) for key in wanted.keys]
             yield (*order, sub, *keys, *(encoded("items", given[one]) for one in wanted.variables))
 
     def state(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

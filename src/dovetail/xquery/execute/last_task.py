@@ -8,7 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from dovetail.engine.columns import nbytes
+from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
+from dovetail.errors import BudgetExceeded
 from dovetail.xquery.algebra.expressions import Variable
 from dovetail.xquery.algebra.operators import Aggregate, DistributeResult
 from dovetail.xquery.algebra.run_expressions import Tuple
@@ -43,11 +46,15 @@ def rest_items(
     batches: Iterator[pa.RecordBatch],
     columns: tuple[Variable, ...] = (),
 ) -> Iterator[Any]:
-    """The items (or the values of `columns`) of the rest of a plan; rows come sorted by part and order."""
-    compiler = job.compiler(Metrics())
+    """The items (or the values of `columns`) of the rest of a plan; rows come sorted by part and order.
+
+    All rows are held at once. More of them than the job's memory is `BudgetExceeded`.
+    """
+    compiler, held = job.compiler(Metrics()), MemoryBudget(job.memory, "last task").reserve("rows of other tasks")
     tuples: list[list[Tuple]] = [[] for _ in received]
     states: list[list[Any]] = [[] for _ in received]
     for batch in batches:
+        _hold(held, batch)
         cells = {name: batch[name].to_pylist() for name in batch.schema.names}
         for row, number in enumerate(cells[CUT]):
             one = received[number]
@@ -59,3 +66,12 @@ def rest_items(
         if one.aggregate is not None:
             tuples[number] = [{one.aggregate.variable: combined(compiler, one.aggregate, states[number])}]
     return TaskRunner(compiler, given=tuples).items(rest, columns)
+
+
+def _hold(held: Reservation, batch: pa.RecordBatch) -> None:
+    if not held.try_grow(nbytes(batch)):
+        raise BudgetExceeded(
+            f"the last task of the query already holds {format_bytes(held.used)} of rows that other tasks sent, and "
+            f"memory={format_bytes(held.budget.limit)} is the limit; give more memory, or select, aggregate or return "
+            "less before what one task must do: order by, group by, conditions between collections without an equality."
+        )

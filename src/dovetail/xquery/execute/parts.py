@@ -15,7 +15,6 @@ from dovetail.xquery.algebra.operators import (
     Assign,
     DataScan,
     DistributeResult,
-    Equality,
     Exchange,
     GroupBy,
     Join,
@@ -40,6 +39,7 @@ from dovetail.xquery.algebra.walk import (
     operators,
     stacked,
 )
+from dovetail.xquery.execute.keys import KeyPair, key_pair
 from dovetail.xquery.rules.matching import asks_which_node, is_downward, is_one_tuple
 from dovetail.xquery.syntax import tree
 from dovetail.xquery.syntax.tree import Module
@@ -74,7 +74,7 @@ class JoinPart:
 
     plan: Operator
     join: Join
-    keys: tuple[Equality, ...]
+    keys: tuple[KeyPair, ...]
     inner: Part
     outer: Part
 
@@ -180,13 +180,14 @@ def _scan_part(plan: Operator, scan: DataScan, module: Module) -> ScanPart | Non
 
 
 def _join_part(plan: Operator, join: Join, module: Module) -> JoinPart | None:
-    keys = tuple(key for key in join.keys if key.kind == "string" and not key.existential)
+    facts = Facts(plan)
+    keys = tuple(pair for one in join.keys if (pair := key_pair(one, facts)) is not None)
     inner, outer = _part(join.inner, module), _part(join.outer, module)
     if not keys or inner is None or outer is None or free(plan) or not _is_plain(join, module):
         return None
     # Values of the join cross between tasks, and with them the nodes in them.
     upper = stacked(above(plan, join), Select(join.condition, Given()))
-    mixed = any(_mixes(e, Facts(plan), module) for o in operators(upper) for e in expressions(o))
+    mixed = any(_mixes(e, facts, module) for o in operators(upper) for e in expressions(o))
     if asks_which_node(upper) or not is_downward(upper) or mixed:
         return None
     return JoinPart(plan, join, keys, inner, outer)

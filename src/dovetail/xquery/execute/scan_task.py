@@ -13,13 +13,14 @@ from dovetail.engine.metrics import Metrics
 from dovetail.xquery.algebra.run_expressions import Compiler, Tuple
 from dovetail.xquery.execute.aggregate import Local
 from dovetail.xquery.execute.batching import ROWS, batched
-from dovetail.xquery.execute.cells import Cells, Key, Value, given_out, key_of
+from dovetail.xquery.execute.cells import Cells, KeyColumn, Value, given_out
 from dovetail.xquery.execute.files import MALFORMED, File, read_document
 from dovetail.xquery.execute.job import Job
+from dovetail.xquery.execute.keys import key_cell
 from dovetail.xquery.execute.runner import TaskRunner, on_path
 from dovetail.xquery.execute.scan_work import XML, ScanWork
 from dovetail.xquery.execute.vector import Condition
-from dovetail.xquery.execute.wire import ARROW, Items, element_of, encoded
+from dovetail.xquery.execute.wire import ARROW, KEY_TYPES, Items, element_of, encoded
 from dovetail.xquery.scan import ROW, Scanner, check, open_chunks
 from dovetail.xquery.xdm.serialise import serialise
 
@@ -34,7 +35,7 @@ def schema_of(work: ScanWork) -> pa.Schema:
         return pa.schema([pa.field(ITEM, pa.string(), nullable=False)])
     if work.wanted.aggregate is not None:
         return pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())])
-    fields = [(ORDER, pa.int64()), *((f"k{n}", pa.string()) for n in range(len(work.wanted.keys)))]
+    fields = [(ORDER, pa.int64()), *((f"k{n}", KEY_TYPES[key.many]) for n, key in enumerate(work.wanted.keys))]
     fields += [(f"v{v.number}", ARROW[form]) for v, form in zip(work.wanted.variables, work.forms, strict=True)]
     return pa.schema(fields)
 
@@ -98,7 +99,9 @@ class _OnColumns(_Rows):
         super().__init__(job, work, metrics)
         many, typed = work.many, work.wanted.aggregate is not None
         self._items = [Cells(self.compiler, piece, many, typed) for piece in work.items]
-        self._keys = [Key(self.compiler, one, many) for one in work.keys]
+        self._keys = [
+            KeyColumn(self.compiler, key, one, many) for key, one in zip(work.wanted.keys, work.keys, strict=True)
+        ]
         self._values = [
             Value(self.compiler, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)
         ]
@@ -156,6 +159,6 @@ class _ByTuples(_Rows):
             if len(self._waiting) >= ROWS:
                 self._settle()
             return []
-        keys = [key_of(closure(key)(given)) for key in wanted.keys]
+        keys = [key_cell(key, closure(key.expression)(given)) for key in wanted.keys]
         values = [encoded(form, given[one]) for one, form in zip(wanted.variables, self.work.forms, strict=True)]
         return [(order, *keys, *values)]

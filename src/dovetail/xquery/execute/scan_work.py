@@ -22,6 +22,7 @@ from dovetail.xquery.execute.columns import (
     scan_path,
     written_out,
 )
+from dovetail.xquery.execute.keys import Key
 from dovetail.xquery.execute.parts import ScanPart
 from dovetail.xquery.execute.texts import column_name
 from dovetail.xquery.execute.wire import Form
@@ -50,7 +51,7 @@ class Wanted:
     """
 
     items: Variable | None = None
-    keys: tuple[Expression, ...] = ()
+    keys: tuple[Key, ...] = ()
     variables: tuple[Variable, ...] = ()
     aggregate: Aggregate | None = None
     typed: frozenset[Variable] = frozenset()
@@ -155,7 +156,7 @@ def _on_columns(part: ScanPart, wanted: Wanted) -> ScanWork | str:
     if values is None:
         return "a tuple has more than one answer"
     filters = [on_columns(one, part.scan.variable) for one in conditions(plan, part.scan, values)]
-    keys = [on_columns(substituted(one, values), part.scan.variable, many=False) for one in wanted.keys]
+    keys = [on_columns(substituted(one.expression, values), part.scan.variable, many=one.many) for one in wanted.keys]
     if None in filters or None in keys:
         return "a condition needs nodes"
     items: Pieces | None = () if expression is None else pieces(substituted(expression, values), part.scan.variable)

@@ -34,6 +34,9 @@ Form = Literal["texts", "nodes", "items"]
 
 ARROW: dict[Form, pa.DataType] = {"texts": pa.list_(pa.string()), "nodes": pa.list_(pa.string()), "items": pa.binary()}
 
+KEY_TYPES: dict[bool, pa.DataType] = {False: pa.string(), True: pa.list_(pa.string())}
+"""Columns of keys: of one item at most, or of any number of them."""
+
 
 def element_of(markup: str) -> Any:
     """An element without document, made of its markup."""
@@ -122,4 +125,4 @@ _MAKE: dict[str, Callable[..., Any]] = {
     "element": element_of,
 }
 
-__all__ = ["ARROW", "Form", "Items", "decoded", "element_of", "encoded"]
+__all__ = ["ARROW", "KEY_TYPES", "Form", "Items", "decoded", "element_of", "encoded"]
