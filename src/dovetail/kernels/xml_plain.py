@@ -10,6 +10,7 @@ import numpy as np
 from dovetail.kernels.arrays import I32, I64, U8, Bool, frozen
 from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.xml_codes import whole
+from dovetail.kernels.xml_parts import called
 
 DIGITS = 15
 """So many digits at most: each such number is exact as a double too."""
@@ -20,7 +21,7 @@ YEAR, MONTH, DAY, HOUR, MINUTE, SECONDS = range(6)
 @kernel
 def _integers(offsets: I32, data: U8, values: I64, known: Bool) -> None:
     for row in range(len(values)):
-        at, stop = offsets[row], offsets[row + 1]
+        at, stop = whole(offsets[row]), whole(offsets[row + 1])
         negative = at < stop and data[at] == 45
         at += negative
         value, good = 0, 0 < stop - at <= DIGITS
@@ -33,7 +34,7 @@ def _integers(offsets: I32, data: U8, values: I64, known: Bool) -> None:
         values[row] = -value if negative else value
 
 
-@kernel
+@called
 def _number(data: U8, at: int, digits: int) -> int:
     """The number of so many digits, or -1."""
     value = 0
@@ -45,7 +46,7 @@ def _number(data: U8, at: int, digits: int) -> int:
     return value
 
 
-@kernel
+@called
 def _days(year: int, month: int, day: int) -> int:
     """Days from the first day of the year 1 to this one; -1 if there is no such day."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -64,7 +65,7 @@ def _days(year: int, month: int, day: int) -> int:
 @kernel
 def _moments(offsets: I32, data: U8, timed: bool, values: I64, known: Bool) -> None:
     for row in range(len(known)):
-        at, stop = offsets[row], offsets[row + 1]
+        at, stop = whole(offsets[row]), whole(offsets[row + 1])
         size = stop - at
         known[row] = False
         if (size < 19 if timed else size != 10) or data[at + 4] != 45 or data[at + 7] != 45:

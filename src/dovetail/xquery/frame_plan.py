@@ -7,7 +7,6 @@ from functools import partial, reduce
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dovetail.engine.memory import format_bytes
@@ -16,9 +15,10 @@ from dovetail.spark.metrics import MetricsSink
 from dovetail.xquery.algebra.operators import DistributeResult, GroupBy, Join, Order
 from dovetail.xquery.algebra.walk import operators
 from dovetail.xquery.execute.job import Job
-from dovetail.xquery.execute.last_task import CUT, Received
+from dovetail.xquery.execute.last_task import COUNT, CUT, TOTAL, Received
 from dovetail.xquery.execute.parts import Cut, Division, divided
 from dovetail.xquery.execute.result import Row
+from dovetail.xquery.execute.scan_task import STATE
 from dovetail.xquery.execute.scan_work import Wanted
 from dovetail.xquery.frame_rows import Builder, Rows
 from dovetail.xquery.frame_tasks import retype, run_rest, run_whole
@@ -84,16 +84,17 @@ class XQueryPlan:
         frames, received = [], []
         for number, cut in enumerate(division.cuts):
             rows = builder.rows(cut.part, _wanted(cut))
-            received.append(Received(tuple(rows.forms.items()), cut.aggregate))
-            frames.append(_numbered(rows, number))
+            received.append(Received(tuple(rows.forms.items()), cut.aggregate, rows.doubles))
+            frames.append(_numbered(rows, number, received[-1]))
         builder.notes.append(
             f"one last task combines {len(frames)} part(s) and runs the rest of the plan{_done_last(rest)}, "
             f"over at most {format_bytes(self.job.memory)} of rows"
         )
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-        one = frame.repartition(1).sortWithinPartitions(CUT, "o")
+        # What Spark aggregated is one partition already; a shuffle would be one stage more.
+        one = frame.coalesce(1) if all(one.doubles for one in received) else frame.repartition(1)
         task = partial(run_rest, self.job.without_files(), rest, tuple(received), self.row)
-        return one.mapInArrow(task, from_arrow_schema(self.row.schema))
+        return one.sortWithinPartitions(CUT, "o").mapInArrow(task, from_arrow_schema(self.row.schema))
 
 
 _LAST = {Order: "order by", GroupBy: "group by", Join: "a join"}
@@ -110,10 +111,11 @@ def _wanted(cut: Cut) -> Wanted:
     return Wanted(variables=cut.variables) if cut.aggregate is None else Wanted(aggregate=cut.aggregate)
 
 
-def _numbered(rows: Rows, number: int) -> DataFrame:
-    others = [name for name in rows.frame.columns if name not in rows.orders]
-    order = F.array(*(F.col(name) for name in rows.orders))
-    return rows.frame.select(F.lit(number).alias(CUT), order.alias("o"), *others)
+def _numbered(rows: Rows, number: int, received: Received) -> DataFrame:
+    held = [f"v{one.number}" for one in rows.forms]
+    if received.aggregate is not None:
+        held = [COUNT, TOTAL] if received.doubles else [STATE]
+    return rows.frame.selectExpr(f"{number} as {CUT}", f"array({', '.join(rows.orders)}) as o", *held)
 
 
 def _spark_plan(frame: DataFrame) -> str:

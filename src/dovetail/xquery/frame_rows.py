@@ -17,11 +17,12 @@ from dovetail.xquery.execute.files import Collection
 from dovetail.xquery.execute.job import Job
 from dovetail.xquery.execute.joining import JoinWork, double_aggregate, planned_join, spread_items
 from dovetail.xquery.execute.keys import Key
+from dovetail.xquery.execute.last_task import COUNT, TOTAL
 from dovetail.xquery.execute.parts import JoinPart, Part, ScanPart
 from dovetail.xquery.execute.scan_task import FILE_SHIFT, ITEM, ORDER, STATE, schema_of
 from dovetail.xquery.execute.scan_work import ScanWork, Wanted, planned_scan
 from dovetail.xquery.execute.wire import ARROW, KEY_TYPES, Form
-from dovetail.xquery.frame_tasks import as_state, packed_apart, run_joined, scan_files
+from dovetail.xquery.frame_tasks import packed_apart, run_joined, scan_files
 
 BROADCAST_BYTES = 16 << 20
 """The files of a side are at most this large: every task of a join gets all of it."""
@@ -34,13 +35,17 @@ _SPACE = " \t\n\r"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a part: columns that sort them in the order of the query, and the forms of the variables."""
+    """Rows of a part: columns that sort them in the order of the query, and the forms of the variables.
+
+    With `doubles` it is one row, which Spark aggregated: the count of numbers, and their sum or the like.
+    """
 
     frame: DataFrame
     orders: tuple[str, ...]
     forms: dict[Variable, Form]
     size: int
     first_file: tuple[str, Collection] | None = None
+    doubles: bool = False
 
 
 @dataclass(slots=True)
@@ -181,8 +186,8 @@ class Builder:
         name = work.wanted.aggregate.expression.name  # type: ignore[union-attr]  # asked by the caller; a call, by A2
         self.notes.append(f"aggregate over the join: {name} of doubles as Spark expressions, in two steps")
         value = self._doubles(joined.frame, argument)
-        found = value.agg(F.count("x").alias("n"), _AGGREGATES[name](F.col("x")).alias("s"))
-        return Rows(found.mapInArrow(partial(as_state, name, _STATES), from_arrow_schema(_STATES)), (ORDER,), {}, 0)
+        found = value.agg(F.count("x").alias(COUNT), _AGGREGATES[name](F.col("x")).alias(TOTAL))
+        return Rows(found.withColumn(ORDER, F.lit(0)), (ORDER,), {}, 0, doubles=True)
 
     def _doubles(self, frame: DataFrame, argument: Expression) -> DataFrame:
         """One double a row; a lone variable may stand for several values or none."""

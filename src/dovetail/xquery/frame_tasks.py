@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,9 +18,9 @@ from dovetail.xquery.execute.job import Job
 from dovetail.xquery.execute.joining import JoinedRows, JoinWork
 from dovetail.xquery.execute.last_task import Received, rest_items, whole_items
 from dovetail.xquery.execute.result import Row
-from dovetail.xquery.execute.scan_task import STATE, scanned, schema_of
+from dovetail.xquery.execute.scan_task import scanned, schema_of
 from dovetail.xquery.execute.scan_work import ScanWork
-from dovetail.xquery.execute.wire import Form, encoded
+from dovetail.xquery.execute.wire import Form
 from dovetail.xquery.syntax.stack import deep_stack
 
 Batches = Iterator[pa.RecordBatch]
@@ -82,15 +81,6 @@ def run_joined(
         give = rows.state
     with deep_stack():
         yield from give(batches, schema)
-
-
-def as_state(name: str, schema: pa.Schema, batches: Batches) -> Batches:
-    """What Spark aggregated, in the form in which tasks send the local step of an aggregate."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            if row["n"]:
-                local: list[list[Any]] = [[row["s"]], [row["n"]]] if name == "avg" else [[row["s"]]]
-                yield pa.RecordBatch.from_pydict({"o": [0], STATE: [encoded("items", local)]}, schema=schema)
 
 
 def retype(row: Row, forms: dict[Variable, Form], batches: Batches) -> Batches:

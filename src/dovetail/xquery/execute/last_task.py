@@ -21,15 +21,28 @@ from dovetail.xquery.execute.runner import TaskRunner
 from dovetail.xquery.execute.scan_task import STATE
 from dovetail.xquery.execute.wire import Form, decoded
 
-CUT = "cut"
+CUT, COUNT, TOTAL = "cut", "n", "s"
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What the rows of one part hold: variables in their forms, or the states of an aggregate."""
+    """What the rows of one part hold: variables in their forms, or the states of an aggregate.
+
+    With `doubles` Spark computed the aggregate: the row holds the count of doubles, and their sum, largest or smallest.
+    """
 
     forms: tuple[tuple[Variable, Form], ...] = ()
     aggregate: Aggregate | None = None
+    doubles: bool = False
+
+    def state(self, cells: dict[str, list[Any]], row: int) -> list[list[Any]] | None:
+        """The local step of the aggregate that a row holds; None if it saw nothing."""
+        if not self.doubles:
+            return decoded("items", cells[STATE][row])
+        total, count = [cells[TOTAL][row]], [cells[COUNT][row]]
+        assert self.aggregate is not None  # noqa: S101  (asked by the caller)
+        assert self.aggregate.steps is not None  # noqa: S101  (only such aggregates are cut)
+        return [total, count][: len(self.aggregate.steps.local)] if count[0] else None
 
 
 def whole_items(
@@ -59,7 +72,7 @@ def rest_items(
         for row, number in enumerate(cells[CUT]):
             one = received[number]
             if one.aggregate is not None:
-                states[number].append(decoded("items", cells[STATE][row]))
+                states[number] += [state for state in [one.state(cells, row)] if state is not None]
             else:
                 tuples[number].append({v: decoded(form, cells[f"v{v.number}"][row]) for v, form in one.forms})
     for number, one in enumerate(received):
