@@ -49,6 +49,12 @@ def start_host() -> None:
         start()
 
 
+def load_tasks() -> None:
+    """Loads what tasks of XQuery import, which each new worker would import by itself otherwise."""
+    with quiet():
+        import dovetail.xquery.frame_tasks  # noqa: F401  (for the workers that are forked)
+
+
 def spare_collections() -> None:
     """What is loaded by now leaves the sight of the garbage collector, in this process and in those it forks.
 
@@ -63,5 +69,6 @@ if __name__ == "__main__":
 
     load_kernels()
     start_host()
+    load_tasks()
     spare_collections()
     manager()
