@@ -209,9 +209,10 @@ def _sizes(request: Request, algorithm: str, tuned: ModelSizes, setting: Setting
     sizes = operator_sizes(algorithm, tuned, setting)
     if algorithm != "cachejoin" or not request.fits_cache or not tuned.cached_rows:
         return sizes
-    waiting = min(tuned.waiting_rows or 1, setting.batch_rows or FOREVER)
-    cached = min(tuned.cached_rows, setting.master_rows - 1)
-    return replace(sizes, threshold=suitable_threshold(setting.distribution, cached, waiting, least=1))
+    most = setting.batch_rows or FOREVER
+    waiting = min(tuned.waiting_rows or 1, most)
+    fitting = suitable_threshold(setting.distribution, tuned.cached_rows, waiting, least=1, most=most)
+    return replace(sizes, threshold=fitting)
 
 
 def _checked(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, found: Decision) -> Decision:

@@ -14,6 +14,7 @@ import pytest
 
 from dovetail.semistream import io_costs
 from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.cost import Zipf, suitable_threshold
 from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.request import parse_request
@@ -37,6 +38,12 @@ def test_a_cache_that_is_only_named_takes_every_key_of_small_batches_and_wanted_
     request = parse_request("key")
     line = specification(request, WIRING, PAGES, "cachejoin", small.sizes).explain()
     assert "cache=adaptive(threshold 1)" in line
+
+
+@pytest.mark.parametrize("spare", [-10, 0, 500])
+def test_a_cache_for_nearly_all_rows_takes_any_key(spare: int) -> None:
+    law = Zipf(200_000, 1.0)
+    assert suitable_threshold(law, law.rows + spare, 10_000, least=1, most=10_000) == 1
 
 
 def test_a_cache_that_is_given_keeps_its_threshold() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 
@@ -43,7 +44,8 @@ def _learned(setting: Setting, sizes: Sizes) -> Prediction:
         together = min(room, setting.batch_rows or room)
         threshold = setting.policy.threshold
         if setting.policy.cache == "adaptive":  # its threshold finds its own level, from wherever it starts
-            rising = suitable_threshold(setting.distribution, sizes.cached_rows, together, threshold or 2)
+            most = setting.batch_rows or math.inf
+            rising = suitable_threshold(setting.distribution, sizes.cached_rows, together, threshold or 2, most)
             threshold = max(threshold or 0, rising)
         p_n = learned_share(setting.distribution, sizes.cached_rows, together, threshold)
     return _prediction("cachejoin", setting, sizes, p_n, counted=True)

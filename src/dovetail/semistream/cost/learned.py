@@ -40,9 +40,16 @@ def learned_share(distribution: Distribution, cached: int, capacity: float, thre
     return min(p_n, cached_share(distribution, cached))
 
 
-def suitable_threshold(distribution: Distribution, cached: int, capacity: float, least: int = 2) -> int:
-    """The smallest start value that no more rows pass than the cache holds, and no less than `least`."""
-    window = 2 * capacity / max(1 - cached_share(distribution, cached), 1e-6)
+def suitable_threshold(
+    distribution: Distribution, cached: int, capacity: float, least: int = 2, most: float = float("inf")
+) -> int:
+    """The smallest start value that no more rows pass than the cache holds, and no less than `least`.
+
+    `most`: stream tuples among which those that wait are, where they come in micro-batches.
+    """
+    if cached >= distribution.rows:
+        return least
+    window = min(most, 2 * capacity / max(1 - cached_share(distribution, cached), 1e-6))
     ranks = np.array([cached, cached + 1.0])
     marginal = float(np.diff(distribution.share(ranks))[0])
     return max(least, int(np.ceil(marginal * window)))
