@@ -36,7 +36,12 @@ PACKED = T.StructType(
     ]
 )
 ORDER = ["number", "part", "side"]  # as read, all sides in turn, whatever the shuffle did
-ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+_PACKED_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+_FLAT = (
+    T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
+    T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType,
+)  # fmt: skip
+"""Types that come through pandas as they are, without a copy, if their columns are Arrow's."""
 CHANGE_COLUMN = "_change_type"
 """What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
 _CHUNK_ROWS = 1 << 16
@@ -47,7 +52,8 @@ _CHUNK_BYTES = 8 << 20
 class OnlineTask:
     """One planned online join as its tasks see it.
 
-    `labels` are the buckets as Spark knows them. With `marked` the last column of each input says where it ends.
+    `labels` are the buckets as Spark knows them. With `marked` the last column of each input says where it ends, and
+    with `flat` answers need not be packed.
     """
 
     plan: str
@@ -59,6 +65,7 @@ class OnlineTask:
     output: pa.Schema
     sink: MetricsSink
     lateness: Lateness | None = None
+    flat: bool = False
 
     @property
     def digest(self) -> str:
@@ -156,15 +163,32 @@ def _table(
     )
 
 
+def is_flat(output: T.StructType) -> bool:
+    """Whether answers of these columns can be given as they are; others are packed once more."""
+    return all(type(field.dataType) in _FLAT for field in output)
+
+
+def given_as(output: T.StructType) -> T.StructType:
+    """What buckets give for an answer of these columns: the columns under plain names, or packed ones."""
+    if not is_flat(output):
+        return _PACKED_ANSWERS
+    return T.StructType([T.StructField(f"c{at}", f.dataType, f.nullable) for at, f in enumerate(output)])
+
+
 def unpack(task: OnlineTask, batches: Batches) -> Batches:
-    """Answers as rows again."""
+    """Packed answers as rows again."""
     for batch in batches:
         for data in batch.column(0):
-            try:
-                answer = pa.ipc.read_record_batch(data.as_buffer(), task.answers)
-            except (pa.ArrowInvalid, OSError) as error:
-                raise DataError(f"an answer of {len(data.as_buffer())} bytes cannot be read: {error}.") from error
-            yield as_schema(answer, task.output)
+            yield answer_rows(task, data.as_buffer())
+
+
+def answer_rows(task: OnlineTask, data: pa.Buffer) -> pa.RecordBatch:
+    """The rows of one answer; `DataError` if the bytes are none."""
+    try:
+        answer = pa.ipc.read_record_batch(data, task.answers)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"an answer of {len(data)} bytes cannot be read: {error}.") from error
+    return as_schema(answer, task.output)
 
 
 def labels_for(buckets: int, partitions: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.online.frame_batch import join_buckets
-from dovetail.online.frame_pack import ANSWERS, ORDER, PACKED, OnlineTask, labels_for, pack, unpack
+from dovetail.online.frame_pack import ORDER, PACKED, OnlineTask, given_as, is_flat, labels_for, pack, unpack
 from dovetail.online.hosted_join import HostedJoin
 from dovetail.online.lateness import Lateness
 from dovetail.online.phases import PHASE_COLUMN
@@ -57,7 +57,10 @@ class OnlinePlan:
         # Within a micro-batch this is its logged time.
         packed = packed.withColumn("now_ms", F.unix_millis(F.current_timestamp()))
         mode = "processingTime" if self.task.request.reacts else "none"
-        answers = packed.groupBy("bucket").transformWithStateInPandas(Buckets(self.task), ANSWERS, "append", mode)
+        given = given_as(self.output)
+        answers = packed.groupBy("bucket").transformWithStateInPandas(Buckets(self.task), given, "append", mode)
+        if self.task.flat:
+            return answers.toDF(*self.output.names)
         return map_in_arrow(answers, partial(unpack, self.task), self.output)
 
     def metrics(self) -> Metrics:
@@ -125,7 +128,7 @@ def build_plan(
     out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
     marked = streaming and end_of_input is not None
     task = OnlineTask(
-        uuid.uuid4().hex, join, terms, labels, marked, answers, out, MetricsSink(spark), lateness
+        uuid.uuid4().hex, join, terms, labels, marked, answers, out, MetricsSink(spark), lateness, is_flat(output)
     )  # fmt: skip
     frames = [
         frame.select(*map(quoted, join.schemas[name].names), *([_end(name, end_of_input)] if marked else []))

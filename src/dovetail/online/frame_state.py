@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -18,12 +19,13 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, DataError
 from dovetail.online.event_log import Event, joined_pauses, pack_events, unpack_events
 from dovetail.online.frame_batch import counts_by_side
-from dovetail.online.frame_pack import ORDER, OnlineTask
+from dovetail.online.frame_pack import ORDER, OnlineTask, answer_rows
 from dovetail.online.host_client import run_turn
 from dovetail.online.state_header import Header
 
 QUOTA = 64
 """Units of reactive work in a micro-batch without rows: a block against some others is one."""
+_HEADER = -1  # among the numbers of pieces
 _PIECE = 32 << 20  # bytes of one stored value, apart from a single message that is larger
 Answers = Generator[pd.DataFrame, None, dict[str, Any]]
 
@@ -37,7 +39,7 @@ class Buckets(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state."""
         self._handle = handle
-        self._header = handle.getValueState("header", T.StructType([T.StructField("json", T.StringType())]))
+        # The header is among the pieces: each variable of the state costs every task some milliseconds.
         piece = T.StructType([T.StructField("number", T.LongType())])
         self._pieces = handle.getMapState("events", piece, T.StructType([T.StructField("data", T.BinaryType())]))
 
@@ -57,7 +59,7 @@ class Buckets(StatefulProcessor):
         header.note_expiry(expiry)
         self.task.sink.task(_measured_state(header))
         self._plan_pause(header, now_ms)
-        self._header.update((header.dump(),))
+        self._save(header)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
         """The reactive phase: some deferred work, and a later timer if there is more of it."""
@@ -68,14 +70,18 @@ class Buckets(StatefulProcessor):
             if report["owed"]:
                 header.timer = max(int(timerValues.getCurrentProcessingTimeInMs()), fired) + 1
                 self._handle.registerTimer(header.timer)
-        self._header.update((header.dump(),))
+        self._save(header)
 
     def close(self) -> None:
         """Nothing is held between calls."""
 
     def _load(self) -> Header:
-        stored = self._header.get() if self._header.exists() else None
-        return Header.load(None if stored is None else stored[0], self.task.digest, len(self.task.join.names))
+        stored = self._pieces.getValue((_HEADER,))
+        text = None if stored is None else bytes(stored[0]).decode()
+        return Header.load(text, self.task.digest, len(self.task.join.names))
+
+    def _save(self, header: Header) -> None:
+        self._pieces.updateValue((_HEADER,), (header.dump().encode(),))
 
     def _arrivals(self, header: Header, arrived: pd.DataFrame) -> list[Event]:
         """What a micro-batch brings; the news that a side has ended comes after all its rows."""
@@ -150,7 +156,7 @@ class Buckets(StatefulProcessor):
             except StopIteration as end:
                 report: dict[str, Any] = end.value
                 break
-            yield pd.DataFrame({"rows": [answer.to_pybytes()]})
+            yield given(task, answer)
         header.nonce = nonce
         self._store(header, events)
         task.sink.task(measured(report, events))
@@ -221,6 +227,15 @@ def _cut(events: Sequence[Event]) -> Iterator[list[Event]]:
         size += len(memoryview(event.rows))
     if some:
         yield some
+
+
+def given(task: OnlineTask, answer: pa.Buffer) -> pd.DataFrame:
+    """An answer as Spark takes it: its columns as they are, or packed."""
+    if not task.flat:
+        return pd.DataFrame({"rows": [answer.to_pybytes()]})
+    columns = answer_rows(task, answer).columns
+    named = {f"c{at}": pd.Series(pd.arrays.ArrowExtensionArray(column)) for at, column in enumerate(columns)}
+    return pd.DataFrame(named, copy=False)
 
 
 def _name(task: OnlineTask, key: Any) -> str:

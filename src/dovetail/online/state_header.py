@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from dovetail.errors import ConfigError
 
-FORMAT = 2
+FORMAT = 3
 _MARKS = 8
 _MOST_EXPIRIES = 256
 _OPEN = 64 << 10  # bytes up to which a piece takes more events: so pieces are few, and little is written twice
