@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dovetail.engine.layout import Key
 from dovetail.engine.memory import MemoryBudget
+from dovetail.online.hot_keys import hot_codes
 from dovetail.online.keys import SIDES
 from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.spec import OnlineJoin
@@ -21,12 +22,15 @@ from dovetail.online.predicate import Band, Distance, Predicate
 from dovetail.online.registry import ALGORITHMS
 from dovetail.online.spread import Spread
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class BucketJoin:
-    """An algorithm with its keys, budget and input schemas; `open` gives the running operator."""
+    """An algorithm with its keys, budget and input schemas; `open` gives the running operator.
+
+    `hot` is what `hot_as_text` gave.
+    """
 
     algorithm: str
     on: tuple[Key, ...]
@@ -35,6 +39,7 @@ class BucketJoin:
     with_phase: bool
     left: pa.Schema
     right: pa.Schema
+    hot: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,24 +66,24 @@ class BucketJoin:
 
     def spread(self, buckets: int) -> Spread:
         """Which of so many buckets rows belong to."""
-        return Spread(self.predicate, self.schemas, buckets)
+        return Spread(self.predicate, self.schemas, buckets, hot_codes(self.hot, self.on, self.schemas))
 
     def to_json(self) -> str:
         """The value as text."""
         band = self.within
         bounds = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
         schemas = [base64.b64encode(schema.serialize()).decode() for schema in (self.left, self.right)]
-        whole = [FORMAT, self.algorithm, self.on, bounds, self.memory, self.with_phase, *schemas]
+        whole = [FORMAT, self.algorithm, self.on, bounds, self.memory, self.with_phase, self.hot, *schemas]
         return json.dumps(whole)
 
     @classmethod
     def from_json(cls, text: str) -> BucketJoin:
         """What `to_json` wrote."""
-        _, algorithm, on, bounds, memory, with_phase, *schemas = json.loads(text)
+        _, algorithm, on, bounds, memory, with_phase, hot, *schemas = json.loads(text)
         keys = tuple(key if isinstance(key, str) else (key[0], key[1]) for key in on)
         band = None if bounds is None else Band(bounds[0], bounds[1], *map(bound_from_json, bounds[2:]))
         left, right = (pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) for schema in schemas)
-        return cls(algorithm, keys, band, memory, with_phase, left, right)
+        return cls(algorithm, keys, band, memory, with_phase, left, right, hot)
 
     def digest(self, buckets: int) -> str:
         """A short text that differs where state of one join is of no use to another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.online.answers import with_phase as schema_with_phase
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.frame_plan import OnlinePlan, arrow_schema, build_plan, check_inputs, partitions_of, watermarks
+from dovetail.online.hot_keys import hot_as_text
 from dovetail.online.lateness import Lateness
 from dovetail.online.predicate import Band, Predicate
 from dovetail.online.request import Request, parse_request
@@ -33,6 +35,7 @@ def online_join(
     end_of_input: Column | None = None,
     retain: str | float | None = None,
     with_phase: bool = False,
+    hot: Sequence[Any] | None = None,
 ) -> DataFrame:
     """Matching pairs of two streams, each pair once and as early as possible, as a lazy DataFrame.
 
@@ -59,6 +62,9 @@ def online_join(
         retain: "2 hours": rows leave the state when they came longer ago than this (and at most an eighth more),
             by the time of micro-batches; pairs of rows that came further apart are not given.
         with_phase: Add a column `_phase`: arriving, reactive or cleanup.
+        hot: Keys with so many rows that one bucket should not have them all: [7, 9], or tuples where `on` has several
+            columns. Left rows of these are dealt out to all buckets, right ones are copied to each: put the side with
+            more of them on the left. Other keys stay in one bucket.
 
     Returns:
         Left's columns, then right's, in no order. Of a stream that restarts from its checkpoint every pair comes once,
@@ -71,7 +77,7 @@ def online_join(
         UnsupportedError: for what this algorithm or session cannot do, with what can.
     """
     return plan_online_join(
-        left, right, on, within, how, algorithm, memory, buckets, wait, owed, end_of_input, retain, with_phase
+        left, right, on, within, how, algorithm, memory, buckets, wait, owed, end_of_input, retain, with_phase, hot
     ).frame()
 
 
@@ -89,6 +95,7 @@ def plan_online_join(
     end_of_input: Column | None = None,
     retain: str | float | None = None,
     with_phase: bool = False,
+    hot: Sequence[Any] | None = None,
 ) -> OnlinePlan:
     """The plan of `online_join` with the same arguments: `explain`, `frame`, `metrics`."""
     request = parse_request(on, within, how, algorithm, memory, buckets, wait, owed, retain, with_phase)
@@ -101,20 +108,24 @@ def plan_online_join(
     )  # fmt: skip
     spec = join.spec()
     layout = spec.layout(join.schemas)
+    join = replace(join, hot=hot_as_text(hot, request.on, join.left))
     spec.fit(terms.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
     answers = schema_with_phase(layout, terms.with_phase)
     fields = [left.schema[name] for name in layout.left] + [right.schema[name] for name in layout.right]
     named = [T.StructField(n, f.dataType, f.nullable) for n, f in zip(layout.schema.names, fields, strict=True)]
     count = terms.buckets or partitions_of(left)
-    return build_plan(inputs, join, terms, count, answers, named, _placing(request, count), lateness, end_of_input)
+    return build_plan(inputs, join, terms, count, answers, named, _placing(request, count, hot), lateness, end_of_input)
 
 
-def _placing(request: Request, buckets: int) -> str:
+def _placing(request: Request, buckets: int, hot: Sequence[Any] | None) -> str:
     if buckets == 1:
         return "one bucket: no row is copied"
     keys = Predicate(request.on).pairs if request.on else ()
     if keys:
         shown = " and ".join(a if a == b else f"{a} = {b}" for a, b in keys)
+        if hot:
+            rule = f"left rows of hot keys ({len(hot)}) go to all in turn, right ones to each"
+            return f"buckets by hash of ({shown}); {rule}"
         return f"buckets by hash of ({shown}): no row is copied; one key is in one bucket"
     return "buckets by cells of the band's column: a right row is in two of them where its band crosses a border"
 

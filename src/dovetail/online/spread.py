@@ -2,7 +2,8 @@
 
 Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
 cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
-every pair meets in one bucket, left's.
+every pair meets in one bucket, left's. So it does for hot keys: their left rows go to all buckets in turn, and their
+right rows to each.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ class Homes(NamedTuple):
 
 
 class Spread:
-    """The buckets of rows under a predicate, the same in every process."""
+    """The buckets of rows under a predicate, the same in every process that has seen the same rows before."""
 
-    def __init__(self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int) -> None:
+    def __init__(
+        self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int, hot: I64 | None = None
+    ) -> None:
         self._keys, self._buckets = RowKeys(predicate, schemas), buckets
+        self._hot, self._dealt = np.empty(0, np.int64) if hot is None else hot, 0
         self._by_code = bool(predicate.on)
         if predicate.within is not None and not self._by_code:
             band = predicate.within
@@ -51,12 +55,29 @@ class Spread:
         dropped = batch.num_rows - len(rows)
         if self._by_code or self._buckets == 1:
             code = coded.code[rows] if self._by_code else np.zeros(len(rows), np.int64)
-            return self._ordered(rows, bucket_of(code, self._buckets), dropped)
+            return self._ordered(*self._spread_hot(side, rows, code), dropped)
         key = coded.key[rows]
         if side == 0:
             return self._ordered(rows, bucket_of(self._cell(key), self._buckets), dropped)
         low, high = (self._cell(bound) for bound in self._keys.ranges(side, key))
         return self._ordered(*self._copies(rows, low, high), dropped)
+
+    def _spread_hot(self, side: int, rows: I64, code: I64) -> tuple[I64, I64]:
+        """The rows and the bucket of each; hot ones are dealt out on the left, copied on the right."""
+        buckets = bucket_of(code, self._buckets)
+        hot = np.flatnonzero(np.isin(code, self._hot)) if len(self._hot) else self._hot
+        if len(hot) == 0:
+            return rows, buckets
+        if side == 0:
+            buckets[hot] = (self._dealt + np.arange(len(hot))) % self._buckets
+            self._dealt += len(hot)
+            return rows, buckets
+        plain = np.delete(np.arange(len(rows)), hot)
+        copies = np.repeat(rows[hot], self._buckets)
+        everywhere = np.tile(np.arange(self._buckets), len(hot))
+        every, of = np.concatenate([rows[plain], copies]), np.concatenate([buckets[plain], everywhere])
+        order = np.argsort(every, kind="stable")
+        return every[order], of[order]
 
     def _copies(self, rows: I64, low: I64, high: I64) -> tuple[I64, I64]:
         """Each row once for every bucket of the cells from low to high."""

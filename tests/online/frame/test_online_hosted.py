@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +28,7 @@ from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.event_log import Event, joined_pauses, pack_events, unpack_events
 from dovetail.online.host_process import ADDRESS, receive, send, serve
 from dovetail.online.hosted import Pool
+from dovetail.online.hot_keys import hot_as_text
 from dovetail.online.lateness import Lateness
 from dovetail.online.predicate import Band, Predicate
 from dovetail.online.registry import ALGORITHMS
@@ -279,6 +281,43 @@ def test_every_pair_of_a_band_meets_in_one_bucket(lo: Any, hi: Any, kind: pa.Dat
         met.update((a, b) for a in left for b in right if lo <= values[1][b] - values[0][a] <= hi)
     wanted = [(a, b) for a in range(1, 151) for b in range(1, 151) if lo <= values[1][b] - values[0][a] <= hi]
     assert met == Counter(wanted)
+
+
+@pytest.mark.parametrize("hot", [[0, 3], [("a", 1)], ["b"]])
+def test_pairs_of_hot_keys_meet_in_one_bucket_and_their_rows_are_in_all(hot: list[Any]) -> None:
+    rng = np.random.default_rng(6)
+    on = ("s", "k") if isinstance(hot[0], tuple) else ("s",) if isinstance(hot[0], str) else ("k",)
+    batches = [
+        pa.record_batch(
+            {"s": pa.array(list("abc"))[:3].take(pa.array(rng.integers(0, 3, 90))), "k": rng.integers(0, 5, 90)}
+        )
+        for _ in (0, 1)
+    ]
+    schema = batches[0].schema
+    text = hot_as_text(hot, on, schema)
+    join = BucketJoin("diner", on, None, 1 << 20, False, schema, schema, text)
+    assert BucketJoin.from_json(join.to_json()) == join
+    assert join.digest(4) != replace(join, hot="").digest(4)
+    spread = join.spread(4)
+    homes = [spread.homes(side, batch) for side, batch in enumerate(batches)]
+    keys = [list(zip(*(batch[name].to_pylist() for name in on), strict=True)) for batch in batches]
+    met = Counter[tuple[int, int]]()
+    for bucket in range(4):
+        left, right = (home.rows[home.buckets == bucket].tolist() for home in homes)
+        met.update((a, b) for a in left for b in right if keys[0][a] == keys[1][b])
+    assert met == Counter((a, b) for a in range(90) for b in range(90) if keys[0][a] == keys[1][b])
+    wanted = {value if isinstance(value, tuple) else (value,) for value in hot}
+    dealt = Counter(int(b) for r, b in zip(homes[0].rows, homes[0].buckets, strict=True) if keys[0][r] in wanted)
+    assert len(dealt) == 4
+    assert max(dealt.values()) - min(dealt.values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("hot", "on"), [([None], ("k",)), (["x"], ("k",)), ([1], ()), ([1], ("k", "a")), ("k", ("k",))]
+)
+def test_hot_keys_that_cannot_be_are_refused(hot: Any, on: tuple[str, ...]) -> None:
+    with pytest.raises(PlanError, match="hot="):
+        hot_as_text(hot, on, LEFT.schema)
 
 
 def test_equal_keys_share_a_bucket() -> None:
