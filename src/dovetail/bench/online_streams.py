@@ -36,14 +36,12 @@ Join: TypeAlias = Callable[["DataFrame", "DataFrame", Params], Joined]
 
 
 def side_rows(bench: Workbench, side: int, batch: int, rows: int) -> pa.Table:
-    """A micro-batch of one side: keys of which each has about one row a side, some figures, and the mark of the end."""
+    """A micro-batch of one side: keys of which each has about one row a side, a number of its own, and a figure."""
     rng = np.random.default_rng([bench.seed, side, batch])
     key = rng.integers(0, BATCHES * rows, rows)
     name = SIDES[side]
-    last = np.zeros(rows, bool)
-    last[-1] = batch == BATCHES - 1
     numbers = np.arange(batch * rows, (batch + 1) * rows)
-    return pa.table({"key": key, f"{name}_id": numbers, f"{name}_value": rng.random(rows), "last": last})
+    return pa.table({"key": key, f"{name}_id": numbers, f"{name}_value": rng.random(rows)})
 
 
 def matches(bench: Workbench, params: Params) -> int:
@@ -146,7 +144,9 @@ def _answered(seen: dict[int, Any]) -> int:
 
 def dovetail(left: DataFrame, right: DataFrame, params: Params) -> Joined:
     """DINER, to the end of both inputs."""
-    plan = plan_online_join(left, right, on="key", memory=params["memory"], end_of_input=F.col("last"))
+    last = BATCHES * int(params["batch_rows"]) - 1
+    ends = {name: F.col(f"{name}_id") == last for name in SIDES}
+    plan = plan_online_join(left, right, on="key", memory=params["memory"], end_of_input=ends)
 
     def further() -> dict[str, float]:
         found, budget = plan.metrics(), plan.task.request.memory
@@ -158,4 +158,4 @@ def dovetail(left: DataFrame, right: DataFrame, params: Params) -> Joined:
 
 def stream_stream(left: DataFrame, right: DataFrame, params: Params) -> Joined:
     """Spark's own inner join of two streams, whose state keeps every row of both."""
-    return left.drop("last").join(right.drop("last"), "key"), dict
+    return left.join(right, "key"), dict

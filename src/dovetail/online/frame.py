@@ -7,12 +7,20 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.online.answers import with_phase as schema_with_phase
 from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.frame_plan import OnlinePlan, arrow_schema, build_plan, check_inputs, partitions_of, watermarks
+from dovetail.online.frame_plan import (
+    End,
+    OnlinePlan,
+    arrow_schema,
+    build_plan,
+    check_inputs,
+    partitions_of,
+    watermarks,
+)
 from dovetail.online.hot_keys import hot_as_text
 from dovetail.online.lateness import Lateness
 from dovetail.online.predicate import Band, Predicate
@@ -32,7 +40,7 @@ def online_join(
     buckets: int | None = None,
     wait: str | float = "25 ms",
     owed: str = "idle",
-    end_of_input: Column | None = None,
+    end_of_input: End = None,
     retain: str | float | None = None,
     with_phase: bool = False,
     hot: Sequence[Any] | None = None,
@@ -54,11 +62,11 @@ def online_join(
         wait: Silence on both inputs after which deferred work begins: the reactive phase. It is noticed at the next
             micro-batch. If input never resumes, that work is done, and what it cannot reach is owed to the end.
         owed: "idle": deferred work waits for a pause or the end of input. Such a query never ends by itself, not even
-            with trigger(availableNow=True), if the
-            algorithm has a reactive phase. "batch": every micro-batch ends with nothing owed, which
-            trigger(availableNow=True) needs.
-        end_of_input: A column that is true on the last row of a side. When both sides have ended, everything still owed
-            is given and state is freed. A row that comes later fails the query. Batch DataFrames end by themselves.
+            with trigger(availableNow=True), if the algorithm has a reactive phase. "batch": every micro-batch ends with
+            nothing owed, which trigger(availableNow=True) needs.
+        end_of_input: A column that is true on the last row of a side, or {"left": ..., "right": ...}. When
+            both sides have ended, everything still owed is given and state is freed. A row that comes later fails the
+            query. Batch DataFrames end by themselves.
         retain: "2 hours": rows leave the state when they came longer ago than this (and at most an eighth more),
             by the time of micro-batches; pairs of rows that came further apart are not given.
         with_phase: Add a column `_phase`: arriving, reactive or cleanup.
@@ -92,7 +100,7 @@ def plan_online_join(
     buckets: int | None = None,
     wait: str | float = "25 ms",
     owed: str = "idle",
-    end_of_input: Column | None = None,
+    end_of_input: End = None,
     retain: str | float | None = None,
     with_phase: bool = False,
     hot: Sequence[Any] | None = None,
