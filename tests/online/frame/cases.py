@@ -57,6 +57,16 @@ class Feed:
             drop_file(self.place / name, table.append_column("last", marks), self.files)
         self.files += 1
 
+    def add_keys(self) -> None:
+        """A third input: each key once, in one file."""
+        marks = pa.array([key == self.keys - 1 for key in range(self.keys)])
+        drop_file(self.place / "c", pa.table({"k": pa.array(range(self.keys), pa.int64()), "last": marks}), 0)
+
+    def key_stream(self, spark: SparkSession) -> DataFrame | None:
+        """The third input, if there is one."""
+        place = self.place / "c"
+        return spark.readStream.schema("k long, last boolean").parquet(str(place)) if place.exists() else None
+
     def streams(self, spark: SparkSession, last: bool = False) -> list[DataFrame]:
         """Both sides as streams, one file a micro-batch."""
         frames = []

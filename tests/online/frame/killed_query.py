@@ -1,4 +1,4 @@
-"""Streaming queries to be killed: for each of some places two directories of files joined online, to Parquet.
+"""Streaming queries to be killed: for each of some places directories of files joined online, to Parquet.
 
 Run as a script with a directory for all, the way to owe, and the places; goes on until it is killed or a query fails.
 """
@@ -9,10 +9,22 @@ import sys
 import time
 from pathlib import Path
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.online.frame.cases import Feed
 
-from dovetail import online_join, session
+from dovetail import online_join, online_multijoin, session
+
+
+def joined(spark: SparkSession, feed: Feed, owed: str) -> DataFrame:
+    """The join of two inputs, or of three if there is a third, which has every key once."""
+    left, right = feed.streams(spark, last=True)
+    keys, end = feed.key_stream(spark), F.col("last")
+    if keys is None:
+        return online_join(left, right, on="k", memory="32KB", owed=owed, end_of_input=end, with_phase=True)
+    inputs, on = {"a": left, "b": right, "c": keys}, [("a.k", "b.k"), ("b.k", "c.k")]
+    out = online_multijoin(inputs, on, memory="96KB", owed=owed, end_of_input=end, with_phase=True)
+    return out.select(F.col("a_k").alias("k"), "a", "b", "_phase")
 
 
 def main(home: Path, owed: str, places: list[Path]) -> None:
@@ -25,9 +37,11 @@ def main(home: Path, owed: str, places: list[Path]) -> None:
     )  # fmt: skip
     queries = []
     for place in places:
-        left, right = Feed(place).streams(spark, last=True)
-        out = online_join(left, right, on="k", memory="32KB", owed=owed, end_of_input=F.col("last"), with_phase=True)
-        writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+        writer = (
+            joined(spark, Feed(place), owed)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(place / "checkpoint"))
+        )
         queries.append(writer.option("path", str(place / "out")).trigger(processingTime="0 seconds").start())
     (home / "started").touch()
     while not (failed := [q.exception() for q in queries if q.exception() is not None]):

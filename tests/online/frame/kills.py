@@ -1,8 +1,8 @@
-"""Online joins of two streams killed at random moments of each phase, and what must hold in the end.
+"""Online joins of two and of three streams killed at random moments of each phase, and what must hold in the end.
 
 `python -m tests.online.frame.kills 20` runs until each phase was hit by that many kills, or for as many seconds as a
 second number says; names of phases after that choose some. Several queries run in one process, each at a step of its
-own, so that a kill hits more than one. The tests run it with one kill.
+own, so that a kill hits more than one; every third one joins three inputs. The tests run it with one kill.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Life:
         self.place = place / f"life-{number}"
         self.place.mkdir(parents=True)
         self.feed, self.has_all, self.acted = Feed(self.place, rows=250), False, False
+        if number % 3 == 2:
+            self.feed.add_keys()
         self.step = _STEPS.index(phases[0]) if len(phases) == 1 else number % 2
         self.feed.add()
         self.feed.add()
@@ -71,7 +73,7 @@ class Life:
         if number < 0 or not log.exists():
             return 0
         lines = [json.loads(line) if line.startswith("{") else {} for line in log.read_text().splitlines()[2:]]
-        return min(int(line.get("logOffset", -1)) + 1 for line in lines)
+        return min(int(line.get("logOffset", -1)) + 1 for line in lines[:2])  # a third input has one file
 
     @property
     def is_done(self) -> bool:
@@ -167,7 +169,7 @@ def _started(place: Path, alive: Sequence[Life], owed: str) -> subprocess.Popen[
         query = subprocess.Popen(
             [sys.executable, str(_SCRIPT), str(place), owed, *(str(life.place) for life in alive)],
             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
-            env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])},
         )  # fmt: skip
     try:
         assert _wait((place / "started").exists, query, place)
