@@ -65,7 +65,8 @@ class VersionLog:
         found = self._newest(batch.query, name)
         if found is not None:
             return self._read(batch.query, name, found)
-        return self._write(batch.query, name, 0, self._held(self._proposal(batch, freshness, store), store, hold))
+        proposal = self._held(self._proposal(batch, freshness, store), store, hold)
+        return self._write(batch.query, name, 0, proposal, keeps_versions(store))
 
     def _held(self, proposal: Entry, store: MasterStore, hold: Hold | None) -> Entry:
         for _ in range(_ATTEMPTS):
@@ -90,7 +91,7 @@ class VersionLog:
             logged = self._read(batch.query, name, attempt)
             if logged.version != gone:
                 return logged
-        return self._write(batch.query, name, (attempt or 0) + 1, Entry(store.version(), time.time()))
+        return self._write(batch.query, name, (attempt or 0) + 1, Entry(store.version(), time.time()), False)
 
     def place(self, batch: Batch, freshness: Freshness) -> Path:
         """Where the entry of a batch is, for those who must remove it."""
@@ -146,17 +147,19 @@ class VersionLog:
             time.sleep(0.01)
         raise _damaged(place)
 
-    def _write(self, query: str, name: str, attempt: int, entry: Entry) -> Entry:
-        if self._publish(self._file(query, name, attempt), json.dumps(asdict(entry))) and name.isdigit():
+    def _write(self, query: str, name: str, attempt: int, entry: Entry, outlives_power: bool) -> Entry:
+        """The entry that is logged; that of a store without old versions need not survive a loss of power."""
+        place = self._file(query, name, attempt)
+        if self._publish(place, json.dumps(asdict(entry)), outlives_power) and name.isdigit():
             self._forget(query, int(name))
         return self._read(query, name, attempt)
 
-    def _publish(self, place: Path, text: str) -> bool:
+    def _publish(self, place: Path, text: str, outlives_power: bool = True) -> bool:
         """Whether this was the first to write the file."""
         temporary = place.with_name(f".{uuid.uuid4().hex}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            _write_synced(temporary, text)
+            _write(temporary, text, outlives_power)
             try:
                 return _published(temporary, place)
             finally:
@@ -182,11 +185,12 @@ def _damaged(place: Path) -> ConfigError:
     return ConfigError(f"{place} is damaged; remove it to answer its batch from the current version.")
 
 
-def _write_synced(place: Path, text: str) -> None:
+def _write(place: Path, text: str, outlives_power: bool) -> None:
     with place.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        if outlives_power:
+            os.fsync(file.fileno())
 
 
 def _published(temporary: Path, place: Path) -> bool:

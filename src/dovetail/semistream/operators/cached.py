@@ -111,6 +111,12 @@ class Cached(IndexDriven):
         answers.n = keep_checked(answers.refs, answers.rows, start, start + n, kept, answers.how)
         return hit[~np.isin(rows.refs[hit], found)]
 
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Answer everything that waits, by loads after which a new phase begins."""
+        if self.waiting_rows:
+            self._probes_left = self.max_probe
+        yield from super().drain()
+
     def wait(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """These rows take slots, with loads while there is none."""
         start = 0
