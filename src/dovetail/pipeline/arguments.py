@@ -26,6 +26,8 @@ def arguments_of(pipeline: Pipeline, step: Step) -> dict[str, Any]:
 
 
 def _converted(pipeline: Pipeline, key: str, value: Any) -> Any:
+    if key == "hot":
+        return [tuple(part) if isinstance(part, list) else part for part in value]
     if key == "on" and isinstance(value, list):
         return [_term(term) if isinstance(term, list) else term for term in value]
     if key == "within":

@@ -76,7 +76,7 @@ class Checkpoint:
         """Take these sinks up; PipelineError for every change that a query which has begun cannot bear."""
         found = [problem for sink in sinks for problem in self._changes(sink)]
         if found:
-            raise PipelineError(str(self._pipeline.path), sorted(found))
+            raise PipelineError(str(self._pipeline.path), sorted(set(found)))
         for sink in sinks:
             begun = self._known.get(sink.name, {}).get("id")
             self._known[sink.name] = {"id": begun or uuid.uuid4().hex, "steps": self._steps(sink)}

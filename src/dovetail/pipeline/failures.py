@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, DovetailError, PlanError, UnsupportedError
 from dovetail.pipeline.problems import PipelineError
 from dovetail.pipeline.secrets import Secrets
@@ -10,6 +12,10 @@ _OURS: dict[str, type[DovetailError]] = {
     kind.__name__: kind for kind in (DataError, ConfigError, PlanError, UnsupportedError, BudgetExceeded)
 }
 _MARK = "dovetail.errors."
+_LONGEST = 600
+_CLASSED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+?)(?: SQLSTATE:|$)", re.MULTILINE)
+_WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF"}
+"""Errors that only say where another one came through."""
 
 
 def plain_error(error: Exception, secrets: Secrets) -> DovetailError:
@@ -28,6 +34,10 @@ def plain_error(error: Exception, secrets: Secrets) -> DovetailError:
 
 
 def _first(text: str) -> str:
+    """What went wrong, out of all that was wrapped around it: the first error that Spark gives a class of its own."""
+    told = [found for found in _CLASSED.findall(text) if found[0].partition(".")[0] not in _WRAPPERS]
+    if told:
+        return f"[{told[0][0]}] {told[0][1].strip()}"[:_LONGEST]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "==", "File ", "Traceback", "..."))]
-    return " ".join(told[:3])[:600]
+    plain = [line for line in lines if not line.startswith(("at ", "==", "File ", "Traceback", "...", "^"))]
+    return " ".join(plain[:3])[:_LONGEST]

@@ -104,7 +104,7 @@ _ARGUMENTS: dict[str, Kind] = {
     "end_of_input": v.TEXT_OR_TEXTS,
     "rows": v.NUMBERS,
     "closed": v.TEXT_OR_PAIR,
-    "split_points": v.LIST,
+    **dict.fromkeys(("split_points", "hot"), v.LIST),
     "collections": v.OPTIONS,
     "variables": v.TABLE,
 }

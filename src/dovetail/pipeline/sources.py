@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -17,6 +18,7 @@ from dovetail.pipeline.wiring import streams
 from dovetail.workloads.source import register
 
 FILES = ("csv", "json", "parquet")
+_KNOWING: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 _KAFKA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 
 
@@ -89,8 +91,9 @@ def _loaded(spark: SparkSession, step: Step) -> DataFrame:
     values = step.values
     reader: Any = spark.readStream if streams(step) else spark.read
     name = {"workload": f"dovetail.{values.get('workload')}", "format": values.get("format")}.get(step.type, step.type)
-    if step.type == "workload":
+    if step.type == "workload" and spark not in _KNOWING:  # Spark warns about doing it again
         register(spark)
+        _KNOWING.add(spark)
     reader = reader.format(name)
     if step.type == "csv":
         reader = reader.option("header", True)
