@@ -1,66 +1,71 @@
-"""`dovetail demo`: the steps on a small shop, and the command from start to end."""
+"""`dovetail demo`: the shop's pipeline from start to end, and what its verification would notice."""
 
+from __future__ import annotations
+
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
-from dovetail.cli import demo_steps
-from dovetail.cli.demo_steps import Demo
+from dovetail.cli.demo_retail import SINKS, Shop, verify
 from dovetail.cli.main import app
 from dovetail.errors import DataError, PlanError
+from dovetail.pipeline.watch import Watch
+
+if TYPE_CHECKING:
+    from click.testing import Result
+    from pyspark.sql import SparkSession
 
 runner = CliRunner()
+ROWS = 600
 
 
 @pytest.fixture(scope="module")
-def shop(spark, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """A demonstration after its join."""
-    demo = Demo(tmp_path_factory.mktemp("demo"), rows=400, memory="1MB", seed=3)
-    for _, step in demo_steps.STEPS[:3]:
-        step(demo)
-    return demo
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Shop, Result]:
+    """A small demonstration after its end."""
+    shop = Shop(tmp_path_factory.mktemp("demo") / "out", rows=ROWS, products=2_000, seconds=1.0, memory="1MB")
+    sizes = ["--rows", str(ROWS), "--products", "2000", "--seconds", "1", "--memory", "1MB", "--no-ui"]
+    return shop, runner.invoke(app, ["demo", *sizes, "--output", str(shop.home)], env={"COLUMNS": "200"})
 
 
-def test_the_result_is_there_and_verified(shop: Demo) -> None:
-    demo_steps.verify(shop)
-    assert shop.verified == shop.tables["orders_in_promotion"].count() > 0
-    assert list(shop.path("orders_in_promotion").glob("*.parquet"))
-
-
-def test_the_summary_tells_what_was_tried_and_what_it_took(shop: Demo) -> None:
-    lines = dict(shop.summary)
-    assert lines["orders"] == "400"
-    assert lines["promotions"] == "500"
-    assert lines["pairs tried"] == "200,000"
-    assert lines["rows found"] == f"{shop.tables['orders_in_promotion'].count():,}"
-    assert lines["memory a task may use"] == "1 MiB"
-
-
-def test_a_wrong_result_is_not_verified(shop: Demo) -> None:
-    right = shop.tables["orders_in_promotion"]
-    try:
-        shop.tables["orders_in_promotion"] = right.where(right.order_id != right.first().order_id)
-        with pytest.raises(DataError, match="only Spark's"):
-            demo_steps.verify(shop)
-        shop.tables["orders_in_promotion"] = right.unionAll(right.limit(1))
-        with pytest.raises(DataError, match="only ours"):
-            demo_steps.verify(shop)
-    finally:
-        shop.tables["orders_in_promotion"] = right
-
-
-def test_the_command_ends_with_the_place_of_the_result(spark, tmp_path: Path) -> None:
-    result = runner.invoke(app, ["demo", "--rows", "200", "--output", str(tmp_path / "out")], env={"COLUMNS": "200"})
+def test_it_ends_with_what_was_verified_and_where_it_is(ran: tuple[Shop, Result], spark: SparkSession) -> None:
+    shop, result = ran
     assert result.exit_code == 0, result.output
-    assert f"result: {tmp_path / 'out' / 'orders_in_promotion'}" in result.stdout
-    assert "rows equal" in result.stdout
+    counts = {sink: spark.read.parquet(str(shop.table(sink))).count() for sink in SINKS}
+    assert counts["orders_enriched"] == counts["orders_delivered"] == ROWS
+    assert counts["shipments_promoted"] > 0
+    assert counts["offers_in_euro"] > 0
+    assert f"verified: {sum(counts.values()):,} rows equal" in result.stdout
+    assert f"result: {shop.home / 'warehouse'}" in result.stdout
+    assert "cache hits" in result.stdout
     assert spark.range(3).count() == 3, "a session that was running is left running"
+
+
+def test_the_record_of_the_run_is_kept(ran: tuple[Shop, Result]) -> None:
+    shop, _ = ran
+    watch = Watch.load(shop.home / "work" / "checkpoint" / "watch.json")
+    assert watch.latest("enriched")["rows_out"] == ROWS
+    assert 0 < watch.latest("enriched")["memory_peak"] <= watch.latest("enriched")["memory_budget"]
+    assert watch.latest("delivered")["rows_out"] == ROWS
+
+
+def test_wrong_rows_are_not_verified(ran: tuple[Shop, Result], spark: SparkSession, tmp_path: Path) -> None:
+    shop, _ = ran
+    other = Shop(tmp_path, shop.rows, shop.products, shop.seconds, shop.memory)
+    shutil.copytree(shop.home / "prices", tmp_path / "prices")
+    right = spark.read.parquet(str(shop.table("offers_in_euro")))
+    price = right.select("product", "stock", (right.price + 1).cast("decimal(38, 18)").alias("price"))
+    for wrong in (right.limit(5), right.unionAll(right.limit(1)), price):
+        wrong.select("product", "price", "stock").write.mode("overwrite").parquet(str(other.table("offers_in_euro")))
+        with pytest.raises(DataError, match="Spark's own answer"):
+            verify(spark, other, "offers_in_euro")
 
 
 def test_a_wrong_size_is_told_before_anything_starts() -> None:
     with pytest.raises(PlanError, match="memory size"):
-        Demo(Path("demo-output"), 1, "much", 0)
+        Shop(Path("demo-output"), memory="much")
 
 
 def test_an_unwritable_place_is_one_line(tmp_path: Path) -> None:

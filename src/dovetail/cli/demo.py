@@ -1,87 +1,117 @@
-"""`dovetail demo`: the main job on generated data, in steps that show their progress and end with a summary."""
+"""`dovetail demo`: the main job, a shop's warehouse in near real time, on generated data; every output is verified."""
 
 from __future__ import annotations
 
+import importlib.util
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from pyspark import StatusTracker
+    from pyspark.sql import SparkSession
 
-    from dovetail.cli.demo_steps import Demo
+    from dovetail.cli.demo_retail import Shop
+    from dovetail.pipeline.run import Run
 
 app = typer.Typer()
+_PATIENCE_S = 120.0
+"""Streams that give nothing for so long give nothing any more; what is missing is told when the rows are verified."""
 
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option(help="Directory of the result.")] = Path("demo-output"),
-    rows: Annotated[int, typer.Option(min=1, help="Orders to generate.")] = 20_000,
-    memory: Annotated[str, typer.Option(help="Memory budget of the join in each task.")] = "16MB",
+    output: Annotated[Path, typer.Option(help="Directory of the pipeline, its work and its results.")] = Path(
+        "demo-output"
+    ),
+    rows: Annotated[int, typer.Option(min=1, help="Orders, and as many shipments.")] = 120_000,
+    products: Annotated[int, typer.Option(min=1, help="Products in the page file.")] = 2_000_000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long the orders take to arrive.")] = 25.0,
+    memory: Annotated[str, typer.Option(help="Memory budget of a task that enriches orders.")] = "50MB",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 7,
+    ui: Annotated[bool, typer.Option(help="Serve the live page while it runs.")] = True,
 ) -> None:
-    """Generate a small shop, join its orders with promotions on Spark, and verify the result."""
-    from dovetail.cli.demo_steps import Demo
+    """Run a shop's warehouse: all four families of joins on streams and files, watched live and verified at the end."""
+    from dovetail.cli.demo_retail import Shop
+    from dovetail.cli.run import freeze_page, serve_page
+    from dovetail.pipeline.read import read_pipeline
+    from dovetail.pipeline.run import Run, record_place, watch_of
+    from dovetail.pipeline.start import started_session
+    from dovetail.pipeline.terminal import summary
 
-    state = Demo(output, rows, memory, seed)
-    console = Console()
-    try:
-        _run_steps(state)
-    finally:
-        state.close()
-    console.print(_summary(state))
-    console.print(f"result: {state.path('orders_in_promotion')}", highlight=False, soft_wrap=True)
-    console.print(f"verified: {state.verified:,} rows equal", style="green", highlight=False)
+    shop = Shop(output.resolve(), rows, products, seconds, memory, seed)
+    console = Console(stderr=True)
+    shop.write()
+    pipeline = read_pipeline(shop.file, ())
+    watch = watch_of(pipeline)
+    shows = ui and importlib.util.find_spec("bokeh") is not None
+    with ExitStack() as stack:
+        serve_page(stack, watch, ("127.0.0.1", 0, None) if shows else None, console)
+        spark = stack.enter_context(started_session(pipeline))
+        _run(Run(spark, pipeline, watch, console=console), shop, console)
+        watch.save(record_place(pipeline))
+        verified = _verify(spark, shop, console)
+    summary(watch, Console())
+    freeze_page(watch, output / "page.html" if shows else None, console)
+    out = Console(highlight=False, soft_wrap=True)
+    out.print(f"pipeline: {shop.file}\nresult: {shop.home / 'warehouse'}")
+    out.print(f"verified: {sum(verified.values()):,} rows equal", style="green")
 
 
-def _run_steps(state: Demo) -> None:
-    """Every step in turn, with a bar that follows the tasks that Spark runs for it."""
-    from dovetail.cli.demo_steps import STEPS
+def _run(one: Run, shop: Shop, console: Console) -> None:
+    """Run the pipeline until both streams are answered to their last row."""
+    from dovetail.cli.run import showing, stopping_on_signals
 
-    columns = (SpinnerColumn(finished_text="[green]ok"), TextColumn("{task.description:34}"), BarColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
-        for title, step in STEPS:
-            bar = progress.add_task(title, total=None)
-            with _following(state, progress, bar):
-                step(state)
-            progress.update(bar, total=1, completed=1)
+    with stopping_on_signals(one), showing(one.watch, console), _ending(one, shop):
+        one.go()
 
 
 @contextmanager
-def _following(state: Demo, progress: Progress, bar: TaskID) -> Iterator[None]:
-    done = threading.Event()
+def _ending(one: Run, shop: Shop) -> Iterator[None]:
+    """Ask the run to end when its streams have given all their rows, or when nothing moves any more."""
+    over = threading.Event()
 
-    def follow() -> None:
-        while not done.wait(0.2):
-            if state.running is not None:
-                finished, total = _tasks(state.running.sparkContext.statusTracker())
-                progress.update(bar, completed=finished, total=total or None)
+    def look() -> None:
+        seen, since = -1.0, time.monotonic()
+        while not over.wait(0.2):
+            done = _rows_out(one, shop)
+            if done != seen or one.watch.state == "starting":
+                seen, since = done, time.monotonic()
+            if done >= 2 * shop.rows or time.monotonic() - since > _PATIENCE_S:
+                one.stop()
+                return
 
-    thread = threading.Thread(target=follow, daemon=True)
+    thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        over.set()
         thread.join()
 
 
-def _tasks(tracker: StatusTracker) -> tuple[int, int]:
-    """Finished and all tasks of the stages that run now."""
-    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
-    return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+def _rows_out(one: Run, shop: Shop) -> float:
+    from dovetail.cli.demo_retail import STREAMED
+
+    return sum(min(shop.rows, one.watch.latest(sink).get("rows_out", 0.0)) for sink in STREAMED)
 
 
-def _summary(state: Demo) -> Table:
-    table = Table("what", "value", title="Orders that fell into a promotion", title_justify="left", show_header=False)
-    for name, value in state.summary:
-        table.add_row(name, value)
-    return table
+def _verify(spark: SparkSession, shop: Shop, console: Console) -> dict[str, int]:
+    """Rows of each sink, all found equal to those of Spark's own joins over the same data."""
+    from dovetail.cli.demo_retail import SINKS, verify
+
+    found: dict[str, int] = {}
+    columns = (TextColumn("verify {task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("", total=len(SINKS))
+        for sink in SINKS:
+            progress.update(bar, description=sink)
+            found[sink] = verify(spark, shop, sink)
+            progress.advance(bar)
+    return found

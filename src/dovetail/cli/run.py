@@ -66,18 +66,18 @@ def _run(
 
     console, watch = Console(stderr=True), watch_of(pipeline)
     with ExitStack() as stack:
-        _serve(stack, watch, serve, console)
+        serve_page(stack, watch, serve, console)
         spark = stack.enter_context(started_session(pipeline))
         _check(spark, pipeline)
         one = Run(spark, pipeline, watch, seconds, once, console)
-        stack.enter_context(_signals(one))
+        stack.enter_context(stopping_on_signals(one))
         try:
-            with _showing(watch, console):
+            with showing(watch, console):
                 one.go()
         finally:
             watch.save(record_place(pipeline))
             summary(watch, Console())
-            _freeze(watch, page, console)
+            freeze_page(watch, page, console)
     if one.given_up:
         raise typer.Exit(INTERRUPTED)
 
@@ -92,7 +92,8 @@ def _check(spark: SparkSession, pipeline: Pipeline) -> None:
         raise PipelineError(str(pipeline.path), problems)
 
 
-def _serve(stack: ExitStack, watch: Watch, where: tuple[str, int, str | None] | None, console: Console) -> None:
+def serve_page(stack: ExitStack, watch: Watch, where: tuple[str, int, str | None] | None, console: Console) -> None:
+    """Serve the live page until the stack is left, at this host and port with this token; nothing for None."""
     if where is None:
         return
     from dovetail.ui import serve
@@ -103,7 +104,8 @@ def _serve(stack: ExitStack, watch: Watch, where: tuple[str, int, str | None] | 
     console.print(f"live page: {shown.url}", highlight=False, soft_wrap=True)
 
 
-def _freeze(watch: Watch, page: Path | None, console: Console) -> None:
+def freeze_page(watch: Watch, page: Path | None, console: Console) -> None:
+    """Write the page of the whole run, if a file is given."""
     if page is None:
         return
     from dovetail.ui import freeze
@@ -112,7 +114,7 @@ def _freeze(watch: Watch, page: Path | None, console: Console) -> None:
 
 
 @contextmanager
-def _signals(one: Run) -> Iterator[None]:
+def stopping_on_signals(one: Run) -> Iterator[None]:
     """Ctrl-C and SIGTERM ask the run to end; handlers of before come back afterwards."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -126,7 +128,7 @@ def _signals(one: Run) -> Iterator[None]:
 
 
 @contextmanager
-def _showing(watch: Watch, console: Console) -> Iterator[None]:
+def showing(watch: Watch, console: Console) -> Iterator[None]:
     """A live table on a terminal, a line from time to time elsewhere."""
     from dovetail.pipeline.terminal import line_of, live_table
 

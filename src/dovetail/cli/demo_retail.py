@@ -1,0 +1,137 @@
+"""The shop of the demonstration: its pipeline file and price lists, and Spark's own answer to each of its joins."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import ConfigError, DataError
+from dovetail.workloads import PriceLists, register
+
+STREAMED = ("orders_enriched", "orders_delivered")
+"""The sinks that take a stream; both end with as many rows as there are orders."""
+
+_SUPPLIERS, _MONTHS = 6, 6
+_OFFER = "_product long, price struct<_VALUE decimal(18,2), _currency string>, stock long"
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """How large the shop is and how long its orders take to arrive; the same seed gives the same rows."""
+
+    home: Path
+    rows: int = 120_000
+    products: int = 2_000_000
+    seconds: float = 25.0
+    memory: str = "50MB"
+    seed: int = 7
+
+    def __post_init__(self) -> None:
+        parse_bytes(self.memory)  # a wrong size is told before Spark starts
+
+    @property
+    def file(self) -> Path:
+        """The pipeline file."""
+        return self.home / "pipeline.toml"
+
+    def table(self, sink: str) -> Path:
+        """Where a sink of the pipeline writes."""
+        return self.home / "warehouse" / sink
+
+    def write(self) -> None:
+        """The pipeline file and the price lists; what an earlier demonstration left there is removed."""
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            for old in ("work", "warehouse", "prices"):
+                shutil.rmtree(self.home / old, ignore_errors=True)
+            self.file.write_text(self._text(), encoding="utf-8")
+            self._price_lists().write(self.home / "prices")
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write to {self.home}: {error.strerror}. Choose another with --output."
+            ) from error
+
+    def _price_lists(self) -> PriceLists:
+        offers = max(1, self.rows // 24)
+        return PriceLists(_SUPPLIERS, _MONTHS, offers, self.products, self.seed)
+
+    def _text(self) -> str:
+        """The pipeline file, with the sizes in their places; orders take `seconds`, shipments a third more."""
+        step_us = self.seconds * 1e6 / max(1, self.rows) * 255  # rows of a step of the bursts, on average
+        sizes = {
+            "rows": self.rows,
+            "products": self.products,
+            "promotions": max(1, self.products // 5),
+            "seed": self.seed,
+            "memory": self.memory,
+            "online_memory": "2MB",
+            "step_us": max(1, round(step_us)),
+            "gap_us": max(1, round(self.seconds * 1e6 / max(1, self.rows) * 1.15)),
+        }
+        text = files("dovetail.cli").joinpath("demo_retail.toml").read_text(encoding="utf-8")
+        for name, value in sizes.items():
+            text = text.replace(f"@{name}@", str(value))
+        return text
+
+
+def verify(spark: SparkSession, shop: Shop, sink: str) -> int:
+    """The rows of a sink, once it is known that they are those of Spark's own join, no more and no fewer."""
+    found = spark.read.parquet(str(shop.table(sink)))
+    expected = _EXPECTED[sink](spark, shop).select(*[name for name in found.columns if name != "_phase"])
+    result = found.select(*expected.columns)
+    rows, wanted = result.count(), expected.count()
+    extra = result.exceptAll(expected).limit(3).collect()
+    if extra or rows != wanted:
+        raise DataError(
+            f"{sink} has {rows:,} rows and Spark's own answer {wanted:,}; rows that only {sink} has: {extra}. "
+            "This is a defect of Dovetail: please report it with the output of `dovetail doctor`."
+        )
+    return rows
+
+
+def _load(spark: SparkSession, shop: Shop, workload: str, **options: int) -> DataFrame:
+    register(spark)
+    every = {"products": shop.products, "seed": shop.seed}
+    return spark.read.format(f"dovetail.{workload}").options(**every, **options).load()
+
+
+def _enriched(spark: SparkSession, shop: Shop) -> DataFrame:
+    return _load(spark, shop, "orders", rows=shop.rows).join(_load(spark, shop, "products"), "product_id")
+
+
+def _delivered(spark: SparkSession, shop: Shop) -> DataFrame:
+    shipments = _load(spark, shop, "shipments", rows=shop.rows).withColumnRenamed("product_id", "product_id_right")
+    return _load(spark, shop, "orders", rows=shop.rows).join(shipments, "order_id")
+
+
+def _promoted(spark: SparkSession, shop: Shop) -> DataFrame:
+    sent = _load(spark, shop, "shipments", rows=shop.rows)
+    promotions = _load(spark, shop, "promotions", rows=max(1, shop.products // 5))
+    meets = (F.col("shipped_at") < F.col("ends_at")) & (F.col("starts_at") < F.col("received_at"))
+    return sent.join(promotions, "product_id").where(meets)
+
+
+def _offers(spark: SparkSession, shop: Shop) -> DataFrame:
+    lists = spark.read.format("xml").option("rowTag", "offer").schema(_OFFER).load(str(shop.home / "prices"))
+    kept = lists.where((F.col("price._currency") == "EUR") & (F.col("stock") > 0))
+    return kept.select(
+        F.col("_product").alias("product"),
+        F.col("price._VALUE").cast("decimal(38, 18)").alias("price"),
+        F.col("stock"),
+    )
+
+
+_EXPECTED: dict[str, Callable[[SparkSession, Shop], DataFrame]] = {
+    "orders_enriched": _enriched,
+    "orders_delivered": _delivered,
+    "shipments_promoted": _promoted,
+    "offers_in_euro": _offers,
+}
+SINKS = tuple(_EXPECTED)
