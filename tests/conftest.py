@@ -1,10 +1,11 @@
-"""One Spark session for all tests that need one: two cores, few partitions, no web page.
+"""One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
-They all run in one process, beside those that need no Spark in another: a second JVM would have to warm up as well.
+A test marked `sampled(n)` has many parameters of one kind: each run takes every n-th of them, `pytest --all` takes all.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run every parameter of tests that are marked as sampled")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):
+        return
+    seen: Counter[str] = Counter()
+    kept, left = [], []
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        mark, test = item.get_closest_marker("sampled"), item.nodeid.partition("[")[0]
+        (left if mark is not None and seen[test] % mark.args[0] else kept).append(item)
+        seen[test] += 1
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")

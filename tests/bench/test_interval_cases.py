@@ -55,6 +55,7 @@ def outcomes(case: Case, params: Params, bench: Workbench) -> dict[str, Outcome]
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("case", "params"), points())
 def test_every_rival_gives_the_expected_answer(case: Case, params: Params) -> None:

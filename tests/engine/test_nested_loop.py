@@ -43,6 +43,7 @@ def tuples(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("budget", ["3KB", "6KB", "30KB", "1MB"])
 @pytest.mark.parametrize("size", [1, 7, 50])

@@ -58,6 +58,7 @@ def joined(batches: Any) -> Any:
     return oracle.bag(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", OPERATORS)
 @pytest.mark.parametrize("relation", SHARING)
 def test_every_join_type_equals_the_oracle(algorithm: str, relation: str) -> None:

@@ -64,6 +64,7 @@ def run(
     return oracle.bag(out)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FLUSHING)
 def test_budgets_from_ten_to_two_hundred_percent_of_the_input(name: str) -> None:
     want = expected()
@@ -74,6 +75,7 @@ def test_budgets_from_ten_to_two_hundred_percent_of_the_input(name: str) -> None
         assert budget.used == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FLUSHING)
 def test_one_percent_of_the_input(name: str) -> None:
     """Keys rise slowly, so that few blocks meet each other: otherwise nested loops read each block a hundred times."""

@@ -279,6 +279,7 @@ def test_the_fault_is_caught(name: str, mutant: type[OnlineOperator]) -> None:
     assert failures(name, mutant) > 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted({name for name, _ in MUTANTS}))
 def test_without_a_fault_the_same_trials_pass(name: str) -> None:
     assert failures(name, None) == 0

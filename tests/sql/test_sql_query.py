@@ -85,6 +85,7 @@ def same(spark: SparkSession, query: str, joins: int, reference: str | None = No
     return report
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("how", "on"),
     [

@@ -31,6 +31,7 @@ def frames(spark: SparkSession, seed: int, n: int = 50) -> tuple[Any, Any, DataF
     return left, right, spark.createDataFrame(left, schema), spark.createDataFrame(right, schema)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(0, len(RELATIONS), 2))
 def test_counts_equal_the_oracle(spark: SparkSession, number: int) -> None:
     on, closed = KEYS[number % 3], ("left", "both", "right", "neither", ("both", "right"))[number % 5]
@@ -46,6 +47,7 @@ def test_counts_equal_the_oracle(spark: SparkSession, number: int) -> None:
     assert rows == oracle.bag((*(row[c] for c in LEFT_COLUMNS), n) for row, n in wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", ["overlapping", "covers"])
 def test_counts_in_ranges_add_up(spark: SparkSession, relation: str) -> None:
     left, right, l_frame, r_frame = frames(spark, 47)
@@ -70,6 +72,7 @@ def test_semi_and_anti_by_ranges_that_do_not_fit_an_index(spark: SparkSession, h
     assert answered(plan.frame()) == expected(left, right, how)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("keep", "how", "algorithm"), [
     ("first", "inner", "auto"), ("last", "left", "auto"), ("any", "left", "auto"),
     ("first", "left", "native"), ("last", "inner", "forward_scan"), ("any", "inner", "native"),

@@ -44,6 +44,7 @@ def covering() -> list[tuple[str, str, str]]:
     return cases
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("algorithm", "relation", "how"), covering())
 def test_equals_the_oracle(spark: SparkSession, algorithm: str, relation: str, how: str) -> None:
     number = RELATIONS.index(relation) * len(HOWS) + HOWS.index(how)
@@ -56,6 +57,7 @@ def test_equals_the_oracle(spark: SparkSession, algorithm: str, relation: str, h
     assert answered(answer) == expected(left, right, how, on=on or (), **arguments)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("algorithm", "partitions"), [("sort_merge", 9), ("forward_scan", 5), ("dip", 4)])
 def test_partitions_neither_lose_nor_repeat(spark: SparkSession, algorithm: str, partitions: int) -> None:
     left, right, l_frame, r_frame = frames(spark, 7 * partitions)

@@ -37,6 +37,7 @@ TYPES: dict[str, Callable[[int], Any]] = {
 CODED = ("double", "decimal(9,2)", "timestamp")  # what operators see apart
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("algorithm", "kind"), [*(("auto", kind) for kind in TYPES), *(("time_sweep", kind) for kind in CODED)]
 )

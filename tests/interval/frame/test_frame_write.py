@@ -21,6 +21,7 @@ def inputs(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
     return left, right, spark.createDataFrame(left, schema), spark.createDataFrame(right, schema)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("how", "algorithm"), [("inner", "auto"), ("inner", "dip"), ("full", "auto"), ("left_semi", "auto")]
 )

@@ -49,6 +49,7 @@ def test_worked_example_of_two_ranges_gives_each_pair_once(algorithm: Any) -> No
     assert metrics.value("pairs") == 3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("relation", [*RELATIONS, *MORE_RELATIONS])
 def test_random_rows_equal_brute_force(algorithm: Any, relation: str | tuple[str, ...]) -> None:

@@ -116,6 +116,7 @@ def test_matched_rows_are_remembered(algorithm: Any, emit: str) -> None:
             assert not mask(1000, 5).any()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("order", ["random", "round_robin", "sequential"])
 def test_any_order_of_pushing_gives_the_same(algorithm: Any, order: Any) -> None:

@@ -25,6 +25,7 @@ def _crowded(seed: int = 3, n: int = 240) -> tuple[pa.RecordBatch, pa.RecordBatc
     return random_side(rng, n, 240, 160, name="l"), random_side(rng, n, 240, 160, name="r")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("relation", ["overlapping", "covers", "overlapped_by"])
 @pytest.mark.parametrize(("times", "rows"), [(1, 7), (2, 2), (40, 50)])
@@ -71,6 +72,7 @@ def test_a_batch_that_cannot_be_held_is_an_error_and_leaves_nothing(algorithm: A
     assert not list(tmp_path.rglob("*replay*"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("stop", ["end", "midway", "failure"])
 def test_spill_files_are_removed(algorithm: Any, stop: str, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def rows_of(join: BucketJoin, given: list[list[bytes]]) -> Bag:
     return bag([row for batch in batches for row in batch.to_pylist()])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
 def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str) -> None:
     join = join_of(algorithm)

@@ -46,6 +46,7 @@ def wait_for(query: StreamingQuery, place: Path, phase: str, timeout_s: float = 
         time.sleep(0.1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("algorithm", ["diner", "hmj"])
 def test_every_micro_batch_ends_with_nothing_owed(spark: SparkSession, tmp_path: Path, algorithm: str) -> None:
     feed = Feed(tmp_path)

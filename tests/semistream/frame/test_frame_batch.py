@@ -42,6 +42,7 @@ def spark_join(stream: DataFrame, master: pa.Table, on: Any, how: str) -> DataFr
     return stream.join(other, on, how)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("algorithm", ["auto", *ALGORITHMS])
 def test_every_algorithm_equals_sparks_join(place: Path, stream: DataFrame, store: MasterStore, algorithm: str) -> None:
     if "x_hybridjoin" in algorithm:

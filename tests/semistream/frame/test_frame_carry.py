@@ -111,6 +111,7 @@ def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: P
     assert got == {(*row, "only"): 1 for row in rows_of(inputs)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("unfinished", "one_owner")
 @pytest.mark.parametrize("as_of", ["answered", "admitted"])
 def test_rows_that_wait_are_answered_as_of_the_version_asked_for(

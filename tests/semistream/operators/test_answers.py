@@ -45,6 +45,7 @@ def random_spec(rng: np.random.Generator, name: str, case: Case, how: str, **mor
     return cls(pages=case.pages, on=case.on, how=how, **options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_answers_are_those_of_the_definition_in_the_order_of_each_key(name: str, kind: str) -> None:

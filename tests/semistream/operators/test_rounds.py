@@ -56,6 +56,7 @@ def many_pages(rng: np.random.Generator, keyed: bool = False) -> Case:
     return Case(stream, kind(master, ("k",), 4, total=True), master, ("k",), 200)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", INDEXED)
 @pytest.mark.parametrize("kind", KEYS)
 def test_rounds_of_any_size_answer_as_the_definition(name: str, kind: str) -> None:
@@ -93,6 +94,7 @@ def test_rounds_load_the_segments_that_single_loads_would(name: str, lookup: str
     assert reads[1] == reads[5] == reads[400]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", DRIVEN)
 @pytest.mark.parametrize("waiting", [3, 40, 200])
 def test_rounds_make_room_when_all_slots_are_taken(name: str, waiting: int) -> None:
@@ -210,6 +212,7 @@ def test_a_round_fills_the_cache_as_single_loads_do() -> None:
     assert any(size == 0 for _, size, _ in cached[1])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", INDEXED)
 @pytest.mark.parametrize("kind", KEYS)
 def test_stores_that_find_keys_are_asked_for_those_that_wait(name: str, kind: str) -> None:

@@ -50,6 +50,7 @@ def canonical(items: list[str]) -> list[str]:
     return [canonicalize(item) if item.startswith("<") and item.endswith(">") else item for item in items]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("query", LINES)
 def test_every_way_gives_the_same(query: str, collections: dict[str, Collection]):
     check(query, collections)

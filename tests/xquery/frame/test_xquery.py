@@ -66,6 +66,7 @@ def saxon() -> Iterator[Saxon]:
         yield process
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WEATHER)
 def test_the_weather_queries(spark: SparkSession, places: dict[str, str], saxon: Saxon, name: str):
     query = WEATHER[name]
