@@ -166,7 +166,7 @@ def _sql(given: Given, step: Step) -> SqlPlan:
     try:
         return SqlPlan(given.spark.sql(step.values["query"]), step.sources)
     except (AnalysisException, ParseException) as error:
-        raise PlanError(f"query: Spark cannot resolve it: {spark_says(error)}") from error
+        raise PlanError(f"query: Spark cannot resolve it: {spark_says(error)}; correct it here") from error
     finally:
         for name in step.sources:
             given.spark.catalog.dropTempView(name)

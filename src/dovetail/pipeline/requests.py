@@ -24,7 +24,7 @@ def check_requests(pipeline: Pipeline, problems: Problems) -> None:
         try:
             _check(pipeline, step)
         except XQueryError as error:
-            problems.at(_query_line(pipeline, step, error), f"{step.name}: {error}", step.name)
+            problems.at(_query_line(pipeline, step, error), f"{step.name}: {error}; correct the query here", step.name)
         except DovetailError as error:
             problems.add((*step.path, key_of(step, str(error))), f"{step.name}: {error}")
     for step in pipeline.of("sink"):
