@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import DataError, PlanError, XQueryError
+from dovetail.errors import ConfigError, DataError, PlanError, XQueryError
 from dovetail.xquery.scan import open_chunks
 from dovetail.xquery.xdm.nodes import Document
 from dovetail.xquery.xdm.parse import parse_xml
@@ -77,7 +77,11 @@ def local_paths(pattern: str) -> list[tuple[str, int]] | None:
 
 def _below(directory: str) -> Iterator[tuple[str, int]]:
     """Path and size of the XML files in a directory and in those below it; links to directories are not followed."""
-    with os.scandir(directory) as entries:
+    try:
+        entries = os.scandir(directory)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be listed: {error}. Give the driver the right to read it.") from error
+    with entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _below(entry.path)
