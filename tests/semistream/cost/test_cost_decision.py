@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dovetail.engine.memory import MemoryBudget
 from dovetail.semistream import io_costs
 from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.cost import Zipf, suitable_threshold
 from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.master.write import write_pages
 from dovetail.semistream.request import parse_request
 from dovetail.semistream.simulation import SimulatedPages
+from dovetail.workloads.zipf import ZipfLaw
 
 STREAM = pa.schema([("key", pa.int64()), ("id", pa.int64())])
 WIRING = Wiring(("key",), ("key",), "inner")
@@ -73,3 +77,33 @@ def test_large_pages_are_not_read_to_see_what_that_takes(tmp_path: Path, monkeyp
         assert pages.device.requests == 0
     assert setting.costs.load > 0
     assert replace(setting.costs, load=0.0).load_s(8192) < setting.costs.load_s(8192)
+
+
+def test_joins_that_ask_for_keys_give_nearly_all_memory_to_the_cache(tmp_path: Path) -> None:
+    """Where pages are read, a third of it is for them and for answers. All stay inside the budget."""
+    keys, rng = np.arange(60_000), np.random.default_rng(1)
+    with closing(sqlite3.connect(tmp_path / "m.db")) as connection, connection:
+        connection.execute("CREATE TABLE t (key INTEGER PRIMARY KEY, word TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(n, "w" * 90) for n in range(len(keys))])
+    write_pages(tmp_path / "p", pa.table({"key": keys, "word": pa.array(["w" * 90] * len(keys))}), "key")
+    memory, law, cached = 8 << 20, ZipfLaw(len(keys), 1.0), []
+    request, wiring = parse_request("key", memory=memory, algorithm="cachejoin"), Wiring(("key",), ("word",), "inner")
+    for store in (MasterStore.sqlite(tmp_path / "m.db", "t", "key"), MasterStore.open(tmp_path / "p")):
+        with closing(store.at()) as pages:
+            found = decide(request, wiring, pages, STREAM, Sample(law.ranks(rng, 2000) - 1, 2000))
+            cached.append(found.sizes.cached or 0)
+            spec, budget = specification(request, wiring, pages, "cachejoin", found.sizes), MemoryBudget(memory)
+            with spec.open(budget, {"stream": STREAM}) as operator:
+                for _ in range(20):
+                    rows = pa.record_batch({"key": law.ranks(rng, 2000) - 1, "id": np.arange(2000)}, STREAM)
+                    answered = sum(
+                        b.num_rows for part in (operator.push("stream", rows), operator.drain()) for b in part
+                    )
+                    assert answered == 2000
+            assert budget.peak <= memory
+    assert cached[0] > cached[1]
+    with closing(MasterStore.sqlite(tmp_path / "m.db", "t", "key").at()) as pages:
+        setting, _ = setting_for(parse_request("key", memory="50MB"), pages, STREAM, None)
+    assert setting.keyed is not None
+    assert setting.keyed.fixed < 0.2 * setting.memory
+    assert setting.keyed.fixed < 0.6 * setting.entries.fixed
