@@ -47,9 +47,7 @@ def xquery(
     to: Annotated[Path | None, typer.Option(help="Where the answer goes; parquet needs a directory.")] = None,
     skip: Annotated[bool, typer.Option("--skip-malformed", help="Leave malformed files out.")] = False,
     partitions: Annotated[int | None, typer.Option(min=1, help="Tasks that read a collection.")] = None,
-    memory: Annotated[
-        str, typer.Option(help="What one task may use to scan, or to hold.")
-    ] = "64MB",
+    memory: Annotated[str, typer.Option(help="What one task may use to scan, or to hold.")] = "64MB",
 ) -> None:
     """Answer an XQuery query over collections of XML files, in parallel on Spark."""
     if output == OutputChoice.parquet and to is None and not (explain or timed):

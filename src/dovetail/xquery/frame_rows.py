@@ -87,6 +87,8 @@ class Builder:
         way = "elements are built and the chain runs tuple by tuple" if work.tuples else "on columns"
         reading = "documents are parsed one by one" if work.request is None else "streaming scan"
         tested = f"; {len(work.filters)} condition(s) tested on texts in the scan task" if work.filters else ""
+        if work.request is not None and work.request.keep:
+            tested += f", {len(work.request.keep)} of them while files are scanned"
         head = f"scan of {work.part.collection!r}, {path}: {reading} in {tasks} task(s)"
         self.notes.append(f"{head}, {way} ({work.why}){tested}")
 

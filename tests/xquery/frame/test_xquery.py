@@ -273,7 +273,8 @@ def test_the_explanation(spark: SparkSession, places: dict[str, str]):
     text = plan_xquery(spark, WEATHER["q6_daily_highs_of_2000"], places).explain()
     for part in (
         "plan before the rules", "plan after the rules", "rules: ", "JOIN(", "on columns", "streaming scan",
-        "condition(s) tested on texts in the scan task", "join on 1 key(s): Spark, broadcast of the outer side",
+        "2 condition(s) tested on texts in the scan task, 1 of them while files are scanned",
+        "join on 1 key(s): Spark, broadcast of the outer side",
         "MapInArrow",
     ):  # fmt: skip
         assert part in text, part
