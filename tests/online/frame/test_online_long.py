@@ -25,6 +25,7 @@ from dovetail.online.request import Terms
 
 SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]
 BUCKET = 0
+HEADER = (-1,)
 
 
 class Kept:
@@ -85,7 +86,7 @@ def test_state_of_a_long_stream_stays_as_it_is(make: Any, owed: str) -> None:
             buckets.testInPandas(BUCKET, micro_batch(rows_at(step, len(join.names)), 1000 * step))
             buckets.setProcessingTime(1000 * step + 500)  # a pause
             stored = buckets.peekMapState("events", BUCKET)
-            header = json.loads(buckets.peekValueState("header", BUCKET)[0])
+            header = json.loads(stored.pop(HEADER)[0])
             sizes.append(sum(len(data[0]) for data in stored.values()))
             pieces.append(len(stored))
             assert header["bytes"] == sizes[-1]
@@ -103,14 +104,13 @@ def test_pieces_are_few_where_nothing_leaves_and_make_the_join_anew() -> None:
     for first in (0, 45):
         with running(join, 10**9, "batch") as (buckets, _):
             if header:
-                buckets.updateMapState("events", BUCKET, stored)
-                buckets.updateValueState("header", BUCKET, (json.dumps(header),))
+                buckets.updateMapState("events", BUCKET, stored | {HEADER: (json.dumps(header).encode(),)})
             for step in range(first, first + 45):
                 out = buckets.testInPandas(BUCKET, micro_batch(rows_at(step, 2), 1000 * step))
                 for data in out["rows"] if len(out) else ():
                     given += pa.ipc.read_record_batch(pa.py_buffer(data), schema).to_pylist()
             stored = buckets.peekMapState("events", BUCKET)
-            header = json.loads(buckets.peekValueState("header", BUCKET)[0]) | {"nonce": "of a process that is gone"}
+            header = json.loads(stored.pop(HEADER)[0]) | {"nonce": "of a process that is gone"}
             assert len(stored) <= 34
     sides = [[row for step in range(90) for row in rows_at(step, 2)[side].to_pylist()] for side in (0, 1)]
     wanted = Counter((a["k"], a["a"], b["b"]) for a in sides[0] for b in sides[1] if a["k"] == b["k"])
