@@ -107,31 +107,39 @@ def _delivered(second: float, rows: float) -> dict[str, float]:
     }
 
 
-def recorded(seconds: int, name: str = "retail-warehouse") -> Watch:
+def recorded(seconds: int) -> Watch:
     """A run of so many seconds that is already over, made in an instant."""
-    watch = new_watch(name)
+    watch = running(seconds)
+    watch.end("ended")
+    return watch
+
+
+def running(seconds: int) -> Watch:
+    """A run that goes on and began so many seconds ago."""
+    watch = new_watch()
     for second in range(1, seconds + 1):
         step(watch, float(second))
     for node in NODES:
         spaced = [Sample(float(at), one.values) for at, one in enumerate(watch.samples(node.name), start=1)]
         watch._samples[node.name] = spaced
-    watch.ended_at, watch._state = watch.started_at + seconds, "ended"
+    watch._began -= seconds
+    watch.started_at -= seconds
     return watch
 
 
 class Feed(threading.Thread):
-    """Feeds a watch from a thread, `speed` synthetic seconds a second, until it is stopped; then the run has ended."""
+    """Feeds a watch from a thread, from the synthetic second `start`, until it is stopped; then the run has ended."""
 
-    def __init__(self, watch: Watch, speed: float = 1.0, every_s: float = 0.1) -> None:
+    def __init__(self, watch: Watch, start: float = 0.0, every_s: float = 0.1) -> None:
         super().__init__(name="synthetic run", daemon=True)
-        self._watch, self._speed, self._every_s = watch, speed, every_s
+        self._watch, self._start, self._every_s = watch, start, every_s
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Sample until told to stop."""
         began = time.monotonic()
         while not self._stopped.wait(self._every_s):
-            step(self._watch, (time.monotonic() - began) * self._speed)
+            step(self._watch, self._start + time.monotonic() - began)
 
     def stop(self) -> None:
         """End the run."""

@@ -16,7 +16,7 @@ from tests.ui.play import MB, new_watch, recorded
 
 from dovetail.pipeline.watch import Sample, Watch
 from dovetail.ui import markup
-from dovetail.ui.board import Board
+from dovetail.ui.board import WORDS_EVERY, Board
 from dovetail.ui.charts import HIT_SHARE, LOADS_PER_S, charts_of
 from dovetail.ui.colours import COMPONENTS, PALETTE, colours_of
 from dovetail.ui.columns import AT, Unrolling
@@ -146,6 +146,8 @@ def test_charts_with_nothing_to_show_are_sentences_until_something_happens() -> 
     watch.add("delivered", {"spilled_bytes": 5.0 * MB})
     board.refresh()
     assert (drawing.plot.visible, drawing.empty.visible) == (True, False)
+    for _ in range(WORDS_EVERY):
+        board.refresh()
     assert "5 MiB" in drawing.head.text
 
 

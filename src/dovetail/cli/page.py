@@ -25,7 +25,7 @@ def page(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     token: Annotated[
         str | None,
-        typer.Option(envvar="DOVETAIL_PAGE_TOKEN", help="What readers must know; better given in the environment."),
+        typer.Option(envvar="DOVETAIL_TOKEN", help="What readers must know; better given in the environment."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:

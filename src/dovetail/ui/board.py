@@ -17,6 +17,12 @@ from dovetail.ui.graph import Graph
 CHARTED = ("join",)
 """Kinds of steps with charts of their own; the others share a table."""
 
+CONCLUDED = "concluded"
+"""Class of the status once the server has said good-bye; the style sheet then hides Bokeh's word of a lost server."""
+
+WORDS_EVERY = 3
+"""Refreshes between two updates of a panel's texts: each makes the browser lay out the page, curves do not."""
+
 GRID = {
     "display": "grid",
     "grid-template-columns": "repeat(auto-fill, minmax(min(100%, 340px), 1fr))",
@@ -38,14 +44,15 @@ class StepPanel:
         self.grid: Column = column(styles=GRID, sizing_mode="stretch_width")
         self.view: Column = column(self.head, self.grid, spacing=12, sizing_mode="stretch_width")
 
-    def refresh(self, over: bool) -> None:
-        """Take the samples since the last call; charts that came to apply are added."""
+    def refresh(self, over: bool, words: bool) -> None:
+        """Take the samples since the last call; charts that came to apply are added. Texts change if they are due."""
         latest = self._watch.latest(self._node.name)
         self._follow(set(latest))
         for drawing in self.drawings:
-            drawing.refresh(over)
-        self.head.text = markup.step_head(self._node, latest, over)
-        self.table.text = markup.explain_table(self._watch.explained(self._node.name))
+            drawing.refresh(over, words)
+        if words:
+            self.head.text = markup.step_head(self._node, latest, over)
+            self.table.text = markup.explain_table(self._watch.explained(self._node.name))
         self._arrange()
 
     @property
@@ -90,6 +97,7 @@ class Board:
     def __init__(self, watch: Watch, parts_css: str, frozen: bool = False) -> None:
         self._watch, self._frozen = watch, frozen
         self._newest: float | None = None
+        self._turn = 0
         sheet = InlineStyleSheet(css=parts_css)
         self._time = Range1d(start=0, end=1)
         self.status = text("", sheet, name="status")
@@ -113,14 +121,17 @@ class Board:
     def freeze(self) -> None:
         """Show the last state and say that no other will follow."""
         self._frozen = True
+        self.status.css_classes = [CONCLUDED]
         self.refresh()
 
     def refresh(self) -> None:
         """Bring everything up to date; what has not changed is not sent."""
         over = self._frozen or self._watch.ended_at is not None
         self.graph.refresh()
-        for panel in self.panels:
-            panel.refresh(over)
+        for place, panel in enumerate(self.panels):
+            due = over or self._turn == 0 or (self._turn + place) % WORDS_EVERY == 0
+            panel.refresh(over, due)
+        self._turn += 1
         self._note_time()
         self.status.text = markup.status(self._watch, self._watch.seconds, self._newest, self._frozen)
         self.problems.text = markup.problems(self._watch.errors)

@@ -50,11 +50,11 @@ class Drawing:
             sizing_mode="stretch_width",
         )
 
-    def refresh(self, over: bool) -> None:
-        """Show the newest values; a chart without anything above zero becomes a sentence."""
-        newest = {name: self._newest(name) for name in self.chart.columns}
+    def refresh(self, over: bool, words: bool = True) -> None:
+        """Show the newest values, if `words` are due; a chart without anything above zero becomes a sentence."""
         something = any(self._largest(series) > 0 for series in self.chart.series)
-        self.head.text = chart_head(self.chart, newest)
+        if words or not self.head.text:
+            self.head.text = chart_head(self.chart, {name: self._newest(name) for name in self.chart.columns})
         self.empty.text = "" if something else empty_state(self.chart.empty, over)
         self.plot.visible, self.empty.visible = something, not something
 

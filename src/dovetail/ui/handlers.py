@@ -22,7 +22,7 @@ from dovetail.ui.board import Board
 from dovetail.ui.frozen import COMPONENTS
 from dovetail.ui.gate import Gate, Refusal
 
-EVERY_MS = 500
+EVERY_MS = 1_000
 """How often a page follows the record."""
 
 LARGEST_MESSAGE = 2**20
@@ -113,8 +113,7 @@ class GatedApplication(BokehTornado):
         return Resources(mode="server", root_url="/", components=COMPONENTS, minified=True, log_level="fatal")
 
     def conclude(self, document: Document) -> None:
-        """Show the last state in this page, and let it rest when the server is gone."""
-        document.config.reconnect_session = document.config.notify_connection_status = False
+        """Show the last state in this page, and that no other will follow."""
         if document in self._boards:
             self._boards[document].freeze()
 

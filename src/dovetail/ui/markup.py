@@ -32,7 +32,10 @@ def status(watch: Watch, now: float, last_sample: float | None, frozen: bool) ->
     """Name, state and age of the run; that it is over, if it is."""
     state = state_of(watch)
     over = frozen or watch.ended_at is not None
-    facts = [f"started {units.moment(watch.started_at)}", ("ran for " if over else "for ") + units.duration(now)]
+    facts = [
+        f"started {units.moment(watch.started_at)}",
+        ("ran for " if over else "running for ") + units.duration(now),
+    ]
     if not over:
         fresh = "no samples yet" if last_sample is None else f"last sample {units.duration(now - last_sample)} ago"
         facts.append(fresh)
@@ -102,7 +105,7 @@ def step_head(node: Node, latest: Mapping[str, float], over: bool) -> str:
     title = f'<h2>{escape(node.name)} <span class="type">{escape(node.type)}</span></h2>'
     detail = f'<p class="detail">{escape(node.detail)}</p>' if node.detail else ""
     tiles = "".join(f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for what, value in totals(latest))
-    body = f'<dl class="tiles">{tiles}</dl>' if tiles else empty_state("No samples", over)
+    body = f'<dl class="tiles">{tiles}</dl>' if tiles else "" if latest else empty_state("No samples", over)
     return title + detail + body
 
 
