@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.interval.frame_plan import IntervalPlan
 from dovetail.online.frame_plan import OnlinePlan
 from dovetail.pipeline.joins import Plan
-from dovetail.semistream.frame_plan import EnrichPlan, measured_rate
+from dovetail.semistream.frame_plan import EnrichPlan, measured_rate, predicted_rate
 
 RATE = "service rate of a task"
 MEMORY = "memory of a task"
@@ -92,6 +92,12 @@ def _memory(plan: Plan, metrics: Metrics, names: set[str]) -> dict[str, float]:
         found["memory.join"] = peak
     budget = budget_of(plan)
     return found if budget is None else found | {"memory_budget": budget}
+
+
+def expected(metrics: Metrics) -> list[tuple[str, str]]:
+    """What tasks expect once they have seen rows, in place of what was predicted before there were any."""
+    rate = predicted_rate(metrics)
+    return [] if rate is None else [(RATE, f"{rate:,.0f} rows/s")]
 
 
 def measured(plan: Plan, metrics: Metrics) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.pipeline.backlog import Arrivals
 from dovetail.pipeline.build import Lineage
 from dovetail.pipeline.declared import Step
-from dovetail.pipeline.figures import collected, measured, totals
+from dovetail.pipeline.figures import collected, expected, measured, totals
 from dovetail.pipeline.watch import Watch
 from dovetail.pipeline.wiring import streams
 from dovetail.semistream.frame_plan import measured_rate
@@ -106,6 +106,7 @@ class Follower:
         rate = measured_rate(metrics)
         if rate is not None:
             values["task_rows_per_s"] = rate
+        self._watch.predict(step.name, expected(metrics))
         self._watch.measured(step.name, measured(plan, metrics))
         if step.type == "enrich" and "page_loads" in values:
             shown = {key: values[key] for key in ("page_loads", "cache_hits", "cache_misses")}

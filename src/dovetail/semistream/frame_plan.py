@@ -82,7 +82,8 @@ class EnrichPlan:
         rate = measured_rate(found)
         if rate is not None:
             price = self.decision.price
-            predicted = "" if price is None else f", {price.rate:,.0f} predicted"
+            expected = predicted_rate(found) or (None if price is None else price.rate)
+            predicted = "" if expected is None else f", {expected:,.0f} predicted"
             found.note(f"service rate of a task: {rate:,.0f} rows/s measured{predicted}")
         return found
 
@@ -117,10 +118,12 @@ class EnrichPlan:
 
     def _measured(self) -> list[str]:
         try:
-            rate = measured_rate(self.sink.collect())
+            metrics = self.sink.collect()
         except UnsupportedError:  # over Spark Connect nothing comes back
             return []
-        return [] if rate is None else [f"measured service rate of a task: {rate:,.0f} rows/s"]
+        rate, expected = measured_rate(metrics), predicted_rate(metrics)
+        predicted = "" if expected is None else f" ({expected:,.0f} predicted by tasks from their first rows)"
+        return [] if rate is None else [f"measured service rate of a task: {rate:,.0f} rows/s{predicted}"]
 
     def _choice(self) -> Choice | None:
         """What all algorithms would have cost, where one was named."""
@@ -146,6 +149,13 @@ def measured_rate(metrics: Metrics) -> float | None:
     if not {"rows", "serving"} <= names or not metrics.value("serving"):
         return None
     return metrics.value("rows") / metrics.seconds("serving")
+
+
+def predicted_rate(metrics: Metrics) -> float | None:
+    """Rows per second that tasks expected once they had seen their first rows; None where no model was asked."""
+    if "serving_predicted" not in {entry.name for entry in metrics.entries()}:
+        return None
+    return metrics.value("rows") / metrics.seconds("serving_predicted")
 
 
 def _table(choice: Choice | None) -> list[str]:

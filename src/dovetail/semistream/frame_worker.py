@@ -100,8 +100,11 @@ def _answers(task: EnrichTask, where: Where, held: Held, rows: Batches) -> Batch
             yield from _sorted_out(task, letters, found)
         if letters is not None:
             letters.commit()
+    price = held.decision.price
     resplit = watch.call(partial(_resplit, task, held, last, n_rows))
     report = _report(held, watch)
+    if price is not None and price.rate > 0:
+        report.add_ns("serving_predicted", round(n_rows / price.rate * 1e9))
     if resplit:
         report.add("resplits", 1, unit="times")
     if letters is not None:

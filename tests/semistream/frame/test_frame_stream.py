@@ -14,6 +14,7 @@ from tests.semistream.frame.cases import bag, drop_file, file_stream, master_tab
 
 from dovetail import dead_letter, enrich, plan_enrich, ttl
 from dovetail.errors import ConfigError
+from dovetail.semistream.frame_plan import predicted_rate
 from dovetail.semistream.master.store import MasterStore
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ def test_a_stream_equals_sparks_join(spark: SparkSession, tmp_path: Path, algori
     metrics = plan.metrics()
     assert metrics.value("rows") == 4500
     assert sorted(plan.sink.batches()) == [0, 1, 2]
+    if algorithm == "auto":
+        assert 0 < (predicted_rate(metrics) or 0) < 1e8
+        assert "predicted by tasks from their first rows" in plan.explain()
 
 
 def test_each_micro_batch_takes_the_newest_version(spark: SparkSession, tmp_path: Path) -> None:
