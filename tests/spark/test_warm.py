@@ -42,6 +42,18 @@ def test_what_the_daemon_loaded_is_not_collected_again_after_each_task(spark: Sp
     assert row.tracked < row.frozen / 2
 
 
+def test_a_worker_whose_rows_nobody_wants_any_more_ends_quietly() -> None:
+    def worker(sock: object, authenticated: bool) -> int:
+        if authenticated:
+            raise BrokenPipeError
+        return 0
+
+    work = daemon.leaving_quietly(worker)
+    assert (work(None, False), work(None, True)) == (0, 1)
+    with pytest.raises(TypeError):
+        work()
+
+
 FORKED = """
 import json, os, sys
 from dovetail.spark import daemon, warm

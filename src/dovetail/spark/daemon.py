@@ -11,11 +11,13 @@ It also starts the process that keeps online joins while workers come and go, wh
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -51,6 +53,8 @@ def start_host() -> None:
 
 def load_tasks() -> None:
     """Loads what tasks of XQuery import, which each new worker would import by itself otherwise."""
+    if importlib.util.find_spec("lxml") is None:
+        return  # comes with an extra; without it there are no such tasks
     with quiet():
         import dovetail.xquery.frame_tasks  # noqa: F401  (for the workers that are forked)
 
@@ -64,11 +68,24 @@ def spare_collections() -> None:
     gc.freeze()
 
 
+def leaving_quietly(worker: Callable[..., Any]) -> Callable[..., Any]:
+    """A worker whose rows nobody wants any more, as after LIMIT, ends without a traceback on the user's terminal."""
+
+    def work(*arguments: Any) -> Any:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1  # not to be used again
+
+    return work
+
+
 if __name__ == "__main__":
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     load_kernels()
     start_host()
     load_tasks()
     spare_collections()
-    manager()
+    daemon.worker = leaving_quietly(daemon.worker)
+    daemon.manager()
