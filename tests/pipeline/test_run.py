@@ -301,11 +301,14 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    stopped = runner.invoke(app, ["run", str(file), "--set", "source.orders.options.rows_per_second=200"])
+    rows = ["--set", "source.orders.options.rows=3000"]
+    stopped = runner.invoke(app, ["run", str(file), *rows, "--set", "source.orders.options.rows_per_second=300"])
     assert stopped.exit_code == 0, stopped.output
     assert "orders: stopped after" in stopped.output
     assert "service rate of a task" in stopped.output
     record = Watch.load(tmp_path / "work" / "checkpoint" / "watch.json")
     assert record.state == "stopped"
-    kept = dataset.dataset(tmp_path / "work" / "warehouse", format="parquet").count_rows()
-    assert kept == record.latest("warehouse")["rows_out"]
+    assert 0 < record.latest("warehouse")["rows_out"] < 3_000
+    assert runner.invoke(app, ["run", str(file), *rows, "--once"]).exit_code == 0
+    kept = dataset.dataset(tmp_path / "work" / "warehouse", format="parquet").to_table(["order_id"])
+    assert sorted(kept["order_id"].to_pylist()) == list(range(1, 3_001))
