@@ -106,6 +106,13 @@ def test_joins_by_general_comparisons_and_numbers(spark: SparkSession, tmp_path:
         assert items(plan.frame()) == evaluated(query, places) != []
 
 
+def test_a_function_that_uses_a_variable_read_from_a_collection(spark: SparkSession, places: dict[str, str]):
+    query = f"""declare variable $known := collection("/stations")/stationCollection/station[1]/id;
+                declare function local:is-known($id) {{ if ($id = $known) then "yes" else "no" }};
+                distinct-values(for $r in {READINGS} where $r/dataType eq "SNOW" return local:is-known($r/station))"""
+    assert items(dovetail.xquery(spark, query, places)) == evaluated(query, places)
+
+
 def test_what_one_task_does_is_said_and_bounded(spark: SparkSession, places: dict[str, str]):
     query = f"for $r in {READINGS} order by $r/value return $r/date"
     plan = plan_xquery(spark, query, places, memory="1MB")

@@ -8,6 +8,7 @@ from typing import Any
 
 from dovetail.engine.metrics import Metrics
 from dovetail.xquery.algebra.run_expressions import Compiler
+from dovetail.xquery.algebra.tree_facts import reads_data
 from dovetail.xquery.evaluate.context import Context, Environment
 from dovetail.xquery.evaluate.static import Static
 from dovetail.xquery.execute.files import Collection, CollectionFiles
@@ -27,8 +28,12 @@ class Job:
     now: DateTime = field(default_factory=lambda: Context().now)
 
     def without_files(self) -> Job:
-        """The same for tasks that read no collection by name: lists of files may be long."""
-        return replace(self, collections={})
+        """The same for tasks that read no collection by name: lists of files may be long.
+
+        A function may use a declared variable whose value is read from a collection; then the lists stay.
+        """
+        values = (one.value for one in self.module.variables if one.value is not None)
+        return self if any(reads_data(value, self.module) for value in values) else replace(self, collections={})
 
     def context(self, metrics: Metrics) -> Context:
         """The dynamic context of a task."""
