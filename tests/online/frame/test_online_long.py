@@ -1,4 +1,4 @@
-"""Streams that go on for long, without a JVM: state stays as large as what is retained, whatever has come before."""
+"""Buckets as Spark runs them, without a JVM: state stays as large as what is retained, and is of one join only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.cases import bag
 
 from dovetail.engine.metrics import Metrics
+from dovetail.errors import ConfigError
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.frame_pack import OnlineTask
 from dovetail.online.frame_state import Buckets
@@ -115,3 +116,13 @@ def test_pieces_are_few_where_nothing_leaves_and_make_the_join_anew() -> None:
     sides = [[row for step in range(90) for row in rows_at(step, 2)[side].to_pylist()] for side in (0, 1)]
     wanted = Counter((a["k"], a["a"], b["b"]) for a in sides[0] for b in sides[1] if a["k"] == b["k"])
     assert bag(given) == wanted
+
+
+def test_state_of_another_join_is_refused() -> None:
+    with running(two(), 10**9, "batch") as (buckets, _):
+        buckets.testInPandas(BUCKET, micro_batch(rows_at(1, 2), 1000))
+        stored = buckets.peekMapState("events", BUCKET)
+    with running(two(128 << 10), 10**9, "batch") as (buckets, _):
+        buckets.updateMapState("events", BUCKET, stored)
+        with pytest.raises(ConfigError, match="the state of another online join"):
+            buckets.testInPandas(BUCKET, micro_batch(rows_at(2, 2), 2000))

@@ -166,13 +166,3 @@ def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSessio
     measured = plan.metrics()
     assert [measured.value("late_rows", side) for side in ("left", "right")] == [1, 1]
     assert measured.value("joins_rebuilt") > 1  # without the rows that left
-
-
-def test_state_of_another_join_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    feed = Feed(tmp_path)
-    feed.add()
-    left, right = feed.streams(spark)
-    run_all(online_join(left, right, on="k", owed="batch", retain="1 hour"), tmp_path)
-    feed.add()
-    with pytest.raises(StreamingQueryException, match="the state of another online join"):
-        run_all(online_join(left, right, on="k", memory="16MB", owed="batch", retain="1 hour"), tmp_path)
