@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tests.quick_java import QUICK_JAVA
 
 from dovetail.spark.java import find_java
 
@@ -28,11 +27,9 @@ def test_the_example(spark: SparkSession, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("spark-pipelines")
     environment = {
         "SHOP_DATA": str(data), "JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable,
-        "SPARK_TESTING": "1",
     }  # fmt: skip
-    settings = ["--conf", f"spark.driver.extraJavaOptions={QUICK_JAVA}", "--conf", "spark.ui.enabled=false"]
     done = subprocess.run(
-        [str(program), *settings, "run", "--spec", str(spec)],
+        [str(program), "run", "--spec", str(spec)],
         env=os.environ | environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
