@@ -56,7 +56,7 @@ def load_tasks() -> None:
     if importlib.util.find_spec("lxml") is None:
         return  # comes with an extra; without it there are no such tasks
     with quiet():
-        import dovetail.xquery.frame_tasks  # noqa: F401  (for the workers that are forked)
+        from dovetail.xquery.execute import joining, last_task, result  # noqa: F401  (for the workers that are forked)
 
 
 def spare_collections() -> None:
