@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.compiled
 
-.PHONY: demo test checks lint style types unit bench clean
+.PHONY: demo test checks lint style types unit soak bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Dovetail needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -37,6 +37,9 @@ types: $(STAMP)
 
 unit: $(KERNELS)
 	$(BIN)/python -m pytest
+
+soak: $(KERNELS)  ## what `make test` leaves out: killed processes, clusters, larger inputs
+	$(BIN)/python -m pytest --slow
 
 bench: $(KERNELS)  ## every benchmark at small scale
 	$(BIN)/dovetail bench run --all --scale small

@@ -1,6 +1,7 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
-A test marked `sampled(n)` has many parameters of one kind: each run takes every n-th of them, `pytest --all` takes all.
+A test marked `sampled(n)` has many parameters of one kind: a run takes every n-th of them. One marked `slow` kills
+processes, starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="run every parameter of tests that are marked as sampled")
+    parser.addoption("--slow", action="store_true", help="run the tests that are marked as slow, and no others")
+    parser.addoption("--all", action="store_true", help="run slow tests too, and every parameter of sampled ones")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -27,7 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept, left = [], []
     for item in items:
         mark, test = item.get_closest_marker("sampled"), item.nodeid.partition("[")[0]
-        (left if mark is not None and seen[test] % mark.args[0] else kept).append(item)
+        is_wanted = (item.get_closest_marker("slow") is not None) == config.getoption("--slow")
+        (kept if is_wanted and (mark is None or seen[test] % mark.args[0] == 0) else left).append(item)
         seen[test] += 1
     config.hook.pytest_deselected(items=left)
     items[:] = kept
@@ -47,6 +50,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
             "spark.sql.shuffle.partitions": 2,
             "spark.default.parallelism": 2,
             "spark.ui.enabled": False,
+            # Queries that run once on few rows are not worth a compiler; examples and benchmarks run with Spark's own.
+            "spark.sql.codegen.wholeStage": False,
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.local.dir": str(home / "local"),
             "spark.sql.warehouse.dir": str(home / "warehouse"),
             # Functions of test modules are pickled by name: workers find them where pytest does.

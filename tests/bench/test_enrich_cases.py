@@ -38,6 +38,7 @@ def outcomes(case: Case, params: Params, tiny: Params, bench: Workbench) -> dict
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("point", range(1, 4), ids=["small batches", "large batches", "server"])
 def test_every_rival_answers_every_row_that_has_a_master_row(point: int) -> None:

@@ -80,6 +80,7 @@ def test_a_read_only_process_loads_but_writes_nothing(script, tmp_path):
     assert files(cache) == written
 
 
+@pytest.mark.slow
 def test_several_writers_at_once_leave_a_cache_that_is_right(script, tmp_path):
     cache = tmp_path / "cache"
     types = ("int64", "float64", "int32", "float32")

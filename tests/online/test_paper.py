@@ -15,6 +15,7 @@ def test_diner_gives_the_share_of_the_specification(name: str, x: float) -> None
     assert share("DINER", left, right) == pytest.approx(PUBLISHED[name, x][0], abs=1.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "x"), [("zipf", 1), ("moving_mean", 10)])
 def test_the_others_give_theirs(name: str, x: float) -> None:
     left, right = keys_of(name, x)
@@ -36,6 +37,7 @@ def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
         assert 1.5 < found[1] / found[3] < 2.2
 
 
+@pytest.mark.slow
 def test_diner_hands_over_within_one_step_of_max_new_arrivals() -> None:
     """A step is one inner block, at first with the outer batch of 19; HMJ goes back only after a whole merge."""
     for pause in (10, 50):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from dovetail.spark.java import find_java
@@ -15,6 +16,7 @@ from dovetail.spark.java import find_java
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative"
 
 
+@pytest.mark.slow
 def test_the_example(spark: SparkSession, tmp_path: Path) -> None:
     import runpy
 

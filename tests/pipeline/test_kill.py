@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 from tests.pipeline.kills import PIPELINE, SECRET, Killer, compare, copied, tables
@@ -21,6 +22,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 def test_killed_twice(spark: SparkSession, postgres: Server, tmp_path: Path) -> None:
     postgres.execute("CREATE DATABASE alone", "CREATE DATABASE killed")
     alone, killed = (postgres.url.removesuffix("/postgres") + f"/{name}" for name in ("alone", "killed"))

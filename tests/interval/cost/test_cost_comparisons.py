@@ -45,6 +45,7 @@ def error(observed: float, predicted: float) -> float:
     return abs(observed - predicted) / observed * 100
 
 
+@pytest.mark.slow
 def test_the_base_dataset_to_the_comparison() -> None:
     x = uniform(10, 10, 1_000, 74)
     table = steady(1_000, 10, 10)

@@ -60,7 +60,7 @@ SIMULATED = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "rate", "duration"), SIMULATED)
 def test_spills_and_frames_follow_the_simulation(algorithm: Any, rate: int, duration: int) -> None:
     spills, frames = SIMULATED[algorithm, rate, duration]

@@ -37,7 +37,7 @@ def _digest(relation: Relation) -> tuple[int, int]:
     return int(found.sum()), int((found * ((x * 7919 + y) % 100_003)).sum())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["overlapping", "covered_by"])
 def test_all_algorithms_agree_at_every_budget(name: str) -> None:
     relation = Relation.parse(name)

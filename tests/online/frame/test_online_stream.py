@@ -113,6 +113,7 @@ def test_rows_after_the_end_fail_the_query(spark: SparkSession, tmp_path: Path) 
         run_all(out, tmp_path)
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_retained_leave_the_state(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path)
     for _ in range(3):

@@ -8,6 +8,7 @@ from tests.online.multiway.paper import PUBLISHED, TRIALS, evidence_table, share
 ROWS, BLOCK = 10_000, 10
 
 
+@pytest.mark.slow
 def test_miner_gives_shares_near_those_of_the_specification() -> None:
     """Blocks and inputs are smaller than there, which costs some points."""
     for line in ("chain of 2, MINER", "chain of 4, MINER", "star of 4, MINER"):

@@ -146,6 +146,7 @@ def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
     assert len(store.prune(1)) == (as_of == "admitted")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unfinished", "one_owner")
 def test_memory_is_split_anew_in_a_replay_too(spark: SparkSession, tmp_path: Path) -> None:
     """Even keys in three batches, few that all ask for in the fourth, after which the query dies."""
@@ -180,6 +181,7 @@ def test_versions_of_admission_need_a_store_that_keeps_them(spark: SparkSession,
         enrich(stream, store, on="k", as_of="admitted")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_owner")
 def test_parked_rows_are_tried_again_until_their_deadline(spark: SparkSession, tmp_path: Path) -> None:
     store = page_store(tmp_path / "m.pages", words("early", keys=100))

@@ -8,6 +8,7 @@ import pytest
 from tests.semistream.frame.kills import MODES, check, run_killed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_queries_answer_every_row_once(tmp_path: Path) -> None:
     assert run_killed(tmp_path, 1, MODES, seed=1) == 1

@@ -41,6 +41,7 @@ print("all is well")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_enrich_runs_on_several_executors(tmp_path: Path) -> None:
     job = tmp_path / "job.py"

@@ -153,6 +153,7 @@ def windows(rule: Any, n: int, slots: int, cached: int, lengths: list[int]) -> l
     return out
 
 
+@pytest.mark.slow
 def test_a9_a10_the_adaptive_cache_is_nearly_perfect_and_alone_recovers_from_a_replaced_popular_set() -> None:
     """At half the scale of S7: half as many keys, waiting rows, cached rows and rows of the stream."""
     scale, lengths = (100_000, 14_000, 800), [500_000, 200_000, 1_000_000, 200_000]

@@ -192,7 +192,8 @@ def test_longer_segments_take_their_room_from_other_parts(name: str) -> None:
                 assert operator.sizes.resident == longer.resident
             got += answers(operator.push("stream", batch))
         got += answers(operator.finish())
-    assert oracle.bag(got) == case.expected("inner")
+    rows = stream.to_pylist()  # each finds the one master row of its key
+    assert oracle.bag(got) == oracle.bag((row["id"], row["k"], row["k"], "x" * 80) for row in rows)
     assert budget.peak <= limit
 
 

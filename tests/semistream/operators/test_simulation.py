@@ -67,6 +67,7 @@ def small_rate(name: str, exponent: float, **options: Any) -> Rate:
     return service_rate(join, lambda k: law.ranks(rng, k) - 1, rows, rows)
 
 
+@pytest.mark.slow
 def test_every_algorithm_has_a_rate_on_the_sources_disk() -> None:
     found = {name: small_rate(name, 0.9, cached=1_000).per_second for name in ALGORITHMS}
     assert found["inlj"] == min(found.values())
