@@ -54,6 +54,7 @@ def test_every_rival_answers_every_row_that_has_a_master_row(point: int) -> None
     assert all(outcome.figures["rows_per_s"] > 0 for outcome in found.values())
 
 
+@pytest.mark.slow
 def test_spark_sorts_both_sides_where_it_does_not_know_the_size_of_the_stream(spark: SparkSession) -> None:
     with Workbench("small") as bench, smaller_broadcasts(spark):
         static = spark.read.parquet(str(master_files(bench, 80)))

@@ -55,7 +55,7 @@ def outcomes(case: Case, params: Params, bench: Workbench) -> dict[str, Outcome]
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("case", "params"), points())
 def test_every_rival_gives_the_expected_answer(case: Case, params: Params) -> None:
@@ -193,6 +193,7 @@ def test_a_task_that_stands_out_shows() -> None:
     assert interval_skew.largest_over_median([0, 0, 0]) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_the_budget_case_reports_its_peak_and_its_spills() -> None:
     case = CASES["interval-budget"]

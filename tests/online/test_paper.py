@@ -9,6 +9,7 @@ from tests.online.paper import BANDS, COLUMNS, PUBLISHED, band_shares, keys_of, 
 SETS = [("zipf", 1), ("zipf", 2), ("zipf", 5), ("moving_mean", 2), ("moving_mean", 10), ("moving_mean", 20)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "x"), SETS)
 def test_diner_gives_the_share_of_the_specification(name: str, x: float) -> None:
     left, right = keys_of(name, x)

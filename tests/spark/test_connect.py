@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.quick_java import QUICK_JAVA
 
 
+@pytest.mark.slow
 def test_joins_run_over_connect_and_say_what_they_cannot_do(tmp_path: Path) -> None:
     # With SPARK_TESTING the server takes any free port and the client asks it which.
     env = os.environ | {"SPARK_TESTING": "1"}

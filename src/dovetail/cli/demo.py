@@ -43,7 +43,7 @@ def demo(
     from dovetail.pipeline.read import read_pipeline
     from dovetail.pipeline.run import Run, record_place, watch_of
     from dovetail.pipeline.start import started_session
-    from dovetail.pipeline.terminal import summary
+    from dovetail.pipeline.terminal import summary, written
 
     shop = Shop(output.resolve(), rows, products, seconds, memory, seed)
     console = Console(stderr=True)
@@ -57,7 +57,7 @@ def demo(
         _run(Run(spark, pipeline, watch, console=console), shop, console)
         watch.save(record_place(pipeline))
         verified = _verify(spark, shop, console)
-    summary(watch, Console())
+    summary(watch, written())
     freeze_page(watch, output / "page.html" if shows else None, console)
     out = Console(highlight=False, soft_wrap=True)
     out.print(f"pipeline: {shop.file}\nresult: {shop.home / 'warehouse'}")

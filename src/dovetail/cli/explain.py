@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 app = typer.Typer()
+_LINE = 500
+"""Longest line in a file or pipe: what a join says of itself is not cut there."""
 
 
 @app.command()
@@ -26,8 +27,9 @@ def explain(
     from dovetail.pipeline.explain import explained
     from dovetail.pipeline.read import read_pipeline
     from dovetail.pipeline.start import started_session
+    from dovetail.pipeline.terminal import written
 
     pipeline = read_pipeline(file, set_ or ())
     with started_session(pipeline) as spark:
         lineages = [build_lineage(spark, pipeline, sink, observe=False) for sink in pipeline.of("sink")]
-        Console(soft_wrap=True, highlight=False).print(explained(pipeline, lineages))
+        written(_LINE).print(explained(pipeline, lineages))

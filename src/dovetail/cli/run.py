@@ -62,7 +62,7 @@ def _run(
 ) -> None:
     from dovetail.pipeline.run import Run, record_place, watch_of
     from dovetail.pipeline.start import started_session
-    from dovetail.pipeline.terminal import summary
+    from dovetail.pipeline.terminal import summary, written
 
     console, watch = Console(stderr=True), watch_of(pipeline)
     with ExitStack() as stack:
@@ -76,7 +76,7 @@ def _run(
                 one.go()
         finally:
             watch.save(record_place(pipeline))
-            summary(watch, Console())
+            summary(watch, written())
             freeze_page(watch, page, console)
     if one.given_up:
         raise typer.Exit(INTERRUPTED)

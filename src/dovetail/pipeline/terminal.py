@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +12,14 @@ from dovetail.engine.memory import format_bytes
 from dovetail.pipeline.watch import Node, Watch
 
 _LIVE = ("step", "rows in", "rows out", "arriving /s", "served /s", "backlog", "p95 latency", "memory of budget")
+
+
+def written(least: int = 140) -> Console:
+    """A console for what stays: as wide as the terminal is, and in a file or pipe as wide as tables are read well."""
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = least
+    return console
 
 
 def live_table(watch: Watch) -> RenderableType:

@@ -57,6 +57,7 @@ def test_a_pause_and_the_end_of_input(spark: SparkSession, tmp_path: Path) -> No
     assert bag_of(answers(tmp_path), feed.tables) == feed.expected(spark)
 
 
+@pytest.mark.slow
 def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSession, tmp_path: Path) -> None:
     """Six minutes, a file each; in the fourth a row of one input comes that is two minutes late."""
     minute, rows = 60_000_000, dict[str, list[tuple[int, int, int]]]()
