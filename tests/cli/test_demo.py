@@ -30,6 +30,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return shop, runner.invoke(app, ["demo", *sizes, "--output", str(shop.home)], env={"COLUMNS": "200"})
 
 
+@pytest.mark.slow
 def test_it_ends_with_what_was_verified_and_where_it_is(ran: tuple[Shop, Result], spark: SparkSession) -> None:
     shop, result = ran
     assert result.exit_code == 0, result.output
@@ -43,6 +44,7 @@ def test_it_ends_with_what_was_verified_and_where_it_is(ran: tuple[Shop, Result]
     assert spark.range(3).count() == 3, "a session that was running is left running"
 
 
+@pytest.mark.slow
 def test_the_record_of_the_run_is_kept(ran: tuple[Shop, Result]) -> None:
     shop, _ = ran
     watch = Watch.load(shop.home / "work" / "checkpoint" / "watch.json")
@@ -51,6 +53,7 @@ def test_the_record_of_the_run_is_kept(ran: tuple[Shop, Result]) -> None:
     assert watch.latest("delivered")["rows_out"] == ROWS
 
 
+@pytest.mark.slow
 def test_wrong_rows_are_not_verified(ran: tuple[Shop, Result], spark: SparkSession, tmp_path: Path) -> None:
     shop, _ = ran
     other = Shop(tmp_path, shop.rows, shop.products, shop.seconds, shop.memory)

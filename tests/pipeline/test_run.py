@@ -250,6 +250,7 @@ path = "pairs"
 """
 
 
+@pytest.mark.slow
 def test_streams_meet_streams(spark: SparkSession, tmp_path: Path) -> None:
     file = written(tmp_path, PAIRS)
     watch = run(spark, file, once=True)

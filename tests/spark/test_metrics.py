@@ -32,6 +32,7 @@ def _counted(frame: DataFrame, sink: MetricsSink) -> DataFrame:
     return frame.mapInArrow(partial(_counting, sink), frame.schema)
 
 
+@pytest.mark.slow
 def test_all_tasks_of_a_query_add_up_on_the_driver(spark: SparkSession) -> None:
     sink = MetricsSink(spark)
     assert sink.collect().as_dict() == {}

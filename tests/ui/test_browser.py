@@ -123,6 +123,7 @@ def background(browser: webdriver.Chrome) -> str:
     return str(browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor"))
 
 
+@pytest.mark.slow
 def test_charts_move_during_a_run_and_the_end_is_seen(browser: webdriver.Chrome) -> None:
     watch, pages = running(75), ""
     feed = Feed(watch, start=75.0, every_s=0.25)
@@ -153,6 +154,7 @@ def test_charts_move_during_a_run_and_the_end_is_seen(browser: webdriver.Chrome)
     assert {url for url in asked if not url.startswith((pages, pages.replace("http", "ws")))} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "dark"), (PHONE, "light")])
 def test_a_frozen_file_is_readable_without_any_server(
     browser: webdriver.Chrome, tmp_path: Path, size: tuple[int, int], scheme: str
@@ -173,6 +175,7 @@ def test_a_frozen_file_is_readable_without_any_server(
     keep(browser, f"frozen-page-{'laptop' if size == LAPTOP else 'phone'}-{scheme}", 1250)
 
 
+@pytest.mark.slow
 def test_names_that_are_scripts_are_text(browser: webdriver.Chrome) -> None:
     with serve(hostile_watch()) as page:
         complaints(browser)  # of pages before this one

@@ -40,6 +40,7 @@ def test_micro_batches_and_a_restart_from_the_checkpoint(spark: SparkSession, tm
     assert 0 < measured.value("memory_peak") <= 160 * 1024
 
 
+@pytest.mark.slow
 def test_a_pause_and_the_end_of_input(spark: SparkSession, tmp_path: Path) -> None:
     feed = MultiFeed(tmp_path, "star3", rows=400, keys=150)
     feed.add()

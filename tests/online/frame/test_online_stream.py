@@ -132,6 +132,7 @@ def test_rows_that_are_not_retained_leave_the_state(spark: SparkSession, tmp_pat
     assert found < feed.expected
 
 
+@pytest.mark.slow
 def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSession, tmp_path: Path) -> None:
     """Six minutes, a file each; in the fourth a row comes that is two minutes late, where one is allowed."""
     minute, rng = 60_000_000, np.random.default_rng(3)

@@ -89,6 +89,7 @@ def test_rows_cross_batches_and_equal_sparks_join(spark: SparkSession, tmp_path:
         assert plan.sink.batches()[2].value("emits") > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unfinished", "one_owner")
 def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     """The sink skips a batch that it has: were other rows answered again, some would be lost and some come twice."""
