@@ -71,6 +71,28 @@ def test_a_wrong_size_is_told_before_anything_starts() -> None:
         Shop(Path("demo-output"), memory="much")
 
 
+@pytest.mark.parametrize("name", ["work", "warehouse", "prices", "pipeline.toml"])
+def test_what_no_demonstration_wrote_is_left_alone(name: str, tmp_path: Path) -> None:
+    mine = tmp_path / name / "mine" if name != "pipeline.toml" else tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    result = runner.invoke(app, ["demo", "--output", str(tmp_path)])
+    assert result.exit_code == 2
+    assert name in result.stderr
+    assert mine.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_earlier_demonstration_gives_way(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, rows=30, products=10)
+    shop.write()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "old").write_text("")
+    (tmp_path / "mine").write_text("mine")
+    shop.write()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "pipeline.toml", "prices"]
+
+
 def test_an_unwritable_place_is_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

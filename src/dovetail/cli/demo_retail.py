@@ -18,6 +18,7 @@ from dovetail.workloads import PriceLists, register
 STREAMED = ("orders_enriched", "orders_delivered")
 """The sinks that take a stream; both end with as many rows as there are orders."""
 
+_MADE = ("pipeline.toml", "work", "warehouse", "prices")
 _SUPPLIERS, _MONTHS = 6, 6
 _OFFER = "_product long, price struct<_VALUE decimal(18,2), _currency string>, stock long"
 
@@ -46,17 +47,31 @@ class Shop:
         return self.home / "warehouse" / sink
 
     def write(self) -> None:
-        """The pipeline file and the price lists; what an earlier demonstration left there is removed."""
+        """The pipeline file and the price lists; what an earlier demonstration left there is removed, and only that.
+
+        ConfigError if the directory has files of these names that no demonstration wrote.
+        """
+        text = self._text()
         try:
             self.home.mkdir(parents=True, exist_ok=True)
-            for old in ("work", "warehouse", "prices"):
-                shutil.rmtree(self.home / old, ignore_errors=True)
-            self.file.write_text(self._text(), encoding="utf-8")
+            self._clear(text.partition("\n")[0])
+            self.file.write_text(text, encoding="utf-8")
             self._price_lists().write(self.home / "prices")
         except OSError as error:
             raise ConfigError(
                 f"cannot write to {self.home}: {error.strerror}. Choose another with --output."
             ) from error
+
+    def _clear(self, first_line: str) -> None:
+        """Remove an earlier demonstration, which is known by the first line of its pipeline."""
+        old = [path for name in _MADE if (path := self.home / name).exists()]
+        if old and not (self.file.is_file() and self.file.read_text(encoding="utf-8").startswith(first_line)):
+            raise ConfigError(f"{old[0]} is not of a demonstration and would be lost. Choose another with --output.")
+        for path in old:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def _price_lists(self) -> PriceLists:
         offers = max(1, self.rows // 24)
