@@ -205,8 +205,13 @@ def test_a_batch_pipeline_replaces_its_answer(spark: SparkSession, tmp_path: Pat
     text = "\n".join(json.dumps(row, default=lambda at: at.strftime("%Y-%m-%dT%H:%M:%S")) for row in rows)
     (tmp_path / "in" / "a.json").write_text(text + "\n")
     file = written(tmp_path, BATCH)
-    for _ in range(2):
-        watch = run(spark, file)
+    (tmp_path / "matches").mkdir()
+    (tmp_path / "matches" / "mine.parquet").write_text("mine")
+    with pytest.raises(DataError, match="did not write"):
+        run(spark, file)
+    assert (tmp_path / "matches" / "mine.parquet").read_text() == "mine"
+    for overrides in (["sink.matches.mode=overwrite"], []):
+        watch = run(spark, file, overrides)
         assert watch.state == "ended"
         assert dataset.dataset(tmp_path / "matches").count_rows() == watch.latest("matches")["rows_out"] > 0
     assert spark.table("shown").count() == watch.latest("matches")["rows_out"]

@@ -66,12 +66,23 @@ class FileSink:
         return moved
 
     def write_batch(self, rows: DataFrame) -> int:
-        """Take a whole batch DataFrame; the answer of an earlier run is replaced, kept, or in the way, by mode."""
+        """Take a whole batch DataFrame; the answer of an earlier run is replaced, kept, or in the way, by mode.
+
+        Files that this sink did not write are replaced only if the pipeline says mode = "overwrite".
+        """
         mode = self._mode("overwrite")
         if mode == "error" and any(self.files.files(self.place)):
             raise DataError(
                 f"{self.place} has files, and mode is 'error'; remove them, or use 'overwrite' or 'append'."
             )
+        if "mode" not in self.step.values and self.files.text(self._mark) is None and any(self.files.files(self.place)):
+            raise DataError(
+                f'{self.place} has files that this sink did not write; give mode = "overwrite" to replace them, '
+                f'mode = "append" to keep them, or another path.'
+            )
+        self.files.make(f"{self.place}/{_OURS}")
+        if mode == "overwrite":
+            self.files.put(self._mark, self.owner)
         prefix = f"{self.owner[:8]}-batch"
         self._clear("")
         written = self._staged(rows, prefix)
