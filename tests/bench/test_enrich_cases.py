@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from dovetail.bench import harness
+from dovetail.bench import catalogue
 from dovetail.bench.case import Case, Outcome, Params
 from dovetail.bench.cases import enrich, enrich_rates
 from dovetail.bench.enrichment import (
@@ -182,4 +182,4 @@ def test_the_simulated_rates_are_the_specifications_where_they_are_quick_to_coun
 
 
 def test_the_cases_are_found_by_name() -> None:
-    assert {"enrich", "enrich-rates"} <= set(harness.load_cases())
+    assert {"enrich", "enrich-rates"} <= set(catalogue.load_cases())

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import oracle
-from dovetail.bench import harness
+from dovetail.bench import catalogue
 from dovetail.bench.case import Bound, Case, Outcome, Params
 from dovetail.bench.cases import interval_budget, interval_dense, interval_keyed, interval_overlap, interval_skew
 from dovetail.bench.workbench import Workbench
@@ -71,7 +71,7 @@ def test_every_rival_gives_the_expected_answer(case: Case, params: Params) -> No
 
 
 def test_the_five_cases_are_found_by_name() -> None:
-    assert set(CASES) <= set(harness.load_cases())
+    assert set(CASES) <= set(catalogue.load_cases())
     assert list(CASES) == [f"interval-{word}" for word in ("overlap", "skew", "dense", "keyed", "budget")]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dovetail.bench import harness
+from dovetail.bench import catalogue
 from dovetail.bench.case import Bound, Case, Outcome, Rival
 from dovetail.cli.main import app
 
@@ -38,7 +38,7 @@ def counts(answer: int = 3, slow: float = 1.0) -> Case:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch):
-    return lambda case: monkeypatch.setattr(harness, "load_cases", lambda: {case.name: case})
+    return lambda case: monkeypatch.setattr(catalogue, "load_all", lambda: {case.name: case})
 
 
 def test_list_shows_what_exists() -> None:

@@ -92,7 +92,8 @@ class Case:
 
     `expected` computes the right answer (a row count or a checksum) by a way of its own, never by asking a rival.
     Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one; a rival that has used up
-    `patience_s` at a point runs no more of them, but always at least one.
+    `patience_s` at a point runs no more of them, but always at least one. `measures` are the parts of the library whose
+    code decides the figures: once one of them changes, kept figures are stale.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Case:
     rounds: int = 5
     patience_s: float = 60.0
     seed: int = 0
+    measures: tuple[str, ...] = ("kernels", "engine")
 
     def __post_init__(self) -> None:
         names = [rival.name for rival in self.rivals]

@@ -3,59 +3,32 @@
 from __future__ import annotations
 
 import gc
-import importlib
-import importlib.util
-import pkgutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any
 
-from dovetail.bench import cases as case_package
 from dovetail.bench.case import Case, Outcome, Params, Rival, Run, Scale
+from dovetail.bench.catalogue import Entry, missing
+from dovetail.bench.code import digest
+from dovetail.bench.experiment import Experiment
 from dovetail.bench.machine import commit, machine, versions
 from dovetail.bench.resident import PeakMemory
-from dovetail.bench.result import CaseResult, PointResult, RivalResult, Sample
+from dovetail.bench.result import CaseResult, ExperimentResult, PointResult, RivalResult, Sample
 from dovetail.bench.workbench import Workbench
-from dovetail.errors import PlanError
 
 FORMAT = 1
 """Version of the JSON layout; raised when a reader of older files would be misled."""
 
-Watch = Callable[[Case, Params, str, str], None]
-"""Told before each step: case, point, rival, and what comes ("prepare", "cold", "warm 2/5")."""
-
-
-def load_cases() -> dict[str, Case]:
-    """Every case by name: the CASE of each module in `dovetail.bench.cases`."""
-    found: dict[str, Case] = {}
-    for module in pkgutil.iter_modules(case_package.__path__):
-        case = importlib.import_module(f"{case_package.__name__}.{module.name}").CASE
-        found[case.name] = case
-    return dict(sorted(found.items()))
-
-
-def choose_cases(names: Iterable[str], everything: bool = False) -> list[Case]:
-    """The named cases, or all; PlanError for a name that no case has."""
-    known = load_cases()
-    chosen = list(known) if everything else list(dict.fromkeys(names))
-    for name in chosen:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise PlanError(f"there is no benchmark {name!r}; there are {list(known)}.{hint}")
-    if not chosen:
-        raise PlanError(f"no benchmark was named; name some of {list(known)}, or use --all.")
-    return [known[name] for name in chosen]
+Watch = Callable[[Entry, Params, str, str], None]
+"""Told before each step: case or experiment, point, rival, and what comes ("prepare", "cold", "warm 2/5")."""
 
 
 def unavailable(rival: Rival) -> str | None:
     """Why the rival cannot run here (a package that it needs is missing); None if it can."""
-    missing = [module for module in rival.requires if importlib.util.find_spec(module) is None]
-    return f"not installed: {', '.join(missing)}" if missing else None
+    return missing(rival.requires)
 
 
 @dataclass(slots=True)
@@ -66,12 +39,14 @@ class Report:
     started_at: str
     environment: dict[str, Any]
     results: list[CaseResult] = field(default_factory=list)
+    experiments: list[ExperimentResult] = field(default_factory=list)
     finished_at: str | None = None
 
     @property
     def failures(self) -> list[str]:
-        """One line for every wrong answer or broken rival."""
-        return [line for result in self.results for line in result.failures]
+        """One line for every wrong answer, broken rival or broken experiment."""
+        of_cases = [line for result in self.results for line in result.failures]
+        return of_cases + [line for result in self.experiments for line in result.failures]
 
     @property
     def broken_claims(self) -> list[str]:
@@ -89,29 +64,34 @@ class Report:
             **self.environment,
             "failures": self.failures,
             "cases": [result.to_json() for result in self.results],
+            "experiments": [result.to_json() for result in self.experiments],
         }
 
 
 def run(
-    cases: Iterable[Case],
+    entries: Iterable[Entry],
     scale: Scale,
     rounds: int | None = None,
     watch: Watch | None = None,
     after: Callable[[Report], None] | None = None,
 ) -> Report:
-    """Run the cases one after another on one workbench; `after` is given the report so far when a case is done.
+    """Run cases and experiments one after another on one workbench; `after` is given the report so far after each.
 
-    Within a point the rivals take turns: every rival runs once cold, then `rounds` times warm, and who goes first
-    rotates. A wrong answer or an error ends that rival's part at the point and is a failure of the report.
+    Within a point of a case the rivals take turns: every rival runs once cold, then `rounds` times warm, and who goes
+    first rotates. A wrong answer or an error ends that rival's part at the point and is a failure of the report. So is
+    any error of an experiment.
     """
-    cases = list(cases)
-    packages = {module.partition(".")[0] for case in cases for rival in case.rivals for module in rival.requires}
+    entries = list(entries)
+    packages = {module.partition(".")[0] for entry in entries for module in _required(entry)}
     environment = {"machine": machine(), "versions": versions(packages), "commit": commit()}
     report = Report(scale, _now(), environment)
     with Workbench(scale) as bench:
-        for case in cases:
-            bench.seed = case.seed
-            report.results.append(_run_case(case, bench, rounds or case.rounds, watch or _ignore))
+        for entry in entries:
+            if isinstance(entry, Experiment):
+                report.experiments.append(_run_experiment(entry, bench, watch or _ignore))
+            else:
+                bench.seed = entry.seed
+                report.results.append(_run_case(entry, bench, rounds or entry.rounds, watch or _ignore))
             if bench.spark_started:
                 environment["java"] = _java_of(bench)
             report.finished_at = _now()
@@ -120,8 +100,31 @@ def run(
     return report
 
 
+def _required(entry: Entry) -> Iterable[str]:
+    return entry.requires if isinstance(entry, Experiment) else (m for r in entry.rivals for m in r.requires)
+
+
+def _run_experiment(experiment: Experiment, bench: Workbench, watch: Watch) -> ExperimentResult:
+    """What an experiment found; whatever it raises is a failure, so that no gap in a picture hides it."""
+    bench.seed = 0
+    result = ExperimentResult(experiment, bench.scale, digest(experiment.measures), _now())
+    if (reason := missing(experiment.requires)) is not None:
+        result.reason = reason
+        return result
+    watch(experiment, {}, experiment.ground, "run")
+    began = time.perf_counter()
+    try:
+        result.findings = experiment.run(bench)
+    except Exception as error:
+        result.reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    finally:
+        result.seconds = time.perf_counter() - began
+        bench.next_point()
+    return result
+
+
 def _run_case(case: Case, bench: Workbench, rounds: int, watch: Watch) -> CaseResult:
-    result = CaseResult(case, bench.scale)
+    result = CaseResult(case, bench.scale, code=digest(case.measures), measured_at=_now())
     for params in case.points[bench.scale]:
         result.points.append(_run_point(case, params, bench, rounds, watch))
         bench.next_point()
@@ -221,5 +224,5 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _ignore(case: Case, params: Params, rival: str, step: str) -> None:
+def _ignore(entry: Entry, params: Params, rival: str, step: str) -> None:
     return None

@@ -9,16 +9,30 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.bench.case import Case, Params
+from dovetail.bench.catalogue import Entry
+from dovetail.bench.experiment import Cell, Experiment, Findings
 from dovetail.bench.harness import Report, unavailable
-from dovetail.bench.result import CaseResult, Judged, PointResult, RivalResult, Spread
+from dovetail.bench.result import CaseResult, ExperimentResult, Judged, PointResult, RivalResult, Spread
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
-STYLES = {"holds": "green", "does not hold": "bold red", "not measured": "yellow", "other scale": "dim"}
+STYLES = {
+    "holds": "green",
+    "holds in part": "yellow",
+    "reported": "cyan",
+    "does not hold": "bold red",
+    "not measured": "yellow",
+    "other scale": "dim",
+}
 
 
-def case_list(cases: dict[str, Case]) -> RenderableType:
-    """The cases that exist: what they ask, what they vary, who takes part and what they claim."""
-    return Group(*(_described(case) for case in cases.values()))
+def entry_list(entries: dict[str, Entry]) -> RenderableType:
+    """What exists: what each case asks, varies and claims and who takes part; what each experiment repeats."""
+    return Group(*(_told(e) if isinstance(e, Experiment) else _described(e) for e in entries.values()))
+
+
+def _told(experiment: Experiment) -> Text:
+    lines = [experiment.claim, f"repeats {experiment.source}: {', '.join(experiment.places)} ({experiment.ground})"]
+    return Text.assemble((experiment.name, "bold"), *(f"\n    {line}" for line in lines))
 
 
 def _described(case: Case) -> Text:
@@ -34,8 +48,41 @@ def show(report: Report, console: Console) -> None:
     """Print every case with its claims, then the failures."""
     for result in report.results:
         console.print(case_tables(result))
+    for found in report.experiments:
+        console.print(experiment_tables(found))
     for failure in report.failures:
         console.print(Text(f"FAILED {failure}", style="bold red"))
+
+
+def experiment_tables(result: ExperimentResult) -> RenderableType:
+    """The claim, the verdict and the tables of an experiment; a table for each picture that has none."""
+    experiment, findings = result.experiment, result.findings
+    head = Text(f"\n{experiment.name} ({result.scale}): {experiment.claim}", style="bold")
+    if findings is None:
+        return Group(head, Text(f"failed: {result.reason}", style="bold red"))
+    verdict = Text.assemble(
+        (findings.verdict, STYLES[findings.verdict]), f": {findings.why} ({seconds(result.seconds)})"
+    )
+    return Group(head, *_grids(findings), verdict)
+
+
+def _grids(findings: Findings) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for grid in findings.tables:
+        table = Table(*grid.heads, box=None, padding=(0, 1), title=grid.title, title_justify="left")
+        for row in grid.rows:
+            table.add_row(*(cell_text(cell) for cell in row))
+        parts.append(table)
+    return parts
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as people read it: four significant digits, thousands apart, a dash for nothing."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:,.0f}" if abs(cell) >= 10_000 else f"{cell:.4g}"
+    return f"{cell:,}" if isinstance(cell, int) else cell
 
 
 def case_tables(result: CaseResult) -> RenderableType:
@@ -61,7 +108,9 @@ def _point_block(point: PointResult, case: Case) -> RenderableType:
         else:
             style = "bold red" if rival.status in ("wrong", "failed") else "yellow"
             absent.append(Text.assemble(f"{rival.name} ", (f"{rival.status}: {rival.reason}", style)))
-    title = Text(f"{_point(point.params)}: {point.expected:,} {case.answer}; ratio to {case.baseline}", style="italic")
+    title = Text(
+        f"{point_text(point.params)}: {point.expected:,} {case.answer}; ratio to {case.baseline}", style="italic"
+    )
     return Group(title, table, *absent, Text())
 
 
@@ -81,7 +130,7 @@ def _verdict(judged: Judged) -> Text:
     line = Text.assemble((f"{judged.verdict:>13}", STYLES[judged.verdict]), f"  {bound.explain()}")
     if judged.worst is not None and judged.at is not None:
         median, extent = _columns(judged.worst, unit)
-        line.append(f"; measured {median} ({extent or 'once'}) at {_point(judged.at)}", style="dim")
+        line.append(f"; measured {median} ({extent or 'once'}) at {point_text(judged.at)}", style="dim")
     return line
 
 
@@ -111,7 +160,8 @@ def _columns(spread: Spread | None, unit: Callable[[float, float | None], str]) 
     return unit(spread.median, None).strip(), "" if spread.n == 1 else f"{low} - {high}"
 
 
-def _point(params: Params) -> str:
+def point_text(params: Params) -> str:
+    """The values of a point in one line."""
     return ", ".join(f"{key}={_value(value)}" for key, value in params.items())
 
 

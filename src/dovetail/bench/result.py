@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from dovetail.bench.case import Bound, Case, Params, Phase, Scale
+from dovetail.bench.experiment import Experiment, Findings
 
 Status = Literal["ok", "wrong", "failed", "broke", "unavailable", "sat out"]
 Verdict = Literal["holds", "does not hold", "not measured", "other scale"]
@@ -107,11 +108,13 @@ class Judged:
 
 @dataclass(slots=True)
 class CaseResult:
-    """All points of one case at one scale."""
+    """All points of one case at one scale; `code` is the digest of what was measured."""
 
     case: Case
     scale: Scale
     points: list[PointResult] = field(default_factory=list)
+    code: str = ""
+    measured_at: str = ""
 
     @property
     def failures(self) -> list[str]:
@@ -149,8 +152,41 @@ class CaseResult:
             "baseline": case.baseline,
             "answer": case.answer,
             "seed": case.seed,
+            "scale": self.scale,
+            "code": self.code,
+            "measured_at": self.measured_at,
             "points": [_point_json(point, case.baseline) for point in self.points],
             "bounds": [_judged_json(judged) for judged in self.judged],
+        }
+
+
+@dataclass(slots=True)
+class ExperimentResult:
+    """What an experiment found at one scale, or why it found nothing, which is a failure."""
+
+    experiment: Experiment
+    scale: Scale
+    code: str
+    measured_at: str
+    seconds: float = 0.0
+    findings: Findings | None = None
+    reason: str | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """The line that says what broke, if something did."""
+        return [] if self.findings is not None else [f"{self.experiment.name}: {self.reason}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything found, ready for JSON."""
+        return {
+            "name": self.experiment.name,
+            "scale": self.scale,
+            "code": self.code,
+            "measured_at": self.measured_at,
+            "seconds": self.seconds,
+            "reason": self.reason,
+            "findings": None if self.findings is None else self.findings.to_json(),
         }
 
 

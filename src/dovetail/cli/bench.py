@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from dovetail.errors import ConfigError, PlanError
 
 if TYPE_CHECKING:
-    from dovetail.bench.case import Case, Params
+    from dovetail.bench.case import Params
+    from dovetail.bench.catalogue import Entry
     from dovetail.bench.harness import Report
 
 app = typer.Typer(help="Compare joins and kernels with their rivals.", no_args_is_help=True)
@@ -29,10 +31,10 @@ class ScaleChoice(StrEnum):
 @app.command("list")
 def list_cases() -> None:
     """Show every benchmark: what it varies, who takes part, what it claims."""
-    from dovetail.bench.harness import load_cases
-    from dovetail.bench.report import case_list
+    from dovetail.bench.catalogue import load_all
+    from dovetail.bench.report import entry_list
 
-    Console().print(case_list(load_cases()))
+    Console().print(entry_list(load_all()))
 
 
 @app.command("run")
@@ -43,6 +45,9 @@ def run_cases(
     everything: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,
     scale: Annotated[ScaleChoice, typer.Option(help="Size of the points.")] = ScaleChoice.small,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Keep the figures of each benchmark in this directory, for the page.")
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Warm runs of each rival; each case has its own number.")
     ] = None,
@@ -50,25 +55,26 @@ def run_cases(
         bool, typer.Option("--check", help="Exit 1 if a claim does not hold or was not measured.")
     ] = False,
 ) -> None:
-    """Run benchmarks; exit 1 if an answer is wrong."""
-    from dovetail.bench.harness import choose_cases, run
+    """Run benchmarks and experiments; exit 1 if an answer is wrong or one of them breaks. `online-*` names many."""
+    from dovetail.bench.catalogue import choose
+    from dovetail.bench.harness import run
     from dovetail.bench.report import show
 
     if names and everything:
         raise PlanError(f"benchmarks {names} were named together with --all; give one or the other.")
-    cases = choose_cases(names or [], everything)
+    entries = choose(names or [], everything)
     if json_file is not None:
         _check_writable(json_file)
     console, progress = Console(), Console(stderr=True)
     with progress.status("starting") as status:
 
-        def watch(case: Case, at: Params, rival: str, step: str) -> None:
-            line = f"{case.name} {dict(at)}: {rival}, {step}"
+        def watch(entry: Entry, at: Params, rival: str, step: str) -> None:
+            line = f"{entry.name} {dict(at) or ''}: {rival}, {step}"
             status.update(line)
             if not progress.is_terminal:  # a log, in which a spinner says nothing
                 progress.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        report = run(cases, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file))
+        report = run(entries, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file, keep))
     show(report, console)
     if json_file is not None:
         console.print(f"figures: {json_file}", highlight=False, soft_wrap=True)
@@ -89,10 +95,31 @@ def plot(
             Console().print(str(picture), highlight=False, soft_wrap=True)
 
 
-def _write(report: Report, path: Path | None) -> None:
-    """After every case, so that a crash in a later one does not take these figures with it."""
+@app.command("report")
+def report_page(
+    figures: Annotated[Path, typer.Option(help="Directory of kept figures.")] = Path("docs/experiments/figures"),
+    to: Annotated[Path, typer.Option(help="Directory for the page.")] = Path("docs/experiments"),
+) -> None:
+    """Write the page of all experiments from kept figures; exit 1 if one failed or has no figures."""
+    from dovetail.bench.page import write_page
+
+    page, problems = write_page(figures, to)
+    console = Console()
+    for problem in problems:
+        console.print(f"[bold red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
+    console.print(f"page: {page}", highlight=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _write(report: Report, path: Path | None, directory: Path | None) -> None:
+    """After every entry, so that a crash in a later one does not take these figures with it."""
+    from dovetail.bench.figures import keep
+
     if path is not None:
         path.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+    if directory is not None:
+        keep(report, directory)
 
 
 def _check_writable(path: Path) -> None:

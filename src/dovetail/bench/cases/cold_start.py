@@ -50,5 +50,6 @@ CASE = Case(
         Bound("first query not slower", "warm workers", 1.0, against="plain workers", where=LATER),
     ),
     answer="matches",
+    measures=("kernels", "engine", "spark"),
     rounds=2,
 )

@@ -139,4 +139,5 @@ CASE = Case(
     ),
     answer="rows answered",
     rounds=3,
+    measures=("kernels", "engine", "semistream", "spark"),
 )

@@ -95,4 +95,5 @@ CASE = Case(
     bounds=tuple(Bound("as specified", column.name, 0.1, figure="off_by") for column in TABLE),
     answer="queue lengths of rows",
     rounds=1,
+    measures=("kernels", "engine", "semistream"),
 )

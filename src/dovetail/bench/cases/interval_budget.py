@@ -99,5 +99,6 @@ CASE = Case(
     baseline="dovetail",
     bounds=(Bound("inside the budget in every task", "dovetail", 1.0, figure="budget_share"),),
     answer="pairs",
+    measures=("kernels", "engine", "interval", "spark"),
     rounds=3,
 )

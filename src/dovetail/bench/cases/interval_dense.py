@@ -194,4 +194,5 @@ CASE = Case(
         *(_bound("faster than DuckDB", 1.0, "duckdb", question) for question in QUESTIONS),
     ),
     answer="(checksum)",
+    measures=("kernels", "engine", "interval", "spark"),
 )

@@ -80,6 +80,7 @@ CASE = Case(
         _bound("twenty times faster than Spark's own plan", 0.05, "spark's own plan"),
     ),
     answer="pairs",
+    measures=("kernels", "engine", "interval", "spark"),
     rounds=15,  # short ones, and Java is still compiling during the first
     patience_s=45.0,  # Spark's own plan runs once cold and once warm, a minute each; nobody else comes near
 )

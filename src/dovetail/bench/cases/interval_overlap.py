@@ -265,4 +265,5 @@ CASE = Case(
         _bound("writes Parquet", 2.0, "duckdb", "Parquet"),
     ),
     answer="pairs",
+    measures=("kernels", "engine", "interval", "spark"),
 )

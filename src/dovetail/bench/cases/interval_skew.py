@@ -125,4 +125,5 @@ CASE = Case(
         Bound("no task gives out many rows", "dovetail", 2.0, figure="task_rows_skew"),
     ),
     answer="pairs",
+    measures=("kernels", "engine", "interval", "spark"),
 )

@@ -37,5 +37,6 @@ CASE = Case(
         Bound("inside the budget", OURS, 1.0, figure="peak_of_budget"),
     ),
     answer="pairs",
+    measures=("kernels", "engine", "online", "spark"),
     rounds=2,
 )

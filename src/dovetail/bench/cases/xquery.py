@@ -193,6 +193,7 @@ CASE = Case(
         ),
     ),
     answer="items, or millionths of a value",
+    measures=("kernels", "engine", "xquery", "spark"),
     rounds=5,
     patience_s=20.0,
 )

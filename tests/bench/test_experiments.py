@@ -1,0 +1,131 @@
+"""Experiments: run, kept, shown on the page, and marked once their code has changed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.bench.test_harness import rival
+
+from dovetail.bench import catalogue, figures, harness
+from dovetail.bench.case import Case
+from dovetail.bench.experiment import Chart, Experiment, Findings, Grid
+from dovetail.bench.page import write_page
+from dovetail.errors import DataError, PlanError
+
+
+def experiment(run=None, **options: object) -> Experiment:
+    chart = Chart("Rate <by> size", "size", "rows/s", {"ours & theirs": [(1, 2.0), (2, 4.0)]}, log_y=True)
+    grid = Grid("Sizes", ["size", "rows"], [[1, 2.0], ["<b>", None]])
+    fields = {"claim": "It grows <fast>.", "places": ("figure 9",), "measures": ("kernels",), **options}
+    run = run or (lambda bench: Findings("holds", "as told", [chart], [grid], rows=12))
+    return Experiment(name="scale-x", family="scale", source="seed 9", run=run, **fields)
+
+
+def counting() -> Case:
+    log: list[str] = []
+    rivals = (rival("ours", log, seconds=2.0), rival("theirs", log, seconds=1.0))
+    points = {"small": [{"n": 3}], "full": [{"n": 3}]}
+    return Case("count", "Who counts?", ("n",), points, rivals, lambda bench, at: at["n"], "ours")
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch):
+    def become(*entries: Experiment | Case) -> None:
+        found = {entry.name: entry for entry in entries}
+        monkeypatch.setattr(catalogue, "load_all", lambda: found)
+        monkeypatch.setattr("dovetail.bench.page.load_all", lambda: found)
+
+    return become
+
+
+def test_page_shows_claim_verdict_picture_and_table(tmp_path: Path, known) -> None:
+    entries = [experiment(), counting()]
+    known(*entries)
+    figures.keep(harness.run(entries, "small", rounds=1), tmp_path / "figures")
+    page, problems = write_page(tmp_path / "figures", tmp_path)
+    text = page.read_text()
+    assert problems == []
+    assert "It grows &lt;fast&gt;." in text
+    assert "<b>" not in text
+    assert "<svg" in text
+    assert "ours &amp; theirs" in text
+    assert "12 rows checked" in text
+    assert "stale:" not in text
+    assert "<td>theirs</td><td>0.5</td>" in text  # a rival that wins, said plainly
+
+
+def test_figures_older_than_their_code_are_stale(tmp_path: Path, known) -> None:
+    known(experiment())
+    figures.keep(harness.run([experiment()], "small"), tmp_path)
+    file = tmp_path / "scale-x.small.json"
+    kept = json.loads(file.read_text())
+    kept["entry"]["code"] = "of another day"
+    file.write_text(json.dumps(kept))
+    page, _ = write_page(tmp_path, tmp_path)
+    assert "stale: the code has changed since" in page.read_text()
+
+
+def test_broken_experiment_is_a_failure_of_the_run_and_of_the_page(tmp_path: Path, known) -> None:
+    def broken(bench: object) -> Findings:
+        raise ValueError("7 rows differ")
+
+    known(experiment(broken))
+    report = harness.run([experiment(broken)], "small")
+    assert report.failures == ["scale-x: ValueError: 7 rows differ"]
+    figures.keep(report, tmp_path)
+    _, problems = write_page(tmp_path, tmp_path)
+    assert problems == ["scale-x failed: ValueError: 7 rows differ"]
+
+
+def test_experiment_without_figures_is_named(tmp_path: Path, known) -> None:
+    known(experiment(), counting())
+    figures.keep(harness.run([counting()], "small", rounds=1), tmp_path)
+    assert write_page(tmp_path, tmp_path)[1] == ["scale-x has no figures"]
+
+
+def test_no_figures_and_foreign_files(tmp_path: Path, known) -> None:
+    known(experiment())
+    with pytest.raises(DataError, match="holds no kept figures; make some"):
+        write_page(tmp_path, tmp_path)
+    (tmp_path / "a.json").write_text('{"format": 0, "kind": "cases", "entry": {}}')
+    with pytest.raises(DataError, match="another format"):
+        write_page(tmp_path, tmp_path)
+
+
+def test_missing_package_fails_the_experiment() -> None:
+    report = harness.run([experiment(requires=("no_such_module",))], "small")
+    assert report.failures == ["scale-x: not installed: no_such_module"]
+
+
+@pytest.mark.parametrize("kind", ["line", "bar", "heat"])
+def test_same_figures_draw_the_same_picture(kind: str) -> None:
+    from dovetail.bench.chart import draw
+
+    points = [(1, 10, 0.5), (2, 10, 0.7), (1, 20, 0.1), (2, 20, 0.3)]
+    chart = Chart("t", "x", "y", {"a": points}, kind=kind)
+    assert draw(chart) == draw(chart)
+    assert draw(chart).startswith("<svg")
+
+
+def test_experiments_cannot_be_built_wrong() -> None:
+    with pytest.raises(PlanError, match="of the family 'other'"):
+        Experiment("other-x", "other", "s", (), "c", lambda bench: Findings("holds", ""), ())
+    with pytest.raises(PlanError, match="named after its family"):
+        Experiment("x", "scale", "s", (), "c", lambda bench: Findings("holds", ""), ())
+    with pytest.raises(PlanError, match="has 2 columns, but a row of 1"):
+        Grid("t", ["a", "b"], [[1]])
+
+
+def test_names_with_a_star(known) -> None:
+    known(experiment(), counting())
+    assert [entry.name for entry in catalogue.choose(["scale-*"])] == ["scale-x"]
+    with pytest.raises(PlanError, match="there is no benchmark 'online-\\*'"):
+        catalogue.choose(["online-*"])
+
+
+def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
+    from dovetail.bench.code import digest
+
+    for entry in catalogue.load_all().values():
+        assert entry.measures
+        assert digest(entry.measures)
