@@ -11,12 +11,12 @@ import psutil  # type: ignore[import-untyped]  # ships no type information
 INTERVAL_S = 0.05
 
 
-def tree_rss() -> int:
-    """Resident bytes of this process and all its descendants (the JVM and Python workers among them).
+def tree_rss(pid: int | None = None) -> int:
+    """Resident bytes of a process, this one if none is named, and all its descendants (a JVM, Python workers).
 
     Pages shared by forked workers are counted once per process, so the sum is an upper bound.
     """
-    here = psutil.Process()
+    here = psutil.Process(pid)
     return sum(_rss(process) for process in [here, *here.children(recursive=True)])
 
 

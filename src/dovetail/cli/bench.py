@@ -59,13 +59,14 @@ def run_cases(
     from dovetail.bench.catalogue import choose
     from dovetail.bench.harness import run
     from dovetail.bench.report import show
+    from dovetail.pipeline.terminal import written
 
     if names and everything:
         raise PlanError(f"benchmarks {names} were named together with --all; give one or the other.")
     entries = choose(names or [], everything)
     if json_file is not None:
         _check_writable(json_file)
-    console, progress = Console(), Console(stderr=True)
+    console, progress = written(), Console(stderr=True)
     with progress.status("starting") as status:
 
         def watch(entry: Entry, at: Params, rival: str, step: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -49,19 +49,34 @@ class Drawn:
     rows: int
     arrivals: Arrivals
     seed: int
+    _passed: dict[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def arrived(self, first: int, seconds: float) -> int:
-        """Every row whose time is not after that of row `first` plus the time since; block by block from there."""
+        """Every row whose time is not after that of row `first` plus the time since.
+
+        Blocks that have arrived whole since `first` are not drawn again, so asking costs the same however long the
+        stream has run.
+        """
         if first >= self.rows:
             return self.rows
-        block = first // BLOCK_ROWS
-        until = int(self._times(block)[first % BLOCK_ROWS]) + int(seconds * 1e6)
+        began, block = self._start(first, int(seconds * 1e6))
+        until = began + int(seconds * 1e6)
         while True:
             start, times = block * BLOCK_ROWS, self._times(block)
             row = start + int(np.searchsorted(times, until, side="right"))
             if row < start + len(times) or row >= self.rows:
+                self._passed[first] = (began, block)
                 return max(first, row)
             block += 1
+
+    def _start(self, first: int, elapsed_us: int) -> tuple[int, int]:
+        """The time of row `first`, and a block before which everything has arrived."""
+        if first in self._passed:
+            began, block = self._passed[first]
+            if int(self._times(block)[0]) <= began + elapsed_us:
+                return began, block
+        block = first // BLOCK_ROWS
+        return int(self._times(block)[first % BLOCK_ROWS]), block
 
     def _times(self, block: int) -> I64:
         count = min(BLOCK_ROWS, self.rows - block * BLOCK_ROWS)
