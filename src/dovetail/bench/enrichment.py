@@ -193,3 +193,9 @@ def stream_broadcast(bench: Workbench, params: Params) -> Joined:
     """The same join where Spark knows that a micro-batch is small: its rows go to every scan of the table."""
     static = bench.spark.read.parquet(str(master_files(bench, params["master_rows"])))
     return lambda frame: (frame.hint("broadcast").join(static, "key"), dict)
+
+
+def master_broadcast(bench: Workbench, params: Params) -> Joined:
+    """The same join with the whole table sent to every task, where it fits."""
+    static = bench.spark.read.parquet(str(master_files(bench, params["master_rows"])))
+    return lambda frame: (frame.join(static.hint("broadcast"), "key"), dict)

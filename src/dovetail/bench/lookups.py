@@ -15,6 +15,7 @@ Answer: TypeAlias = Callable[["Lookups", list[int]], list[Row | None]]
 
 _NODE = 104 + 64  # of a key in an OrderedDict: its slot in the table, and the link of the order
 _ONE = "SELECT checksum, payload FROM {table} WHERE key = $1"
+_ALL = "SELECT key, checksum, payload FROM {table}"
 _MANY = "SELECT key, checksum, payload FROM {table} WHERE key = ANY($1)"
 
 
@@ -76,9 +77,32 @@ class Lookups:
         """The rows of keys, all by one query."""
         wanted = pa.record_batch([pa.array([list(keys)], pa.list_(pa.int64()))], ["keys"])
         self._cursor.execute(_MANY.format(table=self._table), wanted)
+        return self._by_key()
+
+    def everything(self) -> pa.Table:
+        """The whole table, read anew."""
+        self._cursor.execute(_ALL.format(table=self._table))
+        return self._cursor.fetch_arrow_table()
+
+    def _by_key(self) -> dict[int, Row]:
         found = self._cursor.fetch_arrow_table()
         key, *columns = (column.to_pylist() for column in found.columns)
         return dict(zip(key, zip(*columns, strict=True), strict=True))
+
+
+def without_cache(here: Lookups, keys: list[int]) -> list[Row | None]:
+    """Every key is looked up when its turn comes."""
+    return [here.one(key) for key in keys]
+
+
+def full_read(here: Lookups, keys: list[int]) -> list[Row | None]:
+    """The whole table is read for the batch and joined with it in memory, as a static side behind JDBC is."""
+    wanted = pa.table({"at": pa.array(range(len(keys)), pa.int64()), "key": pa.array(keys, pa.int64())})
+    found = wanted.join(here.everything(), "key", join_type="inner").to_pydict()
+    answers: list[Row | None] = [None] * len(keys)
+    for at, checksum, payload in zip(found["at"], found["checksum"], found["payload"], strict=True):
+        answers[at] = (checksum, payload)
+    return answers
 
 
 def row_by_row(here: Lookups, keys: list[int]) -> list[Row | None]:

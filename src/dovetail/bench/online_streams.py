@@ -22,7 +22,7 @@ from dovetail.errors import DovetailError
 from dovetail.online.frame import plan_online_join
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 BATCHES = 6
 SIDES = ("left", "right")
@@ -99,6 +99,7 @@ def joined_streams(join: Join, settings: dict[str, str] | None = None) -> Prepar
             try:
                 found = _run(frame, bench.scratch, whole)
             finally:
+                _forget_state(spark)
                 for key, old in before.items():
                     spark.conf.unset(key) if old is None else spark.conf.set(key, old)
             return Outcome(found.answer, found.seconds, {**found.figures, **further()})
@@ -106,6 +107,12 @@ def joined_streams(join: Join, settings: dict[str, str] | None = None) -> Prepar
         yield turn
 
     return prepare
+
+
+def _forget_state(spark: SparkSession) -> None:
+    """Give back the state of queries that have ended, which Spark keeps for minutes: a heap holds that of few."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
 
 def _run(frame: DataFrame, scratch: Path, whole: int) -> Outcome:

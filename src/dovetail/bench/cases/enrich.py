@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.bench.case import Bound, Case, Params, Prepare, Rival, Run
 from dovetail.bench.enrichment import (
     MEMORY,
+    WARM_ROWS,
     batches,
     dovetail,
     matched,
@@ -61,12 +62,12 @@ def _quarter(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
     return _dovetail(bench, {**params, "master_rows": params["master_rows"] // 4})
 
 
-def _by_hand(answer: Answer) -> Prepare:
+def _by_hand(answer: Answer, warm_rows: int = WARM_ROWS) -> Prepare:
     @contextmanager
     def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
         with master_table(bench, params["master_rows"]) as url:
             task = LookupTask(uuid.uuid4().hex, url, TABLE, parse_bytes(MEMORY), answer)
-            with streamed(lambda *_: partial(_joined, task))(bench, params) as run:
+            with streamed(lambda *_: partial(_joined, task), warm_rows)(bench, params) as run:
                 yield run
 
     return prepare
