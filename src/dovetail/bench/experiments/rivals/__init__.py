@@ -1,0 +1,1 @@
+"""What becomes of rivals when memory is short."""
