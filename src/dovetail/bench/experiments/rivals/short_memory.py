@@ -115,9 +115,8 @@ def _short(bench: Workbench) -> Findings:
         "loaded their input."
     )
     title = f"{due:,} pairs to Parquet, {mib} MiB"
-    return Findings(
-        "holds" if failed else "holds in part", why, tables=[Grid(title, heads, table)], rows=due * len(finished)
-    )
+    verdict: Opinion = "holds" if failed else "holds in part"
+    return Findings(verdict, why, tables=[Grid(title, heads, table)], rows=due * len(finished))
 
 
 EXPERIMENTS = (
