@@ -1,0 +1,1 @@
+"""The experiments on interval joins, of seed 002."""

@@ -1,0 +1,101 @@
+"""Runs over one, two and four Spark tasks: the machinery of the speed-up and scale-up experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dovetail.bench.experiment import Cell, Chart, Grid
+from dovetail.bench.experiments.interval.data import Side, pairs
+from dovetail.bench.experiments.interval.judge import Checks
+from dovetail.bench.experiments.interval.spark_runs import Spread, frame, spread
+from dovetail.bench.workbench import Workbench
+from dovetail.interval.operators import Frames
+
+TASKS = (1, 2, 4)
+CORES = "Two cores of one machine stand for the source's nodes and threads."
+Seconds = dict[str, dict[int, Spread]]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Two inputs and the relation and memory of their join."""
+
+    left: Side
+    right: Side
+    relation: str = "overlapping"
+    frames: Frames | None = None
+
+
+def points(work: Work, tasks: int) -> list[int]:
+    """Split points between tasks, so that as many starts fall to each."""
+    starts = work.left.starts
+    return [int(starts[starts.size * i // tasks]) for i in range(1, tasks)]
+
+
+def speed_up(bench: Workbench, work: Work, names: Sequence[str], tasks: Sequence[int] = TASKS) -> Seconds:
+    """The same work over more and more tasks, for each join."""
+    expected = pairs(work.left, work.right, work.relation)
+    left = frame(bench.spark, work.left)
+    right = left if work.right is work.left else frame(bench.spark, work.right)
+    options = {"relation": work.relation, "frames": work.frames}
+    try:
+        spread(names[0], left, right, expected, [], times=1, **options)  # type: ignore[arg-type]  # two names
+        return {
+            name: {n: spread(name, left, right, expected, points(work, n), **options) for n in tasks}  # type: ignore[arg-type]
+            for name in names
+        }
+    finally:
+        for made in {id(one): one for one in (left, right)}.values():
+            made.unpersist(blocking=True)
+
+
+def scale_up(bench: Workbench, make: Callable[[int], Work], names: Sequence[str], tasks: Sequence[int]) -> Seconds:
+    """As much work for each task, over more and more tasks; `make` gives the work of so many."""
+    found: Seconds = {name: {} for name in names}
+    for n in tasks:
+        for name, by_tasks in speed_up(bench, make(n), names, (n,)).items():
+            found[name] |= by_tasks
+    return found
+
+
+def rows_checked(found: Mapping[str, Mapping[int, Spread]]) -> int:
+    """Pairs of all runs."""
+    return sum(run.pairs for runs in found.values() for run in runs.values())
+
+
+def table(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Grid:
+    """Seconds of every run, and each over that of one task."""
+    tasks = list(next(iter(found.values())))
+    heads = ["join", *(f"{n} tasks, s" for n in tasks), *(f"{n} tasks, join alone, s" for n in tasks)]
+    rows: list[list[Cell]] = [
+        [name, *(round(r.seconds, 3) for r in runs.values()), *(round(r.slowest_join, 3) for r in runs.values())]
+        for name, runs in found.items()
+    ]
+    return Grid(title, heads, rows)
+
+
+def chart(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Chart:
+    """Seconds over tasks."""
+    lines = {name: [(n, run.seconds) for n, run in runs.items()] for name, runs in found.items()}
+    return Chart(title, "tasks", "seconds", lines)
+
+
+def judge_speed_up(checks: Checks, found: Seconds, least: float = 1.4) -> None:
+    """Two tasks on two cores are so much faster than one; four are no faster than that by more than a tenth."""
+    twice = {name: runs[1].seconds / runs[2].seconds for name, runs in found.items()}
+    slow = [name for name, gain in twice.items() if gain < least]
+    shown = ", ".join(f"{name} {gain:.2f}" for name, gain in twice.items())
+    checks.add(not slow, f"two tasks are at least {least} times as fast as one ({shown})")
+    if all(4 in runs for runs in found.values()):
+        more = {name: runs[2].seconds / runs[4].seconds for name, runs in found.items()}
+        shown = ", ".join(f"{name} {gain:.2f}" for name, gain in more.items())
+        checks.add(max(more.values()) < 1.25, f"four tasks on two cores gain nothing more ({shown})")
+
+
+def judge_scale_up(checks: Checks, found: Seconds, tasks: int = 2, most: float = 1.35) -> None:
+    """So many tasks with as much work each take at most so much longer than one."""
+    longer = {name: runs[tasks].seconds / runs[1].seconds for name, runs in found.items()}
+    shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in longer.items())
+    ok = max(longer.values()) <= most
+    checks.add(ok, f"{tasks} tasks with as much work each take at most {most} times as long as one ({shown})")

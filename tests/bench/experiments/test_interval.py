@@ -1,0 +1,131 @@
+"""The interval experiments: their machinery, the cheapest end to end, and that no figure or table is missing."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.experiment import Experiment
+from dovetail.bench.experiments.interval.data import Side, contacts, flights, pairs, statistics, steady
+from dovetail.bench.experiments.interval.judge import Checks, off
+from dovetail.bench.experiments.interval.runs import JOINS, run
+from dovetail.bench.experiments.interval.top import TopOverlaps
+from dovetail.bench.workbench import Workbench
+from dovetail.errors import DataError, PlanError
+from dovetail.interval.cost import expected_pairs
+from dovetail.interval.operators import Frames
+
+PLACES = (
+    [f"figure 3.{n}" for n in range(18, 35)]
+    + ["figure 4.12", "figure 4.13"]
+    + [f"figure 5.{n}" for n in range(1, 5)]
+    + [f"figure 6.{n}" for n in range(6, 19)]
+    + ["table 3.2", "table 3.3"]
+    + [f"table 4.{n}" for n in range(2, 12)]
+)
+
+
+def family() -> dict[str, Experiment]:
+    return {name: one for name, one in load_experiments().items() if one.family == "interval"}
+
+
+def random_side(seed: int, rows: int = 60) -> Side:
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 40, rows)
+    end = start + rng.integers(1, 15, rows)
+    order = np.lexsort((end, start))
+    return Side("random", pa.record_batch({"_start": start[order], "_end": end[order], "id": np.arange(rows)}))
+
+
+def test_every_figure_and_table_of_the_source_is_covered() -> None:
+    covered = {place for one in family().values() for place in one.places}
+    assert covered == set(PLACES)
+    assert {one.source for one in family().values()} == {"seed 002"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_independent_counts_are_those_of_all_pairs(seed: int) -> None:
+    left, right = random_side(seed), random_side(seed + 100)
+    a, b, c, d = (x for side in (left, right) for x in (side.starts, side.ends))
+    a, b = a[:, None], b[:, None]
+    assert pairs(left, right) == ((a < d) & (c < b)).sum()
+    assert pairs(left, right, "covers") == ((a <= c) & (b >= d)).sum()
+    assert pairs(left, right, "overlaps") == ((a < c) & (b < d) & (b > c)).sum()
+    with pytest.raises(PlanError, match="are not counted here"):
+        pairs(left, right, "meets")
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_runs_are_checked_and_count(name: str) -> None:
+    left, right = random_side(1), random_side(2)
+    for relation in ("overlapping", "covers", "overlaps"):
+        expected = pairs(left, right, relation)
+        for form in ("count", "empty", "top", "rows"):
+            assert run(name, left, right, expected, relation=relation, form=form).pairs == expected
+    with pytest.raises(DataError, match=f"{name} found .* there are 7"):
+        run(name, left, right, 7)
+
+
+def test_small_memory_is_counted_in_frames() -> None:
+    side = steady(200, (10, 20))
+    ran = run("SM", side, side, pairs(side, side), frames=Frames(40, 30, 10))
+    assert ran.moved
+    assert ran.spills > 0
+    assert ran.frames == ran.frames_written + ran.frames_read > 0
+    assert not run("SM", side, side, pairs(side, side)).moved
+
+
+def test_longest_overlaps_are_kept() -> None:
+    left, right = random_side(3), random_side(4)
+    a, b, c, d = (x for side in (left, right) for x in (side.starts, side.ends))
+    every = np.minimum(b[:, None], d) - np.maximum(a[:, None], c)
+    at = np.argwhere(every > 0).astype(np.int64)
+    top = TopOverlaps((a, b), (c, d), 10)
+    for first in range(0, len(at), 7):
+        part = at[first : first + 7]
+        top.offer(np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 1]))
+    assert top.pairs == len(at)
+    assert top.best.tolist() == np.sort(every[every > 0])[-10:].tolist()
+
+
+@pytest.mark.parametrize("classes", [((10, 10),), ((5, 5), (10, 30))])
+def test_statistics_describe_the_data_that_is_made(classes: tuple[tuple[int, int], ...]) -> None:
+    side, known = steady(300, *classes), statistics(300, *classes)
+    assert side.rows.num_rows == known.rows
+    assert expected_pairs(known, known) == pytest.approx(pairs(side, side))
+
+
+def test_recorded_and_made_data() -> None:
+    january = flights(1 / 12)
+    assert 20_000 < january.rows.num_rows < 30_000
+    assert (january.ends > january.starts).all()
+    assert (np.diff(january.starts) >= 0).all()
+    assert january.ends[-1] < 32 * 1_440
+    made = contacts(1_000)
+    assert set(made.ends - made.starts) == {20}
+
+
+def test_verdicts_follow_the_checks() -> None:
+    checks = Checks()
+    assert checks.verdict == "reported"
+    checks.add(True, "a is 1")
+    assert checks.verdict == "holds"
+    checks.add(False, "b is 2")
+    found = checks.findings(note="So it is.")
+    assert (found.verdict, found.why) == ("holds in part", "Holds: a is 1. Does not hold: b is 2. So it is.")
+    assert off(200, 190) == 0.05
+
+
+CHEAP = ("interval-memory-tuples", "interval-dip-durations", "interval-who-spills")
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_counted_experiments_give_the_same_twice(name: str) -> None:
+    one = family()[name]
+    with Workbench("small") as first, Workbench("small") as second:
+        found = [one.run(bench).to_json() for bench in (first, second)]
+    assert found[0] == found[1]
+    assert json.loads(json.dumps(found[0]))["rows"] == found[0]["rows"] > 0
+    assert found[0]["verdict"] in ("holds", "holds in part")
