@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dovetail.bench.experiment import Cell, Chart, Findings, Grid
-from dovetail.bench.experiments.online.judging import Part, experiment, findings, shares_of, shown
+from dovetail.bench.experiments.online.judging import experiment, findings, shares_of, shown
 from dovetail.bench.experiments.online.published import SPECIFIED_BANDS
 from dovetail.bench.experiments.online.streams import BANDS, RECORDED_PACKAGES, Streams, like_the_source
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.workbench import Workbench
 
 NAMES = ("DINER", "PMJ", "oldest")

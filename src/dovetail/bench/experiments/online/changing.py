@@ -8,10 +8,9 @@ from dovetail.bench.experiment import Findings
 from dovetail.bench.experiments.online.counting import COLUMNS
 from dovetail.bench.experiments.online.judging import (
     RIVALS,
-    Part,
     Shares,
+    apart_from,
     beyond,
-    distance,
     experiment,
     factor,
     factors_chart,
@@ -24,10 +23,11 @@ from dovetail.bench.experiments.online.judging import (
     specified_lines,
 )
 from dovetail.bench.experiments.online.streams import synthetic
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.workbench import Workbench
 
 RUNS, SHIFTS = (5, 10, 20, 50, 100), (0, 2, 5, 10, 20, 100)
-PERMUTATIONS = {"small": 3, "full": 10}
+PERMUTATIONS = {"small": 5, "full": 10}
 CLEAR, GROWN, PRINTED_GAIN = 1.1, 1.3, 3.0
 
 
@@ -59,8 +59,7 @@ def run_partly_sorted(bench: Workbench) -> Findings:
     aged = sum(s["DINER"] < s["RPJ 0.9"] for several in single.values() for s in several)
     note = (
         f"{beyond(lines)} Behind ageing RPJ in {aged} permutations. The order of intervals decides, so means of "
-        f"{len(seeds)} permutations differ from the specification's ten by up to {distance(lines, wanted):.1f} points. "
-        f"{size}."
+        f"{len(seeds)} permutations differ from the specification's ten. {apart_from(lines, wanted)} {size}."
     )
     charts = [
         shares_chart("Partly sorted Zipf keys", "sorted intervals", found, log_x=True),
@@ -94,8 +93,7 @@ def run_moving_mean(bench: Workbench) -> Findings:
     aged = [factor(shares, "RPJ 0.9") for shares in found.values()]
     note = (
         f"{beyond(lines)} An RPJ that forgets old arrivals is {min(aged):.2f} to {max(aged):.2f} times behind: what "
-        f"DINER gains is mostly that it adapts. Within {distance(lines, wanted):.1f} points of the specification. "
-        f"{size}."
+        f"DINER gains is mostly that it adapts. {apart_from(lines, wanted)} {size}."
     )
     charts = [
         shares_chart("Normal keys whose mean moves", "shift from period to period", found),

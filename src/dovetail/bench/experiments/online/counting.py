@@ -90,10 +90,10 @@ def share(name: str, streams: Streams, memory: int, block: int, turn: int = TURN
 
 
 def turns(left: I64, right: I64, turn: int) -> list[tuple[int, I64]]:
-    """Both sides in turn, in proportion to their sizes."""
-    n = max(1, -(-max(len(left), len(right)) // turn))
-    edges = [np.linspace(0, len(keys), n + 1).astype(int) for keys in (left, right)]
-    return [(s, keys[edges[s][i] : edges[s][i + 1]]) for i in range(n) for s, keys in ((0, left), (1, right))]
+    """Both sides in turn, at one rate: the smaller one has come before the other."""
+    starts = range(0, max(len(left), len(right)), turn)
+    parts = ((side, keys[start : start + turn]) for start in starts for side, keys in ((0, left), (1, right)))
+    return [(side, part) for side, part in parts if len(part)]
 
 
 def _over(streams: Streams, turn: int, take: Callable[[int, I64], None], found: Callable[[], int]) -> tuple[I64, I64]:

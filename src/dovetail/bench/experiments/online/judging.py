@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.bench.experiment import Cell, Chart, Experiment, Findings, Grid, Opinion
+from dovetail.bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from dovetail.bench.experiments.online.counting import COLUMNS, counted
 from dovetail.bench.experiments.online.proving import proved
 from dovetail.bench.experiments.online.published import SPECIFIED
 from dovetail.bench.experiments.online.streams import Streams
+from dovetail.bench.experiments.parts import Part, judged
 
 if TYPE_CHECKING:
     from dovetail.bench.workbench import Workbench
 
-MEASURES = ("kernels", "engine", "online", "workloads", "bench/experiments/online")
+MEASURES = ("kernels", "engine", "online", "workloads", "bench/experiments/online", "bench/experiments/parts.py")
 SOURCE = "seed 001"
 RIVALS = ("HMJ", "RPJ 1.0")
 """The joins that the source compares with in every figure; RPJ as it reads it, which forgets no arrival."""
@@ -24,14 +25,6 @@ SHOWN = {"RPJ 1.0": "RPJ", "RPJ 0.9": "RPJ, ageing", "oldest": "oldest first"}
 
 Shares = Mapping[str, float]
 """Percent online by join."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a claim with the figures that were found for it, and whether it holds."""
-
-    says: str
-    holds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +47,6 @@ TENTH = Size(10_000, 1_000, 10)
 def size_of(bench: Workbench) -> Size:
     """The source's own size, or half of it with as many blocks in memory."""
     return FULL if bench.scale == "full" else HALF
-
-
-def judged(parts: Sequence[Part], note: str = "") -> tuple[Opinion, str]:
-    """The verdict on a claim of several parts, and every part with its own."""
-    held = sum(part.holds for part in parts)
-    verdict: Opinion = "holds" if held == len(parts) else "holds in part" if held else "does not hold"
-    said = [f"{part.says}: {'holds' if part.holds else 'does not hold'}." for part in parts]
-    return verdict, " ".join([*said, *([note] if note else [])])
 
 
 def experiment(
@@ -134,10 +119,10 @@ def specified_lines(set_name: str, xs: Iterable[float], label: str = "{x:g}") ->
     return {label.format(x=x): SPECIFIED[set_name, x] for x in xs if (set_name, x) in SPECIFIED}
 
 
-def distance(found: Mapping[str, Shares], specified: Mapping[str, Sequence[float | None]]) -> float:
-    """The largest distance of DINER's share from the specification's, in points."""
+def apart_from(found: Mapping[str, Shares], specified: Mapping[str, Sequence[float | None]]) -> str:
+    """A sentence on the largest distance of DINER's share from the specification's."""
     gaps = [abs(found[line]["DINER"] - (row[0] or 0.0)) for line, row in specified.items() if line in found]
-    return max(gaps, default=0.0)
+    return f"DINER is at most {max(gaps):.1f} points from the specification, which is for 100,000 rows a side."
 
 
 def beyond(found: Mapping[str, Shares], baseline: str = "oldest") -> str:

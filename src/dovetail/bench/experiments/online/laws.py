@@ -8,11 +8,10 @@ from dovetail.bench.experiment import Cell, Findings, Grid
 from dovetail.bench.experiments.online.counting import counted
 from dovetail.bench.experiments.online.judging import (
     RIVALS,
-    Part,
     Shares,
     Size,
+    apart_from,
     beyond,
-    distance,
     experiment,
     factor,
     factors_chart,
@@ -25,6 +24,7 @@ from dovetail.bench.experiments.online.judging import (
     specified_lines,
 )
 from dovetail.bench.experiments.online.streams import Streams, synthetic
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.workbench import Workbench
 from dovetail.kernels.arrays import int64s
 from dovetail.workloads.key_laws import NormalKeys
@@ -67,7 +67,7 @@ def run_zipf(bench: Workbench) -> Findings:
         says = f"the largest gain over {shown(rival)}, {best:.2f} times, is above the {there:.2f} of the stock stand-in"
         parts.append(Part(says, best > there))
     lines, wanted = _lines(found, "skew {x:g}"), specified_lines("zipf", SKEWS, "skew {x:g}")
-    note = f"{beyond(lines)} DINER is within {distance(lines, wanted):.1f} points of the specification. {size}."
+    note = f"{beyond(lines)} {apart_from(lines, wanted)} {size}."
     charts = [shares_chart("Zipf keys", "skew", found), factors_chart("DINER's gain", "skew", found)]
     proofs = [synthetic("zipf", 1, 600)]
     return findings(parts, note, charts, [shares_grid(f"Zipf keys, {size}", lines, wanted)], proofs)
@@ -108,7 +108,7 @@ def run_means(bench: Workbench) -> Findings:
     label = "variance 50, +{x:g}", "deviation 50, +{x:g}"
     lines = _lines(near, label[0]) | _lines(wide, label[1])
     wanted = specified_lines("normal_means", MEANS, label[0]) | specified_lines("wide_means", WIDE_MEANS, label[1])
-    note = f"{beyond(lines)} DINER is within {distance(lines, wanted):.1f} points of the specification. {size}."
+    note = f"{beyond(lines)} {apart_from(lines, wanted)} {size}."
     charts = [
         factors_chart("DINER's gain, variance 50", "distance of the means", near),
         factors_chart("DINER's gain, deviation 50", "distance of the means", wide),
@@ -133,7 +133,7 @@ def run_variances(bench: Workbench) -> Findings:
     parts.append(Part(says, lower + upper > middle))
     lines = _lines(found, "+{x:g}")
     wanted = specified_lines("normal_variances", VARIANCES, "+{x:g}")
-    note = f"{beyond(lines)} DINER is within {distance(lines, wanted):.1f} points of the specification. {size}."
+    note = f"{beyond(lines)} {apart_from(lines, wanted)} {size}."
     charts = [factors_chart("DINER's gain", "variance added on one side", found)]
     tables = [shares_grid(f"Normal keys with different variances, {size}", lines, wanted), _regions_grid(regions)]
     return findings(parts, note, charts, tables, [synthetic("normal_variances", 100, 600)])

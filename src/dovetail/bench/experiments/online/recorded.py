@@ -10,7 +10,6 @@ from dovetail.bench.experiment import Cell, Chart, Findings, Grid
 from dovetail.bench.experiments.online.counting import COLUMNS, Counted, counted
 from dovetail.bench.experiments.online.judging import (
     RIVALS,
-    Part,
     Shares,
     beyond,
     experiment,
@@ -28,6 +27,7 @@ from dovetail.bench.experiments.online.streams import (
     recorded,
     synthetic,
 )
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.workbench import Workbench
 
 TENTHS = tuple(n / 10 for n in range(1, 11))

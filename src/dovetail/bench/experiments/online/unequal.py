@@ -7,9 +7,8 @@ from itertools import pairwise
 from dovetail.bench.experiment import Findings
 from dovetail.bench.experiments.online.judging import (
     RIVALS,
-    Part,
+    apart_from,
     beyond,
-    distance,
     experiment,
     factor,
     findings,
@@ -21,6 +20,7 @@ from dovetail.bench.experiments.online.judging import (
     specified_lines,
 )
 from dovetail.bench.experiments.online.streams import synthetic
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.workbench import Workbench
 
 PERCENT = (10, 25, 50, 75, 100)
@@ -28,7 +28,7 @@ PERCENT = (10, 25, 50, 75, 100)
 
 
 def run_unequal(bench: Workbench) -> Findings:
-    """Both relations come in the same time; memory is the same for all sizes."""
+    """Both relations come at one rate; memory is the same for all sizes."""
     size = size_of(bench)
     found = {
         float(x): shares_of(synthetic("zipf", 1, size.rows, size.rows * x // 100), size.memory, size.block)
@@ -47,8 +47,7 @@ def run_unequal(bench: Workbench) -> Findings:
     lines = {f"{x:g} %": shares for x, shares in found.items()}
     wanted = specified_lines("sizes", PERCENT, "{x:g} %")
     note = (
-        f"First where DINER is not: {', '.join(ahead) or 'none'}. {beyond(lines)} "
-        f"Within {distance(lines, wanted):.1f} points of the specification. {size}."
+        f"First where DINER is not: {', '.join(ahead) or 'none'}. {beyond(lines)} {apart_from(lines, wanted)} {size}."
     )
     charts = [shares_chart("Zipf keys, one relation smaller", "rows in % of the other relation", found)]
     tables = [shares_grid(f"One relation smaller, {size}", lines, wanted)]

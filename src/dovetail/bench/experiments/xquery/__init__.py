@@ -1,0 +1,1 @@
+"""The experiments of XQuery over weather collections: more tasks, more data, and other processors beside it."""
