@@ -33,7 +33,7 @@ SETS: dict[str, Shape] = {
     "record": (10, 20, 10, 2_296),
 }
 """Rate, durations of R and S, and tuple width."""
-LONGER = {"base": 50, "cardinality": 1, "duration": 4, "record": 1}
+LONGER = {"base": 50, "cardinality": 1, "duration": 8, "record": 4}
 """How many thousand instants at small scale on Spark: the source's thousand where the join then takes long enough."""
 SHORT = Frames(256, 8_192, 2_296)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,52 +53,41 @@ def frame(spark: SparkSession, side: Side, files: int = 4) -> DataFrame:
     return made
 
 
-def spread(
-    name: str,
-    left: DataFrame,
-    right: DataFrame,
-    expected: int,
-    points: list[int],
-    *,
-    relation: str = "overlapping",
-    frames: Frames | None = None,
-    times: int = 2,
-) -> Spread:
-    """The quickest of `times` runs over as many tasks as `points` cut ranges; DataError for a wrong number of pairs."""
-    placed, cell = _placed(name, left, right, points, relation)
-    task = TopTask(cell, frames)
-    found = min((_timed(placed, task, len(points) + 1) for _ in range(times)), key=lambda one: one.seconds)
-    if found.pairs != expected:
-        raise DataError(f"{name} on {len(points) + 1} tasks found {found.pairs:,} pairs; there are {expected:,}.")
-    return found
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Both inputs in the ranges of so many tasks, and what each task is told, but for the algorithm."""
+
+    frame: DataFrame
+    cell: CellJoin
+    tasks: int
 
 
-def _placed(
-    name: str, left: DataFrame, right: DataFrame, points: list[int], relation: str
-) -> tuple[DataFrame, CellJoin]:
-    """Both inputs in their ranges, and what each task is told. Reading is done by as many tasks as joining is."""
+def place(left: DataFrame, right: DataFrame, points: list[int], relation: str = "overlapping") -> Placed:
+    """The inputs cut at the points, as the library cuts them; reading is done by as many tasks as joining is."""
     from dovetail.interval.frame import plan_interval_join
     from dovetail.interval.frame_partitioned import PartitionedMeeting, RangeCells
 
     tasks = len(points) + 1
-    how = {"split_points": points} if points else {"partitions": 1}
-    plan = plan_interval_join(
-        left.coalesce(tasks),
-        right.coalesce(tasks),
-        relation=relation,
-        algorithm=MODELS[name],
-        route="streaming",
-        **how,
-    )
+    how: dict[str, Any] = {"split_points": points} if points else {"partitions": 1}
+    inputs = (left.coalesce(tasks), right.coalesce(tasks))
+    plan = plan_interval_join(*inputs, relation=relation, algorithm="sort_merge", route="streaming", **how)
     cells = plan.route.cells
     if not isinstance(cells, RangeCells) or cells.ranges != tasks:
         raise DataError(f"{tasks} tasks were asked for; the plan is\n{plan.explain()}")
     sides = plan.checked_sides()
     rows, others = (cells.add(side, side.frame, ("cell",)) for side in sides)
-    request = plan.request
-    meeting = PartitionedMeeting(request.relation, MODELS[name], request.memory, cells, plan.sink, plan.route.swapped)
+    meeting = PartitionedMeeting(plan.request.relation, "sort_merge", plan.request.memory, cells, plan.sink)
     told = meeting.task(sides[0], rows, sides[1], others, "inner", once=True)
-    return meeting.placed(sides[0], rows, sides[1], others), told
+    return Placed(meeting.placed(sides[0], rows, sides[1], others), told, tasks)
+
+
+def spread(placed: Placed, name: str, expected: int, frames: Frames | None = None, times: int = 2) -> Spread:
+    """The quickest of `times` runs of one join over the tasks; DataError for a wrong number of pairs."""
+    task = TopTask(replace(placed.cell, algorithm=MODELS[name]), frames)
+    found = min((_timed(placed.frame, task, placed.tasks) for _ in range(times)), key=lambda one: one.seconds)
+    if found.pairs != expected:
+        raise DataError(f"{name} on {placed.tasks} tasks found {found.pairs:,} pairs; there are {expected:,}.")
+    return found
 
 
 def _timed(placed: DataFrame, task: TopTask, tasks: int) -> Spread:
