@@ -82,11 +82,14 @@ def test_the_table_names_winner_losers_and_prices() -> None:
 
 
 def test_unit_costs_give_seconds_and_keep_the_rules() -> None:
-    profile = replace(Profile(), compare=Cost(2e-9, 2e-9, 2e-9, 3), emit=Cost(5e-9, 5e-9, 5e-9, 3))
+    kept = {"insert": Cost(7e-9, 7e-9, 7e-9, 3), "evict": Cost(3e-9, 3e-9, 3e-9, 3)}
+    profile = replace(Profile(), compare=Cost(2e-9, 2e-9, 2e-9, 3), emit=Cost(5e-9, 5e-9, 5e-9, 3), **kept)
     x = uniform(10, 100, 10_000, 2_296)
     prices = {p.algorithm: p for p in choose(x, x, MEMORY, unit_costs=profile).prices}
     sort_merge = prices["sort_merge"]
-    assert sort_merge.cpu_seconds == pytest.approx(2e-9 * sort_merge.comparisons + 5e-9 * sort_merge.rows)
+    for name, keeping in {"sort_merge": 7e-9, "forward_scan": 0.0, "time_sweep": 20e-9, "dip": 20e-9}.items():
+        price = prices[name]  # type: ignore[index]  # one of the five
+        assert price.cpu_seconds == pytest.approx(2e-9 * price.comparisons + 5e-9 * price.rows + keeping * x.rows)
     assert sort_merge.io_seconds == pytest.approx(
         sort_merge.frames_written * profile.page_write_s(8_192)
         + sort_merge.frames_read * profile.page_read_s(8_192, sequential=True)
@@ -98,6 +101,16 @@ def test_unit_costs_give_seconds_and_keep_the_rules() -> None:
     )
     assert choose(x, x, MEMORY, unit_costs=profile).best.algorithm == "sort_merge"
     assert "-" not in choose(x, x, MEMORY, unit_costs=profile).explain().splitlines()[3].split()
+
+
+def test_with_few_partners_rows_are_scanned_where_they_lie() -> None:
+    """Where a row finds hardly a partner, keeping rows costs more than comparing them in vain."""
+    x = uniform(0.1, 10, 100_000, 74)
+    ample = FrameMemory(131_072)
+    assert choose(x, x, ample).best.algorithm == "time_sweep"
+    priced = choose(x, x, ample, unit_costs=Profile())
+    assert priced.best.algorithm == "forward_scan"
+    assert priced.reason == "forward_scan: stays in memory and takes the least time"
 
 
 def test_the_rows_are_those_of_the_relation_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""The algorithm for a join: avoid a spill first, then the fewest comparisons, then the fewest frames."""
+"""The algorithm for a join: avoid a spill first, then the fewest comparisons or the least time, then frames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Choice:
         if not self.best.spills:
             losers = sum(p.spills for p in self.prices)
             rest = f"; {losers} of {len(self.prices)} would spill" if losers else ""
-            return f"{self.best.label}: stays in memory with the fewest comparisons{rest}"
+            cheap = "with the fewest comparisons" if self.best.cpu_seconds is None else "and takes the least time"
+            return f"{self.best.label}: stays in memory {cheap}{rest}"
         return f"{self.best.label}: all candidates spill, this one moves the fewest frames"
 
     def explain(self) -> str:
@@ -83,8 +84,8 @@ def choose(
     """The cheapest of `algorithms` for this join, with the price of every candidate in every orientation that differs.
 
     Candidates that stay in memory come first, by comparisons; those that spill by frames. Unit costs turn both into
-    seconds, so that dear writes and cheap reads are told apart; they do not change the order of the rules. Ties go to
-    the algorithm that needs less memory.
+    seconds, with what a kept row costs beside its comparisons, and tell dear writes from cheap reads; they do not
+    change the order of the rules. Ties go to the algorithm that needs less memory.
     Reference: seed 002, section 4.6 and chapter 5.
     """
     unknown = [a for a in algorithms if a not in MODELS]
