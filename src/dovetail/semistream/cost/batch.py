@@ -88,6 +88,8 @@ def _steps(prediction: Prediction, misses: float, capacity: int) -> tuple[float,
     if misses <= capacity:
         return 0.0, segments_asked(prediction.segments, misses)
     if prediction.algorithm == "ssij":
-        return 0.0, misses / prediction.w_s
+        phases, rest = divmod(misses, capacity)
+        whole = phases * segments_asked(prediction.segments, capacity)
+        return 0.0, whole + segments_asked(prediction.segments, rest)
     at_end = min(segments_asked(prediction.segments, capacity), prediction.asked)
     return (misses - capacity) / prediction.w_s, at_end

@@ -38,7 +38,9 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chu
         w = capacity(setting, sizes, buffer, chunk_bytes)
     else:
         w = capacity(setting, sizes, buffer, setting.entries.chunked, least=chunks) // chunks
-    reading = costs.load_s(setting.read_bytes(sizes.segment_rows), sequential=True)
+    nbytes = setting.read_bytes(sizes.segment_rows)
+    in_turn, anywhere = costs.load_s(nbytes, sequential=True), costs.load_s(nbytes)
+    reading = in_turn + (anywhere - in_turn) * parts / chunks  # a round begins anew at the other end
     return Prediction(
         algorithm=algorithm,
         sizes=replace(sizes, waiting_rows=w * chunks),

@@ -30,9 +30,13 @@ def follows(segments: Segments, tuples: float, scattered: int | None = None) -> 
 
 
 def phase_read_s(setting: Setting, segment_rows: int, segments: Segments, tuples: float, resident: int = 0) -> float:
-    """Seconds of one read in a join phase of so many tuples; the `resident` segments are not among those read."""
+    """Seconds of one read in a join phase of so many tuples; the `resident` segments are not among those read.
+
+    The first one follows none: the phase before ended at the other end of the master data.
+    """
     scattered = None if setting.order == "frequency" else segments.n_segments + resident
     nbytes, in_turn = setting.read_bytes(segment_rows), follows(segments, tuples, scattered)
+    in_turn *= 1 - 1 / max(1.0, segments_asked(segments, tuples))
     costs = setting.costs
     return in_turn * costs.load_s(nbytes, sequential=True) + (1 - in_turn) * costs.load_s(nbytes)
 
