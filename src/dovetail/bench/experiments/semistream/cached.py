@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.semistream.axes import Curves, curves, over, shown
-from dovetail.bench.experiments.semistream.counting import Point, counted, describe, divisor
-from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS, MEMORY, ROWS
+from dovetail.bench.experiments.semistream.counting import Point, counted, describe, divisor, master_rows, memories
+from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS
 from dovetail.bench.experiments.semistream.judging import Check, judged, ratios
 from dovetail.bench.workbench import Workbench
 
@@ -36,10 +36,10 @@ def _best(found: Curves, mine: str) -> Check:
 
 def _optimised(bench: Workbench) -> Findings:
     joins = _joins(divisor(bench), OPTIMISED, X, HYBRID, R_MESH, MESH)
-    by_rows, by_memory = curves(joins, "rows", ROWS), curves(joins, "memory_mb", MEMORY)
+    by_rows, by_memory = curves(joins, "rows", master_rows(bench)), curves(joins, "memory_mb", memories(bench))
     checks = [_best(by_rows, OPTIMISED), _best(by_memory, OPTIMISED)]
-    first = shown("50 MB", "master rows", "rows a second", ROWS, by_rows, log_x=True, log_y=True)
-    second = shown("2 million rows", "memory, MB", "rows a second", MEMORY, by_memory)
+    first = shown("50 MB", "master rows", "rows a second", master_rows(bench), by_rows, log_x=True, log_y=True)
+    second = shown("2 million rows", "memory, MB", "rows a second", memories(bench), by_memory)
     return judged(checks, f"Exponent 1. {describe(divisor(bench))}", [first[0], second[0]], [first[1], second[1]])
 
 
@@ -55,9 +55,9 @@ def _behind(found: Curves) -> list[Check]:
 
 def _cachejoin(bench: Workbench) -> Findings:
     joins = _joins(divisor(bench), OPTIMISED, CACHE, HYBRID, R_MESH, MESH)
-    by_rows, by_memory = curves(joins, "rows", ROWS), curves(joins, "memory_mb", MEMORY)
-    first = shown("50 MB", "master rows", "rows a second", ROWS, by_rows, log_x=True, log_y=True)
-    second = shown("2 million rows", "memory, MB", "rows a second", MEMORY, by_memory)
+    by_rows, by_memory = curves(joins, "rows", master_rows(bench)), curves(joins, "memory_mb", memories(bench))
+    first = shown("50 MB", "master rows", "rows a second", master_rows(bench), by_rows, log_x=True, log_y=True)
+    second = shown("2 million rows", "memory, MB", "rows a second", memories(bench), by_memory)
     checks = [*_behind(by_rows), *_behind(by_memory)]
     return judged(checks, f"Exponent 1. {describe(divisor(bench))}", [first[0], second[0]], [first[1], second[1]])
 

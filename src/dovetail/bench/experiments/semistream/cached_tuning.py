@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
-from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, rate
-from dovetail.bench.experiments.semistream.hybrid_rates import MEMORY
+from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories, rate
 from dovetail.bench.experiments.semistream.judging import Check, grid, judged, wave
 from dovetail.bench.experiments.semistream.printed_rates import printed_cached
 from dovetail.bench.workbench import Workbench
@@ -88,7 +87,7 @@ def _by_equations(bench: Workbench, algorithm: str) -> Findings:
 
 def _cost(bench: Workbench, algorithm: str) -> Findings:
     rows = []
-    for memory in MEMORY:
+    for memory in memories(bench):
         point = replace(_point(bench, algorithm), memory_mb=memory)
         found = count(point)
         w_s, w_n, printed = printed_cached(point, found.rows_per_load)

@@ -1,8 +1,8 @@
 """Points of the sources' experiments, run by the real joins over keys alone on a simulated disk.
 
 Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (seed 000, table 5.2). Small scale
-divides master rows, memory and cache by 4 and leaves the segments of 500 rows, so that rows that wait per segment, and
-with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows. There are 1,000
+divides master rows, memory and cache by 5 and leaves the segments of 500 rows, so that rows that wait per segment, and
+with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows. There are 800
 segments where the source has 4,000.
 """
 
@@ -32,7 +32,7 @@ from dovetail.workloads.zipf import ZipfLaw
 MEASURES = ("kernels", "engine", "semistream", "workloads", "bench/experiments/semistream")
 MILLION = 1_000_000
 MB = 2**20
-SMALL = 4
+SMALL = 5
 """What small scale divides the sizes by."""
 MESH_ROWS = int(0.93 * MB / 120)
 SETTING = "Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows."
@@ -127,6 +127,17 @@ def divisor(bench: Workbench) -> int:
     return 1 if bench.scale == "full" else SMALL
 
 
+def master_rows(bench: Workbench) -> tuple[int, ...]:
+    """Master rows of the source's figures; small scale has both ends and the middle."""
+    millions = (0.5, 1, 2, 4, 8) if bench.scale == "full" else (0.5, 2, 8)
+    return tuple(int(n * MILLION) for n in millions)
+
+
+def memories(bench: Workbench) -> tuple[int, ...]:
+    """Megabytes of the source's figures; small scale has both ends and the middle."""
+    return (50, 100, 150, 200, 250) if bench.scale == "full" else (50, 150, 250)
+
+
 @lru_cache(maxsize=4096)
 def count(point: Point) -> Rate:
     """What the join does with a stream that is never short, counted after it has settled; once in a process."""
@@ -148,7 +159,9 @@ def _lengths(point: Point) -> tuple[float, float]:
     """How often what waits is renewed before and while it is counted."""
     if point.mesh or point.algorithm == "inlj":
         return 1.1, 1.0
-    return (6, 4) if point.lookup.kind == "oldest" else (12, 6)
+    if point.lookup.kind != "oldest":
+        return 12, 6
+    return (5, 5) if point.algorithm in _CACHING else (10, 8)  # loads of a hot segment swing for long
 
 
 def rate(point: Point) -> float:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.bench.experiment import Chart, Findings, Grid
-from dovetail.bench.experiments.semistream.counting import MILLION, Point, counted, describe, divisor, rate
+from dovetail.bench.experiments.semistream.counting import (
+    Point,
+    counted,
+    describe,
+    divisor,
+    master_rows,
+    memories,
+    rate,
+)
 from dovetail.bench.experiments.semistream.judging import Check, grid, judged, ratios
 from dovetail.bench.workbench import Workbench
 
-ROWS = tuple(int(n * MILLION) for n in (0.5, 1, 2, 4, 8))
-MEMORY = (50, 100, 150, 200, 250)
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 HYBRID, MESH, INLJ, FROM_KEY = "HYBRIDJOIN", "MESHJOIN", "INLJ", "HYBRIDJOIN, loads from the key"
 _NAMES = (INLJ, MESH, FROM_KEY, HYBRID)
@@ -47,14 +53,14 @@ def _above(found: dict[str, list[float]]) -> list[Check]:
 
 
 def _by_rows(bench: Workbench) -> Findings:
-    found = _rates(bench, "rows", ROWS)
-    charts, tables = _shown(found, "master rows", ROWS, log=True)
+    found = _rates(bench, "rows", master_rows(bench))
+    charts, tables = _shown(found, "master rows", master_rows(bench), log=True)
     return judged(_above(found), describe(divisor(bench)), charts, tables)
 
 
 def _by_memory(bench: Workbench) -> Findings:
-    found = _rates(bench, "memory_mb", MEMORY)
-    charts, tables = _shown(found, "memory, MB", MEMORY)
+    found = _rates(bench, "memory_mb", memories(bench))
+    charts, tables = _shown(found, "memory, MB", memories(bench))
     return judged(_above(found), describe(divisor(bench)), charts, tables)
 
 

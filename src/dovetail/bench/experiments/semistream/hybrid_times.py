@@ -6,20 +6,19 @@ import itertools
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
-from dovetail.bench.experiments.semistream.counting import MILLION, Point, count, counted, divisor
+from dovetail.bench.experiments.semistream.counting import Point, count, counted, divisor, master_rows
 from dovetail.bench.experiments.semistream.judging import Check, grid, judged
 from dovetail.bench.experiments.semistream.paced import stays
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost import round_times
 from dovetail.semistream.cost.inlj import inlj_delay
 
-_ROWS = tuple(int(n * MILLION) for n in (0.5, 1, 2, 4, 8))
 _RATES = (60, 125, 200, 500, 1000, 2000)
 _PACE = 500
 
 
 def _seconds(bench: Workbench) -> float:
-    return 300.0 if bench.scale == "full" else 80.0
+    return 300.0 if bench.scale == "full" else 60.0
 
 
 def _note(divide: int) -> str:
@@ -31,15 +30,15 @@ def _note(divide: int) -> str:
 
 
 def _processing(bench: Workbench) -> Findings:
-    divide, rows = divisor(bench), []
-    for n in _ROWS:
+    divide, sizes, rows = divisor(bench), master_rows(bench), []
+    for n in sizes:
         point = Point(divide=divide, rows=n)
         mesh = replace(point, algorithm="meshjoin").predicted()
         mine = stays(point, _PACE, _seconds(bench)).mean_s
         room = point.join().sizes.waiting or 1
         full = room / count(point).per_second  # Little's law: that many wait
         rows.append((n, mine, round_times(mesh, _PACE).to_match_s, full, round_times(mesh).to_match_s))
-    inlj = [1 / replace(Point(divide=divide, rows=n), algorithm="inlj").predicted().mu for n in _ROWS]
+    inlj = [1 / replace(Point(divide=divide, rows=n), algorithm="inlj").predicted().mu for n in sizes]
     slow = [row[2] / row[1] for row in rows]
     fast = [row[4] / row[3] for row in rows]
     checks = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dovetail.bench.experiment import Chart, Findings
-from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor
+from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
 from dovetail.bench.experiments.semistream.judging import Check, close, grid, judged, wave
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost.printed_hybridjoin import eq_5_2, eq_5_3, eq_5_4
@@ -14,9 +14,8 @@ _TABLE_5_2 = {
     "read": 9_939_229, "remove": 572_032, "receive": 408_641, "admit": 391_092, "probe": 1_308_500, "emit": 218_000,
 }  # fmt: skip
 _LOOP_S, _W, _RATE = 0.012837, 109, 8_491
-_BUFFERS = (62, 125, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000)
+_BUFFERS = (125, 250, 500, 1000, 2000, 4000, 8000, 16_000)
 _ORDERS: dict[str, Order] = {"in order of use": "key", "in any order": "none"}
-_MEMORY = (50, 100, 150, 200, 250)
 _UNITS = {"c_h": SOURCE_UNITS.probe, "c_o": SOURCE_UNITS.emit, "c_e": SOURCE_UNITS.remove, "c_s": SOURCE_UNITS.arrive,
           "c_a": SOURCE_UNITS.admit}  # fmt: skip
 
@@ -69,7 +68,7 @@ def _buffer(bench: Workbench) -> Findings:
 def _cost(bench: Workbench) -> Findings:
     divide, rows = divisor(bench), []
     for name in ("inlj", "meshjoin", "hybridjoin"):
-        for memory in _MEMORY if name != "inlj" else _MEMORY[:1]:
+        for memory in memories(bench) if name != "inlj" else (50,):
             point = Point(divide=divide, algorithm=name, memory_mb=memory)
             found, model = count(point), point.predicted()
             loop = found.rows_per_load / found.per_second

@@ -51,8 +51,8 @@ def wave(values: Sequence[float], tolerance: float = 0.005) -> bool:
     top = max(range(len(values)), key=values.__getitem__)
     if top in (0, len(values) - 1):
         return False
-    rising = all(b > a * (1 - tolerance) for a, b in itertools.pairwise(values))
-    falling = all(b < a * (1 + tolerance) for a, b in zip(values[top:], values[top + 1 :], strict=False))
+    rising = all(b > a * (1 - tolerance) for a, b in itertools.pairwise(values[: top + 1]))
+    falling = all(b < a * (1 + tolerance) for a, b in itertools.pairwise(values[top:]))
     return rising and falling
 
 

@@ -7,8 +7,16 @@ from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.semistream.axes import Curves, curves, over, shown
-from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor
-from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS, MEMORY, ROWS
+from dovetail.bench.experiments.semistream.counting import (
+    Point,
+    count,
+    counted,
+    describe,
+    divisor,
+    master_rows,
+    memories,
+)
+from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS
 from dovetail.bench.experiments.semistream.judging import Check, judged, ratios
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.lookup import Lookup
@@ -17,8 +25,8 @@ HYBRID, OPTIMISED, GUARDED = "HYBRIDJOIN", "HYBRIDJOIN, second position", "HYBRI
 CACHE, OPTIMISED_CACHE = "CACHEJOIN", "CACHEJOIN, second position"
 ALTERNATE, GUARD = Lookup("alternate", 0.3), Lookup("guarded", 0.3)
 _SOURCE = "seed 004"
-_COARSE = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
-_FINE = tuple(n / 20 for n in range(1, 21))
+_COARSE = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
+_FINE = (0.01, *(n / 20 for n in range(1, 21)))
 
 
 def _joins(divide: int) -> dict[str, Point]:
@@ -59,27 +67,29 @@ def _both(bench: Workbench, axis: str, values: Sequence[float]) -> tuple[Curves,
 
 
 def _by_memory(bench: Workbench) -> Findings:
-    found, loads = _both(bench, "memory_mb", MEMORY)
+    found, loads = _both(bench, "memory_mb", memories(bench))
     rate, load, cache = _gains(found, loads)
     checks = [
         Check(f"it needs about a third of the loads: {ratios(load)} times the rows per load", min(load) > 2.5),
         Check(f"its rate is about three times HYBRIDJOIN's: {ratios(rate)} times", min(rate) > 2.5),
         Check(f"CACHEJOIN gains less: {ratios(cache)} times", min(cache) > 1 and max(cache) < min(rate)),
     ]
-    chart, table = shown("Exponent 1, 2 million rows", "memory, MB", "rows a second", MEMORY, found)
+    chart, table = shown("Exponent 1, 2 million rows", "memory, MB", "rows a second", memories(bench), found)
     note = f"What is left of an iteration are the steps, which no look-up saves. {describe(divisor(bench))}"
     return judged(checks, note, [chart], [table])
 
 
 def _by_rows(bench: Workbench) -> Findings:
-    found, loads = _both(bench, "rows", ROWS)
+    found, loads = _both(bench, "rows", master_rows(bench))
     rate, load, cache = _gains(found, loads)
     checks = [
         Check(f"it has more than twice the rows per load: {ratios(load)} times", min(load) > 2),
         Check(f"and more than twice the rate: {ratios(rate)} times", min(rate) > 2),
         Check(f"CACHEJOIN gains as well: {ratios(cache)} times", min(cache) > 1),
     ]
-    chart, table = shown("Exponent 1, 50 MB", "master rows", "rows a second", ROWS, found, log_x=True, log_y=True)
+    chart, table = shown(
+        "Exponent 1, 50 MB", "master rows", "rows a second", master_rows(bench), found, log_x=True, log_y=True
+    )
     return judged(checks, describe(divisor(bench)), [chart], [table])
 
 

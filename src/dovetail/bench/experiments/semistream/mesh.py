@@ -54,6 +54,7 @@ def _knee(bench: Workbench) -> Findings:
 
 def _best(bench: Workbench) -> Findings:
     divide, rows, checks = _divide(bench), [], []
+    best_by_memory: list[tuple[float, float]] = []
     for memory in _MEMORY:
         best = best_buffer(Mesh(memory_mb=memory, buffer_mb=1))
         rates = [count_mesh(Mesh(memory_mb=memory, buffer_mb=best * f), divide).per_second for f in (0.25, 1, 4)]
@@ -63,10 +64,11 @@ def _best(bench: Workbench) -> Findings:
         if printed:
             checks.append(close(f"best buffer at {memory} MB", best, printed, 0.04))
         rows.append((memory, best, printed, *rates))
+        best_by_memory.append((float(memory), best))
     heads = ("memory, MB", "best buffer, MB", "printed", "rate at a quarter of it", "at it", "at four times")
-    chart = Chart("Best buffer", "memory, MB", "disk buffer, MB", {
-        "equation 3.5": [(row[0], row[1]) for row in rows], "printed": list(_PRINTED_BEST.items()),
-    })  # fmt: skip
+    lines: dict[str, list[tuple[float, float]]] = {"equation 3.5": best_by_memory}
+    lines["printed"] = [(float(memory), best) for memory, best in _PRINTED_BEST.items()]
+    chart = Chart("Best buffer", "memory, MB", "disk buffer, MB", lines)
     return judged(checks, _NOTE, [chart], [grid("Best buffers", heads, rows)])
 
 

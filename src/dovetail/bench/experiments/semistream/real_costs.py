@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Experiment, Findings
@@ -68,7 +68,7 @@ def _costs(place: Place) -> Callable[[Workbench], Findings]:
     return run_it
 
 
-def _judged(bench: Workbench, place: Place, rows: list[tuple[str, float, Timed, Prediction]]) -> Findings:
+def _judged(bench: Workbench, place: Place, rows: Sequence[tuple[str, float, Timed, Prediction]]) -> Findings:
     table, checks = [], []
     for name, memory, found, model in rows:
         us, calculated = 1e6 / found.per_second, 1e6 / model.mu

@@ -45,10 +45,10 @@ def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: i
     per = max(1, round(segment * (len(pages.starts) - 1) / stream.rows))
     cached = memory.memory // 10 // memory.cached_bytes if algorithm == "cachejoin" else 0
     sizes = Sizes(waiting=memory.waiting(segment, cached), per_segment=per, together=1, cached=cached or None)
-    options: dict[str, Any] = {"cache": CachePolicy("random", 5)} if cached else {}
-    join = ALGORITHMS[algorithm](
-        pages=pages, on=("key",), columns=("checksum",), sizes=sizes, lookup=lookup, short_reads=False, **options
-    )
+    options: dict[str, Any] = {"sizes": sizes, "lookup": lookup, "short_reads": False}
+    if cached:
+        options["cache"] = CachePolicy("random", 5)
+    join = ALGORITHMS[algorithm](pages=pages, on=("key",), columns=("checksum",), **options)
     queue = sizes.waiting or 1
     return timed(join, again(stream.keys + 1), 10 * queue, max(_FEWEST, 6 * queue))
 

@@ -58,8 +58,8 @@ class Place:
         )
 
 
-DISK = Place("disk", page_file, small=8, full=1)
-DATABASE = Place("database", server_table, small=20, full=4)
+DISK = Place("disk", page_file, small=10, full=1)
+DATABASE = Place("database", server_table, small=25, full=4)
 _Curves = dict[str, list[Timed]]
 
 

@@ -139,7 +139,7 @@ def built(of: Real, pages: Pages, divide: int) -> SemiStreamJoin:
     per = max(1, round(500 / (rows / n_pages)))
     options: dict[str, Any] = {"pages": pages, "on": ("key",), "how": "inner", "columns": ("checksum",)}
     if of.algorithm == "inlj":
-        return ALGORITHMS["inlj"](**options)
+        return ALGORITHMS["inlj"](**options, sizes=Sizes(together=1))
     memory, cached = SourceSizes(memory=int(of.memory_mb * MB) // divide), of.cached // divide
     together = {} if of.ours else {"together": 1}
     if of.algorithm in ("meshjoin", "r_meshjoin"):

@@ -6,8 +6,16 @@ from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.semistream.axes import best_by_model, curves, over, shown
-from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, rate
-from dovetail.bench.experiments.semistream.hybrid_rates import MEMORY, ROWS
+from dovetail.bench.experiments.semistream.counting import (
+    Point,
+    count,
+    counted,
+    describe,
+    divisor,
+    master_rows,
+    memories,
+    rate,
+)
 from dovetail.bench.experiments.semistream.judging import Check, grid, judged, ratios, wave
 from dovetail.bench.experiments.semistream.printed_rates import printed_x
 from dovetail.bench.workbench import Workbench
@@ -24,7 +32,7 @@ def _joins(divide: int) -> dict[str, Point]:
 
 def _by_rows(bench: Workbench) -> Findings:
     divide = divisor(bench)
-    found = curves(_joins(divide), "rows", ROWS)
+    found = curves(_joins(divide), "rows", master_rows(bench))
     shares, halves = over(found[HYBRID], found[X]), over(found[DOUBLE], found[HYBRID])
     checks = [
         Check(
@@ -34,15 +42,17 @@ def _by_rows(bench: Workbench) -> Findings:
         Check(f"and about 50 % at 8 million: {shares[-1]:.0%}", abs(shares[-1] - 0.5) <= 0.1),
         Check(f"a double buffer makes HYBRIDJOIN slower: {ratios(halves)} times its rate", max(halves) < 1),
     ]
-    chart, table = shown("Exponent 1, 50 MB", "master rows", "rows a second", ROWS, found, log_x=True, log_y=True)
+    chart, table = shown(
+        "Exponent 1, 50 MB", "master rows", "rows a second", master_rows(bench), found, log_x=True, log_y=True
+    )
     note = f"A disk with a seek wants larger segments than 60 kB, so that double ones help. {describe(divide)}"
     return judged(checks, note, [chart], [table])
 
 
 def _by_memory(bench: Workbench) -> Findings:
     divide = divisor(bench)
-    found = curves(_joins(divide), "memory_mb", MEMORY)
-    loads = curves(_joins(divide), "memory_mb", MEMORY, lambda of: of.rows_per_load)
+    found = curves(_joins(divide), "memory_mb", memories(bench))
+    loads = curves(_joins(divide), "memory_mb", memories(bench), lambda of: of.rows_per_load)
     saved = [1 - a / b for a, b in zip(loads[HYBRID], loads[X], strict=True)]
     gains = over(found[X], found[HYBRID])
     checks = [
@@ -50,20 +60,22 @@ def _by_memory(bench: Workbench) -> Findings:
         Check(f"it saves about 33 % of the reads: {min(saved):.0%} to {max(saved):.0%}",
               min(saved) >= 0.28 and max(saved) <= 0.38),
     ]  # fmt: skip
-    chart, table = shown("Exponent 1, 2 million rows", "memory, MB", "rows a second", MEMORY, found)
+    chart, table = shown("Exponent 1, 2 million rows", "memory, MB", "rows a second", memories(bench), found)
     return judged(checks, f"It saves more than the source says. {describe(divide)}", [chart], [table])
 
 
 def _pinned(bench: Workbench) -> Findings:
     divide = divisor(bench)
-    found = curves(_joins(divide), "memory_mb", MEMORY, lambda of: 4000 * of.rows_per_load * of.cached_share / 1e6)
+    found = curves(
+        _joins(divide), "memory_mb", memories(bench), lambda of: 4000 * of.rows_per_load * of.cached_share / 1e6
+    )
     through = found[X]
     checks = [
         Check(f"{through[0]:.2f} million rows went through the pinned part at 50 MB, printed 0.4",
               0.3 < through[0] < 0.6),
         Check(f"and {through[-1]:.2f} million at 250 MB, printed above 2", through[-1] > 2),
     ]  # fmt: skip
-    chart, table = shown("In 4,000 iterations", "memory, MB", "million rows", MEMORY, {X: through})
+    chart, table = shown("In 4,000 iterations", "memory, MB", "million rows", memories(bench), {X: through})
     return judged(checks, describe(divide), [chart], [table])
 
 
@@ -122,7 +134,7 @@ def _tuned(bench: Workbench) -> Findings:
     divide = divisor(bench)
     plain = Point(divide=divide, algorithm="x_hybridjoin")
     found: dict[str, list[list[float]]] = {"rows": [], "memory_mb": []}
-    for axis, values in (("rows", ROWS), ("memory_mb", MEMORY)):
+    for axis, values in (("rows", master_rows(bench)), ("memory_mb", memories(bench))):
         for value in values:
             untuned = replace(plain, **{axis: value})  # type: ignore[arg-type]  # a field
             choices = [replace(untuned, segment=d, pinned=d * n) for d in (500, 2000, 4000, 8000) for n in (1, 2, 4)]
@@ -142,7 +154,7 @@ def _tuned(bench: Workbench) -> Findings:
 
 def _cost(bench: Workbench) -> Findings:
     divide, rows = divisor(bench), []
-    for memory in MEMORY:
+    for memory in memories(bench):
         point = Point(divide=divide, algorithm="x_hybridjoin", memory_mb=memory)
         found = count(point)
         w, printed = printed_x(point)
