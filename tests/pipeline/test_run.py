@@ -131,6 +131,7 @@ def test_changes_that_a_checkpoint_cannot_bear(spark: SparkSession, tmp_path: Pa
         ):
             pass
     harmless = ["join.enriched.memory=3MB", "source.orders.options.rows_per_batch=10", "sink.list.path=other"]
+    harmless.append("source.orders.options.pace=constant(1)")
     with Checkpoint(spark, read_pipeline(file, harmless), str(tmp_path / "checkpoint")) as checkpoint:
         checkpoint.admit(read_pipeline(file, harmless).of("sink"))
     changed = read_pipeline(file, ["source.orders.workload=zipf", "sink.list.mode=complete"])

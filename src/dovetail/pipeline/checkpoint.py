@@ -19,7 +19,7 @@ from dovetail.pipeline.problems import PipelineError, Problem, Problems
 from dovetail.pipeline.sql_tables import keeps_state
 from dovetail.pipeline.wiring import streams
 
-_PACES = {"rowsperbatch", "rowspersecond", "partitions", "maxfilespertrigger", "maxbytespertrigger",
+_PACES = {"rowsperbatch", "rowspersecond", "pace", "partitions", "maxfilespertrigger", "maxbytespertrigger",
           "maxoffsetspertrigger", "minpartitions", "numpartitions"}  # fmt: skip
 """Options that say how fast a source is read, and change none of its rows."""
 
