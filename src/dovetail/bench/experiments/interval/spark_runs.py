@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dovetail.bench.experiments.interval.data import Side
 from dovetail.bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH
@@ -22,7 +25,9 @@ from dovetail.interval.operators import Frames
 from dovetail.kernels.arrays import int64s
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
+
+    from dovetail.bench.workbench import Workbench
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,13 @@ class TopTask:
     k: int = 100
 
 
-def frame(spark: SparkSession, side: Side, files: int = 4) -> DataFrame:
-    """A side as a cached DataFrame in so many partitions."""
+def frame(bench: Workbench, side: Side, files: int = 4) -> DataFrame:
+    """A side as a DataFrame over so many Parquet files, rows dealt out by number, as if distributed by a key."""
+    place = Path(tempfile.mkdtemp(dir=bench.scratch))
     table = pa.Table.from_batches([side.rows]).rename_columns({"_start": "start", "_end": "end"})
-    made = spark.createDataFrame(table).repartition(files).cache()
-    made.count()
-    return made
+    for number in range(files):
+        pq.write_table(table.take(np.arange(number, table.num_rows, files)), place / f"{number}.parquet")
+    return bench.spark.read.parquet(str(place))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,18 +35,14 @@ def points(work: Work, tasks: int) -> list[int]:
 def speed_up(bench: Workbench, work: Work, names: Sequence[str], tasks: Sequence[int] = (1, 2)) -> Seconds:
     """The same work over more and more tasks, for each join."""
     expected = pairs(work.left, work.right, work.relation)
-    left = frame(bench.spark, work.left)
-    right = left if work.right is work.left else frame(bench.spark, work.right)
+    left = frame(bench, work.left)
+    right = left if work.right is work.left else frame(bench, work.right)
     found: Seconds = {name: {} for name in names}
-    try:
-        for n in tasks:
-            placed = place(left, right, points(work, n), work.relation)
-            spread(placed, names[0], expected, work.frames, times=1)  # Spark compiles, and workers start
-            for name in names:
-                found[name][n] = spread(placed, name, expected, work.frames)
-    finally:
-        for made in {id(one): one for one in (left, right)}.values():
-            made.unpersist(blocking=True)
+    for n in tasks:
+        placed = place(left, right, points(work, n), work.relation)
+        spread(placed, names[0], expected, work.frames, times=1)  # Spark compiles, and workers start
+        for name in names:
+            found[name][n] = spread(placed, name, expected, work.frames)
     return found
 
 
