@@ -3,8 +3,8 @@
 `python -m tests.pipeline.kills 20 [pipeline.toml | demo]` kills that many times; the tests kill twice. A pipeline runs
 to the end of its input (`dovetail run --once`). Its Parquet, CSV and PostgreSQL sinks are compared, all columns but the
 phase in which an online join found a pair, which is a matter of time. Relative paths in the file keep its runs apart,
-and `${DOVETAIL_KILLS_URI}` is a database of each run. "demo" is the pipeline of `dovetail demo`, in more and smaller
-micro-batches.
+and `${DOVETAIL_KILLS_URI}` is a database of each run. "demo" is the pipeline of `dovetail demo`, whose rows arrive in
+real time, as there; it is stopped when it has answered all of them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from functools import partial
 from pathlib import Path
 
 from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
-from pyarrow import csv, dataset
+from pyarrow import csv, dataset, parquet
 from tests.semistream.master.server import Server
 
-from dovetail.cli.demo_retail import Shop
+from dovetail.cli.demo_retail import STREAMED, Shop
 from dovetail.pipeline.declared import Pipeline
 from dovetail.pipeline.read import read_pipeline
 
 PIPELINE = Path(__file__).with_name("killed.toml")
 SECRET = "DOVETAIL_KILLS_URI"  # noqa: S105  (the name of a variable)
+DEMO_ROWS = 60_000
 _LONGEST_S = 4.0
 _PATIENCE_S = 600.0
 
@@ -39,8 +40,15 @@ _PATIENCE_S = 600.0
 class Killer:
     """Starts a pipeline again and again, and kills it, until it has been killed often enough and may finish."""
 
-    def __init__(self, file: Path, uri: str, overrides: Sequence[str] = (), seed: int = 0) -> None:
-        self.file, self.uri, self.overrides = file, uri, list(overrides)
+    def __init__(
+        self,
+        file: Path,
+        uri: str,
+        overrides: Sequence[str] = (),
+        seed: int = 0,
+        is_done: Callable[[Path], bool] | None = None,
+    ) -> None:
+        self.file, self.uri, self.overrides, self._is_done = file, uri, list(overrides), is_done
         self._random = random.Random(seed)  # noqa: S311  (moments, not secrets)
         self.killed = 0
         self.moments: list[str] = []
@@ -54,7 +62,7 @@ class Killer:
     def _one(self, kills: int) -> bool:
         """One start; whether it came to its end."""
         process = self._started()
-        began, moment = time.monotonic(), None
+        began, moment, seen = time.monotonic(), None, 0
         wanted = self._commits() + self._random.randrange(3)
         if self._random.random() < 0.2:
             moment = began + self._random.uniform(0.0, 12.0)  # before or while it starts, too
@@ -65,6 +73,11 @@ class Killer:
             if self.killed < kills and moment is not None and time.monotonic() > moment:
                 self._kill(process, began)
                 return False
+            if self._is_done is not None and self._commits() > seen:
+                seen = self._commits()
+                if self._is_done(self.file):
+                    process.send_signal(signal.SIGINT)
+                    process.wait(_PATIENCE_S)
         if process.returncode:
             raise AssertionError((self.file.parent / "log").read_text()[-4000:])
         return True
@@ -95,8 +108,8 @@ class Killer:
         arguments = [word for one in self.overrides for word in ("--set", one)]
         with (self.file.parent / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", "from dovetail.cli.main import run; run()", "run", str(self.file), "--once",
-                 *arguments],
+                [sys.executable, "-c", "from dovetail.cli.main import run; run()", "run", str(self.file),
+                 *(["--once"] if self._is_done is None else []), *arguments],
                 stdout=log, stderr=log, start_new_session=True, env=os.environ | {SECRET: self.uri},
             )  # fmt: skip
 
@@ -109,9 +122,15 @@ def copied(file: Path, place: Path) -> Path:
 
 def demonstration(place: Path) -> Path:
     """The pipeline of `dovetail demo` in a directory of its own, with its price lists."""
-    shop = Shop(place, rows=60_000, products=200_000)
+    shop = Shop(place, rows=DEMO_ROWS, products=200_000, seconds=60)
     shop.write()
     return shop.file
+
+
+def demonstrated(file: Path) -> bool:
+    """Whether both streams of the demonstration are answered to their last row."""
+    found = {sink: list((file.parent / "warehouse" / sink).glob("*.parquet")) for sink in STREAMED}
+    return all(sum(parquet.read_metadata(one).num_rows for one in files) >= DEMO_ROWS for files in found.values())
 
 
 def tables(file: Path, uri: str) -> dict[str, Counter[str]]:
@@ -146,13 +165,13 @@ def compare(expected: dict[str, Counter[str]], found: dict[str, Counter[str]]) -
     return lines
 
 
-def main(kills: int, make: Callable[[Path], Path], overrides: Sequence[str], seed: int) -> None:
+def main(kills: int, make: Callable[[Path], Path], is_done: Callable[[Path], bool] | None, seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory, Server() as server:
         server.execute("CREATE DATABASE alone", "CREATE DATABASE killed")
         alone, killed = (server.url.removesuffix("/postgres") + f"/{name}" for name in ("alone", "killed"))
         first, second = make(Path(directory) / "alone"), make(Path(directory) / "killed")
-        Killer(first, alone, overrides).run(0)
-        killer = Killer(second, killed, overrides, seed=seed)
+        Killer(first, alone, is_done=is_done).run(0)
+        killer = Killer(second, killed, seed=seed, is_done=is_done)
         killer.run(kills)
         print(f"seed {seed}: {killer.killed} kills, after {'; '.join(killer.moments)}")
         print("\n".join(compare(tables(first, alone), tables(second, killed))))
@@ -160,8 +179,5 @@ def main(kills: int, make: Callable[[Path], Path], overrides: Sequence[str], see
 
 if __name__ == "__main__":
     chosen = sys.argv[2] if len(sys.argv) > 2 else str(PIPELINE)
-    if chosen == "demo":
-        small = [f"source.{name}.options.rows_per_batch=1500" for name in ("orders", "shipments")]
-        main(int(sys.argv[1]), demonstration, small, int(time.time()))
-    else:
-        main(int(sys.argv[1]), partial(copied, Path(chosen)), (), int(time.time()))
+    making, over = (demonstration, demonstrated) if chosen == "demo" else (partial(copied, Path(chosen)), None)
+    main(int(sys.argv[1]), making, over, int(time.time()))
