@@ -142,6 +142,6 @@ def test_model_errors_of_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_error, "SIMPLE", {(1, 10): cpu_error.SIMPLE[1, 10]})
     assert twice("interval-cpu-error")["verdict"] == "holds"
     monkeypatch.setattr(io_error, "SIMPLE", {(10, 50): io_error.SIMPLE[10, 50]})
-    monkeypatch.setattr(io_error, "_range", lambda name, scale: 300)
+    monkeypatch.setattr(io_error, "_range", lambda name, rate, mixed, scale: 300)
     found = twice("interval-io-error")
     assert "all five spill in every setting" in str(found["why"])

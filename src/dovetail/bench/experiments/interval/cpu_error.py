@@ -86,7 +86,10 @@ def _cpu(mixed: bool, bench: Workbench) -> Findings:
         {n: [(d, 100 * e[n][0]) for (rate, d), e in sorted(every.items()) if rate == 10] for n in JOINS},
         log_x=True,
     )
-    return checks.findings([chart], [grid], checked)
+    note = "OIP has as many slots as its formula gives, which need not divide the range; the source's is unknown."
+    if mixed:
+        note += " Our sort-merge compares a short left row also with right rows that were loaded for a longer one."
+    return checks.findings([chart], [grid], checked, note)
 
 
 def _judged(

@@ -81,6 +81,7 @@ def run(
     form: Form = "count",
     frames: Frames | None = None,
     k: int = 100,
+    budget: str = AMPLE,
     **options: Any,
 ) -> Ran:
     """Run one of the five joins; DataError unless it finds exactly the expected number of pairs.
@@ -92,7 +93,7 @@ def run(
     spec = JOINS[name](relation=Relation.parse(relation, strict), emit=emit, frames=frames, **options)
     schemas = {"left": left.rows.schema, "right": right.rows.schema}
     top = TopOverlaps((left.starts, left.ends), (right.starts, right.ends), k)
-    with spec.open(MemoryBudget(AMPLE), schemas) as operator:
+    with spec.open(MemoryBudget(budget), schemas) as operator:
         began = time.perf_counter()
         given = 0
         for answer in operator.join(batches(left), batches(right)):

@@ -65,7 +65,10 @@ def _regions(d_r: int, bench: Workbench) -> Findings:
                     far += distance > NEAR
                     wrong.append([name, rate, d, round(model.needed_frames(), 1), model.available_frames(), spilled])
     checks = Checks()
-    checks.add(far == 0, f"{agree} of {tested} predictions are right, the others within {NEAR:.0%} of the border")
+    checks.add(
+        far == 0,
+        f"{agree} of {tested} predictions are right, {far} wrong ones lie further than {NEAR:.0%} from the border",
+    )
     spot = seen[40, 40] if d_r == 5 else None
     if spot is not None:
         text = ", ".join(f"{name} {'spills' if spot[name] else 'does not'}" for name in NAMES)
