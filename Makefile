@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.compiled
+RIVALS := $(VENV)/.rivals
 
 .PHONY: demo test checks lint style types unit soak bench clean
 
@@ -41,8 +42,13 @@ unit: $(KERNELS)
 soak: $(KERNELS)  ## what `make test` leaves out: killed processes, clusters, larger inputs
 	$(BIN)/python -m pytest --slow
 
-bench: $(KERNELS)  ## every benchmark at small scale
-	$(BIN)/dovetail bench run --all --scale small
+bench: $(KERNELS) $(RIVALS)  ## every benchmark and experiment at small scale, and their page
+	$(BIN)/dovetail bench run --all --scale small --keep docs/experiments/figures
+	$(BIN)/dovetail bench report
+
+$(RIVALS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[test,rivals]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
