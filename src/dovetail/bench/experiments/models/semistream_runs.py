@@ -1,0 +1,267 @@
+"""Semi-stream joins on simulated devices: decided as `enrich` decides, run for real, priced by what they counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.clock import VirtualClock
+from dovetail.engine.device import PRESETS, Device, DeviceModel
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import DataError
+from dovetail.kernels.arrays import I64, int64s
+from dovetail.semistream.cost import MODELS, Setting
+from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
+from dovetail.semistream.master.pages import Order
+from dovetail.semistream.operators.base import SemiStreamOperator
+from dovetail.semistream.request import Request, parse_request
+from dovetail.semistream.simulation import SimulatedPages
+from dovetail.workloads.zipf import ZipfLaw
+
+DEVICES: Final[dict[str, DeviceModel]] = {
+    "hdd": PRESETS["hdd"],
+    "ssd": PRESETS["ssd"],
+    "nvme": DeviceModel("nvme", seek_s=20e-6, bytes_per_s=3e9),
+    "object store": PRESETS["object_store"],
+}
+STREAM = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field("id", pa.int64(), nullable=False)])
+PAGE_ROWS, ROW_BYTES = 64, 120
+WIRING = Wiring(("key",), ("key",), "inner")
+_SAMPLED = 4_000
+_FEED = 1 << 16
+_AMPLE = 1 << 40  # sizes are fitted to the memory of the scene; pages that are slices would count as a whole
+
+
+@contextmanager
+def typical_costs(place: Path) -> Iterator[None]:
+    """Costs that are the same on every machine: the planner finds no profile that was measured on this one."""
+    name, before = "DOVETAIL_PROFILE", os.environ.get("DOVETAIL_PROFILE")
+    os.environ[name] = str(place / "no-profile.json")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@lru_cache(maxsize=8)
+def _law(rows: int, exponent: float) -> ZipfLaw:
+    return ZipfLaw(rows, exponent, "integral")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One setting: master rows in an order on a device, memory, and a stream by Zipf's law.
+
+    `batch_rows`: rows of a micro-batch that is answered to its end; None for a stream without such ends.
+    """
+
+    rows: int
+    memory: int
+    exponent: float
+    device: str
+    order: Order = "key"
+    batch_rows: int | None = None
+
+    def __str__(self) -> str:
+        ends = "endless" if self.batch_rows is None else f"batches of {self.batch_rows:,}"
+        return (
+            f"{self.rows:,} rows on {self.device} in order of {self.order}, {self.memory >> 10:,} KiB, "
+            f"exponent {self.exponent:g}, {ends}"
+        )
+
+    def pages(self) -> SimulatedPages:
+        """The master data on a device that has done nothing yet."""
+        device = Device(DEVICES[self.device], VirtualClock())
+        return SimulatedPages(self.rows, PAGE_ROWS, ROW_BYTES, self.order, device, seed=3)
+
+    def keys(self, n: int, seed: int) -> I64:
+        """Keys of the stream; in order of frequency the most wanted row comes first, else wanted rows are scattered."""
+        ranks = _law(self.rows, self.exponent).ranks(np.random.default_rng([seed, self.rows]), n) - 1
+        if self.order == "frequency":
+            return int64s(ranks)
+        return int64s(_scattered(self.rows)[ranks])
+
+    def request(self, algorithm: str = "auto") -> Request:
+        """The request as a user makes it."""
+        return parse_request("key", algorithm=algorithm, memory=self.memory)
+
+    def sample(self) -> Sample:
+        """What the planner sees of the stream."""
+        return Sample(self.keys(_SAMPLED, 7), self.batch_rows)
+
+    def decision(self, algorithm: str = "auto") -> Decision:
+        """What `enrich` decides, for one algorithm or among all."""
+        return decide(self.request(algorithm), WIRING, self.pages(), STREAM, self.sample())
+
+    def setting(self) -> Setting:
+        """What the models are told."""
+        return setting_for(self.request(), self.pages(), STREAM, self.sample())[0]
+
+
+@lru_cache(maxsize=8)
+def _scattered(rows: int) -> I64:
+    return int64s(np.random.default_rng(rows).permutation(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a join did in its measured part: rows, loads, answers from memory, and seconds by the table of costs."""
+
+    rows: int
+    loads: int
+    hits: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds
+
+    @property
+    def per_load(self) -> float:
+        """Rows a load."""
+        return self.rows / max(1, self.loads)
+
+
+def counted(scene: Scene, found: Decision, setting: Setting, loads: int) -> Counted:
+    """The join as decided, first until it has settled, then over as many rows as about `loads` reads answer.
+
+    Reads cost what the device charges. Everything else is counted and priced by the same table that the models use.
+    """
+    pages = scene.pages()
+    spec = specification(scene.request(found.algorithm), WIRING, pages, found.algorithm, found.sizes)
+    spec = replace(spec, sizes=spec.fit(scene.memory, STREAM))
+    keys = _Keys(scene)
+    with spec.open(MemoryBudget(_AMPLE), {"stream": STREAM}) as operator:
+        warm, measure = _lengths(scene, found, operator.sizes.waiting or 1, loads)
+        answered = _feed(operator, keys, warm, scene.batch_rows)
+        before, busy = dict(operator.counts), pages.device.busy_ns
+        answered += _feed(operator, keys, measure, scene.batch_rows)
+        did = {name: n - before[name] for name, n in operator.counts.items()}
+        reading = (pages.device.busy_ns - busy) / 1e9
+        answered += sum(batch.num_rows for batch in operator.drain())
+        if answered != warm + measure:
+            raise DataError(f"{found.algorithm} in {scene} took {warm + measure:,} rows and answered {answered:,}.")
+        steps = _steps(found.algorithm, operator, did, setting)
+        if scene.batch_rows:
+            steps += -(-measure // scene.batch_rows) * _visits_s(found.algorithm, operator, did, setting, measure)
+    rows = did["answered_by_page"] + did["answered_by_cache"] + did["misses"]
+    return Counted(rows, did["loads"], did["answered_by_cache"], reading + steps)
+
+
+class _Keys:
+    """The stream, in turn."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene, self._drawn = scene, 0
+
+    def next(self, n: int) -> pa.RecordBatch:
+        """The next n rows."""
+        self._drawn += 1
+        keys = self._scene.keys(n, 100 + self._drawn)
+        return pa.RecordBatch.from_arrays([pa.array(keys), pa.array(np.arange(n))], schema=STREAM)
+
+
+def _lengths(scene: Scene, found: Decision, waiting: int, loads: int) -> tuple[int, int]:
+    """Rows before and in the measured part: rounds of the waiting rows, or whole micro-batches.
+
+    Joins that learn what is wanted are given more time for it. Loads bound both, so that a scene takes seconds.
+    """
+    learns = found.algorithm in ("cachejoin", "sscj", "ssij", "partitioned")
+    measured = loads * max(1.0, _per_load(found))
+    if found.algorithm == "inlj":
+        return 100, loads
+    if scene.batch_rows is None:
+        before = _whole(8 * measured, waiting, 10) if learns else 3 * waiting
+        return before, _whole(measured, waiting, 8)
+    batch = scene.batch_rows
+    before = _whole(min(5 * measured, max(5 * waiting, 2 * scene.rows)), batch, 100) if learns else batch
+    return before, max(2 * batch, _whole(measured, batch, 8))
+
+
+def _whole(rows: float, unit: int, most: int) -> int:
+    """About so many rows in whole units, at least one of them."""
+    return unit * max(1, min(most, round(rows / unit)))
+
+
+def _per_load(found: Decision) -> float:
+    price = found.price
+    if price is None or price.prediction is None:
+        return 1.0
+    return price.batch.rows / max(1.0, price.batch.steps) if price.batch else 1 / price.prediction.loads_per_tuple
+
+
+def _feed(operator: SemiStreamOperator, keys: _Keys, rows: int, batch_rows: int | None) -> int:
+    """Rows pushed, micro-batches answered to their end; how many answers came."""
+    answers, each = 0, batch_rows or _FEED
+    for start in range(0, rows, each):
+        answers += sum(batch.num_rows for batch in operator.push("stream", keys.next(min(each, rows - start))))
+        if batch_rows:
+            answers += sum(batch.num_rows for batch in operator.drain())
+    return answers
+
+
+def _steps(algorithm: str, operator: SemiStreamOperator, did: dict[str, int], setting: Setting) -> float:
+    """Seconds of everything but the device, from counts and the table of costs.
+
+    A row costs what its algorithm does for it, as in the models; loads cost probing of the smaller side.
+    """
+    costs, loads, hits = setting.costs, did["loads"], did["answered_by_cache"]
+    paged = did["answered_by_page"] + did["misses"]
+    starts = operator.pages.starts
+    segment = int(starts[min(operator.sizes.per_segment or 1, len(starts) - 1)])
+    at_once = costs.receive + costs.probe + costs.emit
+    stay = costs.emit + costs.evict + costs.receive + costs.admit
+    seconds = loads * costs.load
+    if algorithm == "inlj":
+        return seconds + (hits + paged) * at_once
+    if algorithm in ("meshjoin", "r_meshjoin"):
+        return seconds + loads * segment * costs.probe + (hits + paged) * stay
+    together = paged / max(1, loads)
+    seconds += loads * costs.probing_s(segment, together)
+    if algorithm == "x_hybridjoin":
+        pinned = int(starts[min(operator.sizes.pinned or 0, len(starts) - 1)])
+        return seconds + loads * costs.probing_s(pinned, together) + (hits + paged) * stay
+    if algorithm == "hybridjoin":
+        return seconds + paged * stay
+    if algorithm in ("cachejoin", "sscj"):
+        seconds += loads * costs.compare * min(segment, together)
+    return seconds + paged * (stay + costs.probe) + hits * at_once
+
+
+def _visits_s(
+    algorithm: str, operator: SemiStreamOperator, did: dict[str, int], setting: Setting, measured: int
+) -> float:
+    """Seconds a micro-batch in which rows meet resident segments, were all of these asked for alike.
+
+    Operators do not count such meetings, so they are taken from the answers that they did count.
+    """
+    kept = operator.sizes.resident or 0
+    if algorithm not in ("ssij", "partitioned") or not kept:
+        return 0.0
+    starts = operator.pages.starts
+    segment = int(starts[min(operator.sizes.per_segment or 1, len(starts) - 1)])
+    hits = did["answered_by_cache"] * (setting.batch_rows or measured) / measured
+    return setting.costs.visit_s(segment) * -kept * float(np.expm1(-hits / kept))
+
+
+def candidates(setting: Setting) -> tuple[str, ...]:
+    """The algorithms that can run: those that pin rows want an order of frequency, lists without a bound no stream."""
+    ordered = setting.order == "frequency"
+    bounded = setting.batch_rows is not None
+    return tuple(
+        name
+        for name, model in MODELS.items()
+        if (ordered or not model.needs_frequency_order) and (bounded or name != "partitioned")
+    )

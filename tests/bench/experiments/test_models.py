@@ -1,0 +1,141 @@
+"""The experiments on cost models: their machinery, and a few settings of each end to end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.experiments.models import interval, interval_choice, semistream, semistream_choice
+from dovetail.bench.experiments.models.choices import Chosen, judged
+from dovetail.bench.experiments.models.errors import Compared, spreads
+from dovetail.bench.experiments.models.interval_inputs import Mix, Pair
+from dovetail.bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
+from dovetail.bench.experiments.models.semistream_scenes import scenes
+from dovetail.engine.profile import load_profile
+from dovetail.errors import DataError
+
+SHORT = Pair(Mix.even(2.0, 5), Mix(2.0, ((0.5, 5), (0.5, 40))), 300)
+
+
+def test_every_part_of_the_issue_has_its_experiment() -> None:
+    found = {name for name, one in load_experiments().items() if one.family == "models"}
+    assert found == {"models-interval", "models-interval-choice", "models-semistream", "models-semistream-choice"}
+
+
+def test_there_are_a_hundred_settings_with_a_choice() -> None:
+    intervals, streams = list(interval_choice.grid(True)), scenes()
+    assert len(set(map(str, intervals))) == len(intervals)
+    assert len(set(map(str, streams))) == len(streams)
+    assert len(intervals) + len(streams) >= 100
+
+
+def test_pairs_are_those_of_all_comparisons() -> None:
+    (ls, le), (rs, re) = SHORT.bounds()
+    assert SHORT.pairs() == int(np.sum((ls[:, None] < re) & (rs < le[:, None])))
+    assert len(rs) == 600
+    assert np.all(np.diff(rs) >= 0)
+    assert sorted(set((re - rs).tolist())) == [5, 40]
+    assert np.mean(re - rs) == pytest.approx(22.5)
+
+
+def test_errors_are_told_by_algorithm_and_figure() -> None:
+    found = spreads(
+        [Compared("a", "x", f"s{n}", 1.0 + n / 10, 1.0) for n in range(5)] + [Compared("b", "x", "s", 1, 2)]
+    )
+    assert [(s.algorithm, s.settings) for s in found] == [("a", 5), ("b", 1)]
+    assert found[0].median == pytest.approx(0.2)
+    assert found[0].worst.setting == "s4"
+    assert found[1].worst.error == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize(("bad", "verdict"), [(0, "holds"), (2, "holds"), (3, "holds in part"), (6, "does not hold")])
+def test_verdict_on_choices_follows_from_their_number(bad: int, verdict: str) -> None:
+    found = [Chosen(f"s{n}", "a", {"a": 1.2 if n < bad else 1.09, "b": 1.0}) for n in range(20)]
+    judgement = judged(found, "time", rows=3)
+    assert judgement.verdict == verdict
+    assert len(judgement.tables[0].rows) == bad
+
+
+def test_choice_must_be_among_those_that_ran() -> None:
+    with pytest.raises(DataError, match="only"):
+        Chosen("s", "c", {"a": 1.0})
+
+
+def test_interval_counts_are_the_same_twice_and_checked() -> None:
+    settings = [interval.Setting(SHORT, frames) for frames in (12, 400)]
+    first, second = (interval.compare(settings) for _ in range(2))
+    assert first == second
+    compared, spilled, rows = first
+    assert rows == 2 * 5 * SHORT.pairs()
+    assert {one.what for one in compared} == {interval.COMPARISONS, interval.FRAMES}
+    assert {(one.found, "400" in one.setting) for one in spilled if one.algorithm == "time_sweep"} == {
+        (True, False),
+        (False, True),
+    }
+    opinion, why = interval.verdict(spreads(compared), spilled)
+    assert opinion in ("holds", "holds in part", "does not hold")
+    assert "%" in why
+
+
+def test_interval_verdict_needs_errors_and_spills_right() -> None:
+    fine, off = (spreads([Compared("a", interval.COMPARISONS, "s", x, 1.0)]) for x in (1.05, 2.0))
+    right, wrong = (interval.Spilled("a", "s", True, found) for found in (True, False))
+    assert interval.verdict(fine, [right])[0] == "holds"
+    assert interval.verdict(fine, [wrong])[0] == "holds in part"
+    assert interval.verdict(off, [right])[0] == "does not hold"
+
+
+def test_interval_choice_runs_all_candidates() -> None:
+    found = interval_choice.judge([interval_choice.Setting(SHORT, 0, "1MB")])
+    assert found.rows == SHORT.pairs()
+    assert len(found.tables[-1].rows) == 1
+    assert {row[0] for row in found.tables[1].rows} >= {"time_sweep", "forward_scan", "sort_merge", "oip", "dip"}
+
+
+def test_costs_are_typical_ones_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_PROFILE", "elsewhere")
+    with typical_costs(tmp_path):
+        assert not load_profile().measured
+    assert os.environ["DOVETAIL_PROFILE"] == "elsewhere"
+
+
+SCENES = [Scene(4_000, 256 << 10, 1.0, "ssd"), Scene(4_000, 256 << 10, 0.5, "hdd", "frequency", 500)]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=str)
+def test_semistream_choice_is_the_same_twice(scene: Scene, tmp_path: Path) -> None:
+    with typical_costs(tmp_path):
+        first, second = (semistream_choice.judge([scene], 40) for _ in range(2))
+        can_run = candidates(scene.setting())
+    assert first == second
+    assert {row[0] for row in first.tables[1].rows} == set(can_run)
+    assert ("x_hybridjoin" in can_run) == (scene.order == "frequency")
+    assert ("partitioned" in can_run) == (scene.batch_rows is not None)
+
+
+def test_semistream_counts_are_answers(tmp_path: Path) -> None:
+    scene = SCENES[1]
+    with typical_costs(tmp_path):
+        setting, decision = scene.setting(), scene.decision("hybridjoin")
+        did = counted(scene, decision, setting, 40)
+        told = semistream.predicted(decision)
+    assert did.rows % 500 == 0
+    assert did.loads > 0
+    assert did.hits == 0
+    assert told is not None
+    assert told[1] == pytest.approx(did.rate, rel=0.3)
+
+
+def test_semistream_verdict() -> None:
+    def found(*errors: float) -> list[Compared]:
+        return [
+            Compared(f"a{n}", what, "s", 1 + e, 1.0) for n, e in enumerate(errors) for what in semistream.MOST_ERROR
+        ]
+
+    assert semistream.verdict(spreads(found(0.1, 0.0)))[0] == "holds"
+    assert semistream.verdict(spreads(found(0.1, 0.0, 0.3)))[0] == "holds in part"
+    assert semistream.verdict(spreads(found(0.4, 0.3)))[0] == "does not hold"

@@ -1,0 +1,123 @@
+"""The experiments on scale: slopes and verdicts, what is compared between processes, and the bills on paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.experiments.scale import cluster, growth, paper
+from dovetail.bench.experiments.scale.cluster_job import Asked, Ran, write_data
+from dovetail.bench.experiments.scale.growth import Point, Prepared
+from dovetail.bench.experiments.scale.paper_bills import (
+    Cluster,
+    interval_bill,
+    online_bill,
+    rereads,
+    semistream_bill,
+    xquery_bill,
+)
+from dovetail.bench.workbench import Workbench
+from dovetail.engine.profile import Profile
+from dovetail.errors import DataError
+
+
+def test_every_part_of_the_issue_has_its_experiment() -> None:
+    found = {name for name, one in load_experiments().items() if one.family == "scale"}
+    families = {f"scale-{name}" for name in ("interval", "semistream", "online", "xquery")}
+    assert found == families | {"scale-cluster", "scale-on-paper"}
+
+
+def curve(exponent: float, constant: float = 0.0) -> list[Point]:
+    return [Point(float(size), constant + (size / 1000) ** exponent, size) for size in growth.sizes(1000)]
+
+
+def test_slope_is_the_exponent() -> None:
+    assert growth.slope(curve(1.0)) == pytest.approx(1.0)
+    assert growth.slope(curve(1.7)) == pytest.approx(1.7)
+    flat = curve(1.0, constant=20.0)
+    assert growth.slope(growth.larger_half(flat)) > growth.slope(flat)
+    assert len(growth.sizes(5)) == 6
+    assert growth.sizes(5)[-1] == 160
+
+
+@pytest.mark.parametrize(("exponent", "verdict"), [(1.0, "holds"), (1.3, "holds in part"), (2.0, "does not hold")])
+def test_verdict_on_growth_follows_from_the_steepest_curve(exponent: float, verdict: str) -> None:
+    found = growth.found({"one": curve(0.9), "other": curve(exponent)}, "rows", "A join")
+    assert found.verdict == verdict
+    assert f"other {exponent:.2f}" in found.why
+
+
+def test_wrong_answer_is_a_failure_and_inputs_are_released() -> None:
+    released = []
+    right = Prepared(10.0, 7, lambda: 7, lambda: released.append("right"))
+    assert growth.timed(right, "a join").answers == 7
+    assert growth.timed(replace(right, rows=1), "a join").answers == 1
+    with pytest.raises(DataError, match="gave 8, not 7"):
+        growth.timed(replace(right, run=lambda: 8, release=lambda: released.append("wrong")), "a join")
+    assert released == ["right", "right", "wrong"]
+
+
+def test_curves_check_every_way_at_every_size() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def way(name: str) -> growth.Prepare:
+        return lambda bench, size: Prepared(float(size), size, lambda: asked.append((name, size)) or size)
+
+    with Workbench("small") as bench:
+        lines = growth.curves(bench, {"a": way("a"), "b": way("b")}, [1, 2])
+    assert [(name, [p.size for p in points]) for name, points in lines.items()] == [("a", [1, 2]), ("b", [1, 2])]
+    assert asked.count(("a", 2)) == growth.ROUNDS
+    assert asked.count(("b", 1)) == growth.ROUNDS + 1
+
+
+def ran(**changed: Asked) -> Ran:
+    names = ("interval, operators", "interval, bins", "semi-stream", "online", "xquery")
+    return Ran({name: Asked(10, "5", 0.1, 100) for name in names} | changed, {"driver": 0, "0": 4, "1": 3})
+
+
+def test_answers_of_the_cluster_must_be_those_of_one_process(tmp_path: Path) -> None:
+    write_data(tmp_path, 400)
+    wanted = cluster.expected(tmp_path)
+    assert set(wanted) == set(ran().families)
+    assert 0 < wanted["xquery"] <= 3 * 4 * 366
+    tens = dict.fromkeys(wanted, 10)
+    found = cluster.judged(ran(), ran(), tens)
+    assert found.verdict == "holds"
+    assert found.rows == 100
+    with pytest.raises(DataError, match="other rows"):
+        cluster.judged(ran(), ran(online=Asked(10, "6", 0.1, 100)), tens)
+    with pytest.raises(DataError, match="11 in the cluster"):
+        cluster.judged(ran(), ran(online=Asked(11, "5", 0.1, 100)), tens)
+    alone = replace(ran(), tasks={"driver": 0, "0": 7})
+    assert cluster.judged(ran(), alone, tens).verdict == "holds in part"
+
+
+SMALLER = Cluster(nodes=4, cores=2, input_bytes=4e8)
+
+
+def test_bills_grow_with_the_input_and_shrink_with_nodes() -> None:
+    profile = Profile()
+    for bill in (interval_bill, semistream_bill, online_bill):
+        small, large = bill(SMALLER, profile), bill(replace(SMALLER, input_bytes=8e8), profile)
+        assert large.cpu_s > 1.5 * small.cpu_s
+        assert large.shuffle_bytes == pytest.approx(2 * small.shuffle_bytes)
+        assert small.shuffle_bytes >= 0.9 * SMALLER.input_bytes
+        assert sum(small.seconds(SMALLER)) > sum(small.seconds(replace(SMALLER, nodes=8)))
+
+
+def test_paper_says_what_it_assumes() -> None:
+    bills = [xquery_bill(SMALLER, 20e6), interval_bill(SMALLER, Profile())]
+    found = paper.reported(bills, SMALLER, Profile())
+    assert found.verdict == "reported"
+    assert found.tables[0].rows[0][0] == "xquery"
+    assert found.tables[0].rows[0][1] == pytest.approx(4e8 / 20e6 / 8 / 60, abs=0.01)
+    assumed = {(row[0], row[1]) for row in found.tables[1].rows}
+    assert {("all", "network"), ("interval", "plan"), ("xquery", "inputs")} <= assumed
+    assert "shuffle_row" in {row[0] for row in found.tables[2].rows}
+
+
+def test_rows_beyond_memory_are_read_again() -> None:
+    assert 0.5 < rereads(4.0) < 40.0
