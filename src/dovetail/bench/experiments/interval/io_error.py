@@ -98,8 +98,10 @@ def _io(mixed: bool, bench: Workbench) -> Findings:
     checks.add(all_moved, "all five spill in every setting")
     if spills:
         checks.add(all(a == b for a, b in spills), f"sort-merge spills {', '.join(str(a) for a, _ in spills)} times")
-    note = "DIP and OIP run over shorter ranges, because their time grows faster. Of OIP the outer input is counted, as in "
-    note += "the equations, which read it once a partition, our join once a block; our model of DIP has overflow passes too."
+    note = "DIP and OIP run over shorter ranges, whose time grows faster. Of OIP the outer input is counted, as in "
+    note += (
+        "the equations, which read it once a partition, our join once a block; our model of DIP has overflow passes."
+    )
     return checks.findings([_chart(errors, printed)], [grid], checked, note)
 
 
