@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.online.handover import BLOCK_GAPS, MAX_NEW, simulate
-from tests.online.paper import BANDS, COLUMNS, PUBLISHED, band_shares, keys_of, share
+from tests.online.handover import SETTING, simulate
+from tests.online.paper import BLOCK, MEMORY, ROWS, shares_of_bands
+
+from dovetail.bench.experiments.online.counting import COLUMNS, share
+from dovetail.bench.experiments.online.published import SPECIFIED, SPECIFIED_BANDS
+from dovetail.bench.experiments.online.streams import synthetic
 
 SETS = [("zipf", 1), ("zipf", 2), ("zipf", 5), ("moving_mean", 2), ("moving_mean", 10), ("moving_mean", 20)]
 
@@ -12,16 +16,16 @@ SETS = [("zipf", 1), ("zipf", 2), ("zipf", 5), ("moving_mean", 2), ("moving_mean
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "x"), SETS)
 def test_diner_gives_the_share_of_the_specification(name: str, x: float) -> None:
-    left, right = keys_of(name, x)
-    assert share("DINER", left, right) == pytest.approx(PUBLISHED[name, x][0], abs=1.5)
+    found = share("DINER", synthetic(name, x, ROWS), MEMORY, BLOCK)
+    assert found == pytest.approx(SPECIFIED[name, x][0], abs=1.5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "x"), [("zipf", 1), ("moving_mean", 10)])
 def test_the_others_give_theirs(name: str, x: float) -> None:
-    left, right = keys_of(name, x)
-    found = {column: share(column, left, right) for column in COLUMNS}
-    printed = dict(zip(COLUMNS, PUBLISHED[name, x], strict=True))
+    streams = synthetic(name, x, ROWS)
+    found = {column: share(column, streams, MEMORY, BLOCK) for column in COLUMNS}
+    printed = dict(zip(COLUMNS, SPECIFIED[name, x], strict=True))
     for column, allowed in (("HMJ", 3.0), ("XJoin", 3.0), ("oldest", 1.5), ("RPJ 1.0", 6.0), ("RPJ 0.9", 6.0)):
         assert found[column] == pytest.approx(printed[column], abs=allowed), column
     if name == "zipf":
@@ -32,8 +36,8 @@ def test_the_others_give_theirs(name: str, x: float) -> None:
 
 def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
     """The stock prices are one random walk each, so only the factor of the specification can be expected of them."""
-    assert band_shares("weather") == pytest.approx(BANDS["weather"][2], abs=1.5)
-    for found in (band_shares("csco"), band_shares("ipix")):
+    assert shares_of_bands("weather") == pytest.approx(SPECIFIED_BANDS["weather"], abs=1.5)
+    for found in (shares_of_bands("csco"), shares_of_bands("ipix")):
         assert 1.5 < found[0] / found[2] < 2.2
         assert 1.5 < found[1] / found[3] < 2.2
 
@@ -42,8 +46,8 @@ def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
 def test_diner_hands_over_within_one_step_of_max_new_arrivals() -> None:
     """A step is one inner block, at first with the outer batch of 19; HMJ goes back only after a whole merge."""
     for pause in (10, 50):
-        found = simulate("diner", pause)
+        found = simulate("DINER", pause)
         assert len(found.waited) >= 5
-        assert found.longest_step == 1000 * BLOCK_GAPS * 20
-        assert MAX_NEW < max(found.waited) <= MAX_NEW + found.longest_step_rows
-    assert max(simulate("hmj", 10).waited) > 3 * MAX_NEW
+        assert found.step_gaps == pytest.approx(SETTING.block_gaps * 20)
+        assert SETTING.max_new < found.most <= SETTING.max_new + found.step_rows
+    assert simulate("HMJ", 10).most > 3 * SETTING.max_new

@@ -125,13 +125,13 @@ def run_star(bench: Workbench) -> Findings:
     return Findings(verdict, why, [_chart("A star of four inputs", found)], [grid])
 
 
-def pause_setting(scale: str, inputs: int) -> tuple[int, Setting]:
-    """Rows of the large inputs, and memory for 5 % of all rows."""
-    rows = 100_000 if scale == "full" else 10_000
+def pause_setting(scale: str, inputs: int) -> tuple[int, Setting, tuple[int, ...]]:
+    """Rows of the large inputs, memory for 5 % of all rows, and pauses: a tenth of the source's, or a twentieth."""
+    rows = 10_000 if scale == "full" else 5_000
     memory = (2 * rows + (inputs - 2) * rows // 10) // 20
     if scale == "full":
-        return rows, Setting(memory, 50, 1_000, wait_gaps=25.0)
-    return rows, Setting(memory, 10, 100)
+        return rows, Setting(memory, 10, 100), PAUSES
+    return rows, Setting(memory, 10, 50, outer_blocks=9), PAUSES[::2]
 
 
 def run_waiting(bench: Workbench) -> Findings:
@@ -139,10 +139,9 @@ def run_waiting(bench: Workbench) -> Findings:
     found: dict[int, dict[int, Paused]] = {}
     checked = 0
     for inputs in INPUTS:
-        rows, setting = pause_setting(bench.scale, inputs)
-        whole = bench.scale == "small"
-        found[inputs] = {p: miner_paused(inputs, rows, p, setting, whole and p == PAUSES[0]) for p in PAUSES}
-        checked += found[inputs][PAUSES[0]].total if whole else 0
+        rows, setting, pauses = pause_setting(bench.scale, inputs)
+        found[inputs] = {p: miner_paused(inputs, rows, p, setting, p == pauses[0]) for p in pauses}
+        checked += found[inputs][pauses[0]].total
     limit = setting.max_new
     parts = [
         Part(
@@ -169,10 +168,12 @@ def _waiting_grid(found: Mapping[int, Mapping[int, Paused]], limit: int) -> Grid
     for n, by in found.items():
         for label, cells in (("max", [e.most for e in by.values()]), ("avg", [e.average for e in by.values()])):
             rows.append([f"{n} inputs, {label}", *cells])
-            rows.append([f"{n} inputs, {label}, printed", *PRINTED_MINER_WAITING[f"{n} inputs {label}"]])
+            printed = PRINTED_MINER_WAITING[f"{n} inputs {label}"]
+            rows.append([f"{n} inputs, {label}, printed", *(printed[PAUSES.index(pause)] for pause in by)])
         rows.append([f"{n} inputs, % of the result before the last row", *(round(e.share, 1) for e in by.values())])
     title = f"Rows that wait after a pause; {limit} may, in the source 1,000"
-    return Grid(title, ["", *(f"pauses of {pause} %" for pause in PAUSES)], rows)
+    pauses = next(iter(found.values()))
+    return Grid(title, ["", *(f"pauses of {pause} %" for pause in pauses)], rows)
 
 
 EXPERIMENTS = (

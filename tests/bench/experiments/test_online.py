@@ -1,0 +1,111 @@
+"""The experiments of online joins: every figure has one, counts agree with each other, verdicts follow from them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.experiments.online import counting, many_counting, streams
+from dovetail.bench.experiments.online.many_pausing import miner_paused
+from dovetail.bench.experiments.online.pausing import Setting, paused
+from dovetail.bench.experiments.online.proving import proved
+from dovetail.bench.experiments.parts import Part, judged
+from dovetail.bench.workbench import Workbench
+from dovetail.errors import DataError, DovetailError
+
+PLACES = {f"figure {n}" for n in range(7, 23)} | {"table 3", "table 4"}
+FAST = ("online-bands", "online-weather-over-time")
+
+
+def mine() -> dict[str, object]:
+    return {name: each for name, each in load_experiments().items() if each.family == "online"}
+
+
+def test_every_figure_and_table_of_the_source_has_an_experiment() -> None:
+    places = [place for each in mine().values() for place in each.places]
+    assert set(places) == PLACES
+    assert len(places) == len(PLACES)
+    assert {each.ground for each in mine().values()} == {"counted"}
+    assert {each.source for each in mine().values()} == {"seed 001"}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_cheap_experiments_run_and_repeat_exactly(name: str) -> None:
+    experiment = load_experiments()[name]
+    with Workbench("small") as bench:
+        first = experiment.run(bench)
+        again = experiment.run(bench) if name == FAST[1] else first
+    assert first == again
+    assert first.rows > 0
+    assert first.verdict in ("holds", "holds in part", "does not hold")
+    assert json.loads(json.dumps(first.to_json()))["tables"]
+
+
+def test_all_joins_give_the_definition_and_what_is_counted_for_them() -> None:
+    names = (*counting.HASHED, "DINER", "PMJ")
+    keys = streams.synthetic("zipf", 1, 200)
+    assert proved(keys, names, 200) == keys.pairs
+    prices = streams.synthetic("csco", None, 150).within(4)
+    assert proved(prices, ("DINER", "PMJ"), 150) == prices.pairs
+
+
+def test_a_count_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = counting.Counted(np.array([7]), np.array([1]))
+    monkeypatch.setattr("dovetail.bench.experiments.online.proving.counted", lambda *given: wrong)
+    with pytest.raises(DataError, match=r"DINER over zipf 1 gave \d+ pairs while rows came, but 7 were counted"):
+        proved(streams.synthetic("zipf", 1, 100), ["DINER"], 100)
+
+
+@pytest.mark.parametrize("rows", [(3000, 3000), (3000, 500)])
+def test_oldest_first_by_windows_is_oldest_first_by_the_kernel(rows: tuple[int, int]) -> None:
+    keys = streams.synthetic("zipf", 1, *rows)
+    by_kernel = counting.counted("oldest", keys, 300, 10)
+    by_windows = counting._oldest_in_bands(keys, 300, 10, counting.TURN)
+    assert by_kernel.pairs.tolist() == by_windows.pairs.tolist()
+    assert by_kernel.rows.tolist() == by_windows.rows.tolist()
+
+
+def test_hash_joins_count_no_bands() -> None:
+    with pytest.raises(DovetailError, match="HMJ hashes its keys"):
+        counting.counted("HMJ", streams.synthetic("csco", None, 100).within(4), 20, 5)
+
+
+@pytest.mark.parametrize("shape", ["chain of 2", "chain of 3", "chain of 4", "star of 4"])
+def test_many_inputs_with_room_for_all_give_everything(shape: str) -> None:
+    for how in ("MINER", "oldest"):
+        assert many_counting.share(f"{shape}, {how}", 101, 2_000, 10) == pytest.approx(100.0), how
+        assert 0 < many_counting.share(f"{shape}, {how}", 20, 2_000, 10) < 100
+
+
+def test_chain_of_two_oldest_first_is_the_two_way_join() -> None:
+    _, columns = many_counting.chain(2, 2_000, 200)
+    keys = streams.Streams("a2", columns["R2"]["a2"], columns["R3"]["a2"])
+    assert many_counting._oldest(columns, 400, 10) == counting.counted("oldest", keys, 400, 10).found
+
+
+def test_pauses_lose_no_result_and_hand_over_in_time() -> None:
+    setting = Setting(memory=100, block=5, max_new=20, outer_blocks=9)
+    found = paused("DINER", "zipf", 1_000, 50, setting, to_the_end=True)
+    assert 0 < found.arriving + found.reactive < found.total
+    assert found.reactive > 0
+    assert found.most <= setting.max_new + found.step_rows
+    several = miner_paused(3, 1_000, 50, Setting(memory=105, block=5, max_new=20, outer_blocks=9), to_the_end=True)
+    assert 0 < several.arriving + several.reactive < several.total
+
+
+def test_recorded_streams_are_those_of_the_packages() -> None:
+    stock, weather = streams.recorded("MSFT"), streams.recorded("New York")
+    assert len(stock.left) == len(stock.right) == 2 * 3270
+    assert (stock.left[:2].tolist(), stock.right[:2].tolist()) == ([8962, 8894], [9081, 9409])
+    assert weather.left[0] == round((39.02 - 32) / 0.18)
+    assert -300 < weather.right.min() < weather.right.max() < 500
+
+
+def test_verdicts_follow_from_parts() -> None:
+    yes, no = Part("a (1)", True), Part("b (2)", False)
+    assert judged([yes, yes])[0] == "holds"
+    assert judged([yes, no], "Note.") == ("holds in part", "a (1): holds. b (2): does not hold. Note.")
+    assert judged([no])[0] == "does not hold"
