@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dovetail.bench.experiments.online.counting import BUCKETS
 from dovetail.bench.experiments.online.proving import numbered, specification
-from dovetail.bench.experiments.online.streams import Streams, recorded, synthetic
+from dovetail.bench.experiments.online.streams import RECORDED, Streams, recorded, synthetic
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
 from dovetail.kernels.arrays import I64, int64s
@@ -165,10 +165,10 @@ class Simulation:
 
 def keys_with_pauses(name: str, rows: int, pause: int, seed: int = 1) -> tuple[Streams, I64, I64]:
     """Two streams and when their rows come: "zipf", a stand-in or a recorded set, with pauses of so many percent."""
-    if name in ("zipf", "csco", "ipix"):
-        streams = synthetic(name, 1.0 if name == "zipf" else None, rows, seed=seed)
+    if name == "zipf":
+        streams = synthetic("delays", pause, rows, seed=seed)
     else:
-        streams = recorded(name).first(rows)
+        streams = recorded(name).first(rows) if name in RECORDED else synthetic(name, None, rows, seed=seed)
     both = relations("delays", pause, len(streams.left), len(streams.right), seed=seed)
     left, right = (int64s(side.table().column("at").cast(pa.int64()).to_numpy()) for side in both)
     return streams, left, right
