@@ -37,7 +37,7 @@ def judged(
 def close(name: str, found: float, due: float, within: float) -> Check:
     """Whether a figure is within a share of what it is due to be."""
     off = found / due - 1
-    says = f"{name} is {figure(found)}, printed {figure(due)} ({100 * off:+.2g} %, {100 * within:g} % was allowed)"
+    says = f"{name} is {figure(found)}, printed {figure(due)} ({100 * off:+.2f} %, {100 * within:g} % was allowed)"
     return Check(says, abs(off) <= within)
 
 

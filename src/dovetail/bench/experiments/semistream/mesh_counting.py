@@ -27,6 +27,7 @@ V_R, V_S, V_P = 120, 20, 8192
 SECONDS_PER_BYTE = 99e-9
 CHAPTER_3, CHAPTER_4 = 0.0477, 0.00195
 """Megabytes that take as long as a request, by the first printed optimum of each chapter."""
+_FEWEST_ROWS = 40
 _UNITS = {"c_e": SOURCE_UNITS.remove, "c_s": SOURCE_UNITS.arrive, "c_a": SOURCE_UNITS.admit, "c_h": SOURCE_UNITS.probe}
 
 
@@ -78,9 +79,18 @@ class Mesh:
         return self.w / self.loop_s
 
 
+def fair(of: Mesh, divide: int) -> int:
+    """What sizes can be divided by at most, so that an iteration has rows enough."""
+    return max(1, min(divide, int(of.w / _FEWEST_ROWS)))
+
+
 @lru_cache(maxsize=1024)
 def count_mesh(of: Mesh, divide: int) -> Rate:
-    """What the running join does with a uniform stream, counted over a round after the first."""
+    """What the running join does with a uniform stream, counted over half a round after the first.
+
+    Sizes are divided by less where w would be so small that whole rows distort it.
+    """
+    divide = fair(of, divide)
     rows, buffer = of.rows // divide, int(of.buffer_mb * MB / V_R / divide)
     page = max(1, buffer // max(1, of.parts))
     disk = DeviceModel("the source's file", request_s=of.request_s / divide, bytes_per_s=1 / SECONDS_PER_BYTE)

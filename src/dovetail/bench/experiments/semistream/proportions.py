@@ -7,12 +7,18 @@ from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.semistream.axes import slope
-from dovetail.bench.experiments.semistream.counting import MILLION, Point, count, counted, describe, divisor
+from dovetail.bench.experiments.semistream.counting import (
+    Point,
+    count,
+    counted,
+    describe,
+    divisor,
+    master_rows,
+    memories,
+)
 from dovetail.bench.experiments.semistream.judging import Check, judged
 from dovetail.bench.workbench import Workbench
 
-_ROWS = tuple(int(n * MILLION) for n in (0.5, 1, 2, 4))
-_MEMORY = (50, 100, 150, 200)
 _SEGMENTS = (125, 250, 500, 1000)
 _PINNED = (500, 1000, 2000, 4000)
 _CACHED = (8000, 16_000, 32_000, 64_000)
@@ -37,67 +43,70 @@ def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float])
 
 
 def _hybrid(bench: Workbench) -> Findings:
+    sizes, rooms = master_rows(bench), memories(bench)
     plain = Point(divide=divisor(bench))
     by_rows, by_room, by_d = (_w(plain, axis, values)[0] for axis, values in
-                              (("rows", _ROWS), ("memory_mb", _MEMORY), ("segment", _SEGMENTS)))  # fmt: skip
+                              (("rows", sizes), ("memory_mb", rooms), ("segment", _SEGMENTS)))  # fmt: skip
     checks = [
-        _power("w", "R_t", _ROWS, by_rows, -1),
-        _power("w", "h_S", _MEMORY, by_room, 1),
+        _power("w", "R_t", sizes, by_rows, -1),
+        _power("w", "h_S", rooms, by_room, 1),
         _power("w", "d", _SEGMENTS, by_d, 1),
     ]
-    charts = [_chart("(a)", "R_t", _ROWS, w=by_rows), _chart("(b) by h_S", "memory, MB", _MEMORY, w=by_room),
+    charts = [_chart("(a)", "R_t", sizes, w=by_rows), _chart("(b) by h_S", "memory, MB", rooms, w=by_room),
               _chart("(c)", "d", _SEGMENTS, w=by_d)]  # fmt: skip
     return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {describe(plain.divide)}", charts)
 
 
 def _x(bench: Workbench) -> Findings:
-    plain = Point(divide=divisor(bench), algorithm="x_hybridjoin", pinned=500)
+    sizes, rooms = master_rows(bench), memories(bench)
+    plain = Point(divide=divisor(bench), algorithm="x_hybridjoin")
     cold, hot = _w(plain, "pinned", _PINNED)
     by_pinned = [a + b for a, b in zip(cold, hot, strict=True)]
     cold_d, hot_d = _w(replace(plain, pinned=1000), "segment", _SEGMENTS)
     by_d = [a + b for a, b in zip(cold_d, hot_d, strict=True)]
-    cold_rows, hot_rows = _w(plain, "rows", _ROWS)
-    cold_m, hot_m = _w(plain, "memory_mb", _MEMORY)
+    cold_rows, hot_rows = _w(plain, "rows", sizes)
+    cold_m, hot_m = _w(plain, "memory_mb", rooms)
     by_room = [a + b for a, b in zip(cold_m, hot_m, strict=True)]
     power = slope(_PINNED, by_pinned)
-    falls = slope(_ROWS, cold_rows), slope(_ROWS, hot_rows)
+    falls = slope(sizes, cold_rows), slope(sizes, hot_rows)
     checks = [
         Check(f"(a) w grows with d_N to the power {power:.2f}, between 0 and 1", 0.02 < power < 0.9),
         _power("(b) w", "d_S", _SEGMENTS, by_d, 1),
         Check(f"(c) w falls with R_t, alike in both parts: powers {falls[0]:.2f} and {falls[1]:.2f}",
               max(falls) < 0 and abs(falls[0] - falls[1]) <= _NEAR),
-        _power("(d) w", "h_S", _MEMORY, by_room, 1),
+        _power("(d) w", "h_S", rooms, by_room, 1),
     ]  # fmt: skip
     charts = [_chart("(a)", "d_N", _PINNED, w=by_pinned), _chart("(b)", "d_S", _SEGMENTS, w=by_d),
-              _chart("(c)", "R_t", _ROWS, swappable=cold_rows, pinned=hot_rows),
-              _chart("(d) by h_S", "memory, MB", _MEMORY, w=by_room)]  # fmt: skip
+              _chart("(c)", "R_t", sizes, swappable=cold_rows, pinned=hot_rows),
+              _chart("(d) by h_S", "memory, MB", rooms, w=by_room)]  # fmt: skip
     return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {describe(plain.divide)}", charts)
 
 
 def _optimised(bench: Workbench) -> Findings:
+    sizes, rooms = master_rows(bench), memories(bench)
     plain = Point(divide=divisor(bench), algorithm="optimised_x_hybridjoin")
     cold, hot = _w(plain, "cached", _CACHED)
-    cold_rows, hot_rows = _w(plain, "rows", _ROWS)
+    cold_rows, hot_rows = _w(plain, "rows", sizes)
     cold_d, hot_d = _w(plain, "segment", _SEGMENTS)
-    cold_m, _ = _w(plain, "memory_mb", _MEMORY)
-    slower = slope(_ROWS, hot_rows), slope(_ROWS, cold_rows)
+    cold_m, _ = _w(plain, "memory_mb", rooms)
+    slower = slope(sizes, hot_rows), slope(sizes, cold_rows)
     early, late = hot[1] / hot[0], hot[-1] / hot[-2]
     checks = [
         Check(f"(a) w_N grows with h_R ({hot[0]:,.0f} to {hot[-1]:,.0f}), less and less: {early:.2f} then {late:.2f} "
               "times for a doubling", hot == sorted(hot) and late < early),
         Check(f"(b) w_S falls with h_R, {cold[0]:,.0f} to {cold[-1]:,.0f}", cold == sorted(cold, reverse=True)),
-        _power("(d) w_S", "R_t", _ROWS, cold_rows, -1),
+        _power("(d) w_S", "R_t", sizes, cold_rows, -1),
         Check(f"(c) w_N falls more slowly with R_t: powers {slower[0]:.2f} and {slower[1]:.2f}",
               abs(slower[0]) < abs(slower[1]) - 0.03),
         _power("(e) w_S", "d", _SEGMENTS, cold_d, 1),
         Check(f"(e) d does not touch w_N: it goes with the power {slope(_SEGMENTS, hot_d):.2f}",
               abs(slope(_SEGMENTS, hot_d)) <= _NEAR),
-        _power("(f) w_S", "h_S", _MEMORY, cold_m, 1),
+        _power("(f) w_S", "h_S", rooms, cold_m, 1),
     ]  # fmt: skip
     charts = [_chart("(a), (b)", "h_R", _CACHED, w_N=hot, w_S=cold),
-              _chart("(c), (d)", "R_t", _ROWS, w_N=hot_rows, w_S=cold_rows),
+              _chart("(c), (d)", "R_t", sizes, w_N=hot_rows, w_S=cold_rows),
               _chart("(e)", "d", _SEGMENTS, w_N=hot_d, w_S=cold_d),
-              _chart("(f) by h_S", "memory, MB", _MEMORY, w_S=cold_m)]  # fmt: skip
+              _chart("(f) by h_S", "memory, MB", rooms, w_S=cold_m)]  # fmt: skip
     note = "What enters the table of waiting rows must leave it, so that w_N = w_S p_N / (1 - p_N): both go with d."
     return judged(checks, f"{note} Powers may be off by {_NEAR}. {describe(plain.divide)}", charts)
 
