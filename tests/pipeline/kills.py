@@ -99,10 +99,15 @@ class Killer:
         return any(one.stat().st_mtime > time.time() - (time.monotonic() - began) for one in self._offsets())
 
     def _offsets(self) -> list[Path]:
-        return list(self.file.parent.glob("**/checkpoint/*/offsets/[0-9]*"))
+        return self._kept("offsets")
 
     def _commits(self) -> int:
-        return len(list(self.file.parent.glob("**/checkpoint/*/commits/[0-9]*")))
+        return len(self._kept("commits"))
+
+    def _kept(self, what: str) -> list[Path]:
+        """Files of the checkpoints, wherever the pipeline has them."""
+        places = (self.file.parent / "checkpoint", self.file.parent / "work" / "checkpoint")
+        return [one for place in places for one in place.glob(f"*/{what}/[0-9]*")]
 
     def _started(self) -> subprocess.Popen[bytes]:
         arguments = [word for one in self.overrides for word in ("--set", one)]
