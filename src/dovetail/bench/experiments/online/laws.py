@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dovetail.bench.experiment import Cell, Findings, Grid
 from dovetail.bench.experiments.online.counting import counted
 from dovetail.bench.experiments.online.judging import (
+    FULL,
     RIVALS,
     Shares,
     Size,
@@ -95,8 +96,8 @@ def _regions_grid(regions: Mapping[str, tuple[int, int, int]]) -> Grid:
 
 
 def run_means(bench: Workbench) -> Findings:
-    """Figure 11, in both readings of its "variance 50"."""
-    size = size_of(bench)
+    """Figure 11, in both readings of its "variance 50", always at the source's size: with fewer rows too few match."""
+    size = FULL
     near = _swept("normal_means", MEANS, size)
     wide = {float(x): shares_of(wide_means(x, size.rows), size.memory, size.block) for x in WIDE_MEANS}
     parts = [_growing(near, rival, "variance 50") for rival in RIVALS]
