@@ -9,7 +9,7 @@ import numpy as np
 from dovetail.bench.experiment import Cell, Chart, Findings, Grid
 from dovetail.bench.experiments.online.judging import experiment
 from dovetail.bench.experiments.online.many_counting import share
-from dovetail.bench.experiments.online.many_pausing import miner_paused
+from dovetail.bench.experiments.online.many_pausing import miner_paused, star_proved
 from dovetail.bench.experiments.online.pausing import Paused, Setting
 from dovetail.bench.experiments.online.published import MEMORY, PAUSES, PRINTED_MINER_WAITING, SPECIFIED_MANY
 from dovetail.bench.experiments.parts import Part, judged
@@ -108,7 +108,9 @@ def run_chains(bench: Workbench) -> Findings:
     verdict, why = judged(parts, note)
     title = f"Chains of two to four inputs, {rows:,} rows in the large ones"
     miner = {line: shares for line, shares in found.items() if not line.endswith("random")}
-    return Findings(verdict, why, [_chart("Chains", miner)], [_grid(title, found)])
+    few = Setting(memory=50, block=5, max_new=20, outer_blocks=9)
+    checked = sum(miner_paused(n, 500, PAUSES[0], few, to_the_end=True).total for n in INPUTS)
+    return Findings(verdict, why, [_chart("Chains", miner)], [_grid(title, found)], checked)
 
 
 def run_star(bench: Workbench) -> Findings:
@@ -122,7 +124,7 @@ def run_star(bench: Workbench) -> Findings:
     )
     verdict, why = judged(star_parts(found), note)
     grid = _grid(f"A star of four inputs, {rows:,} rows in the large ones", found)
-    return Findings(verdict, why, [_chart("A star of four inputs", found)], [grid])
+    return Findings(verdict, why, [_chart("A star of four inputs", found)], [grid], star_proved())
 
 
 def pause_setting(scale: str, inputs: int) -> tuple[int, Setting, tuple[int, ...]]:
