@@ -11,7 +11,6 @@ It also starts the process that keeps online joins while workers come and go, wh
 from __future__ import annotations
 
 import gc
-import importlib
 import importlib.util
 import os
 import sys
@@ -81,19 +80,9 @@ def leaving_quietly(worker: Callable[..., Any]) -> Callable[..., Any]:
     return work
 
 
-_TALKATIVE = "pyspark.sql.streaming.transform_with_state_driver_worker"
-
-
-def hush(worker_module: str) -> None:
-    """The worker that prepares a stateful query tells each of its steps; on the user's terminal that is noise."""
-    if worker_module == _TALKATIVE:
-        vars(importlib.import_module(worker_module))["print"] = lambda *_, **__: None
-
-
 if __name__ == "__main__":
     from pyspark import daemon
 
-    hush(sys.argv[1] if len(sys.argv) > 1 else "")
     load_kernels()
     start_host()
     load_tasks()
