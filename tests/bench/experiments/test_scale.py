@@ -39,6 +39,8 @@ def test_slope_is_the_exponent() -> None:
     assert growth.slope(curve(1.7)) == pytest.approx(1.7)
     flat = curve(1.0, constant=20.0)
     assert growth.slope(growth.larger_half(flat)) > growth.slope(flat)
+    assert growth.added_slope(flat) == pytest.approx(1.0)
+    assert growth.added_slope(curve(1.0, constant=500.0)) is None
     assert len(growth.sizes(5)) == 6
     assert growth.sizes(5)[-1] == 160
 
@@ -47,7 +49,7 @@ def test_slope_is_the_exponent() -> None:
 def test_verdict_on_growth_follows_from_the_steepest_curve(exponent: float, verdict: str) -> None:
     found = growth.found({"one": curve(0.9), "other": curve(exponent)}, "rows", "A join")
     assert found.verdict == verdict
-    assert f"other {exponent:.2f}" in found.why
+    assert f"other {exponent:.2f} (" in found.why
 
 
 def test_wrong_answer_is_a_failure_and_inputs_are_released() -> None:
