@@ -15,7 +15,7 @@ from dovetail.bench.workbench import Workbench
 from dovetail.kernels.arrays import I64
 from dovetail.online.frame import online_join
 
-FIRST = {"small": 10_000, "full": 62_500}
+FIRST = {"small": 5_000, "full": 62_500}
 AMPLE, SHORT = "32MB", "1MB"
 _FILES = 4
 
