@@ -14,15 +14,11 @@ from dovetail.bench.cases.interval_keyed import DATA, _bins, _dovetail, _duckdb,
 from dovetail.bench.workbench import Workbench
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars as pl
 
 WIDTH = 10_000
 _QUADRATIC = 2_000_000_000
 """Pairs of one key that a rival which tests all of them is given at most."""
-
-ON_POLARS = Callable[["pl.DataFrame", "pl.DataFrame"], int]
-ON_PANDAS = Callable[["pd.DataFrame", "pd.DataFrame"], int]
 
 
 def _named(table: pa.Table) -> pa.Table:
@@ -55,7 +51,7 @@ def _polars(left: pl.DataFrame, right: pl.DataFrame) -> int:
     other = {name: polars.col(f"{name}_right") for name in ("key", "start", "end")}
     renamed = right.rename({name: f"{name}_right" for name in ("id", "key", "start", "end")}).lazy()
     joined = left.lazy().join_where(renamed, key == other["key"], start < other["end"], other["start"] < end)
-    return joined.collect().height
+    return int(joined.collect().height)
 
 
 def _polars_bio(left: pl.DataFrame, right: pl.DataFrame) -> int:
@@ -75,23 +71,22 @@ def _to_genomes(table: pa.Table) -> pl.DataFrame:
     return found
 
 
-def _to_pandas(table: pa.Table) -> pd.DataFrame:
-    found: pd.DataFrame = table.to_pandas()
-    return found
+def _to_pandas(table: pa.Table) -> Any:
+    return table.to_pandas()
 
 
-def _bioframe(left: pd.DataFrame, right: pd.DataFrame) -> int:
+def _bioframe(left: Any, right: Any) -> int:
     import bioframe
 
     columns = ("key", "start", "end")
     return len(bioframe.overlap(left, right, how="inner", cols1=columns, cols2=columns))
 
 
-def _pyjanitor(left: pd.DataFrame, right: pd.DataFrame) -> int:
+def _pyjanitor(left: Any, right: Any) -> int:
     import janitor  # noqa: F401  (adds conditional_join to pandas)
 
     conditions = (("key", "key", "=="), ("start", "end", "<"), ("end", "start", ">"))
-    return len(left.conditional_join(right, *conditions, how="inner"))  # type: ignore[operator]  # added at run time
+    return len(left.conditional_join(right, *conditions, how="inner"))
 
 
 def _only_few(params: Params) -> str | None:

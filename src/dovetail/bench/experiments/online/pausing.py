@@ -108,7 +108,7 @@ class Simulation:
 
     def work(self) -> None:
         """Let time pass for the blocks and results since the last call."""
-        blocks = sum(store.file.blocks_read + len(store) for store in self.operator.blocks)
+        blocks = sum(store.file.blocks_read + store.file.blocks_written for store in self.operator.blocks)
         results = self.arriving + self.reactive
         self.now += _US * self.setting.block_gaps * (blocks - self.charged)
         self.now += _US * self.setting.result_gaps * (results - self.results)

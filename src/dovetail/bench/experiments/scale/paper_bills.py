@@ -18,7 +18,6 @@ from dovetail.interval.frame_route import MOST_RANGES, price_operators
 from dovetail.interval.frame_statistics import SideStatistics
 from dovetail.interval.request import parse_request
 from dovetail.online.registry import ALGORITHMS
-from dovetail.online.sizes import Sizes
 from dovetail.semistream.cost import Setting, Zipf, choose, from_profile, our_entries
 
 
@@ -122,10 +121,21 @@ def semistream_bill(cluster: Cluster, profile: Profile) -> Bill:
     return Bill("semi-stream", rows * each, moved + 2 * moved + read, moved, rows, notes)
 
 
+_COUNTED: Final = (3.0, 6.0)
+_COUNTED_BYTES = 256 << 10
+
+
 def rereads(ratio: float) -> float:
-    """How often DINER reads what it wrote, counted on inputs that are `ratio` times as large as its memory."""
-    memory, rng = 2_000, np.random.default_rng(1)
-    rows = int(memory * ratio / 2)
+    """How often DINER reads what it wrote, of inputs `ratio` times as large as its memory.
+
+    Blocks meet in a nested loop, so that it is a line in the ratio: drawn through what two small runs count.
+    """
+    few, more = (_counted_rereads(times) for times in _COUNTED)
+    return max(0.0, few + (more - few) * (ratio - _COUNTED[0]) / (_COUNTED[1] - _COUNTED[0]))
+
+
+def _counted_rereads(ratio: float) -> float:
+    rng, rows = np.random.default_rng(1), int(ratio * _COUNTED_BYTES / 16 / 2)
     inputs = {
         side: [
             pa.record_batch({"key": keys, f"{side}_id": np.arange(len(keys))})
@@ -133,8 +143,7 @@ def rereads(ratio: float) -> float:
         ]
         for side in ("left", "right")
     }
-    spec = ALGORITHMS["diner"](on=("key",), sizes=Sizes(memory_rows=memory, block_rows=200))
-    run = run_local(spec, inputs, 1 << 26, Schedule("round_robin"))
+    run = run_local(ALGORITHMS["diner"](on=("key",)), inputs, _COUNTED_BYTES, Schedule("round_robin"))
     for _ in run:
         pass
     written, read = (
@@ -159,11 +168,11 @@ def online_bill(cluster: Cluster, profile: Profile) -> Bill:
     notes = {
         "inputs": f"two of {cluster.rows / 2:.3g} rows, one partner a row, arriving as fast as they are taken",
         "plan": f"DINER in {cluster.tasks} buckets with 32 MB each; {beyond:.0%} of the rows are written once and read "
-        f"{times:.2f} times, as counted in memory of the same share of a smaller input",
+        f"{times:.1f} times, on the line through counts at {_COUNTED[0]:g} and {_COUNTED[1]:g} times the memory",
         "result": f"{pairs:.3g} pairs, handed to Spark, not written",
     }
     moved = cluster.input_bytes
-    cpu = cluster.rows * each + pairs * back
+    cpu = cluster.rows * (each + beyond * times * profile.probe.seconds) + pairs * back
     return Bill("online", cpu, 3 * moved + spilled, moved, pairs, notes)
 
 
