@@ -20,7 +20,7 @@ from dovetail.bench.enrichment import (
     stream_rows,
     stream_static,
 )
-from dovetail.bench.lookups import LruCache, batch_by_batch, row_by_row
+from dovetail.bench.lookups import LruCache, batch_by_batch, full_read, row_by_row, without_cache
 from dovetail.bench.workbench import Workbench
 
 TINY = {50_000: 1_000, 200_000: 4_000}
@@ -149,15 +149,19 @@ class Table:
         self.asked += 1
         return {key: self.rows[key] for key in keys if key in self.rows}
 
+    def everything(self) -> pa.Table:
+        checksums, payloads = zip(*self.rows.values(), strict=True)
+        return pa.table({"key": list(self.rows), "checksum": list(checksums), "payload": list(payloads)})
+
 
 @pytest.mark.parametrize("limit", [1, 2_000, 10**6])
-@pytest.mark.parametrize("answer", [row_by_row, batch_by_batch])
+@pytest.mark.parametrize("answer", [row_by_row, batch_by_batch, without_cache, full_read])
 def test_look_ups_by_hand_are_right_whatever_the_cache_holds(answer: object, limit: int) -> None:
     rows = {key: (key, f"row {key}") for key in range(0, 60, 2)}
     table = Table(rows, limit)
     for start in range(0, 300, 50):
         keys = [(7 * n * n) % 61 for n in range(start, start + 50)]
-        assert answer(table, keys) == [rows.get(key) for key in keys]  # type: ignore[operator]  # one of the two
+        assert answer(table, keys) == [rows.get(key) for key in keys]  # type: ignore[operator]  # one of the four
     assert table.cache.used <= limit
     assert len(table.cache) <= 61
 
@@ -182,4 +186,4 @@ def test_the_simulated_rates_are_the_specifications_where_they_are_quick_to_coun
 
 
 def test_the_cases_are_found_by_name() -> None:
-    assert {"enrich", "enrich-rates"} <= set(catalogue.load_cases())
+    assert {"enrich", "enrich-rates", "enrich-rivals"} <= set(catalogue.load_cases())

@@ -46,10 +46,14 @@ def test_slope_is_the_exponent() -> None:
 
 
 @pytest.mark.parametrize(("exponent", "verdict"), [(1.0, "holds"), (1.3, "holds in part"), (2.0, "does not hold")])
-def test_verdict_on_growth_follows_from_the_steepest_curve(exponent: float, verdict: str) -> None:
-    found = growth.found({"one": curve(0.9), "other": curve(exponent)}, "rows", "A join")
+def test_verdict_on_growth_follows_from_the_curves(exponent: float, verdict: str) -> None:
+    found = growth.found({"one": curve(exponent), "other": curve(exponent)}, "rows", "A join")
     assert found.verdict == verdict
     assert f"other {exponent:.2f} (" in found.why
+
+
+def test_one_curve_of_two_is_a_part() -> None:
+    assert growth.found({"one": curve(0.9), "other": curve(2.0)}, "rows", "A join").verdict == "holds in part"
 
 
 def test_wrong_answer_is_a_failure_and_inputs_are_released() -> None:
@@ -122,4 +126,4 @@ def test_paper_says_what_it_assumes() -> None:
 
 
 def test_rows_beyond_memory_are_read_again() -> None:
-    assert 0.5 < rereads(4.0) < 40.0
+    assert 0.5 < rereads(4.0) < rereads(8.0) < 40.0
