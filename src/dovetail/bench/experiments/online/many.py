@@ -156,7 +156,7 @@ def run_waiting(bench: Workbench) -> Findings:
     worst = max(each.most for by in found.values() for each in by.values())
     note = (
         f"The most that wait is {worst / limit:.2f} times what may, in the source 1.004: there a step is small beside "
-        f"the 1,000 that may wait. {rows:,} rows in the large inputs; {setting}. The figure has no rival to compare with."
+        f"the 1,000 that may wait. {rows:,} rows in the large inputs; {setting}. The figure has no rival."
     )
     verdict, why = judged(parts, note)
     lines = {f"{n} inputs": [(pause, each.most) for pause, each in by.items()] for n, by in found.items()}

@@ -91,10 +91,10 @@ def run_zipf_pauses(bench: Workbench) -> Findings:
     dear = _all("zipf", rows, costly, pauses[:1], ("DINER", "HMJ", "RPJ 1.0"))
     verdict, why = judged(
         _gain_parts(found, "zipf"),
-        f"With costlier blocks and results DINER gives at the shortest pause {_range(_gains(dear, 'HMJ'))} times HMJ's pairs and "
-        f"{_range(_gains(dear, 'RPJ 1.0'))} times RPJ's. Over oldest first: {_range(_gains(found, 'oldest'))}. "
-        "The specification's simulation has 4.6 to 7.1 times HMJ at the shortest pause and 0.78 to 1.06 times RPJ. Here "
-        "HMJ merges the bucket with most segments first, where the frequent keys are, and RPJ joins disk with memory "
+        f"With costlier blocks and results DINER gives at the shortest pause {_range(_gains(dear, 'HMJ'))} times HMJ's "
+        f"pairs and {_range(_gains(dear, 'RPJ 1.0'))} times RPJ's. Over oldest first: {_range(_gains(found, 'oldest'))}. "
+        "The specification's simulation has 4.6 to 7.1 times HMJ at the shortest pause and 0.78 to 1.06 times RPJ. "
+        "Here HMJ merges the bucket with most segments first, where the frequent keys are, and RPJ joins disk with memory "
         "too. "
         f"{rows:,} rows a side; {setting}.",
     )
