@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from dovetail.bench.case import Bound, Case, Rival
-from dovetail.bench.report import case_list, case_tables, seconds
+from dovetail.bench.report import case_tables, entry_list, seconds
 from dovetail.bench.result import CaseResult, PointResult, RivalResult, Sample
 
 
@@ -70,6 +70,6 @@ def test_figures_verdicts_and_absences_are_shown() -> None:
 
 
 def test_the_list_tells_who_is_missing() -> None:
-    text = rendered(case_list({"count": CASE}))
+    text = rendered(entry_list({"count": CASE}))
     assert "theirs (not installed: no_such_module_of_ours)" in text
     assert "claim half: third / ours <= 0.5 (warm seconds)" in text
