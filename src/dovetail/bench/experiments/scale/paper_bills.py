@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -121,19 +122,20 @@ def semistream_bill(cluster: Cluster, profile: Profile) -> Bill:
     return Bill("semi-stream", rows * each, moved + 2 * moved + read, moved, rows, notes)
 
 
-_COUNTED: Final = (3.0, 6.0)
-_COUNTED_BYTES = 256 << 10
+_COUNTED: Final = (1.5, 3.0)
+_COUNTED_BYTES = 512 << 10
 
 
-def rereads(ratio: float) -> float:
+def rereads(ratio: float, counted_at: tuple[float, float] = _COUNTED) -> float:
     """How often DINER reads what it wrote, of inputs `ratio` times as large as its memory.
 
     Blocks meet in a nested loop, so that it is a line in the ratio: drawn through what two small runs count.
     """
-    few, more = (_counted_rereads(times) for times in _COUNTED)
-    return max(0.0, few + (more - few) * (ratio - _COUNTED[0]) / (_COUNTED[1] - _COUNTED[0]))
+    few, more = (_counted_rereads(times) for times in counted_at)
+    return max(0.0, few + (more - few) * (ratio - counted_at[0]) / (counted_at[1] - counted_at[0]))
 
 
+@lru_cache
 def _counted_rereads(ratio: float) -> float:
     rng, rows = np.random.default_rng(1), int(ratio * _COUNTED_BYTES / 16 / 2)
     inputs = {
