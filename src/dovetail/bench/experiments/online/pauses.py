@@ -19,8 +19,8 @@ OUTER = (9, 19, 39, 59)
 REACHED = 0.7
 """The part of a printed gain that counts as the same size; costs of disks and rows are not the source's."""
 DIFFERENT = (
-    "The specification's simulation has 4.6 to 7.1 times HMJ at the shortest pause and 0.78 to 1.06 times RPJ. Here HMJ "
-    "merges the bucket with most segments first, where the frequent keys are, and RPJ joins disk with memory too."
+    "The specification's simulation has 4.6 to 7.1 times HMJ at the shortest pause and 0.78 to 1.06 times RPJ. Here "
+    "HMJ merges the bucket with most segments first, where the frequent keys are, and RPJ joins disk with memory too."
 )
 
 Runs = Mapping[str, Mapping[int, Paused]]
@@ -95,8 +95,8 @@ def run_zipf_pauses(bench: Workbench) -> Findings:
     dear = _all("zipf", rows, costly, pauses[:1], ("DINER", "HMJ", "RPJ 1.0"))
     hmj, rpj = (_range(_gains(dear, rival)) for rival in PRINTED_GAINS)
     note = (
-        f"With costlier blocks and results DINER gives {hmj} times HMJ's pairs at the shortest pause, {rpj} times RPJ's. "
-        f"Over oldest first: {_range(_gains(found, 'oldest'))}. {DIFFERENT} {rows:,} rows a side; {setting}."
+        f"With costlier blocks and results DINER gives {hmj} times HMJ's pairs at the shortest pause, {rpj} times "
+        f"RPJ's. Over oldest first: {_range(_gains(found, 'oldest'))}. {DIFFERENT} {rows:,} rows a side; {setting}."
     )
     verdict, why = judged(_gain_parts(found, "zipf"), note)
     tables = [_share_grid(f"Zipf keys, {setting}", found), _share_grid(f"Costlier: {costly}", dear)]
