@@ -2,7 +2,7 @@
 
 `python -m tests.pipeline.load 10 [DIRECTORY]` finds the rate that this machine sustains, runs ten minutes of bursts at
 twice that rate, lets the joins give what they owe, and compares the sinks with DuckDB's joins over the very rows that
-were taken. `load.json` and `load.svg` in the directory hold the figures; docs/pipelines.md shows them.
+were taken. `load.json` and `load.svg` in the directory hold the figures.
 """
 
 from __future__ import annotations

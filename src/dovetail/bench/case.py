@@ -16,6 +16,9 @@ Scale = Literal["small", "full"]
 Phase = Literal["cold", "warm"]
 SCALES: tuple[Scale, ...] = ("small", "full")
 
+BENCH = ("bench/cases", "bench/enrichment.py", "bench/lookups.py", "bench/online_streams.py", "bench/xquery_weather.py")
+"""Code of the benchmarks that decides figures of cases as well."""
+
 Params: TypeAlias = Mapping[str, Any]
 """One point of a case: a value (int, float or str) for everything that the case varies."""
 
@@ -93,7 +96,7 @@ class Case:
     `expected` computes the right answer (a row count or a checksum) by a way of its own, never by asking a rival.
     Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one; a rival that has used up
     `patience_s` at a point runs no more of them, but always at least one. `measures` are the parts of the library whose
-    code decides the figures: once one of them changes, kept figures are stale.
+    code decides the figures, beside the cases' own: once one of them changes, kept figures are stale.
     """
 
     name: str
@@ -111,6 +114,7 @@ class Case:
     measures: tuple[str, ...] = ("kernels", "engine")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "measures", tuple(dict.fromkeys((*self.measures, *BENCH))))
         names = [rival.name for rival in self.rivals]
         self._require(len(set(names)) == len(names) > 0, f"rivals are {names}; names must be given and distinct")
         self._require(self.baseline in names, f"baseline {self.baseline!r} is none of the rivals {names}")

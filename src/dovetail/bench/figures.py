@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dovetail.bench.harness import FORMAT, Report
 from dovetail.errors import DataError
 
-CODE_ROOT_KEYS = ("machine", "versions", "commit", "java")
+WHERE = ("machine", "versions", "commit", "java")
+"""What a report says of the place where it was measured."""
 
 
 def keep(report: Report, directory: Path) -> None:
     """Write what the report holds, each entry to a file of its own that appears whole."""
     directory.mkdir(parents=True, exist_ok=True)
     whole = report.to_json()
-    where = {key: whole[key] for key in CODE_ROOT_KEYS if key in whole}
+    where = {key: whole[key] for key in WHERE if key in whole}
     for kind in ("cases", "experiments"):
         for entry in whole[kind]:
             target = directory / f"{entry['name']}.{entry['scale']}.json"
@@ -36,9 +37,9 @@ def kept(directory: Path) -> dict[str, dict[str, Mapping[str, Any]]]:
     return found
 
 
-def best(scales: Mapping[str, Mapping[str, Any]], order: Iterable[str] = ("full", "small")) -> Mapping[str, Any]:
+def best(scales: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """The figures of the largest scale there is."""
-    return next(scales[scale] for scale in order if scale in scales)
+    return scales["full"] if "full" in scales else scales["small"]
 
 
 def _read(path: Path) -> dict[str, Any]:

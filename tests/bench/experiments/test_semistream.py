@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point, count
-from dovetail.bench.experiments.semistream.judging import Check, close, judged, wave
+from dovetail.bench.experiments.semistream.judging import close, judged, wave
 from dovetail.bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
 from dovetail.bench.experiments.semistream.paced import stays
 from dovetail.bench.experiments.semistream.position_on_data import again
@@ -66,12 +67,12 @@ def test_counted_findings_repeat_and_go_to_json(name: str) -> None:
 
 
 def test_verdicts_follow_from_the_checks() -> None:
-    yes, no = Check("it rises", True), Check("it falls", False)
+    yes, no = Part("it rises", True), Part("it falls", False)
     assert judged([yes]).verdict == "holds"
     assert judged([yes, no]).verdict == "holds in part"
     assert judged([no]).verdict == "does not hold"
     assert judged([yes, no], "Note.").why == "Found: it rises. Not so: it falls. Note."
-    assert judged([Check("an array said so", np.bool_(True))]).verdict == "holds"  # type: ignore[arg-type]  # as comparisons give
+    assert judged([Part("an array said so", np.bool_(True))]).verdict == "holds"  # type: ignore[arg-type]  # as comparisons give
     with pytest.raises(DataError):
         judged([])
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.bench.experiment import Opinion
+from dovetail.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +17,18 @@ class Part:
     holds: bool
 
 
+def verdict_of(holds: Sequence[bool]) -> Opinion:
+    """All parts hold, some do, none does; DataError without any: figures that claim nothing are reported."""
+    if not holds:
+        raise DataError("a verdict needs at least one statement; without any, report the figures.")
+    return "holds" if all(holds) else "holds in part" if any(holds) else "does not hold"
+
+
 def judged(parts: Sequence[Part], note: str = "") -> tuple[Opinion, str]:
     """The verdict on a claim, and every part with its own; `note` is said last.
 
     >>> judged([Part("twice as fast (found 2.1)", True), Part("at any size", False)])
     ('holds in part', 'twice as fast (found 2.1): holds. at any size: does not hold.')
     """
-    held = sum(part.holds for part in parts)
-    verdict: Opinion = "holds" if held == len(parts) else "holds in part" if held else "does not hold"
     said = [f"{part.says}: {'holds' if part.holds else 'does not hold'}." for part in parts]
-    return verdict, " ".join([*said, *([note] if note else [])])
+    return verdict_of([part.holds for part in parts]), " ".join([*said, *([note] if note else [])])

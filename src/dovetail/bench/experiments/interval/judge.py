@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dovetail.bench.experiment import Chart, Findings, Grid, Opinion
+from dovetail.bench.experiments.parts import verdict_of
 
 
 @dataclass(slots=True)
@@ -21,10 +22,7 @@ class Checks:
     @property
     def verdict(self) -> Opinion:
         """What the statements together say."""
-        right = sum(ok for ok, _ in self.kept)
-        if not self.kept:
-            return "reported"
-        return "holds" if right == len(self.kept) else "holds in part" if right else "does not hold"
+        return verdict_of([ok for ok, _ in self.kept]) if self.kept else "reported"
 
     def findings(
         self, charts: Sequence[Chart] = (), tables: Sequence[Grid] = (), rows: int = 0, note: str = ""

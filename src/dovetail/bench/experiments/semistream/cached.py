@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import Curves, curves, over, shown
 from dovetail.bench.experiments.semistream.counting import Point, counted, describe, divisor, master_rows, memories
 from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS
-from dovetail.bench.experiments.semistream.judging import Check, judged, ratios
+from dovetail.bench.experiments.semistream.judging import judged, ratios
 from dovetail.bench.workbench import Workbench
 
 OPTIMISED, X, HYBRID, MESH, R_MESH = "Optimised X-HYBRIDJOIN", "X-HYBRIDJOIN", "HYBRIDJOIN", "MESHJOIN", "R-MESHJOIN"
@@ -28,10 +29,10 @@ def _joins(divide: int, *names: str) -> dict[str, Point]:
     return {name: every[name] for name in names}
 
 
-def _best(found: Curves, mine: str) -> Check:
+def _best(found: Curves, mine: str) -> Part:
     others = [max(rates[at] for name, rates in found.items() if name != mine) for at in range(len(found[mine]))]
     gains = over(found[mine], others)
-    return Check(f"{mine} has {ratios(gains)} times the rate of the next best", min(gains) > 1)
+    return Part(f"{mine} has {ratios(gains)} times the rate of the next best", min(gains) > 1)
 
 
 def _optimised(bench: Workbench) -> Findings:
@@ -43,13 +44,11 @@ def _optimised(bench: Workbench) -> Findings:
     return judged(checks, f"Exponent 1. {describe(divisor(bench))}", [first[0], second[0]], [first[1], second[1]])
 
 
-def _behind(found: Curves) -> list[Check]:
+def _behind(found: Curves) -> list[Part]:
     near, far = over(found[CACHE], found[OPTIMISED]), over(found[CACHE], found[HYBRID])
     return [
-        Check(
-            f"CACHEJOIN reaches {ratios(near)} of Optimised X-HYBRIDJOIN's rate", 0.9 < min(near) <= max(near) < 1.01
-        ),
-        Check(f"and has {ratios(far)} times HYBRIDJOIN's", min(far) > 1.3),
+        Part(f"CACHEJOIN reaches {ratios(near)} of Optimised X-HYBRIDJOIN's rate", 0.9 < min(near) <= max(near) < 1.01),
+        Part(f"and has {ratios(far)} times HYBRIDJOIN's", min(far) > 1.3),
     ]
 
 
@@ -69,9 +68,9 @@ def _skew(bench: Workbench) -> Findings:
     rest = [max(found[name][at] for name in (HYBRID, R_MESH, MESH)) for at in range(len(EXPONENTS))]
     ahead = over(found[CACHE], rest)
     checks = [
-        Check(f"CACHEJOIN is about as fast as Optimised X-HYBRIDJOIN: {ratios(near)} of its rate", min(near) > 0.9),
-        Check(f"from exponent 0.75 on it is ahead of the others: {ratios(ahead[3:])} times", min(ahead[3:]) > 1),
-        Check(f"at exponent 0 it is below MESHJOIN: {mesh[0]:.2f} times its rate", mesh[0] < 1),
+        Part(f"CACHEJOIN is about as fast as Optimised X-HYBRIDJOIN: {ratios(near)} of its rate", min(near) > 0.9),
+        Part(f"from exponent 0.75 on it is ahead of the others: {ratios(ahead[3:])} times", min(ahead[3:]) > 1),
+        Part(f"at exponent 0 it is below MESHJOIN: {mesh[0]:.2f} times its rate", mesh[0] < 1),
     ]
     chart, table = shown("50 MB, 2 million rows", "exponent", "rows a second", EXPONENTS, found)
     note = (
@@ -93,7 +92,7 @@ def _small_cache(bench: Workbench) -> tuple[Chart, float]:
 def _little(bench: Workbench) -> Findings:
     chart, gain = _small_cache(bench)
     share = 2000 * 260 / (50 * 2**20)
-    checks = [Check(f"a cache of {share:.1%} of memory gives {gain:.2f} times the rate without one", gain > 1.4)]
+    checks = [Part(f"a cache of {share:.1%} of memory gives {gain:.2f} times the rate without one", gain > 1.4)]
     return judged(checks, describe(divisor(bench)), [chart])
 
 

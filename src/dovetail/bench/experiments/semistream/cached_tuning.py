@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories, rate
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged, wave
+from dovetail.bench.experiments.semistream.judging import grid, judged, wave
 from dovetail.bench.experiments.semistream.printed_rates import printed_cached
 from dovetail.bench.workbench import Workbench
 
@@ -32,9 +33,9 @@ def _tuning(bench: Workbench) -> Findings:
     by_segment = [found[d, 64_000] for d in _SEGMENTS[1:]]
     best = max(found, key=found.__getitem__)
     checks = [
-        Check(f"over h_R at 500 rows a segment the rate is {_listed(by_cache)}: it rises, then falls",
+        Part(f"over h_R at 500 rows a segment the rate is {_listed(by_cache)}: it rises, then falls",
               wave(by_cache, 0.01)),
-        Check(f"over d with 64,000 rows in the table it is {_listed(by_segment)}: it rises, then falls",
+        Part(f"over d with 64,000 rows in the table it is {_listed(by_segment)}: it rises, then falls",
               wave(by_segment, 0.01)),
     ]  # fmt: skip
     points = [(d, cached, value) for (d, cached), value in sorted(found.items())]
@@ -65,10 +66,10 @@ def _by_equations(bench: Workbench, algorithm: str) -> Findings:
     optima += [max(by_cache, key=lambda row, i=i: row[i])[1] for i in (4, 5)]  # type: ignore[misc]  # a key
     near = 0.025 if algorithm == "cachejoin" else 0.015
     checks = [
-        Check(f"calculated rates lie {min(off):+.0%} to {max(off):+.0%} from counted ones, printed: within {near:.1%}",
+        Part(f"calculated rates lie {min(off):+.0%} to {max(off):+.0%} from counted ones, printed: within {near:.1%}",
               max(map(abs, off)) < 0.05),
-        Check(f"the best d is {optima[1]:,} by the equations and {optima[0]:,} counted", optima[0] == optima[1]),
-        Check(f"the best h_R is {optima[3]:,} by the equations and {optima[2]:,} counted", optima[2] == optima[3]),
+        Part(f"the best d is {optima[1]:,} by the equations and {optima[0]:,} counted", optima[0] == optima[1]),
+        Part(f"the best h_R is {optima[3]:,} by the equations and {optima[2]:,} counted", optima[2] == optima[3]),
     ]  # fmt: skip
     note = (
         f"7.7 takes shares of all master data where only the tail waits: w_S is {min(low):.1f} to {max(low):.1f} times "
@@ -94,8 +95,8 @@ def _cost(bench: Workbench, algorithm: str) -> Findings:
         rows.append((memory, found.rows_per_load / found.per_second, (w_s + w_n) / printed, point.predicted().c_loop))
     theirs, ours = (max(abs(row[i] / row[1] - 1) for row in rows) for i in (2, 3))
     checks = [
-        Check(f"an iteration by the equations is within {theirs:.0%} of counts (10 % was allowed)", theirs < 0.1),
-        Check(f"by our model within {ours:.0%} (10 % was allowed)", ours < 0.1),
+        Part(f"an iteration by the equations is within {theirs:.0%} of counts (10 % was allowed)", theirs < 0.1),
+        Part(f"by our model within {ours:.0%} (10 % was allowed)", ours < 0.1),
     ]
     lines = {n: [(r[0], r[i]) for r in rows] for i, n in ((1, "counted"), (2, "printed"), (3, "our model"))}
     chart = Chart("An iteration", "memory, MB", "seconds", lines)

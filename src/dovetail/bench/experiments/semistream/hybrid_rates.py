@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.bench.experiment import Chart, Findings, Grid
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import (
     Point,
     counted,
@@ -14,7 +15,7 @@ from dovetail.bench.experiments.semistream.counting import (
     memories,
     rate,
 )
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged, ratios
+from dovetail.bench.experiments.semistream.judging import grid, judged, ratios
 from dovetail.bench.workbench import Workbench
 
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -41,13 +42,13 @@ def _shown(
     return [Chart("Service rate", axis, "rows a second", lines, log_x=log, log_y=True)], [table]
 
 
-def _above(found: dict[str, list[float]]) -> list[Check]:
+def _above(found: dict[str, list[float]]) -> list[Part]:
     gains = [mine / theirs for mine, theirs in zip(found[HYBRID], found[MESH], strict=True)]
     plain = [mine / theirs for mine, theirs in zip(found[MESH], found[INLJ], strict=True)]
     return [
-        Check(f"HYBRIDJOIN has {ratios(gains)} times MESHJOIN's rate", min(gains) > 1),
-        Check(f"MESHJOIN has at least {min(plain):.0f} times INLJ's", min(plain) > 1),
-        Check(f"HYBRIDJOIN is much faster than MESHJOIN, which we take as 1.5 times; it is {max(gains):.2f} times at "
+        Part(f"HYBRIDJOIN has {ratios(gains)} times MESHJOIN's rate", min(gains) > 1),
+        Part(f"MESHJOIN has at least {min(plain):.0f} times INLJ's", min(plain) > 1),
+        Part(f"HYBRIDJOIN is much faster than MESHJOIN, which we take as 1.5 times; it is {max(gains):.2f} times at "
               "most", min(gains) > 1.5),
     ]  # fmt: skip
 
@@ -69,9 +70,9 @@ def _by_skew(bench: Workbench) -> Findings:
     aligned, from_key, mesh = found[HYBRID], found[FROM_KEY], found[MESH]
     gains = [a / b for a, b in zip(aligned, mesh, strict=True)]
     checks = [
-        Check(f"at exponent 0 HYBRIDJOIN is below MESHJOIN: {gains[0]:.2f} times its rate", gains[0] < 1),
-        Check(f"its advantage grows with skew: {ratios(gains)} times MESHJOIN's rate", gains[-1] > 1.1 * gains[0]),
-        Check(f"above exponent 0 it is faster, {min(gains[1:]):.2f} times at least", min(gains[1:]) > 1),
+        Part(f"at exponent 0 HYBRIDJOIN is below MESHJOIN: {gains[0]:.2f} times its rate", gains[0] < 1),
+        Part(f"its advantage grows with skew: {ratios(gains)} times MESHJOIN's rate", gains[-1] > 1.1 * gains[0]),
+        Part(f"above exponent 0 it is faster, {min(gains[1:]):.2f} times at least", min(gains[1:]) > 1),
     ]
     shape = from_key[0] < mesh[0] and from_key[-1] > 1.2 * from_key[0]
     says = "do" if shape else "do not"

@@ -6,8 +6,9 @@ import itertools
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point, count, counted, divisor, master_rows
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged
+from dovetail.bench.experiments.semistream.judging import grid, judged
 from dovetail.bench.experiments.semistream.paced import stays
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost import round_times
@@ -42,10 +43,10 @@ def _processing(bench: Workbench) -> Findings:
     slow = [row[2] / row[1] for row in rows]
     fast = [row[4] / row[3] for row in rows]
     checks = [
-        Check(f"at {_PACE} rows a second rows stay {min(slow):.0f} to {max(slow):.0f} times as long in MESHJOIN",
+        Part(f"at {_PACE} rows a second rows stay {min(slow):.0f} to {max(slow):.0f} times as long in MESHJOIN",
               min(slow) > 3),
-        Check(f"INLJ takes {1e3 * inlj[0]:.1f} ms whatever the master data", max(inlj) < 1.01 * min(inlj)),
-        Check(f"with a stream that is never short a match takes MESHJOIN {min(fast):.2f} to {max(fast):.2f} times "
+        Part(f"INLJ takes {1e3 * inlj[0]:.1f} ms whatever the master data", max(inlj) < 1.01 * min(inlj)),
+        Part(f"with a stream that is never short a match takes MESHJOIN {min(fast):.2f} to {max(fast):.2f} times "
               "HYBRIDJOIN's time", min(fast) > 1),
     ]  # fmt: skip
     names = (f"HYBRIDJOIN, {_PACE}/s", f"MESHJOIN, {_PACE}/s", "HYBRIDJOIN, saturated", "MESHJOIN, saturated")
@@ -73,11 +74,11 @@ def _waiting(bench: Workbench) -> Findings:
     below = [row for row in rows if row[0] < inlj.mu]
     above = [row for row in rows if row[0] > inlj.mu]
     checks = [
-        Check("rows wait longer in MESHJOIN than in HYBRIDJOIN at every rate, "
+        Part("rows wait longer in MESHJOIN than in HYBRIDJOIN at every rate, "
               f"{min(r[4] / r[1] for r in rows):.0f} times at least", all(r[4] > r[1] for r in rows)),
-        Check(f"below INLJ's capacity of {inlj.mu:.0f} rows a second they wait longer in HYBRIDJOIN than in INLJ",
+        Part(f"below INLJ's capacity of {inlj.mu:.0f} rows a second they wait longer in HYBRIDJOIN than in INLJ",
               all(r[1] > r[5] for r in below)),
-        Check("above it INLJ's backlog grows with time and with the rate",
+        Part("above it INLJ's backlog grows with time and with the rate",
               all(b[5] > a[5] for a, b in itertools.pairwise(above))),
     ]  # fmt: skip
     names = {1: "HYBRIDJOIN", 4: "MESHJOIN, a round", 3: "MESHJOIN, a step (printed)", 5: "INLJ"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
-from dovetail.bench.experiments.semistream.judging import Check, close, grid, judged, wave
+from dovetail.bench.experiments.semistream.judging import close, grid, judged, wave
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost.printed_hybridjoin import eq_5_2, eq_5_3, eq_5_4
 from dovetail.semistream.master.pages import Order
@@ -52,9 +53,9 @@ def _buffer(bench: Workbench) -> Findings:
     best, other = (max(points, key=lambda point: point[1]) for points in (sorted_, shuffled))
     at_60 = dict(sorted_)[0.06]
     checks = [
-        Check(f"the rate rises and falls with one maximum, {best[1]:,.0f} rows/s",
+        Part(f"the rate rises and falls with one maximum, {best[1]:,.0f} rows/s",
               wave([rate for _, rate in sorted_], 0.02)),
-        Check(f"it is at 60 kB: found at {best[0]:.2g} MB, where 60 kB reach {at_60 / best[1]:.0%} of it",
+        Part(f"it is at 60 kB: found at {best[0]:.2g} MB, where 60 kB reach {at_60 / best[1]:.0%} of it",
               0.04 <= best[0] <= 0.09),
     ]  # fmt: skip
     chart = Chart("HYBRIDJOIN, exponent 1", "disk buffer, MB", "rows a second", curves, log_x=True)
@@ -78,9 +79,9 @@ def _cost(bench: Workbench) -> Findings:
     theirs, rate_off = (max(abs(float(r[a] or 0) / float(r[b] or 1) - 1) for r in rows if r[4])
                         for a, b in ((4, 2), (7, 5)))  # fmt: skip
     checks = [
-        Check(f"costs of an iteration by our models are within {ours:.1%} of counts (5 % was allowed)", ours < 0.05),
-        Check(f"HYBRIDJOIN's printed ones, 5.2 and 5.3, within {theirs:.1%} (10 % was allowed)", theirs < 0.1),
-        Check(f"rates by 5.4 within {rate_off:.1%} (10 % was allowed)", rate_off < 0.1),
+        Part(f"costs of an iteration by our models are within {ours:.1%} of counts (5 % was allowed)", ours < 0.05),
+        Part(f"HYBRIDJOIN's printed ones, 5.2 and 5.3, within {theirs:.1%} (10 % was allowed)", theirs < 0.1),
+        Part(f"rates by 5.4 within {rate_off:.1%} (10 % was allowed)", rate_off < 0.1),
     ]
     lines = {"counted": [(r[1], r[2]) for r in rows if r[4]], "our model": [(r[1], r[3]) for r in rows if r[4]],
              "5.2 and 5.3": [(r[1], r[4] or 0.0) for r in rows if r[4]]}  # fmt: skip

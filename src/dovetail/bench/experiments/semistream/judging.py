@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from dovetail.bench.experiment import Cell, Chart, Findings, Grid, Opinion
-from dovetail.errors import DataError
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One statement of a claim, with the figures found, and whether they bear it out."""
-
-    says: str
-    holds: bool
+from dovetail.bench.experiment import Cell, Chart, Findings, Grid
+from dovetail.bench.experiments.parts import Part, verdict_of
 
 
 def judged(
-    checks: Sequence[Check],
+    checks: Sequence[Part],
     note: str = "",
     charts: Iterable[Chart] = (),
     tables: Iterable[Grid] = (),
     rows: int = 0,
 ) -> Findings:
     """Findings whose verdict is that of the checks: all hold, some do, none does."""
-    if not checks:
-        raise DataError("a verdict needs at least one statement; without any, report the figures.")
     kept, broken = ([c.says for c in checks if bool(c.holds) is state] for state in (True, False))
-    verdict: Opinion = "holds" if not broken else "holds in part" if kept else "does not hold"
+    verdict = verdict_of([bool(check.holds) for check in checks])
     parts = [f"Found: {'; '.join(kept)}." if kept else "", f"Not so: {'; '.join(broken)}." if broken else "", note]
     return Findings(verdict, " ".join(part for part in parts if part), tuple(charts), tuple(tables), rows)
 
 
-def close(name: str, found: float, due: float, within: float) -> Check:
+def close(name: str, found: float, due: float, within: float) -> Part:
     """Whether a figure is within a share of what it is due to be."""
     off = found / due - 1
     says = f"{name} is {figure(found)}, printed {figure(due)} ({100 * off:+.2f} %, {100 * within:g} % was allowed)"
-    return Check(says, abs(off) <= within)
+    return Part(says, abs(off) <= within)
 
 
 def figure(value: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import Curves, curves, over, shown
 from dovetail.bench.experiments.semistream.counting import (
     Point,
@@ -17,7 +18,7 @@ from dovetail.bench.experiments.semistream.counting import (
     memories,
 )
 from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS
-from dovetail.bench.experiments.semistream.judging import Check, judged, ratios
+from dovetail.bench.experiments.semistream.judging import judged, ratios
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.lookup import Lookup
 
@@ -44,10 +45,10 @@ def _positions(bench: Workbench) -> Findings:
     best = values[rates.index(max(rates))]
     oldest = count(Point(divide=divide)).per_second
     checks = [
-        Check(f"the best position is {best:g} of the queue from its newest row, printed 0.3", 0.15 <= best <= 0.4),
-        Check(f"the rate at 0.3 is {rates[values.index(0.3)] / max(rates):.1%} of the best",
+        Part(f"the best position is {best:g} of the queue from its newest row, printed 0.3", 0.15 <= best <= 0.4),
+        Part(f"the rate at 0.3 is {rates[values.index(0.3)] / max(rates):.1%} of the best",
               rates[values.index(0.3)] > 0.95 * max(rates)),
-        Check(f"at the front it is {rates[0] / max(rates):.0%} of the best and at the end {rates[-1] / max(rates):.0%}",
+        Part(f"at the front it is {rates[0] / max(rates):.0%} of the best and at the end {rates[-1] / max(rates):.0%}",
               rates[0] < 0.97 * max(rates) and rates[-1] < 0.7 * max(rates)),
     ]  # fmt: skip
     lines = {"in turn with the oldest row": list(zip(values, rates, strict=True)),
@@ -70,9 +71,9 @@ def _by_memory(bench: Workbench) -> Findings:
     found, loads = _both(bench, "memory_mb", memories(bench))
     rate, load, cache = _gains(found, loads)
     checks = [
-        Check(f"it needs about a third of the loads: {ratios(load)} times the rows per load", min(load) > 2.5),
-        Check(f"its rate is about three times HYBRIDJOIN's: {ratios(rate)} times", min(rate) > 2.5),
-        Check(f"CACHEJOIN gains less: {ratios(cache)} times", min(cache) > 1 and max(cache) < min(rate)),
+        Part(f"it needs about a third of the loads: {ratios(load)} times the rows per load", min(load) > 2.5),
+        Part(f"its rate is about three times HYBRIDJOIN's: {ratios(rate)} times", min(rate) > 2.5),
+        Part(f"CACHEJOIN gains less: {ratios(cache)} times", min(cache) > 1 and max(cache) < min(rate)),
     ]
     chart, table = shown("Exponent 1, 2 million rows", "memory, MB", "rows a second", memories(bench), found)
     note = f"What is left of an iteration are the steps, which no look-up saves. {describe(divisor(bench))}"
@@ -83,9 +84,9 @@ def _by_rows(bench: Workbench) -> Findings:
     found, loads = _both(bench, "rows", master_rows(bench))
     rate, load, cache = _gains(found, loads)
     checks = [
-        Check(f"it has more than twice the rows per load: {ratios(load)} times", min(load) > 2),
-        Check(f"and more than twice the rate: {ratios(rate)} times", min(rate) > 2),
-        Check(f"CACHEJOIN gains as well: {ratios(cache)} times", min(cache) > 1),
+        Part(f"it has more than twice the rows per load: {ratios(load)} times", min(load) > 2),
+        Part(f"and more than twice the rate: {ratios(rate)} times", min(rate) > 2),
+        Part(f"CACHEJOIN gains as well: {ratios(cache)} times", min(cache) > 1),
     ]
     chart, table = shown(
         "Exponent 1, 50 MB", "master rows", "rows a second", master_rows(bench), found, log_x=True, log_y=True
@@ -100,10 +101,10 @@ def _by_skew(bench: Workbench) -> Findings:
     unsorted = Point(divide=divisor(bench), algorithm="cachejoin", order="none")
     worse = count(replace(unsorted, lookup=ALTERNATE)).per_second / count(unsorted).per_second
     checks = [
-        Check(f"the gain grows with skew: {ratios(load)} times the rows per load, {ratios(rate)} times the rate",
+        Part(f"the gain grows with skew: {ratios(load)} times the rows per load, {ratios(rate)} times the rate",
               load[-1] > load[2] > load[0]),
-        Check(f"it is about three at exponent 1: {load[-1]:.2f} in loads", load[-1] > 2.5),
-        Check(f"and it is never worse: {rate[0]:.2f} at exponent 0", min(rate) > 0.99),
+        Part(f"it is about three at exponent 1: {load[-1]:.2f} in loads", load[-1] > 2.5),
+        Part(f"and it is never worse: {rate[0]:.2f} at exponent 0", min(rate) > 0.99),
     ]  # fmt: skip
     note = (
         f"Our guarded look-up is never worse: {ratios(guarded)} times. CACHEJOIN gains {ratios(cache)}; over master "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MB, SMALL, counted
-from dovetail.bench.experiments.semistream.judging import Check, close, grid, judged, wave
+from dovetail.bench.experiments.semistream.judging import close, grid, judged, wave
 from dovetail.bench.experiments.semistream.mesh_counting import (
     CHAPTER_3,
     V_P,
@@ -49,8 +50,8 @@ def _knee(bench: Workbench) -> Findings:
     by_model = [Mesh(memory_mb=80, buffer_mb=b).rate for b in _BUFFERS]
     low, knee, top = rates[0], rates[_BUFFERS.index(0.93)], max(rates)
     checks = [
-        Check(f"from 0.05 to 0.93 MB the rate grows {knee / low:.2f} times", knee > 1.3 * low),
-        Check(f"beyond, it grows by {top / knee - 1:.1%} at most", top < 1.05 * knee),
+        Part(f"from 0.05 to 0.93 MB the rate grows {knee / low:.2f} times", knee > 1.3 * low),
+        Part(f"beyond, it grows by {top / knee - 1:.1%} at most", top < 1.05 * knee),
     ]
     lines = {
         "counted": list(zip(_BUFFERS, rates, strict=True)),
@@ -67,7 +68,7 @@ def _best(bench: Workbench) -> Findings:
         best = best_buffer(Mesh(memory_mb=memory, buffer_mb=1))
         rates = [count_mesh(Mesh(memory_mb=memory, buffer_mb=best * f), divide).per_second for f in (0.25, 1, 4)]
         if not wave(rates):
-            checks.append(Check(f"at {memory} MB the counted rate is best beside {best:.2f} MB", False))
+            checks.append(Part(f"at {memory} MB the counted rate is best beside {best:.2f} MB", False))
         printed = _PRINTED_BEST.get(memory)
         if printed:
             checks.append(close(f"best buffer at {memory} MB", best, printed, 0.04))
@@ -91,9 +92,9 @@ def _default(bench: Workbench) -> Findings:
         bare = 100 * loss_of(0.93, memory, CHAPTER_3)
         rows.append((memory, *counted, 100 * (1 - counted[0] / counted[1]), loss, bare, printed))
         if printed:
-            checks.append(Check(f"{loss:.2f} % is lost at {memory} MB, printed {printed} %", abs(loss - printed) < 0.4))
+            checks.append(Part(f"{loss:.2f} % is lost at {memory} MB, printed {printed} %", abs(loss - printed) < 0.4))
     worst, bare = (max(float(row[i] or 0) for row in rows) for i in (4, 5))
-    checks.append(Check(f"no more than {worst:.1f} % is lost up to 320 MB, printed: below 2 %", worst < 2))
+    checks.append(Part(f"no more than {worst:.1f} % is lost up to 320 MB, printed: below 2 %", worst < 2))
     heads = (
         "memory, MB",
         "default 0.93 MB, rows/s",
@@ -118,7 +119,7 @@ def _io(bench: Workbench) -> Findings:
     says = (
         f"a page costs {costs[0]:.2f} ms in a buffer of 0.05 MB, {costs[4]:.2f} in one of 0.93, {costs[-1]:.2f} in 8 MB"
     )
-    checks = [Check(says, costs[0] > 2 * costs[4] and costs[4] < 1.15 * costs[-1])]
+    checks = [Part(says, costs[0] > 2 * costs[4] and costs[4] < 1.15 * costs[-1])]
     chart = Chart("Reading a page", "disk buffer, MB", "ms a page", {"read": points}, log_x=True)
     return judged(checks, "By construction: any device with a price per request does so.", [chart])
 
@@ -130,7 +131,7 @@ def _cost(bench: Workbench) -> Findings:
         found = count_mesh(of, divide)
         rows.append((memory, of.loop_s, fair(of, divide) * found.rows_per_load / found.per_second))
     off = [abs(counted / calculated - 1) for _, calculated, counted in rows]
-    checks = [Check(f"equation 3.2 is within {max(off):.1%} of what was counted (3 % was allowed)", max(off) < 0.03)]
+    checks = [Part(f"equation 3.2 is within {max(off):.1%} of what was counted (3 % was allowed)", max(off) < 0.03)]
     lines = {name: [(row[0], row[i]) for row in rows] for i, name in ((1, "equation 3.2"), (2, "counted"))}
     chart = Chart("Cost of an iteration", "memory, MB", "seconds", lines)
     heads = ("memory, MB", "calculated, s", "counted, s")

@@ -8,9 +8,10 @@ import numpy as np
 
 from dovetail.bench.experiment import Chart, Findings, Grid
 from dovetail.bench.experiment import Experiment as Claim
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import over
 from dovetail.bench.experiments.semistream.counting import MEASURES
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged, ratios
+from dovetail.bench.experiments.semistream.judging import grid, judged, ratios
 from dovetail.bench.experiments.semistream.look_up_position import (
     ALTERNATE,
     CACHE,
@@ -26,7 +27,7 @@ from dovetail.kernels.arrays import I64, int64s
 from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.simulation import Experiment, Rate, SourceSizes, service_rate
 
-_JOINS: dict[str, tuple[str, Lookup]] = {
+JOINS: dict[str, tuple[str, Lookup]] = {
     HYBRID: ("hybridjoin", OLDEST),
     OPTIMISED: ("hybridjoin", ALTERNATE),
     GUARDED: ("hybridjoin", GUARD),
@@ -51,11 +52,11 @@ def again(keys: I64) -> Callable[[int], I64]:
 
 
 def _counted(stream: RealStream, segment: int) -> _Found:
-    found: _Found = {name: [] for name in _JOINS}
+    found: _Found = {name: [] for name in JOINS}
     for share in _SHARES:
         memory = int(share * stream.rows * stream.row_bytes)
         sizes = SourceSizes(memory, stream.row_bytes, stream.waiting_bytes, 164, stream.row_bytes + 140)
-        for name, (algorithm, lookup) in _JOINS.items():
+        for name, (algorithm, lookup) in JOINS.items():
             cached = memory // 10 // sizes.cached_bytes
             of = Experiment(n=stream.rows, segment_rows=segment, cached=cached, lookup=lookup, memory=sizes)
             join = of.join(algorithm)
@@ -76,8 +77,8 @@ def _shown(stream: RealStream, segment: int, found: _Found) -> tuple[Chart, list
 
 
 def _table(title: str, found: _Found) -> Grid:
-    rows = [(100 * share, *(found[name][at].per_second for name in _JOINS)) for at, share in enumerate(_SHARES)]
-    return grid(f"{title}, rows a second", ("memory, %", *_JOINS), rows)
+    rows = [(100 * share, *(found[name][at].per_second for name in JOINS)) for at, share in enumerate(_SHARES)]
+    return grid(f"{title}, rows a second", ("memory, %", *JOINS), rows)
 
 
 def _orders(bench: Workbench) -> Findings:
@@ -85,8 +86,8 @@ def _orders(bench: Workbench) -> Findings:
     found = _counted(stream, 500)
     chart, gains, cache, depth = _shown(stream, 500, found)
     checks = [
-        Check(f"HYBRIDJOIN with a second position has {ratios(gains)} times its rate", min(gains) > 1.05),
-        Check(f"CACHEJOIN has {ratios(cache)} times its own", min(cache) > 1.0),
+        Part(f"HYBRIDJOIN with a second position has {ratios(gains)} times its rate", min(gains) > 1.05),
+        Part(f"CACHEJOIN has {ratios(cache)} times its own", min(cache) > 1.0),
     ]
     note = (
         f"Customers of {len(stream.keys):,} orders are uniform over two thirds of {stream.rows:,} customers (a fifth "
@@ -101,9 +102,9 @@ def _flights(bench: Workbench) -> Findings:
     chart, gains, cache, depth = _shown(stream, 50, plain)
     sorted_chart, sorted_gains, _, _ = _shown(stream.by_use(), 50, by_use)
     checks = [
-        Check(f"over aircraft by tail number it has {ratios(gains)} times HYBRIDJOIN's rate (significant: 1.1)",
+        Part(f"over aircraft by tail number it has {ratios(gains)} times HYBRIDJOIN's rate (significant: 1.1)",
               min(gains) > 1.1),
-        Check(f"over aircraft in order of use {ratios(sorted_gains)} times", min(sorted_gains) > 1.1),
+        Part(f"over aircraft in order of use {ratios(sorted_gains)} times", min(sorted_gains) > 1.1),
     ]  # fmt: skip
     note = (
         f"{len(stream.keys):,} flights of 2013 in order of departure, {stream.rows:,} aircraft; the busiest fifth flew "

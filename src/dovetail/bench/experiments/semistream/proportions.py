@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import slope
 from dovetail.bench.experiments.semistream.counting import (
     Point,
@@ -16,7 +17,7 @@ from dovetail.bench.experiments.semistream.counting import (
     master_rows,
     memories,
 )
-from dovetail.bench.experiments.semistream.judging import Check, judged
+from dovetail.bench.experiments.semistream.judging import judged
 from dovetail.bench.workbench import Workbench
 
 _SEGMENTS = (125, 250, 500, 1000)
@@ -32,9 +33,9 @@ def _w(plain: Point, axis: str, values: Sequence[float]) -> tuple[list[float], l
     return [of.rows_per_load - n for of, n in zip(found, hot, strict=True)], hot
 
 
-def _power(name: str, by: str, xs: Sequence[float], ys: Sequence[float], due: float) -> Check:
+def _power(name: str, by: str, xs: Sequence[float], ys: Sequence[float], due: float) -> Part:
     found = slope(xs, ys)
-    return Check(f"{name} goes with {by} to the power {found:.2f}, claimed {due:g}", abs(found - due) <= _NEAR)
+    return Part(f"{name} goes with {by} to the power {found:.2f}, claimed {due:g}", abs(found - due) <= _NEAR)
 
 
 def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float]) -> Chart:
@@ -70,9 +71,9 @@ def _x(bench: Workbench) -> Findings:
     power = slope(_PINNED, by_pinned)
     falls = slope(sizes, cold_rows), slope(sizes, hot_rows)
     checks = [
-        Check(f"(a) w grows with d_N to the power {power:.2f}, between 0 and 1", 0.02 < power < 0.9),
+        Part(f"(a) w grows with d_N to the power {power:.2f}, between 0 and 1", 0.02 < power < 0.9),
         _power("(b) w", "d_S", _SEGMENTS, by_d, 1),
-        Check(f"(c) w falls with R_t, alike in both parts: powers {falls[0]:.2f} and {falls[1]:.2f}",
+        Part(f"(c) w falls with R_t, alike in both parts: powers {falls[0]:.2f} and {falls[1]:.2f}",
               max(falls) < 0 and abs(falls[0] - falls[1]) <= _NEAR),
         _power("(d) w", "h_S", rooms, by_room, 1),
     ]  # fmt: skip
@@ -92,14 +93,14 @@ def _optimised(bench: Workbench) -> Findings:
     slower = slope(sizes, hot_rows), slope(sizes, cold_rows)
     early, late = hot[1] / hot[0], hot[-1] / hot[-2]
     checks = [
-        Check(f"(a) w_N grows with h_R ({hot[0]:,.0f} to {hot[-1]:,.0f}), less and less: {early:.2f} then {late:.2f} "
+        Part(f"(a) w_N grows with h_R ({hot[0]:,.0f} to {hot[-1]:,.0f}), less and less: {early:.2f} then {late:.2f} "
               "times for a doubling", hot == sorted(hot) and late < early),
-        Check(f"(b) w_S falls with h_R, {cold[0]:,.0f} to {cold[-1]:,.0f}", cold == sorted(cold, reverse=True)),
+        Part(f"(b) w_S falls with h_R, {cold[0]:,.0f} to {cold[-1]:,.0f}", cold == sorted(cold, reverse=True)),
         _power("(d) w_S", "R_t", sizes, cold_rows, -1),
-        Check(f"(c) w_N falls more slowly with R_t: powers {slower[0]:.2f} and {slower[1]:.2f}",
+        Part(f"(c) w_N falls more slowly with R_t: powers {slower[0]:.2f} and {slower[1]:.2f}",
               abs(slower[0]) < abs(slower[1]) - 0.03),
         _power("(e) w_S", "d", _SEGMENTS, cold_d, 1),
-        Check(f"(e) d does not touch w_N: it goes with the power {slope(_SEGMENTS, hot_d):.2f}",
+        Part(f"(e) d does not touch w_N: it goes with the power {slope(_SEGMENTS, hot_d):.2f}",
               abs(slope(_SEGMENTS, hot_d)) <= _NEAR),
         _power("(f) w_S", "h_S", rooms, cold_m, 1),
     ]  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MILLION, SMALL, counted
-from dovetail.bench.experiments.semistream.judging import Check, close, grid, judged, wave
+from dovetail.bench.experiments.semistream.judging import close, grid, judged, wave
 from dovetail.bench.experiments.semistream.mesh_counting import CHAPTER_4, Mesh, best_buffer, count_mesh, tuned
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost.printed_meshjoin import alpha_4, eq_4_1, eq_4_4
@@ -64,10 +65,10 @@ def _master_size(bench: Workbench) -> Findings:
     chunks, w = {row[3] for row in rows}, [float(row[4] or 0) for row in rows]
     off = max(abs(float(row[5] or 0) / float(row[6] or 1) - 1) for row in rows)
     checks = [
-        Check(f"MESHJOIN's best buffer moves from {moves[0]:.3f} to {moves[-1]:.3f} MB", moves[-1] > 1.02 * moves[0]),
-        Check(f"R-MESHJOIN's stays at {stays[0]:.3f} MB (printed 0.427)", max(stays) < 1.005 * min(stays)),
-        Check("Q_p is 8,576 in all rows of table 4.4", chunks == {8576}),
-        Check(f"w is {w[0]:.1f} in all rows, printed 75, which does not fit in 100 MB", max(w) < 1.01 * min(w)),
+        Part(f"MESHJOIN's best buffer moves from {moves[0]:.3f} to {moves[-1]:.3f} MB", moves[-1] > 1.02 * moves[0]),
+        Part(f"R-MESHJOIN's stays at {stays[0]:.3f} MB (printed 0.427)", max(stays) < 1.005 * min(stays)),
+        Part("Q_p is 8,576 in all rows of table 4.4", chunks == {8576}),
+        Part(f"w is {w[0]:.1f} in all rows, printed 75, which does not fit in 100 MB", max(w) < 1.01 * min(w)),
     ]
     lines = {"MESHJOIN": [(row[0], row[1]) for row in rows], "R-MESHJOIN": [(row[0], row[2]) for row in rows]}
     chart = Chart("Best disk buffer, 100 MB", "master rows, million", "MB", lines, log_x=True)
@@ -89,11 +90,11 @@ def _parts(bench: Workbench) -> Findings:
     by_table, by_buffer, inside = ([y for _, y in points] for points in (table, free, fixed))
     early, late = by_buffer[1] / by_buffer[0], by_buffer[-1] / by_buffer[-2]
     checks = [
-        Check(f"with 8 times the hash table the rate is {by_table[-1] / by_table[0]:.2f} times as high",
+        Part(f"with 8 times the hash table the rate is {by_table[-1] / by_table[0]:.2f} times as high",
               all(b > a for a, b in itertools.pairwise(by_table))),
-        Check(f"a buffer of 0.1 MB gives {early:.3f} times the rate of one of 0.02, and one of 2 MB {late:.3f} times "
+        Part(f"a buffer of 0.1 MB gives {early:.3f} times the rate of one of 0.02, and one of 2 MB {late:.3f} times "
               "that of 1 MB", early > 1.03 and 0.98 < late < 1.02),
-        Check(f"within 100 MB there is one maximum, near {fixed[inside.index(max(inside))][0]} MB", wave(inside)),
+        Part(f"within 100 MB there is one maximum, near {fixed[inside.index(max(inside))][0]} MB", wave(inside)),
     ]  # fmt: skip
     charts = [
         Chart("Hash table (buffer 0.43 MB)", "MB", "rows a second", {"R-MESHJOIN": table}),
@@ -117,13 +118,13 @@ def _against(bench: Workbench) -> Findings:
     off = max(abs(row[6]) for row in by_memory)
     first, last = by_memory[0], by_memory[-1]
     checks = [
-        Check(f"(a) calculated and counted costs differ by {off:.1%} at most", off < 0.03),
-        Check(f"(b) R-MESHJOIN's best buffer is {first[2]:.3f} MB against {first[1]:.3f} at 25 MB and {last[2]:.3f} "
+        Part(f"(a) calculated and counted costs differ by {off:.1%} at most", off < 0.03),
+        Part(f"(b) R-MESHJOIN's best buffer is {first[2]:.3f} MB against {first[1]:.3f} at 25 MB and {last[2]:.3f} "
               f"against {last[1]:.3f} at 250; printed: smaller, the more so the more memory", last[2] < last[1]),
-        Check(f"(c) R-MESHJOIN is faster, by {gains[0]:.2f} % at 25 MB and {gains[-1]:.2f} % at 250",
+        Part(f"(c) R-MESHJOIN is faster, by {gains[0]:.2f} % at 25 MB and {gains[-1]:.2f} % at 250",
               all(gain > 0 for gain in gains)),
-        Check("(c) and the gain grows with memory", gains[-1] > gains[0] * 1.1),
-        Check(f"(d) it is faster by {by_rows[0][3]:.2f} % at 0.5 million rows and by {by_rows[-1][3]:.2f} % at 16",
+        Part("(c) and the gain grows with memory", gains[-1] > gains[0] * 1.1),
+        Part(f"(d) it is faster by {by_rows[0][3]:.2f} % at 0.5 million rows and by {by_rows[-1][3]:.2f} % at 16",
               by_rows[0][3] > by_rows[-1][3] >= 0),
     ]  # fmt: skip
     lines = {"MESHJOIN": [(r[0], r[3]) for r in by_memory], "R-MESHJOIN": [(r[0], r[4]) for r in by_memory]}

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Experiment, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MEASURES, MILLION
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged
+from dovetail.bench.experiments.semistream.judging import grid, judged
 from dovetail.bench.experiments.semistream.real_rates import (
     CACHE,
     DATABASE,
@@ -77,7 +78,7 @@ def _judged(bench: Workbench, place: Place, rows: Sequence[tuple[str, float, Tim
     for name in _NAMES:
         off = [row[4] for row in table if row[0] == name]
         says = f"{name}: {min(off):+.0%} to {max(off):+.0%}" if len(off) > 1 else f"{name}: {off[0]:+.0%}"
-        checks.append(Check(says, max(map(abs, off)) <= _CLOSE))
+        checks.append(Part(says, max(map(abs, off)) <= _CLOSE))
     loads = max(abs(row[6] / row[5] - 1) for row in table)
     note = (
         f"Calculated microseconds a row against the clock; {_CLOSE:.0%} was allowed. Rows per load are predicted "

@@ -5,42 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.bench.experiment import Chart, Experiment, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import over
 from dovetail.bench.experiments.semistream.counting import MEASURES
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged, ratios
+from dovetail.bench.experiments.semistream.judging import grid, judged, ratios
 from dovetail.bench.experiments.semistream.look_up_position import (
-    ALTERNATE,
     CACHE,
-    GUARD,
-    GUARDED,
     HYBRID,
     OPTIMISED,
     OPTIMISED_CACHE,
 )
-from dovetail.bench.experiments.semistream.position_on_data import again
+from dovetail.bench.experiments.semistream.position_on_data import JOINS, again
 from dovetail.bench.experiments.semistream.real_keys import RealStream, flights, orders
 from dovetail.bench.experiments.semistream.timing import Timed, page_file, timed
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.operators.registry import ALGORITHMS
 from dovetail.semistream.simulation import SourceSizes
 from dovetail.semistream.sizes import Sizes
 
-_JOINS: dict[str, tuple[str, Lookup]] = {
-    HYBRID: ("hybridjoin", OLDEST),
-    OPTIMISED: ("hybridjoin", ALTERNATE),
-    GUARDED: ("hybridjoin", GUARD),
-    CACHE: ("cachejoin", OLDEST),
-    OPTIMISED_CACHE: ("cachejoin", ALTERNATE),
-}
 _SHARES = (0.1, 0.4)
 _FEWEST = 60_000  # rows that are timed, at least
 
 
 def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: int) -> Timed:
-    algorithm, lookup = _JOINS[name]
+    algorithm, lookup = JOINS[name]
     memory = SourceSizes(int(share * stream.rows * stream.row_bytes), stream.row_bytes, stream.waiting_bytes)
     per = max(1, round(segment * (len(pages.starts) - 1) / stream.rows))
     cached = memory.memory // 10 // memory.cached_bytes if algorithm == "cachejoin" else 0
@@ -55,7 +45,7 @@ def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: i
 
 def _measured(bench: Workbench, stream: RealStream, segment: int) -> tuple[dict[str, list[Timed]], Chart]:
     with page_file(bench, stream.rows) as pages:
-        found = {name: [_timed(stream, pages, share, name, segment) for share in _SHARES] for name in _JOINS}
+        found = {name: [_timed(stream, pages, share, name, segment) for share in _SHARES] for name in JOINS}
     lines = {
         name: [(100 * s, one.per_second) for s, one in zip(_SHARES, row, strict=True)] for name, row in found.items()
     }
@@ -69,17 +59,17 @@ def _found(bench: Workbench, stream: RealStream, segment: int, least: float) -> 
     gains, saved = over(by[OPTIMISED], by[HYBRID]), over(loads[OPTIMISED], loads[HYBRID])
     cache = over(by[OPTIMISED_CACHE], by[CACHE])
     checks = [
-        Check(f"HYBRIDJOIN with a second position has {ratios(gains)} times its rate ({least:g} was asked)",
+        Part(f"HYBRIDJOIN with a second position has {ratios(gains)} times its rate ({least:g} was asked)",
               min(gains) > least),
-        Check(f"CACHEJOIN has {ratios(cache)} times its own", min(cache) > 1),
+        Part(f"CACHEJOIN has {ratios(cache)} times its own", min(cache) > 1),
     ]  # fmt: skip
     note = (
         f"{len(stream.keys):,} stream rows over {stream.rows:,} master rows, of which a fifth has {stream.skew:.0%} of "
         f"the stream; {ratios(saved)} times the rows per load. By the clock over a page file, every answer checked."
     )
-    rows = [(100 * share, *(by[name][at] for name in _JOINS)) for at, share in enumerate(_SHARES)]
+    rows = [(100 * share, *(by[name][at] for name in JOINS)) for at, share in enumerate(_SHARES)]
     checked = sum(one.checked for row in found.values() for one in row)
-    return judged(checks, note, [chart], [grid("Rows a second", ("memory, %", *_JOINS), rows)], checked)
+    return judged(checks, note, [chart], [grid("Rows a second", ("memory, %", *JOINS), rows)], checked)
 
 
 def _orders(bench: Workbench) -> Findings:

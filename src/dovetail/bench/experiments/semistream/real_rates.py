@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from dovetail.bench.experiment import Chart, Experiment, Findings, Grid
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import over
 from dovetail.bench.experiments.semistream.counting import MEASURES, MILLION
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged, ratios
+from dovetail.bench.experiments.semistream.judging import grid, judged, ratios
 from dovetail.bench.experiments.semistream.timing import NEEDS_SERVER, Real, Timed, page_file, run, server_table
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.lookup import Lookup
@@ -94,12 +95,12 @@ def drawn(found: _Curves, axis: str, values: Sequence[float]) -> tuple[list[Char
     ]
 
 
-def _faster(found: dict[str, list[float]], first: str, second: str) -> Check:
+def _faster(found: dict[str, list[float]], first: str, second: str) -> Part:
     gains = over(found[first], found[second])
-    return Check(f"{first} has {ratios(gains)} times the rate of {second}", min(gains) > 1)
+    return Part(f"{first} has {ratios(gains)} times the rate of {second}", min(gains) > 1)
 
 
-def _order(found: dict[str, list[float]]) -> list[Check]:
+def _order(found: dict[str, list[float]]) -> list[Part]:
     return [
         _faster(found, HYBRID, MESH),
         _faster(found, MESH, INLJ),
@@ -132,11 +133,11 @@ def _by_skew(place: Place) -> Callable[[Workbench], Findings]:
         hybrid, second = over(by[HYBRID], by[MESH]), over(by[POSITION], by[HYBRID])
         cache = over(by[CACHE], by[HYBRID])
         checks = [
-            Check(f"HYBRIDJOIN is below MESHJOIN for uniform keys: {hybrid[0]:.2f} times its rate", hybrid[0] < 1),
-            Check(f"HYBRIDJOIN's advantage grows with skew: {ratios(hybrid)}", hybrid[-1] > 1.1 * hybrid[0]),
-            Check(f"the gain of a second position grows with skew: {ratios(second)}", second[-1] > 1.1 * second[0]),
-            Check(f"and it is no loss for uniform keys: {second[0]:.2f}", second[0] > 0.97),
-            Check(f"CACHEJOIN's gain over HYBRIDJOIN grows with skew: {ratios(cache)}", cache[-1] > 1.1 * cache[0]),
+            Part(f"HYBRIDJOIN is below MESHJOIN for uniform keys: {hybrid[0]:.2f} times its rate", hybrid[0] < 1),
+            Part(f"HYBRIDJOIN's advantage grows with skew: {ratios(hybrid)}", hybrid[-1] > 1.1 * hybrid[0]),
+            Part(f"the gain of a second position grows with skew: {ratios(second)}", second[-1] > 1.1 * second[0]),
+            Part(f"and it is no loss for uniform keys: {second[0]:.2f}", second[0] > 0.97),
+            Part(f"CACHEJOIN's gain over HYBRIDJOIN grows with skew: {ratios(cache)}", cache[-1] > 1.1 * cache[0]),
         ]
         return judged(checks, place.note(bench), *drawn(found, "exponent", values), rows=checked(found))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MILLION, counted
-from dovetail.bench.experiments.semistream.judging import Check, close, grid, judged
+from dovetail.bench.experiments.semistream.judging import close, grid, judged
 from dovetail.bench.workbench import Workbench
 from dovetail.workloads.arrivals import bursty_counts
 from dovetail.workloads.zipf import ZipfLaw
@@ -22,9 +23,9 @@ def _page_use(bench: Workbench) -> Findings:
     used = np.bincount(keys // (_PARTITION * _PAGE_ROWS), minlength=_PAGES // _PARTITION)
     tenths = used.reshape(10, -1).sum(axis=1) / draws
     checks = [
-        Check(f"the first tenth of the pages answers {tenths[0]:.0%} of the stream, the last {tenths[-1]:.1%}",
+        Part(f"the first tenth of the pages answers {tenths[0]:.0%} of the stream, the last {tenths[-1]:.1%}",
               bool(np.all(np.diff(tenths) < 0.001)) and tenths[0] > 20 * tenths[-1]),
-        Check(f"one read of the first partition answers {used[0] / used[-1]:,.0f} times the rows that the last does",
+        Part(f"one read of the first partition answers {used[0] / used[-1]:,.0f} times the rows that the last does",
               used[0] > 100 * used[-1]),
     ]  # fmt: skip
     at = [int(x) for x in np.unique(np.geomspace(1, len(used), 40).astype(int))]
@@ -49,7 +50,7 @@ def _skew(bench: Workbench) -> Findings:
     counts = np.bincount(ranks, minlength=n + 1)[1:]
     at = np.unique(np.geomspace(1, 3000, 30).astype(int))
     slope = float(np.polyfit(np.log(at[5:] + 0.5), np.log(counts[at[5:] - 1]), 1)[0])
-    checks.append(Check(f"frequency falls with rank to the power {slope:.2f} at exponent 1", abs(slope + 1) < 0.05))
+    checks.append(Part(f"frequency falls with rank to the power {slope:.2f} at exponent 1", abs(slope + 1) < 0.05))
     chart = Chart(
         "Exponent 1: how often a key is drawn in 4 million",
         "rank",
@@ -72,9 +73,9 @@ def _bursts(bench: Workbench) -> Findings:
         rows.append((block, spread, float(1 / np.sqrt(counts.mean() * block))))
     ratio = [row[1] / row[2] for row in rows]
     checks = [
-        Check(f"{counts.min()} to {counts.max()} rows a step, {counts.mean():.0f} on average",
+        Part(f"{counts.min()} to {counts.max()} rows a step, {counts.mean():.0f} on average",
               int(counts.min()) >= 0 and int(counts.max()) <= 2046 and abs(counts.mean() / 1023 - 1) < 0.1),
-        Check(f"means of 64 steps still spread by {rows[3][1]:.0%}, where a Poisson stream's would by "
+        Part(f"means of 64 steps still spread by {rows[3][1]:.0%}, where a Poisson stream's would by "
               f"{rows[3][2]:.1%}", ratio[3] > 10),
     ]  # fmt: skip
     chart = Chart("Arrivals", "step", "rows", {"a step": [(i, int(c)) for i, c in enumerate(counts[:600])]})

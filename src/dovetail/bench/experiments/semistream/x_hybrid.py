@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
+from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import best_by_model, curves, over, shown
 from dovetail.bench.experiments.semistream.counting import (
     Point,
@@ -16,7 +17,7 @@ from dovetail.bench.experiments.semistream.counting import (
     memories,
     rate,
 )
-from dovetail.bench.experiments.semistream.judging import Check, grid, judged, ratios, wave
+from dovetail.bench.experiments.semistream.judging import grid, judged, ratios, wave
 from dovetail.bench.experiments.semistream.printed_rates import printed_x
 from dovetail.bench.workbench import Workbench
 
@@ -35,12 +36,10 @@ def _by_rows(bench: Workbench) -> Findings:
     found = curves(_joins(divide), "rows", master_rows(bench))
     shares, halves = over(found[HYBRID], found[X]), over(found[DOUBLE], found[HYBRID])
     checks = [
-        Check(
-            f"HYBRIDJOIN reaches {ratios(shares)} of X-HYBRIDJOIN's rate from 0.5 to 8 million rows", max(shares) < 1
-        ),
-        Check(f"that is about 70 % at 0.5 million: {shares[0]:.0%}", abs(shares[0] - 0.7) <= 0.1),
-        Check(f"and about 50 % at 8 million: {shares[-1]:.0%}", abs(shares[-1] - 0.5) <= 0.1),
-        Check(f"a double buffer makes HYBRIDJOIN slower: {ratios(halves)} times its rate", max(halves) < 1),
+        Part(f"HYBRIDJOIN reaches {ratios(shares)} of X-HYBRIDJOIN's rate from 0.5 to 8 million rows", max(shares) < 1),
+        Part(f"that is about 70 % at 0.5 million: {shares[0]:.0%}", abs(shares[0] - 0.7) <= 0.1),
+        Part(f"and about 50 % at 8 million: {shares[-1]:.0%}", abs(shares[-1] - 0.5) <= 0.1),
+        Part(f"a double buffer makes HYBRIDJOIN slower: {ratios(halves)} times its rate", max(halves) < 1),
     ]
     chart, table = shown(
         "Exponent 1, 50 MB", "master rows", "rows a second", master_rows(bench), found, log_x=True, log_y=True
@@ -56,8 +55,8 @@ def _by_memory(bench: Workbench) -> Findings:
     saved = [1 - a / b for a, b in zip(loads[HYBRID], loads[X], strict=True)]
     gains = over(found[X], found[HYBRID])
     checks = [
-        Check(f"X-HYBRIDJOIN has {ratios(gains)} times HYBRIDJOIN's rate", min(gains) > 1),
-        Check(f"it saves about 33 % of the reads: {min(saved):.0%} to {max(saved):.0%}",
+        Part(f"X-HYBRIDJOIN has {ratios(gains)} times HYBRIDJOIN's rate", min(gains) > 1),
+        Part(f"it saves about 33 % of the reads: {min(saved):.0%} to {max(saved):.0%}",
               min(saved) >= 0.28 and max(saved) <= 0.38),
     ]  # fmt: skip
     chart, table = shown("Exponent 1, 2 million rows", "memory, MB", "rows a second", memories(bench), found)
@@ -71,9 +70,9 @@ def _pinned(bench: Workbench) -> Findings:
     )
     through = found[X]
     checks = [
-        Check(f"{through[0]:.2f} million rows went through the pinned part at 50 MB, printed 0.4",
+        Part(f"{through[0]:.2f} million rows went through the pinned part at 50 MB, printed 0.4",
               0.3 < through[0] < 0.6),
-        Check(f"and {through[-1]:.2f} million at 250 MB, printed above 2", through[-1] > 2),
+        Part(f"and {through[-1]:.2f} million at 250 MB, printed above 2", through[-1] > 2),
     ]  # fmt: skip
     chart, table = shown("In 4,000 iterations", "memory, MB", "million rows", memories(bench), {X: through})
     return judged(checks, describe(divide), [chart], [table])
@@ -91,9 +90,9 @@ def _tuning(bench: Workbench) -> Findings:
     at_one = [found[d, d] if d > 500 else found[d, 500] for d in _SWAPPED]
     best = max(found, key=found.__getitem__)
     checks = [
-        Check(f"with 500 swapped rows the rate over the pinned ones is {', '.join(f'{r:,.0f}' for r in at_500)}: it "
+        Part(f"with 500 swapped rows the rate over the pinned ones is {', '.join(f'{r:,.0f}' for r in at_500)}: it "
               "rises, then falls", wave(at_500, 0.01)),
-        Check(f"over the swapped rows it is {', '.join(f'{r:,.0f}' for r in at_one)}: it rises, then falls",
+        Part(f"over the swapped rows it is {', '.join(f'{r:,.0f}' for r in at_one)}: it rises, then falls",
               wave(at_one, 0.01)),
     ]  # fmt: skip
     points = [(d, n, value) for (d, n), value in sorted(found.items())]
@@ -115,9 +114,9 @@ def _by_equations(bench: Workbench) -> Findings:
     low = [row[2] / row[3] for row in rows]
     optima = [max(rows[len(_SWAPPED) :], key=lambda row, i=i: row[i])[1] for i in (4, 5)]  # type: ignore[misc]  # a key
     checks = [
-        Check(f"rates by 6.9 lie {-max(off):.0%} to {-min(off):.0%} below counted ones, printed: within 0.6 %",
+        Part(f"rates by 6.9 lie {-max(off):.0%} to {-min(off):.0%} below counted ones, printed: within 0.6 %",
               max(map(abs, off)) < 0.05),
-        Check(f"the best d_N by 6.9 is {optima[1]:,}, counted {optima[0]:,}", optima[0] == optima[1]),
+        Part(f"the best d_N by 6.9 is {optima[1]:,}, counted {optima[0]:,}", optima[0] == optima[1]),
     ]  # fmt: skip
     note = (
         f"6.9 takes the variance of a trial for its mean: w is {min(low):.1f} to {max(low):.1f} times what it says. "
@@ -141,7 +140,7 @@ def _tuned(bench: Workbench) -> Findings:
             tuned = best_by_model(choices)
             found[axis].append([value, rate(untuned), rate(tuned), tuned.segment, tuned.pinned or 0])
     gains = [row[2] / row[1] for rows in found.values() for row in rows]
-    checks = [Check(f"tuned it has {min(gains):.2f} to {max(gains):.2f} times the rate (significant: 1.1)",
+    checks = [Part(f"tuned it has {min(gains):.2f} to {max(gains):.2f} times the rate (significant: 1.1)",
                     min(gains) > 1.1)]  # fmt: skip
     charts, tables = [], []
     for axis, name in (("rows", "master rows"), ("memory_mb", "memory, MB")):
@@ -161,8 +160,8 @@ def _cost(bench: Workbench) -> Findings:
         rows.append((memory, found.rows_per_load / found.per_second, w / printed, point.predicted().c_loop))
     theirs, ours = (max(abs(row[i] / row[1] - 1) for row in rows) for i in (2, 3))
     checks = [
-        Check(f"an iteration by 6.2 and 6.9 is within {theirs:.0%} of counts (10 % was allowed)", theirs < 0.1),
-        Check(f"by our model within {ours:.0%} (10 % was allowed)", ours < 0.1),
+        Part(f"an iteration by 6.2 and 6.9 is within {theirs:.0%} of counts (10 % was allowed)", theirs < 0.1),
+        Part(f"by our model within {ours:.0%} (10 % was allowed)", ours < 0.1),
     ]
     lines = {n: [(r[0], r[i]) for r in rows] for i, n in ((1, "counted"), (2, "printed"), (3, "our model"))}
     chart = Chart("An iteration", "memory, MB", "seconds", lines)
