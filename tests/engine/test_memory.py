@@ -185,3 +185,35 @@ def test_threads_never_take_more_than_there_is() -> None:
         thread.join()
     assert sum(won) == budget.used == budget.peak == 1000
     assert budget.components() == {"shared": (1000, 1000)}
+
+
+def test_components_at_the_peak_add_up_to_it() -> None:
+    """What the smaller later moments look like does not matter, nor which budget is asked."""
+    budget = MemoryBudget(1000)
+    inner = budget.child("inner", 600)
+    rows, keys = inner.reserve("rows"), budget.reserve("keys")
+    rows.grow(500)
+    keys.grow(300)
+    assert budget.at_peak() == {"inner/rows": 500, "keys": 300}
+    rows.shrink(450)
+    keys.grow(400)
+    assert budget.at_peak() == {"inner/rows": 500, "keys": 300}
+    assert inner.at_peak() == {"rows": 500}
+    rows.grow(60)
+    assert budget.at_peak() == {"inner/rows": 110, "keys": 700}
+    rows.close()
+    keys.close()
+    assert sum(budget.at_peak().values()) == budget.peak == 810
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-40, 40)), max_size=60))
+def test_components_at_the_peak_add_up_for_any_moves(moves: list[tuple[str, int]]) -> None:
+    """Through grants, refusals and returns."""
+    budget = MemoryBudget(100)
+    held = {name: budget.reserve(name) for name in "abc"}
+    for name, amount in moves:
+        if amount >= 0:
+            held[name].try_grow(amount)
+        else:
+            held[name].shrink(min(-amount, held[name].used))
+        assert sum(budget.at_peak().values()) == budget.peak

@@ -93,6 +93,9 @@ def test_a_stream_runs_once_and_is_not_doubled(spark: SparkSession, tmp_path: Pa
     assert watch.latest("warehouse")["rows_in"] == 600
     assert watch.latest("enriched")["memory_peak"] <= watch.latest("enriched")["memory_budget"] == 2 << 20
     assert {"cache_hits", "page_loads", "latency_p95_s", "backlog_rows"} <= set(watch.latest("enriched"))
+    parts = {name: held for name, held in watch.latest("enriched").items() if name.startswith("memory.")}
+    assert {"memory.disk buffer", "memory.waiting rows"} <= set(parts)
+    assert sum(parts.values()) <= 1.001 * watch.latest("enriched")["memory_peak"]
     assert watch.latest("orders")["backlog_rows"] == 0
     assert [row[0] for row in watch.explained("enriched")][:2] == ["algorithm", "service rate of a task"]
     check_tables(tmp_path)

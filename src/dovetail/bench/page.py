@@ -27,6 +27,15 @@ TITLES = {
     "rivals": "Rivals when memory is short",
     "cases": "Rivals side by side",
 }
+SOURCES = {
+    "seed 000": "M. A. Naeem, Efficient Joins to Process Stream Data, thesis, University of Auckland, 2012",
+    "seed 001": "M. A. Bornea, V. Vassalos, Y. Kotidis, A. Deligiannakis, Adaptive Join Operators for Result Rate "
+    "Optimization on Streaming Inputs",
+    "seed 002": "E. P. Carman, Jr., Interval Joins for Big Data, dissertation, UC Riverside, 2020",
+    "seed 003": "M. A. Naeem and others, HYBRIDJOIN for Near-Real-Time Data Warehousing",
+    "seed 004": "M. A. Naeem, G. Weber, C. Lutteroth, G. Dobbie, Optimizing Queue-based Semi-Stream Joins with Indexed "
+    "Master Data",
+}
 _TEMPLATE = "page.html"
 
 
@@ -78,7 +87,7 @@ def _rendered(shown: Sequence[Shown]) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(Path(__file__).with_name(_TEMPLATE).read_text())
     losses = sorted(loss for entry in shown for loss in entry.losses)
-    return template.render(sections=[s for s in sections if s[2]], summary=summary, losses=losses)
+    return template.render(sections=[s for s in sections if s[2]], summary=summary, losses=losses, sources=SOURCES)
 
 
 def _shown(entry: Entry, whole: Mapping[str, Any]) -> Shown:

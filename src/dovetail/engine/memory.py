@@ -87,6 +87,7 @@ class MemoryBudget:
         self.limit = parse_bytes(limit)
         self._own = _Account()
         self._accounts: dict[str, _Account] = {}
+        self._at_peak: dict[str, int] | None = {}  # None: the peak is now
         self._prefix = ""
         self._parent: MemoryBudget | None = None
         self._lock = threading.RLock()
@@ -130,6 +131,14 @@ class MemoryBudget:
             inside = {name: a for name, a in self._accounts.items() if name.startswith(self._prefix)}
             return {name.removeprefix(self._prefix): (a.current, a.peak) for name, a in inside.items()}
 
+    def at_peak(self) -> dict[str, int]:
+        """Bytes by component when the most were held at once: they add up to `peak`."""
+        with self._lock:
+            return self._held() if self._at_peak is None else dict(self._at_peak)
+
+    def _held(self) -> dict[str, int]:
+        return {name: current for name, (current, _) in self.components().items() if current}
+
     def _take(self, n: int, account: _Account) -> bool:
         with self._lock:
             if n > self.available:
@@ -144,6 +153,11 @@ class MemoryBudget:
             account.move(-n)
 
     def _move(self, n: int) -> None:
+        """Before the component's own account moves, so that a fall from the peak can still be seen from its height."""
+        if n < 0 and self._at_peak is None:
+            self._at_peak = self._held()
+        elif self._own.current + n > self._own.peak:
+            self._at_peak = None
         self._own.move(n)
         if self._parent is not None:
             self._parent._move(n)

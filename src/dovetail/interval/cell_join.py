@@ -243,6 +243,8 @@ class _Run:
         for side, rows in self.rows.items():
             metrics.add("placed", rows, side=side, per_task=True)
         metrics.peak("memory", self.budget.peak)
+        for component, held in self.budget.at_peak().items():
+            metrics.peak("memory", held, component.removeprefix("operator/"))
         metrics.peak("delivered_batch", self._delivered_peak)
         return metrics
 

@@ -85,11 +85,9 @@ def _memory(plan: Plan, metrics: Metrics, names: set[str]) -> dict[str, float]:
     peak = max(metrics.value("memory_peak"), metrics.value("memory") if "memory" in names else 0)
     if peak:
         found["memory_peak"] = peak
-    for entry in metrics.entries():
-        if entry.name == "memory" and entry.side is not None:
-            found[f"memory.{entry.side}"] = entry.value
-    if peak and not any(name.startswith("memory.") for name in found):
-        found["memory.join"] = peak
+    parts = {e.side: e.value for e in metrics.entries() if e.name == "memory" and e.side is not None} or {"join": peak}
+    over = max(1.0, sum(parts.values()) / peak) if peak else 1.0  # tasks have their peaks at different components
+    found |= {f"memory.{name}": held / over for name, held in parts.items() if held}
     budget = budget_of(plan)
     return found if budget is None else found | {"memory_budget": budget}
 

@@ -191,6 +191,8 @@ def totals(operator: SemiStreamOperator) -> Metrics:
     finally:
         operator.metrics = own
     found.peak("memory_peak", operator.budget.peak)
+    for component, held in operator.budget.at_peak().items():
+        found.peak("memory", held, component)
     return found
 
 
