@@ -32,7 +32,7 @@ WARM_ROWS = 300_000
 _ENDLESS = 10**9
 _ROW_GROUP = 50_000  # so that Spark can split the file of a large micro-batch
 _EARLY = 1_000_000
-_DATA = "DOVETAIL_BENCH_DATA"
+DATA = "DOVETAIL_BENCH_DATA"
 
 Store: TypeAlias = Callable[[Workbench, Params], MasterStore]
 Joined: TypeAlias = Callable[["DataFrame"], "tuple[DataFrame, Callable[[], dict[str, float]]]"]
@@ -40,7 +40,7 @@ Joined: TypeAlias = Callable[["DataFrame"], "tuple[DataFrame, Callable[[], dict[
 
 def kept(bench: Workbench, name: str, make: Callable[[Path], object]) -> Path:
     """A file or directory that `make` writes, once in a run; in $DOVETAIL_BENCH_DATA, if set, once and for all."""
-    base = Path(os.environ.get(_DATA) or bench.scratch)
+    base = Path(os.environ.get(DATA) or bench.scratch)
     place, done = base / name, base / f".{name}.done"
     if not done.exists():
         base.mkdir(parents=True, exist_ok=True)

@@ -42,12 +42,14 @@ def _expected(bench: Workbench, params: Params) -> int:
     return matched(batches(bench, params) * int(params["batch_rows"]))
 
 
-def _pages(bench: Workbench, params: Params) -> MasterStore:
+def pages(bench: Workbench, params: Params) -> MasterStore:
+    """The page file of a point."""
     return page_file(bench, params["master_rows"])
 
 
 @contextmanager
-def _on_server(bench: Workbench, params: Params) -> Iterator[Run]:
+def on_server(bench: Workbench, params: Params) -> Iterator[Run]:
+    """Ours with the master data in a database."""
     with master_table(bench, params["master_rows"]) as url:
         store = MasterStore.postgres(url, TABLE, "key")
         with dovetail(lambda *_: store)(bench, params) as run:
@@ -55,14 +57,16 @@ def _on_server(bench: Workbench, params: Params) -> Iterator[Run]:
 
 
 def _dovetail(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
-    return (_on_server if params["store"] == SERVER else dovetail(_pages))(bench, params)
+    return (on_server if params["store"] == SERVER else dovetail(pages))(bench, params)
 
 
 def _quarter(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
     return _dovetail(bench, {**params, "master_rows": params["master_rows"] // 4})
 
 
-def _by_hand(answer: Answer, warm_rows: int = WARM_ROWS) -> Prepare:
+def by_hand(answer: Answer, warm_rows: int = WARM_ROWS) -> Prepare:
+    """A rival whose workers look keys up in that database themselves."""
+
     @contextmanager
     def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
         with master_table(bench, params["master_rows"]) as url:
@@ -117,8 +121,8 @@ CASE = Case(
         Rival("dovetail, a quarter", _quarter, sits_out=_only_larger),
         Rival("spark's stream-static join", streamed(stream_static, warm_rows=0), sits_out=_only_files),
         Rival("spark's join, stream broadcast", streamed(stream_broadcast, warm_rows=0), sits_out=_only_files),
-        Rival("look-up per row", _by_hand(row_by_row), requires=NEEDED, sits_out=_only_server),
-        Rival("look-up per batch", _by_hand(batch_by_batch), requires=NEEDED, sits_out=_only_server),
+        Rival("look-up per row", by_hand(row_by_row), requires=NEEDED, sits_out=_only_server),
+        Rival("look-up per batch", by_hand(batch_by_batch), requires=NEEDED, sits_out=_only_server),
     ),
     expected=_expected,
     baseline="dovetail",

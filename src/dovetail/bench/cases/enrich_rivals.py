@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dovetail.bench.case import Bound, Case, Params, Rival
-from dovetail.bench.cases.enrich import NEEDED, _by_hand, _on_server, _pages
+from dovetail.bench.cases.enrich import NEEDED, by_hand, on_server, pages
 from dovetail.bench.enrichment import batches, dovetail, master_broadcast, matched, stream_static, streamed
 from dovetail.bench.lookups import batch_by_batch, full_read, row_by_row, without_cache
 from dovetail.bench.workbench import Workbench
@@ -26,18 +26,18 @@ CASE = Case(
     varies=("master_rows", "batch_rows"),
     points={"small": _points(20_000, 80_000, 320_000), "full": _points(200_000, 800_000, 3_200_000)},
     rivals=(
-        Rival("dovetail", dovetail(_pages)),
-        Rival(ON_SERVER, _on_server, requires=NEEDED),
+        Rival("dovetail", dovetail(pages)),
+        Rival(ON_SERVER, on_server, requires=NEEDED),
         Rival("spark's stream-static join", streamed(stream_static, warm_rows=0)),
         Rival(
             "spark's join, master broadcast",
             streamed(master_broadcast, warm_rows=0),
             may_fail="Spark refuses to broadcast what does not fit the driver",
         ),
-        Rival("full read per batch", _by_hand(full_read, warm_rows=0), requires=NEEDED),
-        Rival("look-up per row", _by_hand(without_cache, warm_rows=0), requires=NEEDED),
-        Rival("look-up per row, LRU cache", _by_hand(row_by_row), requires=NEEDED),
-        Rival("look-up per batch, LRU cache", _by_hand(batch_by_batch), requires=NEEDED),
+        Rival("full read per batch", by_hand(full_read, warm_rows=0), requires=NEEDED),
+        Rival("look-up per row", by_hand(without_cache, warm_rows=0), requires=NEEDED),
+        Rival("look-up per row, LRU cache", by_hand(row_by_row), requires=NEEDED),
+        Rival("look-up per batch, LRU cache", by_hand(batch_by_batch), requires=NEEDED),
     ),
     expected=_expected,
     baseline="dovetail",

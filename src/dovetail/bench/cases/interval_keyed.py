@@ -32,25 +32,30 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 DATA = Inputs(_sides)
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def keyed_expected(bench: Workbench, params: Params) -> int:
+    """How many pairs a point has."""
     return int(overlap_counts(*DATA.tables(bench, params), keyed=True).sum())
 
 
-def _dovetail(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
+def keyed_dovetail(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
+    """Ours."""
     return to_sink(lambda: interval_join(left, right, on="key"))
 
 
-def _own_plan(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
+def keyed_own_plan(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
     """What Spark makes of the join as it is said: an equality join on the key, every pair of a key tested."""
     overlap = F.expr("l.key = r.key and l.start < r.end and r.start < l.end")
     return to_sink(lambda: left.alias("l").join(right.alias("r"), overlap))
 
 
-def _duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer:
+def keyed_duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer:
+    """DuckDB's pairs as an Arrow table."""
     return int(connection.sql(JOIN).to_arrow_table().num_rows)
 
 
-def _bins(width: int) -> Rival:
+def keyed_bins(width: int) -> Rival:
+    """Spark's equality join of rows that were put into bins of this width."""
+
     def answer(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
         return to_sink(lambda: binned(left, right, width, on=("key",)))
 
@@ -67,13 +72,13 @@ CASE = Case(
     varies=("rows", "others"),
     points={"small": [{"rows": 20_000, "others": 44_000}], "full": [{"rows": 200_000, "others": 440_000}]},
     rivals=(
-        Rival("dovetail", DATA.spark(_dovetail)),
-        *map(_bins, WIDTHS),
-        Rival("spark's own plan", DATA.spark(_own_plan)),
+        Rival("dovetail", DATA.spark(keyed_dovetail)),
+        *map(keyed_bins, WIDTHS),
+        Rival("spark's own plan", DATA.spark(keyed_own_plan)),
         # By default DuckDB joins on the key and tests all its pairs, as Spark does.
-        Rival("duckdb, range join", DATA.duckdb(_duckdb, "set prefer_range_joins = true"), requires=("duckdb",)),
+        Rival("duckdb, range join", DATA.duckdb(keyed_duckdb, "set prefer_range_joins = true"), requires=("duckdb",)),
     ),
-    expected=_expected,
+    expected=keyed_expected,
     baseline="dovetail",
     bounds=(
         *(_bound("no slower than any width", 1.0, f"bins of {width:,}") for width in WIDTHS),

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.bench.case import Bound, Case, Params, Prepare, Rival, Run
-from dovetail.bench.cases.interval_keyed import DATA, _bins, _dovetail, _duckdb, _expected, _own_plan
+from dovetail.bench.cases.interval_keyed import (
+    DATA,
+    keyed_bins,
+    keyed_dovetail,
+    keyed_duckdb,
+    keyed_expected,
+    keyed_own_plan,
+)
 from dovetail.bench.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -104,16 +111,16 @@ CASE = Case(
     varies=("rows", "others"),
     points={"small": _points(10_000, 20_000, 40_000), "full": _points(50_000, 200_000, 800_000)},
     rivals=(
-        Rival("dovetail", DATA.spark(_dovetail)),
-        Rival("duckdb, range join", DATA.duckdb(_duckdb, "set prefer_range_joins = true"), requires=("duckdb",)),
+        Rival("dovetail", DATA.spark(keyed_dovetail)),
+        Rival("duckdb, range join", DATA.duckdb(keyed_duckdb, "set prefer_range_joins = true"), requires=("duckdb",)),
         Rival("polars", _in_memory(_to_polars, _polars), requires=("polars",)),
         Rival("polars-bio", _in_memory(_to_genomes, _polars_bio), requires=("polars_bio",)),
         Rival("bioframe", _in_memory(_to_pandas, _bioframe), requires=("bioframe",)),
         Rival("pyjanitor", _in_memory(_to_pandas, _pyjanitor), requires=("janitor",)),
-        Rival("spark's own plan", DATA.spark(_own_plan), sits_out=_only_few),
-        _bins(WIDTH),
+        Rival("spark's own plan", DATA.spark(keyed_own_plan), sits_out=_only_few),
+        keyed_bins(WIDTH),
     ),
-    expected=_expected,
+    expected=keyed_expected,
     baseline="dovetail",
     bounds=(Bound("faster than Spark with bins", "dovetail", 1.0, against=f"bins of {WIDTH:,}", scale="full"),),
     answer="pairs",

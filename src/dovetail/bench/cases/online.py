@@ -33,7 +33,10 @@ CASE = Case(
     name="online",
     question="How many rows a second of two streams are joined with each other, end to end?",
     varies=("batch_rows", "memory"),
-    points={"small": _points(20_000, memory="2MB"), "full": _points(50_000, 100_000, 250_000, memory="32MB")},
+    points={
+        "small": _points(5_000, 10_000, 20_000, memory="2MB"),
+        "full": _points(50_000, 100_000, 250_000, memory="32MB"),
+    },
     rivals=(
         Rival(OURS, joined_streams(dovetail)),
         Rival(THEIRS, joined_streams(stream_stream, {_CHANGELOG: "false"})),  # as Spark sets it up

@@ -1,15 +1,11 @@
 """One join of many overlapping intervals to Parquet, in a process that may have only so much memory.
 
-Run as a module with JOIN ROWS LIMIT_MIB DIRECTORY it prints, as JSON, the pairs that it wrote and the most memory that
-its own process held. The limit is the operating system's for libraries of this process, and the heap of Java for Spark;
-whoever can be told a limit is told it instead.
+Run as a module with JOIN MIB DIRECTORY ROWS it prints how many pairs it wrote. The limit is the operating system's for
+libraries of this process, and the heap of Java for Spark; whoever can be told a limit is told it instead.
 """
 
 from __future__ import annotations
 
-import json
-import resource
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dovetail.bench.experiments.rivals.limited import Answer, limit, main, session
 from dovetail.workloads import Exponential, RandomIntervals
 
 KEYS, DOMAIN, LENGTH = 24, 1_000_000, 28_800
@@ -35,16 +32,10 @@ def _named(table: pa.Table) -> pa.Table:
     return table.set_column(table.schema.get_field_index("key"), "key", pc.cast(table["key"], pa.string()))
 
 
-def _limit(mib: int) -> None:
-    """What this process may write to, beyond what the libraries took to start."""
-    held = 1024 * int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0])
-    resource.setrlimit(resource.RLIMIT_DATA, (held + mib * 2**20,) * 2)
-
-
 def _dovetail(rows: int, mib: int, place: Path) -> int:
     from dovetail.interval.frame import interval_join
 
-    spark = _session(mib)
+    spark = session(mib)
     left, right = _frames(spark, rows, place)
     interval_join(left, right, on="key", memory="32MB").write.parquet(str(place / _TARGET))
     return int(spark.read.parquet(str(place / _TARGET)).count())
@@ -53,20 +44,13 @@ def _dovetail(rows: int, mib: int, place: Path) -> int:
 def _spark(rows: int, mib: int, place: Path) -> int:
     from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-    spark = _session(mib)
+    spark = session(mib)
     left, right = _frames(spark, rows, place)
     overlap = F.expr("l.key = r.key and l.start < r.end and r.start < l.end")
     joined = left.alias("l").join(right.alias("r"), overlap)
     named = [F.col(f"{side}.{name}").alias(f"{side}_{name}") for side in "lr" for name in left.columns]
     joined.select(*named).write.parquet(str(place / _TARGET))
     return int(spark.read.parquet(str(place / _TARGET)).count())
-
-
-def _session(mib: int) -> Any:
-    from dovetail.spark.session import session
-
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
-    return session("short memory", conf={**quiet, "spark.driver.memory": f"{max(512, mib)}m"})
 
 
 def _frames(spark: Any, rows: int, place: Path) -> tuple[Any, Any]:
@@ -93,7 +77,7 @@ def _polars(rows: int, mib: int, place: Path) -> int:
     import polars
 
     left, right = (polars.DataFrame(polars.from_arrow(table)) for table in sides(rows))
-    _limit(mib)
+    limit(mib)
     theirs = right.rename({name: f"{name}_right" for name in right.columns})
     key, start, end = (polars.col(name) for name in ("key", "start", "end"))
     conditions = key == polars.col("key_right"), start < polars.col("end_right"), polars.col("start_right") < end
@@ -107,7 +91,7 @@ def _polars_bio(rows: int, mib: int, place: Path) -> int:
 
     left, right = (polars.DataFrame(polars.from_arrow(table)) for table in sides(rows))
     polars_bio.set_option("datafusion.bio.coordinate_system_zero_based", "true")
-    _limit(mib)
+    limit(mib)
     columns = ["key", "start", "end"]
     pairs: Any = polars_bio.overlap(left, right, cols1=columns, cols2=columns, output_type="polars.LazyFrame")
     pairs.sink_parquet(place / _TARGET)
@@ -118,7 +102,7 @@ def _bioframe(rows: int, mib: int, place: Path) -> int:
     import bioframe
 
     left, right = (table.to_pandas() for table in sides(rows))
-    _limit(mib)
+    limit(mib)
     columns = ("key", "start", "end")
     bioframe.overlap(left, right, how="inner", cols1=columns, cols2=columns).to_parquet(place / _TARGET)
     return int(pq.read_metadata(place / _TARGET).num_rows)
@@ -128,7 +112,7 @@ def _pyjanitor(rows: int, mib: int, place: Path) -> int:
     import janitor  # noqa: F401  (adds conditional_join to pandas)
 
     left, right = (table.to_pandas() for table in sides(rows))
-    _limit(mib)
+    limit(mib)
     conditions = (("key", "key", "=="), ("start", "end", "<"), ("end", "start", ">"))
     pairs = left.conditional_join(right, *conditions, how="inner")
     pairs.columns = [f"{number}_{name[-1]}" for number, name in enumerate(pairs.columns)]
@@ -136,7 +120,7 @@ def _pyjanitor(rows: int, mib: int, place: Path) -> int:
     return int(pq.read_metadata(place / _TARGET).num_rows)
 
 
-JOINS: dict[str, Callable[[int, int, Path], int]] = {
+_JOINS: dict[str, Callable[[int, int, Path], int]] = {
     "dovetail": _dovetail,
     "spark's own plan": _spark,
     "duckdb, range join": _duckdb,
@@ -147,13 +131,11 @@ JOINS: dict[str, Callable[[int, int, Path], int]] = {
 }
 
 
-def main() -> None:
-    """Join, and say what was written."""
-    name, rows, mib, place = sys.argv[1:]
-    found = JOINS[name](int(rows), int(mib), Path(place))
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"pairs": found, "peak": peak}), flush=True)
+def _answer(join: Callable[[int, int, Path], int]) -> Answer:
+    return lambda mib, place, words: join(int(words[0]), mib, place)
 
+
+JOINS = {name: _answer(join) for name, join in _JOINS.items()}
 
 if __name__ == "__main__":
-    main()
+    main(JOINS)

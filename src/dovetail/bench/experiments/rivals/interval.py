@@ -1,0 +1,42 @@
+"""Interval joins whose result does not fit the memory they are given."""
+
+from __future__ import annotations
+
+from dovetail.bench.case import Scale
+from dovetail.bench.cases.interval_overlap import overlap_counts
+from dovetail.bench.experiment import Experiment, Findings
+from dovetail.bench.experiments.rivals import interval_child
+from dovetail.bench.experiments.rivals.limited import heap
+from dovetail.bench.experiments.rivals.limits import Contest, told
+from dovetail.bench.workbench import Workbench
+
+SIZES: dict[Scale, tuple[int, int]] = {"small": (40_000, 256), "full": (120_000, 1_024)}
+"""Rows a side, and MiB that a library may have."""
+NEEDS = {"polars": "polars", "polars-bio": "polars_bio", "bioframe": "bioframe", "pyjanitor": "janitor"}
+
+
+def _run(bench: Workbench) -> Findings:
+    rows, mib = SIZES[bench.scale]
+    due = int(overlap_counts(*interval_child.sides(rows), keyed=True).sum())
+    contest = Contest(interval_child.__name__, list(interval_child.JOINS), mib, bench.scratch, [str(rows)], NEEDS)
+    what = f"{due:,} pairs of two inputs of {rows:,} rows, written to Parquet, with {mib} MiB"
+    note = (
+        f"Ours runs with 32 MB a task beside a Java heap of {heap(mib)} MiB. The limit is the system's for libraries "
+        "of one process, counted from when they have loaded their input."
+    )
+    return told(contest.fates(), due, f"{due:,} pairs to Parquet, {mib} MiB", what, note)
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="rivals-short-memory-interval",
+        family="rivals",
+        source="our own",
+        places=(),
+        claim="An interval join that keeps to a budget finishes where its result is larger than memory; a library that "
+        "builds its result in memory does not.",
+        run=_run,
+        measures=("kernels", "engine", "interval", "spark", "bench/experiments/rivals"),
+        ground="measured",
+    ),
+)

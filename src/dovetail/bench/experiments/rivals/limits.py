@@ -1,0 +1,129 @@
+"""Contestants that are given little memory, each in a process of its own: who finishes, who fails, and how."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # ships no type information
+
+from dovetail.bench.catalogue import missing
+from dovetail.bench.experiment import Findings, Grid, Opinion
+from dovetail.bench.resident import tree_rss
+from dovetail.errors import DataError
+
+_PATIENCE_S = 150.0
+_WORDS = ("rror", "memory", "panicked", "Exception")
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of one contestant; without answers it failed, without a peak it did not start."""
+
+    name: str
+    outcome: str
+    answers: int | None
+    seconds: float
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Contestants that a module runs, one a process, when it is called with a name, mebibytes, a directory and more."""
+
+    module: str
+    names: Sequence[str]
+    mib: int
+    scratch: Path
+    arguments: Sequence[str] = ()
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    def fates(self) -> list[Fate]:
+        """All of them, one after another."""
+        return [self._fate(name) for name in self.names]
+
+    def _fate(self, name: str) -> Fate:
+        if (reason := missing([self.needs.get(name, "dovetail")])) is not None:
+            return Fate(name, reason, None, 0.0, 0)
+        place = tempfile.mkdtemp(dir=self.scratch)
+        command = [sys.executable, "-m", self.module, name, str(self.mib), place, *self.arguments]
+        began = time.perf_counter()
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(command, stdout=out, stderr=errors)  # noqa: S603  (our own module)
+            peak, ended = _watched(process)
+            seconds = time.perf_counter() - began
+            out.seek(0)
+            errors.seek(0)
+            said, complaint = out.read().decode().strip(), errors.read().decode(errors="replace")
+        if process.returncode == 0:
+            return Fate(name, "finished", int(json.loads(said.splitlines()[-1])["answers"]), seconds, peak)
+        reason = _reason(process.returncode, complaint) if ended else f"not done after {_PATIENCE_S:.0f} s"
+        return Fate(name, reason, None, seconds, peak)
+
+
+def _watched(process: subprocess.Popen[bytes]) -> tuple[int, bool]:
+    """Wait for the process, up to a limit; the most that it and its children held, and whether it ended by itself."""
+    peak, over, ended = [0], threading.Event(), True
+
+    def look() -> None:
+        while not over.wait(0.1):
+            try:
+                peak[0] = max(peak[0], tree_rss(process.pid))
+            except psutil.Error:
+                return
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        process.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        ended = False
+        for child in psutil.Process(process.pid).children(recursive=True):
+            child.kill()
+        process.kill()
+        process.wait()
+    finally:
+        over.set()
+        thread.join()
+    return peak[0], ended
+
+
+def _reason(code: int, complaint: str) -> str:
+    """How it failed: the line that speaks of memory, otherwise its last words."""
+    words = [line.strip() for line in complaint.splitlines() if any(word in line for word in _WORDS)]
+    words = [line for line in words if "OutOfMemory" in line or "out of memory" in line][:1] or words
+    how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{how}: {words[-1][:140]}" if words else how
+
+
+def told(fates: Sequence[Fate], due: int, title: str, what: str, note: str) -> Findings:
+    """The verdict: the claim holds if ours, which comes first, finished and another did not; DataError if ours did not.
+
+    DataError as well for whoever finished with another answer than the one that is due.
+    """
+    for fate in fates:
+        if fate.answers not in (None, due):
+            raise DataError(f"{fate.name} gave {fate.answers:,}, {due:,} is due.")
+    if fates[0].answers is None:
+        raise DataError(f"{fates[0].name} did not finish: {fates[0].outcome}")
+    failed = [fate.name for fate in fates if fate.answers is None and fate.peak]
+    finished = [fate for fate in fates if fate.answers is not None]
+    quicker = [fate for fate in finished if fate.seconds < fates[0].seconds]
+    why = f"{what}: {_list(fate.name for fate in finished)} finished, {_list(failed)} did not."
+    if quicker:
+        why += f" Of those that finished, {_list(fate.name for fate in quicker)} took less time than ours."
+    heads = ("contestant", "outcome", "answers", "seconds", "peak of all its processes, MiB")
+    rows = [(f.name, f.outcome, f.answers, f.seconds, f.peak / 2**20 if f.peak else None) for f in fates]
+    verdict: Opinion = "holds" if failed else "holds in part"
+    return Findings(verdict, f"{why} {note}", tables=[Grid(title, heads, rows)], rows=due * len(finished))
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nobody"

@@ -1,0 +1,43 @@
+"""Two streams whose rows do not fit Java's heap."""
+
+from __future__ import annotations
+
+from dovetail.bench.case import Params, Scale
+from dovetail.bench.experiment import Experiment, Findings
+from dovetail.bench.experiments.rivals import online_child
+from dovetail.bench.experiments.rivals.limited import heap
+from dovetail.bench.experiments.rivals.limits import Contest, told
+from dovetail.bench.online_streams import BATCHES, matches
+from dovetail.bench.workbench import Workbench
+
+SIZES: dict[Scale, int] = {"small": 100_000, "full": 200_000}
+"""Rows a side and micro-batch."""
+MIB, MEMORY = 512, "8MB"
+
+
+def _run(bench: Workbench) -> Findings:
+    rows = SIZES[bench.scale]
+    params: Params = {"batch_rows": rows, "memory": MEMORY}
+    due, total = matches(bench, params), 2 * BATCHES * rows
+    words = [bench.scale, str(rows), MEMORY]
+    contest = Contest(online_child.__name__, list(online_child.JOINS), MIB, bench.scratch, words)
+    what = f"{due:,} pairs of two streams of {total // 2:,} rows each, with a Java heap of {heap(MIB)} MiB"
+    note = (
+        f"Ours keeps {MEMORY} a bucket in memory; RocksDB holds state outside the heap, on disk and in native memory."
+    )
+    return told(contest.fates(), due, f"{total:,} rows, heap of {heap(MIB)} MiB", what, note)
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="rivals-short-memory-online",
+        family="rivals",
+        source="our own",
+        places=(),
+        claim="An online join that keeps to a budget finishes where the state of Spark's stream-stream join does not "
+        "fit Java's memory.",
+        run=_run,
+        measures=("kernels", "engine", "online", "spark", "bench/experiments/rivals", "bench/online_streams.py"),
+        ground="measured",
+    ),
+)

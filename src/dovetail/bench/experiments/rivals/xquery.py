@@ -1,0 +1,43 @@
+"""A query over a collection of XML files that does not fit memory."""
+
+from __future__ import annotations
+
+from dovetail.bench.case import Params, Scale
+from dovetail.bench.experiment import Experiment, Findings
+from dovetail.bench.experiments.rivals import xquery_child
+from dovetail.bench.experiments.rivals.limited import heap
+from dovetail.bench.experiments.rivals.limits import Contest, told
+from dovetail.bench.workbench import Workbench
+from dovetail.bench.xquery_weather import expected, megabytes, places
+
+SIZES: dict[Scale, tuple[int, int, int]] = {"small": (2, 120, 256), "full": (2, 672, 1_024)}
+"""Stations, years, and MiB that Saxon may have."""
+
+
+def _run(bench: Workbench) -> Findings:
+    stations, years, mib = SIZES[bench.scale]
+    params: Params = {"query": xquery_child.QUERY, "stations": stations, "years": years}
+    found, due = places(bench, params), expected(params)
+    home = found["/sensors"].parent
+    words = [str(stations), str(years), str(home)]
+    needs = {xquery_child.SAXON: "saxonche"}
+    names = list(xquery_child.PROCESSORS)
+    fates = Contest(xquery_child.__name__, names, mib, bench.scratch, words, needs).fates()
+    what = f"Query {xquery_child.QUERY} over {megabytes(found):.0f} MB of XML files, with {mib} MiB"
+    note = f"Spark, ours and its own, runs with a Java heap of {heap(mib)} MiB; seconds include its start."
+    return told(fates, due, f"{megabytes(found):.0f} MB of XML, {mib} MiB", what, note)
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="rivals-short-memory-xquery",
+        family="rivals",
+        source="our own",
+        places=(),
+        claim="A query that reads a collection as it goes finishes where the collection does not fit memory; a "
+        "processor that builds its trees first does not.",
+        run=_run,
+        measures=("kernels", "engine", "xquery", "spark", "bench/experiments/rivals", "bench/xquery_weather.py"),
+        ground="measured",
+    ),
+)
