@@ -18,6 +18,7 @@ from dovetail.pipeline import sink_postgres
 from dovetail.pipeline.build import Lineage
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.sink_files import FileSink
+from dovetail.pipeline.values import AT_ONCE
 
 KEPT = ("parquet", "csv", "postgres", "format")
 """Sinks whose rows outlive the run, so that their streams need a checkpoint."""
@@ -83,6 +84,8 @@ def _trigger(pipeline: Pipeline, sink: Step, once: bool) -> dict[str, Any]:
     given = sink.values.get("trigger", pipeline.settings.get("trigger", "1 second"))
     if once or given == "availableNow":
         return {"availableNow": True}
+    if given == AT_ONCE:
+        return {"processingTime": AT_ONCE}
     return {"processingTime": f"{parse_ms('trigger', given)} milliseconds"}
 
 

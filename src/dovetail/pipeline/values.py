@@ -59,8 +59,12 @@ def _duration(value: Any) -> str | None:
     return _is(int, float, str)(value) or _parsed(lambda v: parse_seconds("it", v))(value)
 
 
+AT_ONCE = "0 seconds"
+"""A trigger, Spark's own default: the next micro-batch begins when the one before it has ended."""
+
+
 def _trigger(value: Any) -> str | None:
-    return _is(str)(value) or (None if value == "availableNow" else _duration(value))
+    return _is(str)(value) or (None if value in ("availableNow", AT_ONCE) else _duration(value))
 
 
 def _positive(value: Any) -> str | None:
