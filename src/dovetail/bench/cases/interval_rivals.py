@@ -112,6 +112,7 @@ CASE = Case(
     points={"small": _points(10_000, 20_000, 40_000), "full": _points(50_000, 200_000, 800_000)},
     rivals=(
         Rival("dovetail", DATA.spark(keyed_dovetail)),
+        Rival("duckdb", DATA.duckdb(keyed_duckdb), requires=("duckdb",)),
         Rival("duckdb, range join", DATA.duckdb(keyed_duckdb, "set prefer_range_joins = true"), requires=("duckdb",)),
         Rival("polars", _in_memory(_to_polars, _polars), requires=("polars",)),
         Rival("polars-bio", _in_memory(_to_genomes, _polars_bio), requires=("polars_bio",)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dovetail.bench.case import Scale
-from dovetail.bench.cases.interval_overlap import overlap_counts
 from dovetail.bench.experiment import Experiment, Findings
 from dovetail.bench.experiments.rivals import interval_child
 from dovetail.bench.experiments.rivals.limited import heap
@@ -17,7 +16,7 @@ NEEDS = {"polars": "polars", "polars-bio": "polars_bio", "bioframe": "bioframe",
 
 def _run(bench: Workbench) -> Findings:
     rows, mib = SIZES[bench.scale]
-    due = int(overlap_counts(*interval_child.sides(rows), keyed=True).sum())
+    due = interval_child.pairs_due(rows)
     contest = Contest(interval_child.__name__, list(interval_child.JOINS), mib, bench.scratch, [str(rows)], NEEDS)
     what = f"{due:,} pairs of two inputs of {rows:,} rows, written to Parquet, with {mib} MiB"
     note = (

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dovetail.bench.cases.interval_overlap import overlap_counts
 from dovetail.bench.experiments.rivals.limited import Answer, limit, main, session
 from dovetail.workloads import Exponential, RandomIntervals
 
@@ -23,9 +24,19 @@ _TARGET = "pairs.parquet"
 
 def sides(rows: int) -> tuple[pa.Table, pa.Table]:
     """Both inputs: every row overlaps some six in a hundred of the others of its key."""
+    left, right = _made(rows)
+    return _named(left), _named(right)
+
+
+def pairs_due(rows: int) -> int:
+    """How many pairs both inputs have."""
+    return int(overlap_counts(*_made(rows), keyed=True).sum())
+
+
+def _made(rows: int) -> tuple[pa.Table, pa.Table]:
     made = (RandomIntervals(rows, DOMAIN, Exponential(LENGTH), KEYS, seed=seed) for seed in (1, 2))
     left, right = (table.table().select(["id", "key", "start", "end"]) for table in made)
-    return _named(left), _named(right)
+    return left, right
 
 
 def _named(table: pa.Table) -> pa.Table:
@@ -67,7 +78,6 @@ def _duckdb(rows: int, mib: int, place: Path) -> int:
         connection.register("l", left)
         connection.register("r", right)
         join = 'select * from l join r on l.key = r.key and l.start < r."end" and r.start < l."end"'
-        connection.execute("set prefer_range_joins = true")
         connection.execute("set preserve_insertion_order = false")
         connection.execute(f"copy ({join}) to '{place / _TARGET}' (format parquet)")
     return int(pq.read_metadata(place / _TARGET).num_rows)
@@ -123,7 +133,7 @@ def _pyjanitor(rows: int, mib: int, place: Path) -> int:
 _JOINS: dict[str, Callable[[int, int, Path], int]] = {
     "dovetail": _dovetail,
     "spark's own plan": _spark,
-    "duckdb, range join": _duckdb,
+    "duckdb": _duckdb,
     "polars": _polars,
     "polars-bio": _polars_bio,
     "bioframe": _bioframe,

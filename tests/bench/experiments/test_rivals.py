@@ -1,0 +1,57 @@
+"""Contestants with little memory: what counts as finished, failed and wrong, and that processes are told apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dovetail.bench.experiments.rivals import interval_child
+from dovetail.bench.experiments.rivals.interval import NEEDS
+from dovetail.bench.experiments.rivals.limits import Contest, Fate, told
+from dovetail.errors import DataError
+
+DUCKDB = "duckdb"
+OURS = Fate("dovetail", "finished", 7, 2.0, 3 << 20)
+QUICK = Fate("quick", "finished", 7, 1.0, 3 << 20)
+DEAD = Fate("dead", "killed by signal 9", None, 1.0, 3 << 20)
+ABSENT = Fate("absent", "not installed: absent", None, 0.0, 0)
+
+
+def test_the_claim_holds_where_another_fails() -> None:
+    found = told([OURS, QUICK, DEAD, ABSENT], 7, "title", "seven rows", "")
+    assert found.verdict == "holds"
+    assert "dovetail, quick finished, dead did not" in found.why
+    assert "quick took less time than ours" in found.why
+    assert found.rows == 14
+
+
+def test_the_claim_holds_in_part_where_nobody_fails() -> None:
+    assert told([OURS, QUICK, ABSENT], 7, "title", "seven rows", "").verdict == "holds in part"
+
+
+def test_a_wrong_answer_is_an_error() -> None:
+    with pytest.raises(DataError, match="quick gave 7, 8 is due"):
+        told([Fate("dovetail", "finished", 8, 2.0, 1), QUICK], 8, "title", "eight rows", "")
+
+
+def test_ours_must_finish() -> None:
+    with pytest.raises(DataError, match="dead did not finish"):
+        told([DEAD, QUICK], 7, "title", "seven rows", "")
+
+
+def test_a_contestant_answers_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """DuckDB's pairs, and its refusal where it may have next to nothing."""
+    due = interval_child.pairs_due(300)
+    (fate,) = Contest(interval_child.__name__, [DUCKDB], 256, tmp_path, ["300"]).fates()
+    assert (fate.outcome, fate.answers) == ("finished", due)
+    assert fate.peak > 0
+    (fate,) = Contest(interval_child.__name__, [DUCKDB], 1, tmp_path, ["20000"]).fates()
+    assert fate.answers is None
+    assert fate.outcome.startswith("exit code 1: ")
+    assert "emory" in fate.outcome
+
+
+def test_a_contestant_that_is_not_installed_does_not_start(tmp_path: Path) -> None:
+    contest = Contest(interval_child.__name__, ["polars"], 64, tmp_path, ["300"], NEEDS | {"polars": "no_such_module"})
+    assert contest.fates() == [Fate("polars", "not installed: no_such_module", None, 0.0, 0)]
