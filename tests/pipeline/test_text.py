@@ -18,6 +18,7 @@ from dovetail.pipeline.locate import KeyPath, key_lines, nearest_line, value_at
 from dovetail.pipeline.problems import PipelineError
 from dovetail.pipeline.read import read_pipeline
 from dovetail.pipeline.secrets import Secrets
+from dovetail.pipeline.sinks import trigger_of
 from dovetail.pipeline.sql_tables import keeps_state, tables_of
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*.toml"))
@@ -122,6 +123,21 @@ def test_overrides_come_before_the_check(tmp_path: Path) -> None:
         read_pipeline(file, ["pipeline.name.x=1"])
     with pytest.raises(ConfigError, match="cannot be read"):
         read_pipeline(tmp_path / "absent.toml")
+
+
+def test_triggers(tmp_path: Path) -> None:
+    """A time, all that is there, or one micro-batch after another; anything else is refused."""
+    file = tmp_path / "p.toml"
+    file.write_text((EXAMPLES[0].parent / "orders.toml").read_text())
+    for given, wanted in (
+        ("2 seconds", {"processingTime": "2000 milliseconds"}),
+        ("0 seconds", {"processingTime": "0 seconds"}),
+        ("availableNow", {"availableNow": True}),
+    ):
+        changed = read_pipeline(file, [f"pipeline.trigger={given}"])
+        assert trigger_of(changed, changed.steps["warehouse"], once=False) == wanted
+    with pytest.raises(PipelineError, match=r"trigger of .pipeline. does not fit"):
+        read_pipeline(file, ["pipeline.trigger=-1 second"])
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)

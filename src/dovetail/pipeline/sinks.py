@@ -38,7 +38,7 @@ def start_stream(
     sink, rows = lineage.sink, lineage.frame
     writer: Any = rows.writeStream.outputMode(sink.values.get("mode", "append"))
     writer = writer.queryName(f"{pipeline.name}.{sink.name}" if sink.type != "memory" else sink.name)
-    writer = writer.trigger(**_trigger(pipeline, sink, once))
+    writer = writer.trigger(**trigger_of(pipeline, sink, once))
     if sink.type == "memory":
         writer = writer.format("memory")
     elif sink.type == "format":
@@ -80,7 +80,8 @@ def _optioned(writer: Any, sink: Step) -> Any:
     return writer if by is None else writer.partitionBy(*([by] if isinstance(by, str) else by))
 
 
-def _trigger(pipeline: Pipeline, sink: Step, once: bool) -> dict[str, Any]:
+def trigger_of(pipeline: Pipeline, sink: Step, once: bool) -> dict[str, Any]:
+    """When micro-batches of a sink begin, as Spark wants it said."""
     given = sink.values.get("trigger", pipeline.settings.get("trigger", "1 second"))
     if once or given == "availableNow":
         return {"availableNow": True}
