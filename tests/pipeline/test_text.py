@@ -129,12 +129,12 @@ def test_triggers(tmp_path: Path) -> None:
     """A time, all that is there, or one micro-batch after another; anything else is refused."""
     file = tmp_path / "p.toml"
     file.write_text((EXAMPLES[0].parent / "orders.toml").read_text())
-    for given, wanted in (
+    for text, wanted in (
         ("2 seconds", {"processingTime": "2000 milliseconds"}),
         ("0 seconds", {"processingTime": "0 seconds"}),
         ("availableNow", {"availableNow": True}),
     ):
-        changed = read_pipeline(file, [f"pipeline.trigger={given}"])
+        changed = read_pipeline(file, [f"pipeline.trigger={text}"])
         assert trigger_of(changed, changed.steps["warehouse"], once=False) == wanted
     with pytest.raises(PipelineError, match=r"trigger of .pipeline. does not fit"):
         read_pipeline(file, ["pipeline.trigger=-1 second"])
