@@ -16,11 +16,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import psutil  # type: ignore[import-untyped]  # ships no type information
+import pyarrow.parquet as parquet
 from tests.pipeline.kills import copied
 
 from dovetail.bench.chart import draw
@@ -33,8 +35,8 @@ PIPELINE = Path(__file__).with_name("overload.toml")
 STREAMS = ("orders", "shipments")
 ROWS, PRODUCTS, SEED = 1_000_000_000, 500_000, 3
 _BURST = 255  # rows of a step of a bursty source of eight levels, on average
-_PAUSED = dict.fromkeys(STREAMS, "poisson(1000000000)")
-_SETTLE_S, _PATIENCE_S = 25.0, 900.0
+_PAUSED = dict.fromkeys(STREAMS, "poisson(1000000000000)")
+_PATIENCE_S = 900.0
 
 
 def bursts(rate: float) -> str:
@@ -43,9 +45,9 @@ def bursts(rate: float) -> str:
 
 
 @contextmanager
-def running(file: Path, paces: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(file: Path, paces: Mapping[str, str], *more: str) -> Iterator[subprocess.Popen[bytes]]:
     """The pipeline as a process of its own, stopped by Ctrl-C in the end."""
-    words = [f"--set=source.{name}.options.pace={pace}" for name, pace in paces.items()]
+    words = [*(f"--set=source.{name}.options.pace={pace}" for name, pace in paces.items()), *more]
     command = [sys.executable, "-c", "from dovetail.cli.main import run; run()", "run", str(file), *words]
     with (file.parent / "log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -98,8 +100,13 @@ def committed(file: Path) -> int:
 
 def taken(file: Path, sink: str) -> list[int]:
     """Rows of each source that the committed micro-batches of a query have taken."""
+    return _offset(file, sink, "commits")
+
+
+def _offset(file: Path, sink: str, which: str) -> list[int]:
+    """Rows of each source at the end of the last micro-batch that was begun (offsets) or committed (commits)."""
     place = file.parent / "checkpoint" / sink
-    last = max(int(one.name) for one in (place / "commits").glob("[0-9]*"))
+    last = max(int(one.name) for one in (place / which).glob("[0-9]*"))
     lines = (place / "offsets" / str(last)).read_text().splitlines()
     found = [json.loads(line) for line in lines[2:] if line.startswith("{")]
     return [int(offset["row"]) for offset in found if "row" in offset]
@@ -118,18 +125,28 @@ def _rate(watch: Watch, name: str) -> float:
     return (last.values["rows_in"] - first.values["rows_in"]) / max(1e-3, last.at - first.at)
 
 
-def settle(file: Path) -> None:
-    """Without new rows, until the joins have given what they owe."""
-    place, end = file.parent / "orders_delivered", time.monotonic() + _PATIENCE_S
-    with running(file, _PAUSED) as process:
-        seen, since = -1, time.monotonic()
-        while time.monotonic() - since < _SETTLE_S:
+def settle(file: Path) -> float:
+    """Seconds until the online join, whose inputs end with the next row of each, has given all pairs."""
+    began, (left, right) = time.monotonic(), _offset(file, "orders_delivered", "offsets")
+    ends = f'{{ left = "order_id = {left + 1}", right = "order_id = {right + 1}" }}'
+    with running(file, _PAUSED, f"--set=join.delivered.end_of_input={ends}") as process:
+        while written(file.parent / "orders_delivered") < pairs_due(*taken(file, "orders_delivered")):
             assert process.poll() is None, (file.parent / "log").read_text()[-3000:]
-            assert time.monotonic() < end, "the online join does not come to an end"
-            time.sleep(0.5)
-            found = sum(one.stat().st_size for one in place.glob("*.parquet"))
-            if found != seen:
-                seen, since = found, time.monotonic()
+            assert time.monotonic() < began + _PATIENCE_S, "the online join does not come to an end"
+            time.sleep(1.0)
+    return time.monotonic() - began
+
+
+def written(place: Path) -> int:
+    """Rows in the files of a sink."""
+    return sum(int(parquet.read_metadata(one).num_rows) for one in place.glob("*.parquet"))
+
+
+@cache
+def pairs_due(left: int, right: int) -> int:
+    """Shipments among so many whose order is among so many orders."""
+    table = shipments(rows=ROWS, products=PRODUCTS, seed=SEED).table(0, right)
+    return int((table["order_id"].to_numpy() <= left).sum())
 
 
 def verified(file: Path) -> dict[str, int]:
@@ -208,8 +225,8 @@ def main(minutes: float, place: Path) -> dict[str, Any]:
         {sink: taken(file, sink) for sink in ("orders_enriched", "orders_delivered")},
         flush=True,
     )
-    settle(file)
-    found = figures(watch, memory, rates, verified(file))
+    settled_s = settle(file)
+    found = figures(watch, memory, rates, verified(file)) | {"settled_s": settled_s}
     (place / "load.json").write_text(json.dumps(found, indent=1))
     (place / "load.svg").write_text(draw(picture(watch, memory)))
     return found

@@ -140,7 +140,7 @@ def _remembers(step: Mapping[str, Any]) -> bool:
 def _harmless(old: Mapping[str, Any], new: Mapping[str, Any], key: str, is_sink: bool) -> bool:
     if is_sink:
         return key not in ("from", "mode")
-    if key in ("rows_per_second", "wait"):
+    if key in ("rows_per_second", "wait", "end_of_input"):
         return True
     if old["kind"] == "source":
         return not (_remembers(old) or _remembers(new))
