@@ -216,7 +216,7 @@ def _thin(points: list[Any], most: int = 60) -> list[Any]:
 
 def main(minutes: float, place: Path) -> dict[str, Any]:
     """Everything; the figures."""
-    rates = sustained(copied(PIPELINE, place / "sustained"), min(45.0, minutes * 60))
+    rates = sustained(copied(PIPELINE, place / "sustained"), min(180.0, minutes * 60))
     print("sustained", rates, flush=True)
     file = copied(PIPELINE, place / "overload")
     watch, memory = run_for(file, {name: bursts(2 * rate) for name, rate in rates.items()}, minutes * 60)
