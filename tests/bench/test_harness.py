@@ -69,10 +69,16 @@ def test_rivals_take_turns_and_who_goes_first_rotates() -> None:
 
 
 def test_the_first_run_is_cold_and_kept_apart() -> None:
-    report = harness.run([case(rival("a", []), rounds=4)], "small")
+    report = harness.run([case(rival("a", []), rounds=4)], "full")
     result = report.results[0].points[0].rivals["a"]
     assert list(result.figures("cold")) == [0]
     assert list(result.figures("warm")) == [1, 2, 3, 4]
+
+
+def test_small_scale_has_few_rounds_unless_more_are_asked_for() -> None:
+    for asked, found in ((None, 3), (5, 5)):
+        report = harness.run([case(rival("a", []), rounds=9)], "small", rounds=asked)
+        assert len(report.results[0].points[0].rivals["a"].figures("warm")) == found
 
 
 def test_scale_chooses_the_points() -> None:

@@ -94,9 +94,10 @@ class Case:
     """A benchmark: what it varies, who takes part, and the answer that everybody must give.
 
     `expected` computes the right answer (a row count or a checksum) by a way of its own, never by asking a rival.
-    Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one; a rival that has used up
-    `patience_s` at a point runs no more of them, but always at least one. `measures` are the parts of the library whose
-    code decides the figures, beside the cases' own: once one of them changes, kept figures are stale.
+    Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one, of which small scale has few;
+    a rival that has used up `patience_s` at a point runs no more of them, but always at least one. `measures` are the
+    parts of the library whose code decides the figures, beside the cases' own: once one of them changes, kept figures
+    are stale.
     """
 
     name: str

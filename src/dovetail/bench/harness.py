@@ -68,6 +68,10 @@ class Report:
         }
 
 
+FEW = 3
+"""Warm runs of a rival at small scale, at most."""
+
+
 def run(
     entries: Iterable[Entry],
     scale: Scale,
@@ -91,7 +95,8 @@ def run(
                 report.experiments.append(_run_experiment(entry, bench, watch or _ignore))
             else:
                 bench.seed = entry.seed
-                report.results.append(_run_case(entry, bench, rounds or entry.rounds, watch or _ignore))
+                turns = rounds or (entry.rounds if scale == "full" else min(entry.rounds, FEW))
+                report.results.append(_run_case(entry, bench, turns, watch or _ignore))
             if bench.spark_started:
                 environment["java"] = _java_of(bench)
             report.finished_at = _now()
