@@ -27,7 +27,7 @@ OPEN_PARTITIONS = 255
 
 
 def _in_memory(bench: Workbench) -> Findings:
-    each = 50_000 if bench.scale == "small" else 200_000
+    each = 20_000 if bench.scale == "small" else 200_000
     found = scale_up(bench, lambda n: _self_join(each * n, 10), NAMES, (1, 2, 4))
     checks = Checks()
     judge_scale_up(checks, found)

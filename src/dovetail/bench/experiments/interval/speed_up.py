@@ -17,10 +17,10 @@ NAMES = tuple(JOINS)
 MEMORY = {32: 131_072, 2: 8_192}
 """Bytes of a frame for join memories of so many megabytes, 256 frames each."""
 SETS: dict[str, tuple[int, int, int, int]] = {
-    "base": (50_000, 10, 10, 74),
+    "base": (20_000, 10, 10, 74),
     "cardinality": (1_000, 100, 10, 74),
-    "duration": (10_000, 10, 100, 74),
-    "record": (4_000, 10, 10, 2_296),
+    "duration": (5_000, 10, 100, 74),
+    "record": (2_000, 10, 10, 2_296),
 }
 """Instants, rate, duration and tuple width. The source has 1,000 instants for one node and 10,000 for the cluster;
 where that takes milliseconds here, there are more, because starting tasks would be all there is to see."""
@@ -28,7 +28,7 @@ where that takes milliseconds here, there are more, because starting tasks would
 
 def _made(which: str, scale: str) -> Side:
     time_range, rate, duration, width = SETS[which]
-    longer = {"base": 4, "cardinality": 10, "duration": 4, "record": 5}[which] if scale == "full" else 1
+    longer = {"base": 10, "cardinality": 10, "duration": 8, "record": 10}[which] if scale == "full" else 1
     return steady(time_range * longer, (rate, duration), tuple_bytes=width)
 
 
