@@ -78,20 +78,24 @@ def chart(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Chart:
 
 
 def judge_speed_up(checks: Checks, found: Seconds, least: float = 1.4) -> None:
-    """Two tasks on two cores are so much faster than one; four are no faster than that by more than a tenth."""
+    """Two tasks on two cores are so much faster than one, join by join; four are no faster by more than a quarter."""
     twice = {name: runs[1].seconds / runs[2].seconds for name, runs in found.items()}
-    slow = [name for name, gain in twice.items() if gain < least]
-    shown = ", ".join(f"{name} {gain:.2f}" for name, gain in twice.items())
-    checks.add(not slow, f"two tasks are at least {least} times as fast as one ({shown})")
+    _judge_each(checks, f"two tasks are at least {least} times as fast as one", twice, lambda gain: gain >= least)
     if all(4 in runs for runs in found.values()):
         more = {name: runs[2].seconds / runs[4].seconds for name, runs in found.items()}
-        shown = ", ".join(f"{name} {gain:.2f}" for name, gain in more.items())
-        checks.add(max(more.values()) < 1.25, f"four tasks on two cores gain nothing more ({shown})")
+        _judge_each(checks, "four tasks on two cores gain nothing more", more, lambda gain: gain < 1.25)
 
 
 def judge_scale_up(checks: Checks, found: Seconds, tasks: int = 2, most: float = 1.35) -> None:
-    """So many tasks with as much work each take at most so much longer than one."""
+    """So many tasks with as much work each take at most so much longer than one, join by join."""
     longer = {name: runs[tasks].seconds / runs[1].seconds for name, runs in found.items()}
-    shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in longer.items())
-    ok = max(longer.values()) <= most
-    checks.add(ok, f"{tasks} tasks with as much work each take at most {most} times as long as one ({shown})")
+    says = f"{tasks} tasks with as much work each take at most {most} times as long as one"
+    _judge_each(checks, says, longer, lambda ratio: ratio <= most)
+
+
+def _judge_each(checks: Checks, says: str, by_join: Mapping[str, float], fits: Callable[[float], bool]) -> None:
+    """One statement of the joins of which it is true, and one of the others."""
+    for wanted in (True, False):
+        some = {name: value for name, value in by_join.items() if fits(value) is wanted}
+        if some:
+            checks.add(wanted, f"{says} ({', '.join(f'{name} {value:.2f}' for name, value in some.items())})")
