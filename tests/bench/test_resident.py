@@ -5,7 +5,7 @@ import sys
 
 import psutil
 
-from dovetail.bench.resident import tree_rss
+from dovetail.bench.resident import tree_memory, tree_rss
 
 MIB = 2**20
 
@@ -35,3 +35,19 @@ def test_the_tree_includes_children() -> None:
         child.stdout.readline()
         assert tree_rss() >= psutil.Process().memory_info().rss + 60 * MIB
         child.communicate()
+
+
+def test_pages_that_forked_processes_share_count_once() -> None:
+    """A child that only looks at what its parent made adds little."""
+    code = "import os, time; held = bytearray(os.urandom(1 << 20) * 128); os.fork(); print('up', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"up\n"
+            assert process.stdout.readline() == b"up\n"
+            assert tree_rss(process.pid) > 256 * MIB
+            assert 128 * MIB < tree_memory(process.pid) < 200 * MIB
+        finally:
+            for child in psutil.Process(process.pid).children():
+                child.kill()
+            process.kill()

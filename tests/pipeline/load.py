@@ -27,7 +27,7 @@ from tests.pipeline.kills import copied
 
 from dovetail.bench.chart import draw
 from dovetail.bench.experiment import Chart
-from dovetail.bench.resident import tree_rss
+from dovetail.bench.resident import tree_memory
 from dovetail.pipeline.watch import Watch
 from dovetail.workloads.retail import orders, products, shipments
 
@@ -72,7 +72,7 @@ class Memory:
     def _look(self) -> None:
         began = time.monotonic()
         while not self._over.wait(1.0) and self._process.is_running():
-            self.samples.append((time.monotonic() - began, tree_rss(self._process.pid)))
+            self.samples.append((time.monotonic() - began, tree_memory(self._process.pid)))
 
     def stop(self) -> None:
         """Sample no more."""

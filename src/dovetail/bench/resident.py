@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +26,23 @@ def _rss(process: psutil.Process) -> int:
         return int(process.memory_info().rss)
     except psutil.Error:  # it ended between being listed and being asked
         return 0
+
+
+def tree_memory(pid: int) -> int:
+    """Bytes in memory of a process and all its descendants, with pages that several of them share counted once.
+
+    Where the system does not tell shares, as Linux does, this is `tree_rss`. It costs milliseconds a process.
+    """
+    here = psutil.Process(pid)
+    return sum(_share(process) for process in [here, *here.children(recursive=True)])
+
+
+def _share(process: psutil.Process) -> int:
+    try:
+        text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+        return 1024 * int(text.partition("Pss:")[2].split()[0])
+    except (OSError, IndexError):
+        return _rss(process)
 
 
 class PeakMemory:

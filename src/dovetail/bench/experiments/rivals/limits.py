@@ -16,10 +16,11 @@ import psutil  # type: ignore[import-untyped]  # ships no type information
 
 from dovetail.bench.catalogue import missing
 from dovetail.bench.experiment import Findings, Grid, Opinion
-from dovetail.bench.resident import tree_rss
+from dovetail.bench.resident import tree_memory
 from dovetail.errors import DataError
 
-_PATIENCE_S = 150.0
+_PATIENCE_S = 90.0
+_LOOK_S = 0.25
 _WORDS = ("rror", "memory", "panicked", "Exception")
 
 
@@ -73,9 +74,9 @@ def _watched(process: subprocess.Popen[bytes]) -> tuple[int, bool]:
     peak, over, ended = [0], threading.Event(), True
 
     def look() -> None:
-        while not over.wait(0.1):
+        while not over.wait(_LOOK_S):
             try:
-                peak[0] = max(peak[0], tree_rss(process.pid))
+                peak[0] = max(peak[0], tree_memory(process.pid))
             except psutil.Error:
                 return
 
@@ -119,8 +120,10 @@ def told(fates: Sequence[Fate], due: int, title: str, what: str, note: str) -> F
     why = f"{what}: {_list(fate.name for fate in finished)} finished, {_list(failed)} did not."
     if quicker:
         why += f" Of those that finished, {_list(fate.name for fate in quicker)} took less time than ours."
-    heads = ("contestant", "outcome", "answers", "seconds", "peak of all its processes, MiB")
-    rows = [(f.name, f.outcome, f.answers, f.seconds, f.peak / 2**20 if f.peak else None) for f in fates]
+    heads = ("contestant", "outcome", "answers", "seconds", "most memory of all its processes, MiB")
+    rows = [
+        (f.name, f.outcome, f.answers, round(f.seconds, 1), round(f.peak / 2**20) if f.peak else None) for f in fates
+    ]
     verdict: Opinion = "holds" if failed else "holds in part"
     return Findings(verdict, f"{why} {note}", tables=[Grid(title, heads, rows)], rows=due * len(finished))
 
