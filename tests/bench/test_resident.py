@@ -39,7 +39,7 @@ def test_the_tree_includes_children() -> None:
 
 def test_pages_that_forked_processes_share_count_once() -> None:
     """A child that only looks at what its parent made adds little."""
-    code = "import os, time; held = b'x' * (128 << 20); os.fork(); print('up', flush=True); time.sleep(60)"
+    code = "import os, time; held = b'x' * (128 << 20); os.fork(); os.write(1, b'up\\n'); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
