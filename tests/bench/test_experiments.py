@@ -129,3 +129,26 @@ def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
     for entry in catalogue.load_all().values():
         assert entry.measures
         assert digest(entry.measures)
+
+
+def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> None:
+    """Two families in two lanes; what they find is what they find alone."""
+    names = ("interval-memory-tuples", "semistream-mesh-memory-split", "semistream-r-mesh-tables", "semistream-mesh-io")
+    chosen = catalogue.choose(names)
+    log: list[str] = []
+    entries = [experiment(lambda bench: Findings("holds", "last"), ground="measured"), *chosen]
+    report = harness.run(entries, "small", watch=lambda entry, *_: log.append(entry.name), lanes=2)
+    assert report.failures == []
+    found = {result.experiment.name: result for result in report.experiments}
+    assert list(found)[-1] == log[-1] == "scale-x"
+    assert set(log) == {*names, "scale-x"}
+    alone = harness.run(chosen, "small")
+    for result in alone.experiments:
+        other = found[result.experiment.name]
+        assert (other.findings, other.code, other.scale) == (result.findings, result.code, "small")
+        assert other.seconds > 0
+
+
+def test_a_process_that_dies_is_a_failure_of_its_experiments() -> None:
+    report = harness.run([experiment(ground="counted")], "small", lanes=2)  # the other process knows no such experiment
+    assert report.failures == ["scale-x: KeyError: 'scale-x'"]

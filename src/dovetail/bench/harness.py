@@ -14,6 +14,7 @@ from dovetail.bench.case import Case, Outcome, Params, Rival, Run, Scale
 from dovetail.bench.catalogue import Entry, missing
 from dovetail.bench.code import digest
 from dovetail.bench.experiment import Experiment
+from dovetail.bench.lanes import run_counted
 from dovetail.bench.machine import commit, machine, versions
 from dovetail.bench.resident import PeakMemory
 from dovetail.bench.result import CaseResult, ExperimentResult, PointResult, RivalResult, Sample
@@ -78,8 +79,11 @@ def run(
     rounds: int | None = None,
     watch: Watch | None = None,
     after: Callable[[Report], None] | None = None,
+    lanes: int = 1,
 ) -> Report:
     """Run cases and experiments one after another on one workbench; `after` is given the report so far after each.
+
+    With more lanes than one, experiments that count and do not measure come first, in so many processes at a time.
 
     Within a point of a case the rivals take turns: every rival runs once cold, then `rounds` times warm, and who goes
     first rotates. A wrong answer or an error ends that rival's part at the point and is a failure of the report. So is
@@ -89,14 +93,22 @@ def run(
     packages = {module.partition(".")[0] for entry in entries for module in _required(entry)}
     environment = {"machine": machine(), "versions": versions(packages), "commit": commit()}
     report = Report(scale, _now(), environment)
+    counted = [e for e in entries if isinstance(e, Experiment) and e.ground == "counted"] if lanes > 1 else []
+    told = watch or _ignore
+    for found in run_counted(counted, scale, lanes, run_experiment, lambda e: told(e, {}, e.ground, "run")):
+        report.experiments.append(found)
+        report.finished_at = _now()
+        if after is not None:
+            after(report)
     with Workbench(scale) as bench:
-        for entry in entries:
+        for entry in (entry for entry in entries if entry.name not in {one.name for one in counted}):
             if isinstance(entry, Experiment):
-                report.experiments.append(_run_experiment(entry, bench, watch or _ignore))
+                told(entry, {}, entry.ground, "run")
+                report.experiments.append(run_experiment(entry, bench))
             else:
                 bench.seed = entry.seed
                 turns = rounds or (entry.rounds if scale == "full" else min(entry.rounds, FEW))
-                report.results.append(_run_case(entry, bench, turns, watch or _ignore))
+                report.results.append(_run_case(entry, bench, turns, told))
             if bench.spark_started:
                 environment["java"] = _java_of(bench)
             report.finished_at = _now()
@@ -109,14 +121,13 @@ def _required(entry: Entry) -> Iterable[str]:
     return entry.requires if isinstance(entry, Experiment) else (m for r in entry.rivals for m in r.requires)
 
 
-def _run_experiment(experiment: Experiment, bench: Workbench, watch: Watch) -> ExperimentResult:
+def run_experiment(experiment: Experiment, bench: Workbench) -> ExperimentResult:
     """What an experiment found; whatever it raises is a failure, so that no gap in a picture hides it."""
     bench.seed = 0
     result = ExperimentResult(experiment, bench.scale, digest(experiment.measures), _now())
     if (reason := missing(experiment.requires)) is not None:
         result.reason = reason
         return result
-    watch(experiment, {}, experiment.ground, "run")
     began = time.perf_counter()
     try:
         result.findings = experiment.run(bench)

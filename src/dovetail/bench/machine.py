@@ -19,12 +19,17 @@ PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "pandas")
 """Packages whose versions decide figures; a case adds those of its rivals."""
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def machine() -> dict[str, Any]:
     """CPU, cores, memory, load and system of this machine, ready for JSON."""
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cores": usable_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_1m": round(psutil.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.release()}",

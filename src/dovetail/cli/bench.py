@@ -58,6 +58,7 @@ def run_cases(
     """Run benchmarks and experiments; exit 1 if an answer is wrong or one of them breaks. `online-*` names many."""
     from dovetail.bench.catalogue import choose
     from dovetail.bench.harness import run
+    from dovetail.bench.machine import usable_cores
     from dovetail.bench.report import show
     from dovetail.pipeline.terminal import written
 
@@ -75,7 +76,9 @@ def run_cases(
             if not progress.is_terminal:  # a log, in which a spinner says nothing
                 progress.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        report = run(entries, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file, keep))
+        report = run(
+            entries, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file, keep), usable_cores()
+        )
     show(report, console)
     if json_file is not None:
         console.print(f"figures: {json_file}", highlight=False, soft_wrap=True)

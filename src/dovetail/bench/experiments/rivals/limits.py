@@ -19,7 +19,7 @@ from dovetail.bench.experiment import Findings, Grid, Opinion
 from dovetail.bench.resident import tree_memory
 from dovetail.errors import DataError
 
-_PATIENCE_S = 90.0
+_PATIENCE_S = 80.0
 _LOOK_S = 0.25
 _WORDS = ("rror", "memory", "panicked", "Exception")
 

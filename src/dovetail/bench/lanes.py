@@ -1,0 +1,71 @@
+"""Counted experiments side by side: what they find does not depend on the clock, so that cores need not rest.
+
+Experiments of one family stay in one process, one after another: they share what they have counted.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
+from itertools import groupby
+from typing import Any
+
+from dovetail.bench.case import Scale
+from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.experiment import Experiment
+from dovetail.bench.result import ExperimentResult
+from dovetail.bench.workbench import Workbench
+
+Run = Callable[[Experiment, Workbench], ExperimentResult]
+
+
+def run_counted(
+    experiments: Sequence[Experiment], scale: Scale, lanes: int, run: Run, begin: Callable[[Experiment], None]
+) -> Iterator[ExperimentResult]:
+    """Their results, as they come; `begin` is told of each before it runs, `run` is a function that has a name.
+
+    A process that dies takes with it what its experiments would have found, which is a failure of each of them.
+    """
+    families = groupby(sorted(experiments, key=lambda one: one.family), key=lambda one: one.family)
+    waiting = deque([list(family) for _, family in families])
+    found: queue.SimpleQueue[ExperimentResult] = queue.SimpleQueue()
+
+    def work() -> None:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            while waiting:
+                try:
+                    family = waiting.popleft()
+                except IndexError:  # another lane was quicker
+                    return
+                for experiment in family:
+                    begin(experiment)
+                    found.put(_asked(process, experiment, scale, run))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(lanes, len(waiting)))]
+    for thread in threads:
+        thread.start()
+    for _ in experiments:
+        yield found.get()
+    for thread in threads:
+        thread.join()
+
+
+def _asked(process: ProcessPoolExecutor, experiment: Experiment, scale: Scale, run: Run) -> ExperimentResult:
+    try:
+        return ExperimentResult(experiment, scale, **process.submit(_run, experiment.name, scale, run).result())
+    except Exception as error:
+        return ExperimentResult(experiment, scale, "", "", reason=f"{type(error).__name__}: {error}")
+
+
+def _run(name: str, scale: Scale, run: Run) -> dict[str, Any]:
+    """In the other process: everything of the result but the experiment, whose functions need not travel."""
+    with Workbench(scale) as bench:
+        found = run(load_experiments()[name], bench)
+    return {
+        field.name: getattr(found, field.name) for field in fields(found) if field.name not in ("experiment", "scale")
+    }
