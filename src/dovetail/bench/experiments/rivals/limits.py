@@ -19,7 +19,7 @@ from dovetail.bench.experiment import Findings, Grid, Opinion
 from dovetail.bench.resident import tree_memory
 from dovetail.errors import DataError
 
-_PATIENCE_S = 80.0
+_PATIENCE_S, _OURS_S = 60.0, 300.0
 _LOOK_S = 0.25
 _WORDS = ("rror", "memory", "panicked", "Exception")
 
@@ -37,7 +37,10 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Contestants that a module runs, one a process, when it is called with a name, mebibytes, a directory and more."""
+    """Contestants that a module runs, one a process, when it is called with a name, mebibytes, a directory and more.
+
+    Ours comes first, and must end; the others are given a minute.
+    """
 
     module: str
     names: Sequence[str]
@@ -58,18 +61,19 @@ class Contest:
         began = time.perf_counter()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(command, stdout=out, stderr=errors)  # noqa: S603  (our own module)
-            peak, ended = _watched(process)
+            patience_s = _OURS_S if name == self.names[0] else _PATIENCE_S
+            peak, ended = _watched(process, patience_s)
             seconds = time.perf_counter() - began
             out.seek(0)
             errors.seek(0)
             said, complaint = out.read().decode().strip(), errors.read().decode(errors="replace")
         if process.returncode == 0:
             return Fate(name, "finished", int(json.loads(said.splitlines()[-1])["answers"]), seconds, peak)
-        reason = _reason(process.returncode, complaint) if ended else f"not done after {_PATIENCE_S:.0f} s"
+        reason = _reason(process.returncode, complaint) if ended else f"not done after {patience_s:.0f} s"
         return Fate(name, reason, None, seconds, peak)
 
 
-def _watched(process: subprocess.Popen[bytes]) -> tuple[int, bool]:
+def _watched(process: subprocess.Popen[bytes], patience_s: float) -> tuple[int, bool]:
     """Wait for the process, up to a limit; the most that it and its children held, and whether it ended by itself."""
     peak, over, ended = [0], threading.Event(), True
 
@@ -83,7 +87,7 @@ def _watched(process: subprocess.Popen[bytes]) -> tuple[int, bool]:
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
-        process.wait(_PATIENCE_S)
+        process.wait(patience_s)
     except subprocess.TimeoutExpired:
         ended = False
         for child in psutil.Process(process.pid).children(recursive=True):
