@@ -1,8 +1,9 @@
 """A pipeline under more load than it can bear, and what must hold: nothing is lost, memory stays where it is.
 
-`python -m tests.pipeline.load 10 [DIRECTORY]` finds the rate that this machine begins with, runs ten minutes of bursts at
-four times that rate, which must turn out to be twice what it sustains once it is warm, ends the inputs, and compares the
-sinks with DuckDB's joins over the very rows that were taken. `load.json` and `load.svg` in the directory hold the figures.
+`python -m tests.pipeline.load 10 [DIRECTORY]` finds the rate that this machine begins with, runs ten minutes of bursts
+at four times that rate, which must turn out to be twice what it sustains once it is warm, ends the inputs, and compares
+the sinks with DuckDB's joins over the very rows that were taken. `load.json` and `load.svg` in the directory hold the
+figures.
 """
 
 from __future__ import annotations
