@@ -24,6 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 from dovetail.engine.spill import SpillFile
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, under which tests may run, has it ignored
 batch = pa.record_batch({"k": [1, 2, 3]})
 spill = SpillFile(batch.schema, Path(sys.argv[1]))
 spill.append(batch)
