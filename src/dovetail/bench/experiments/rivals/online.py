@@ -10,7 +10,7 @@ from dovetail.bench.experiments.rivals.limits import Contest, told
 from dovetail.bench.online_streams import BATCHES, matches
 from dovetail.bench.workbench import Workbench
 
-SIZES: dict[Scale, int] = {"small": 70_000, "full": 200_000}
+SIZES: dict[Scale, int] = {"small": 100_000, "full": 200_000}
 """Rows a side and micro-batch."""
 MIB, MEMORY = 512, "8MB"
 
