@@ -149,6 +149,6 @@ def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> N
         assert other.seconds > 0
 
 
-def test_a_process_that_dies_is_a_failure_of_its_experiments() -> None:
+def test_what_another_process_cannot_run_is_a_failure() -> None:
     report = harness.run([experiment(ground="counted")], "small", lanes=2)  # the other process knows no such experiment
     assert report.failures == ["scale-x: KeyError: 'scale-x'"]

@@ -210,7 +210,7 @@ def picture(watch: Watch, memory: list[tuple[float, int]]) -> Chart:
         for name in STREAMS
     }
     held = {"memory of all processes, MiB": [(at, bytes_ / 2**20) for at, bytes_ in _thin(memory)]}
-    return Chart("Twice the rate that the machine sustains", "seconds", "", {**backlog, **held}, log_y=True)
+    return Chart("More load than the machine can bear", "seconds", "", {**backlog, **held})
 
 
 def _thin(points: list[Any], most: int = 60) -> list[Any]:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import ConfigError, PlanError
+from dovetail.pipeline.checkpoint import _bearing
 from dovetail.pipeline.keys import JOIN_TYPES, WORKLOADS, function_of, join_shape
 from dovetail.pipeline.locate import KeyPath, key_lines, nearest_line, value_at
 from dovetail.pipeline.problems import PipelineError
@@ -123,6 +124,13 @@ def test_overrides_come_before_the_check(tmp_path: Path) -> None:
         read_pipeline(file, ["pipeline.name.x=1"])
     with pytest.raises(ConfigError, match="cannot be read"):
         read_pipeline(tmp_path / "absent.toml")
+
+
+def test_an_online_join_may_be_told_its_end_later() -> None:
+    """A checkpoint bears another end of input, and no other key of the join."""
+    join = {"kind": "join", "type": "online_join", "on": "a", "end_of_input": "a = 1"}
+    for change, kept in (({"end_of_input": "a = 2"}, True), ({"on": "b"}, False)):
+        assert list(_bearing("j", {"j": join}, {"j": join | change}, is_sink=False)) is not kept
 
 
 def test_triggers(tmp_path: Path) -> None:

@@ -19,25 +19,27 @@ ABSENT = Fate("absent", "not installed: absent", None, 0.0, 0)
 
 
 def test_the_claim_holds_where_another_fails() -> None:
-    found = told([OURS, QUICK, DEAD, ABSENT], 7, "title", "seven rows", "")
+    found = told([OURS, QUICK, DEAD, ABSENT], ["dead", "absent"], 7, "title", "seven rows", "")
     assert found.verdict == "holds"
     assert "dovetail, quick finished, dead did not" in found.why
     assert "quick took less time than ours" in found.why
     assert found.rows == 14
 
 
-def test_the_claim_holds_in_part_where_nobody_fails() -> None:
-    assert told([OURS, QUICK, ABSENT], 7, "title", "seven rows", "").verdict == "holds in part"
+def test_the_claim_is_of_those_that_it_names() -> None:
+    """Others may fail or not; some of them, and none of them."""
+    for doomed, verdict in ((["dead", "quick"], "holds in part"), (["quick", "absent"], "does not hold")):
+        assert told([OURS, QUICK, DEAD, ABSENT], doomed, 7, "title", "seven rows", "").verdict == verdict
 
 
 def test_a_wrong_answer_is_an_error() -> None:
     with pytest.raises(DataError, match="quick gave 7, 8 is due"):
-        told([Fate("dovetail", "finished", 8, 2.0, 1), QUICK], 8, "title", "eight rows", "")
+        told([Fate("dovetail", "finished", 8, 2.0, 1), QUICK], ["quick"], 8, "title", "eight rows", "")
 
 
 def test_ours_must_finish() -> None:
     with pytest.raises(DataError, match="dead did not finish"):
-        told([DEAD, QUICK], 7, "title", "seven rows", "")
+        told([DEAD, QUICK], ["quick"], 7, "title", "seven rows", "")
 
 
 def test_a_contestant_answers_in_a_process_of_its_own(tmp_path: Path) -> None:

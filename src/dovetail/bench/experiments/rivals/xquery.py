@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dovetail.bench.case import Params, Scale
-from dovetail.bench.experiment import Experiment, Findings
+from dovetail.bench.experiment import Findings
 from dovetail.bench.experiments.rivals import xquery_child
 from dovetail.bench.experiments.rivals.limited import heap
-from dovetail.bench.experiments.rivals.limits import Contest, told
+from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.workbench import Workbench
 from dovetail.bench.xquery_weather import expected, megabytes, places
 
@@ -25,19 +25,16 @@ def _run(bench: Workbench) -> Findings:
     fates = Contest(xquery_child.__name__, names, mib, bench.scratch, words, needs).fates()
     what = f"Query {xquery_child.QUERY} over {megabytes(found):.0f} MB of XML files, with {mib} MiB"
     note = f"Spark, ours and its own, runs with a Java heap of {heap(mib)} MiB; seconds include its start."
-    return told(fates, due, f"{megabytes(found):.0f} MB of XML, {mib} MiB", what, note)
+    return told(fates, [xquery_child.SAXON], due, f"{megabytes(found):.0f} MB of XML, {mib} MiB", what, note)
 
 
 EXPERIMENTS = (
-    Experiment(
-        name="rivals-short-memory-xquery",
-        family="rivals",
-        source="our own",
-        places=(),
-        claim="A query that reads a collection as it goes finishes where the collection does not fit memory; a "
+    short_memory(
+        "xquery",
+        "A query that reads a collection as it goes finishes where the collection does not fit memory; a "
         "processor that builds its trees first does not.",
-        run=_run,
-        measures=("kernels", "engine", "xquery", "spark", "bench/experiments/rivals", "bench/xquery_weather.py"),
-        ground="measured",
+        _run,
+        "xquery",
+        "bench/xquery_weather.py",
     ),
 )
