@@ -122,7 +122,7 @@ def short_memory(
 def told(fates: Sequence[Fate], doomed: Sequence[str], due: int, title: str, what: str, note: str) -> Findings:
     """The verdict: ours, which comes first, has finished, and all, some or none of the `doomed` that ran have not.
 
-    DataError if ours has not, or if anybody finished with another answer than the one that is due.
+    Reported, if none of them is installed. DataError if ours has not, or if anybody finished with another answer than the one that is due.
     """
     for fate in fates:
         if fate.answers not in (None, due):
@@ -139,7 +139,8 @@ def told(fates: Sequence[Fate], doomed: Sequence[str], due: int, title: str, wha
     rows = [
         (f.name, f.outcome, f.answers, round(f.seconds, 1), round(f.peak / 2**20) if f.peak else None) for f in fates
     ]
-    verdict = verdict_of([fate.answers is None for fate in fates if fate.name in doomed and fate.peak])
+    fell = [fate.answers is None for fate in fates if fate.name in doomed and fate.peak]
+    verdict = verdict_of(fell) if fell else "reported"
     return Findings(verdict, f"{why} {note}", tables=[Grid(title, heads, rows)], rows=due * len(finished))
 
 
