@@ -122,7 +122,8 @@ def short_memory(
 def told(fates: Sequence[Fate], doomed: Sequence[str], due: int, title: str, what: str, note: str) -> Findings:
     """The verdict: ours, which comes first, has finished, and all, some or none of the `doomed` that ran have not.
 
-    Reported, if none of them is installed. DataError if ours has not, or if anybody finished with another answer than the one that is due.
+    Reported, if none of them is installed. DataError if ours has not, or if anybody finished with another answer than
+    the one that is due.
     """
     for fate in fates:
         if fate.answers not in (None, due):
