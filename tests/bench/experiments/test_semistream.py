@@ -14,9 +14,11 @@ from dovetail.bench.experiments.semistream.counting import Point, count
 from dovetail.bench.experiments.semistream.judging import close, judged, wave
 from dovetail.bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
 from dovetail.bench.experiments.semistream.paced import stays
+from dovetail.bench.experiments.semistream.places import DISK, Ground, opened
 from dovetail.bench.experiments.semistream.position_on_data import again
 from dovetail.bench.experiments.semistream.real_keys import RealStream
-from dovetail.bench.experiments.semistream.timing import Real, built, law_keys, page_file, run, timed
+from dovetail.bench.experiments.semistream.real_times import mean_wait
+from dovetail.bench.experiments.semistream.timing import built, law_keys, page_file, run, timed
 from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 from dovetail.semistream.lookup import Lookup
@@ -31,9 +33,8 @@ PLACES = {
         figure C.1""",
     "seed 004": "figure 4|figure 5 (a)|figure 5 (b)|figure 5 (c)|figure 5 (d)|figure 5 (e)",
 }
-BY_CLOCK = """figure 5.7 (c)|figure 5.7 (d)|figure 5.7 (e)|figure 6.3 (a)|figure 6.3 (b)|figure 7.4 (a)|figure 7.4 (b)|
-    figure 8.3 (a)|figure 8.3 (b)|figure 8.3 (c)|figure 5.8|figure 6.9|figure 7.5|figure 8.4|seed 004 figure 5 (a)|
-    seed 004 figure 5 (b)|seed 004 figure 5 (c)"""
+NO_DISK = {"figure 5.1", "figure 5.5", "figure 5.6"}  # the stream itself
+ALGORITHMS = ["inlj", "meshjoin", "r_meshjoin", "hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin", "cachejoin"]
 CHEAP = ("mesh-memory-split", "r-mesh-tables", "page-use", "mesh-io")
 
 
@@ -41,19 +42,22 @@ def split(text: str) -> set[str]:
     return {place.strip() for place in text.replace("\n", " ").split("|")}
 
 
-def covered(source: str, ground: str) -> set[str]:
-    mine = (e for e in load_experiments().values() if e.family == "semistream")
+def covered(source: str, prefix: str = "", ground: str = "counted") -> set[str]:
+    mine = (e for e in load_experiments().values() if e.name.startswith(f"semistream-{prefix}"))
     return {place for e in mine if e.source == source and e.ground == ground for place in e.places}
 
 
 @pytest.mark.parametrize("source", PLACES)
 def test_every_place_of_the_sources_is_counted(source: str) -> None:
-    assert not split(PLACES[source]) - covered(source, "counted")
+    assert not split(PLACES[source]) - covered(source)
 
 
-def test_rates_and_costs_are_measured_as_well() -> None:
-    assert not split(BY_CLOCK) - covered("seed 000", "measured")
-    assert {"figure 5 (d)", "figure 5 (e)"} <= covered("seed 004", "measured")
+@pytest.mark.parametrize("where", ["disk-", "database-"])
+def test_every_place_with_a_disk_is_measured_on_the_real_one_and_in_a_database(where: str) -> None:
+    assert not split(PLACES["seed 000"]) - NO_DISK - covered("seed 000", where, "measured")
+    by_clock = covered("seed 004", where, "measured")
+    by_clock |= {place.removeprefix("seed 004 ") for place in covered("seed 000", where, "measured")}
+    assert not split(PLACES["seed 004"]) - by_clock
 
 
 @pytest.mark.parametrize("name", CHEAP)
@@ -120,10 +124,10 @@ def test_real_keys_in_order_of_use() -> None:
     assert [*take(4), *take(4)] == [3, 3, 3, 1, 1, 0, 3, 3]
 
 
-@pytest.mark.parametrize("algorithm", ["inlj", "meshjoin", "r_meshjoin", "hybridjoin", "x_hybridjoin", "cachejoin"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_joins_over_a_page_file_are_timed_and_checked(algorithm: str) -> None:
     with Workbench("small") as bench, page_file(bench, 5000) as pages:
-        found = run(Real(algorithm=algorithm, cached=40_000), pages, 100)
+        found = run(Point(divide=100, algorithm=algorithm, cached=60_000), pages)
         assert found.per_second > 0
         assert found.checked > 1000
         assert found.rows_per_load >= 1
@@ -133,4 +137,26 @@ def test_a_wrong_answer_is_an_error() -> None:
     with Workbench("small") as bench, page_file(bench, 500) as pages:
         absent = law_keys(1000, 0.0, scattered=False, seed=1)
         with pytest.raises(DataError, match="not all of them rightly"):
-            timed(built(Real(algorithm="hybridjoin"), pages, 100), absent, 100, 2000)
+            timed(built(Point(divide=100), pages), absent, 100, 2000)
+
+
+@pytest.mark.parametrize("algorithm", ["meshjoin", "hybridjoin", "x_hybridjoin"])
+def test_loads_on_the_real_disk_are_those_of_the_simulated_one(algorithm: str) -> None:
+    point = Point(divide=20, algorithm=algorithm, segment=480)
+    with Workbench("small") as bench, opened(bench, DISK) as ground:
+        real = ground.count(point)
+        assert ground.count(point) is real
+        assert ground.checked == real.checked > 1000
+    simulated = Ground(bench).count(point)
+    per_segment = real.rows_per_load / simulated.rows_per_load
+    if point.mesh:  # its segments on the simulated disk are divided
+        per_segment /= point.divide
+    assert per_segment == pytest.approx(1, rel=0.2)
+
+
+def test_rows_of_a_slow_stream_hardly_wait_by_the_clock() -> None:
+    with Workbench("small") as bench, opened(bench, replace(DISK, small=40)) as ground:
+        waits = {name: mean_wait(ground, name, 200.0) for name in ("HYBRIDJOIN", "MESHJOIN", "INLJ")}
+        assert ground.checked >= 3 * 200
+    assert 0 < waits["HYBRIDJOIN"] < waits["MESHJOIN"]
+    assert 0 < waits["INLJ"] < 0.5

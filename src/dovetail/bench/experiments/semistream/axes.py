@@ -23,7 +23,7 @@ def per_second(found: Rate) -> float:
 
 
 def curves(joins: Mapping[str, Point], axis: str, values: Sequence[float], figure: Figure = per_second) -> Curves:
-    """A figure of every join at every value of one of its fields."""
+    """A figure of every join at every value of one of its fields, on the simulated disk."""
     return {
         name: [figure(count(replace(point, **{axis: value}))) for value in values]  # type: ignore[arg-type]  # a field
         for name, point in joins.items()

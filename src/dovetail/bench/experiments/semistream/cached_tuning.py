@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
-from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories, rate
+from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
 from dovetail.bench.experiments.semistream.judging import grid, judged, wave
+from dovetail.bench.experiments.semistream.places import Ground, everywhere
 from dovetail.bench.experiments.semistream.printed_rates import printed_cached
 from dovetail.bench.workbench import Workbench
 
 _SEGMENTS = (250, 500, 1000, 2000, 4000, 8000, 16_000)
 _CACHES = (4000, 8000, 16_000, 32_000, 64_000, 128_000)
+_FEW_CACHES = (16_000, 64_000, 128_000)
 _Row = tuple[int, int, float, float, float, float, float]
 
 
@@ -22,15 +24,16 @@ def _point(bench: Workbench, algorithm: str) -> Point:
     return Point(divide=divisor(bench), algorithm=algorithm, order=order)  # type: ignore[arg-type]  # an order
 
 
-def _tuning(bench: Workbench) -> Findings:
-    plain = _point(bench, "optimised_x_hybridjoin")
+def _tuning(bench: Workbench, ground: Ground) -> Findings:
+    plain = Point(divide=ground.divide, algorithm="optimised_x_hybridjoin")
+    caches, segments = (_FEW_CACHES, _SEGMENTS[1::2]) if ground.few else (_CACHES, _SEGMENTS[1:])
     found: dict[tuple[int, int], float] = {}
-    for cached in _CACHES:
-        for d in _SEGMENTS[1:]:
+    for cached in caches:
+        for d in segments:
             if cached // plain.divide >= d:  # the table holds whole segments
-                found[d, cached] = rate(replace(plain, segment=d, cached=cached))
-    by_cache = [found[500, cached] for cached in _CACHES]
-    by_segment = [found[d, 64_000] for d in _SEGMENTS[1:] if (d, 64_000) in found]
+                found[d, cached] = ground.rate(replace(plain, segment=d, cached=cached))
+    by_cache = [found[500, cached] for cached in caches]
+    by_segment = [found[d, 64_000] for d in segments if (d, 64_000) in found]
     best = max(found, key=found.__getitem__)
     checks = [
         Part(f"over h_R at 500 rows a segment the rate is {_listed(by_cache)}: it rises, then falls",
@@ -40,7 +43,7 @@ def _tuning(bench: Workbench) -> Findings:
     ]  # fmt: skip
     points = [(d, cached, value) for (d, cached), value in sorted(found.items())]
     chart = Chart("Rows a second", "rows of a segment, d", "rows in the table, h_R", {"rate": points}, kind="heat")
-    note = f"The best of the grid is d = {best[0]:,}, h_R = {best[1]:,} at the source's scale. {describe(plain.divide)}"
+    note = f"The best of the grid is d = {best[0]:,}, h_R = {best[1]:,} at the source's scale. {ground.note}"
     return judged(checks, note, [chart])
 
 
@@ -105,7 +108,7 @@ def _cost(bench: Workbench, algorithm: str) -> Findings:
 
 
 EXPERIMENTS = (
-    counted(
+    *everywhere(
         "optimised-tuning",
         ("figure 7.2",),
         "Over the disk buffer and over the hash table of wanted rows, the rate rises, then falls.",

@@ -34,6 +34,7 @@ MILLION = 1_000_000
 MB = 2**20
 SMALL = 5
 """What small scale divides the sizes by."""
+SEGMENT_ROWS = 500
 MESH_ROWS = int(0.93 * MB / 120)
 SETTING = "Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows."
 
@@ -46,8 +47,8 @@ class Point:
     """A join in a setting of the source: sizes at the source's scale, `divide` what they are divided by.
 
     `segment` rows are read at a time (those of MESHJOIN are divided as well, since its w is). `cached` rows are in a
-    hash table, `pinned` ones in X-HYBRIDJOIN's other buffer. `from_key`: loads begin at the key, as no join of ours
-    reads and the source may have.
+    hash table, `pinned` ones in X-HYBRIDJOIN's other buffer; R-MESHJOIN meets a segment in `parts`. `from_key`: loads
+    begin at the key, as no join of ours reads and the source may have.
     """
 
     divide: int
@@ -55,9 +56,10 @@ class Point:
     rows: int = 2 * MILLION
     memory_mb: float = 50
     exponent: float = 1.0
-    segment: int = 500
+    segment: int = SEGMENT_ROWS
     cached: int = 16_000
     pinned: int | None = None
+    parts: int = 2
     order: Order = "key"
     lookup: Lookup = OLDEST
     from_key: bool = False
@@ -83,13 +85,14 @@ class Point:
 
     def experiment(self) -> Experiment:
         """The sizes as the simulation takes them."""
-        own = MESH_ROWS if self.segment == 500 else self.segment
+        own = MESH_ROWS if self.segment == SEGMENT_ROWS else self.segment
         segment = own // self.divide if self.mesh else None if self.algorithm == "inlj" else self.segment
         return Experiment(
             n=self.master_rows,
             segment_rows=segment,
             cached=self.cached // self.divide,
             pinned_rows=self.pinned,
+            parts=self.parts,
             order=self.order,
             lookup=self.lookup,
             cache=CachePolicy("random", 5),
@@ -108,7 +111,7 @@ class Point:
         order: Order = "frequency" if self.order == "key" else self.order
         setting = Setting(int(self.memory_mb * MB) // self.divide, law, order=order, policy=policy)
         rows = self.experiment().rows(self.algorithm)
-        parts = 2 if self.algorithm == "r_meshjoin" else 1
+        parts = self.parts if self.algorithm == "r_meshjoin" else 1
         return predict(self.algorithm, setting, ModelSizes(rows, self.cached_rows, parts))
 
 

@@ -19,6 +19,7 @@ from dovetail.bench.experiments.semistream.counting import (
 )
 from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS
 from dovetail.bench.experiments.semistream.judging import judged, ratios
+from dovetail.bench.experiments.semistream.places import Ground, everywhere
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.lookup import Lookup
 
@@ -27,6 +28,7 @@ CACHE, OPTIMISED_CACHE = "CACHEJOIN", "CACHEJOIN, second position"
 ALTERNATE, GUARD = Lookup("alternate", 0.3), Lookup("guarded", 0.3)
 _SOURCE = "seed 004"
 _COARSE = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
+_FEW = (0.01, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
 _FINE = (0.01, *(n / 20 for n in range(1, 21)))
 
 
@@ -37,13 +39,11 @@ def _joins(divide: int) -> dict[str, Point]:
             CACHE: cache, OPTIMISED_CACHE: replace(cache, lookup=ALTERNATE)}  # fmt: skip
 
 
-def _positions(bench: Workbench) -> Findings:
-    divide = divisor(bench)
-    values = _FINE if bench.scale == "full" else _COARSE
-    found = [count(Point(divide=divide, lookup=Lookup("alternate", c))) for c in values]
-    rates = [of.per_second for of in found]
-    best = values[rates.index(max(rates))]
-    oldest = count(Point(divide=divide)).per_second
+def _positions(bench: Workbench, ground: Ground) -> Findings:
+    plain = Point(divide=ground.divide)
+    values = _FEW if ground.few else _FINE if bench.scale == "full" else _COARSE
+    rates = [ground.rate(replace(plain, lookup=Lookup("alternate", c))) for c in values]
+    best, oldest = values[rates.index(max(rates))], ground.rate(plain)
     checks = [
         Part(f"the best position is {best:g} of the queue from its newest row, printed 0.3", 0.15 <= best <= 0.4),
         Part(f"the rate at 0.3 is {rates[values.index(0.3)] / max(rates):.1%} of the best",
@@ -54,7 +54,7 @@ def _positions(bench: Workbench) -> Findings:
     lines = {"in turn with the oldest row": list(zip(values, rates, strict=True)),
              "oldest row only": [(values[0], oldest), (1.0, oldest)]}  # fmt: skip
     chart = Chart("HYBRIDJOIN, exponent 1", "position, from the newest row", "rows a second", lines)
-    return judged(checks, describe(divide), [chart])
+    return judged(checks, ground.note, [chart])
 
 
 def _gains(found: Curves, loads: Curves) -> tuple[list[float], list[float], list[float]]:
@@ -115,7 +115,7 @@ def _by_skew(bench: Workbench) -> Findings:
 
 
 EXPERIMENTS = (
-    counted(
+    *everywhere(
         "position",
         ("figure 4",),
         "Looking up a second position in turn with the oldest row is best at 0.3 of the "

