@@ -76,7 +76,7 @@ def test_the_first_run_is_cold_and_kept_apart() -> None:
 
 
 def test_small_scale_has_few_rounds_unless_more_are_asked_for() -> None:
-    for asked, found in ((None, 3), (5, 5)):
+    for asked, found in ((None, 2), (5, 5)):
         report = harness.run([case(rival("a", []), rounds=9)], "small", rounds=asked)
         assert len(report.results[0].points[0].rivals["a"].figures("warm")) == found
 

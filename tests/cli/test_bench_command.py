@@ -1,6 +1,11 @@
 """`dovetail bench`: listing, running, JSON, and exit codes."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,3 +91,30 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(arguments: list[str], messa
     assert result.exit_code == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("names", [["online-zipf", "semistream-position-skew"], ["semistream-disk-mesh-memory"]])
+def test_a_run_that_is_told_to_end_leaves_nothing_behind(names: list[str], tmp_path: Path) -> None:
+    asked = [str(Path(sys.executable).with_name("dovetail")), "bench", "run", *names]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        asked, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        patience = time.monotonic() + 60
+        while not list(tmp_path.glob("dovetail-bench-*")) and time.monotonic() < patience:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("dovetail-*"))
+    while any_left(run.pid) and time.monotonic() < patience:  # a tracker of semaphores ends a little later
+        time.sleep(0.05)
+    assert not any_left(run.pid)
+
+
+def any_left(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -35,7 +35,7 @@ class SharedServer:
                 self._server = None
 
     def _started(self) -> Server:
-        server = Server("bench", "bench", "-c shared_buffers=512MB").__enter__()
+        server = _server().__enter__()
         try:
             self._load(server.url)
         except BaseException:
@@ -44,13 +44,45 @@ class SharedServer:
         return server
 
     def _load(self, url: str) -> None:
-        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+        load_master(url, TABLE, Master(self._rows, seed=self._seed))
 
-        with dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-            rows = Master(self._rows, seed=self._seed)
-            cursor.adbc_ingest(TABLE, rows.table(), mode="create")
-            cursor.execute(f"ALTER TABLE {TABLE} ADD PRIMARY KEY (key)")
-            cursor.execute(f"VACUUM ANALYZE {TABLE}")
+
+def load_master(url: str, table: str, rows: Master) -> None:
+    """Make a table of these rows, with an index on the key."""
+    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+
+    with dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest(table, rows.table(), mode="create")
+        cursor.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (key)")
+        cursor.execute(f"VACUUM ANALYZE {table}")
+
+
+class TableServer:
+    """A server for a whole run, with a table of master data for every number of rows that was asked for."""
+
+    def __init__(self, server: Server, seed: int) -> None:
+        self.url = server.url
+        self._seed = seed
+        self._tables: dict[int, str] = {}
+
+    def table(self, rows: int) -> str:
+        """The name of the table with so many rows."""
+        if rows not in self._tables:
+            name = f"{TABLE}_{rows}"
+            load_master(self.url, name, Master(rows, seed=self._seed))
+            self._tables[rows] = name
+        return self._tables[rows]
+
+
+@contextmanager
+def table_server(seed: int) -> Iterator[TableServer]:
+    """A server that is stopped behind it."""
+    with _server() as server:
+        yield TableServer(server, seed)
+
+
+def _server() -> Server:
+    return Server("bench", "bench", "-c shared_buffers=512MB")
 
 
 @contextmanager

@@ -69,7 +69,7 @@ class Report:
         }
 
 
-FEW = 3
+FEW = 2
 """Warm runs of a rival at small scale, at most."""
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from dovetail.bench.case import Scale
 from dovetail.bench.catalogue import load_experiments
+from dovetail.bench.ending import ending_on_signals
 from dovetail.bench.experiment import Experiment
 from dovetail.bench.result import ExperimentResult
 from dovetail.bench.workbench import Workbench
@@ -49,10 +50,17 @@ def run_counted(
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(lanes, len(waiting)))]
     for thread in threads:
         thread.start()
-    for _ in experiments:
-        yield found.get()
-    for thread in threads:
-        thread.join()
+    try:
+        for _ in experiments:
+            yield found.get()
+    except BaseException:  # nobody waits for what they would find
+        waiting.clear()
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
 
 
 def _asked(process: ProcessPoolExecutor, experiment: Experiment, scale: Scale, run: Run) -> ExperimentResult:
@@ -64,7 +72,7 @@ def _asked(process: ProcessPoolExecutor, experiment: Experiment, scale: Scale, r
 
 def _run(name: str, scale: Scale, run: Run) -> dict[str, Any]:
     """In the other process: everything of the result but the experiment, whose functions need not travel."""
-    with Workbench(scale) as bench:
+    with ending_on_signals(), Workbench(scale) as bench:
         found = run(load_experiments()[name], bench)
     return {
         field.name: getattr(found, field.name) for field in fields(found) if field.name not in ("experiment", "scale")

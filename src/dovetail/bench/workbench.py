@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -34,7 +35,8 @@ class Workbench:
     """Shared resources of a run, made when first asked for and released by `close`.
 
     `scratch` is a directory of this run alone. `spark` is one session for all rivals and all cases. `once` makes data
-    for the current point once, so that rivals read the same arrays and nobody pays for generating them twice.
+    for the current point once, so that rivals read the same arrays and nobody pays for generating them twice. What is
+    `lasting` stays open until the run ends.
     """
 
     def __init__(self, scale: Scale, seed: int = 0) -> None:
@@ -43,6 +45,8 @@ class Workbench:
         self._spark: SparkSession | None = None
         self._owns_session = False
         self._made: dict[Hashable, Any] = {}
+        self._lasting: dict[Hashable, Any] = {}
+        self._open = ExitStack()
 
     @property
     def spark(self) -> SparkSession:
@@ -62,13 +66,26 @@ class Workbench:
             self._made[key] = make()
         return cast(T, self._made[key])
 
+    def lasting(self, key: Hashable, enter: Callable[[], AbstractContextManager[T]]) -> T:
+        """What the context gives, entered at the first call with this key and left when the run ends."""
+        if key not in self._lasting:
+            self._lasting[key] = self._open.enter_context(enter())
+        return cast(T, self._lasting[key])
+
     def next_point(self) -> None:
         """Forget the data of the point that is done."""
         self._made.clear()
 
     def close(self) -> None:
-        """Stop Spark, if it was started here, and remove the scratch directory."""
+        """Leave what lasted, stop Spark, if it was started here, and remove the scratch directory."""
         self._made.clear()
+        self._lasting.clear()
+        try:
+            self._open.close()
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
         if self._spark is not None and self._owns_session:
             self._spark.stop()
         self._spark = None

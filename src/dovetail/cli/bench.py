@@ -57,6 +57,7 @@ def run_cases(
 ) -> None:
     """Run benchmarks and experiments; exit 1 if an answer is wrong or one of them breaks. `online-*` names many."""
     from dovetail.bench.catalogue import choose
+    from dovetail.bench.ending import ending_on_signals
     from dovetail.bench.harness import run
     from dovetail.bench.machine import usable_cores
     from dovetail.bench.report import show
@@ -68,7 +69,7 @@ def run_cases(
     if json_file is not None:
         _check_writable(json_file)
     console, progress = written(), Console(stderr=True)
-    with progress.status("starting") as status:
+    with ending_on_signals(), progress.status("starting") as status:
 
         def watch(entry: Entry, at: Params, rival: str, step: str) -> None:
             line = f"{entry.name} {dict(at) or ''}: {rival}, {step}"

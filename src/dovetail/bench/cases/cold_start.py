@@ -51,5 +51,5 @@ CASE = Case(
     ),
     answer="matches",
     measures=("kernels", "engine", "spark"),
-    rounds=2,
+    rounds=1,
 )

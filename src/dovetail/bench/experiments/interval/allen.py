@@ -33,7 +33,7 @@ SETS: dict[str, Shape] = {
     "record": (10, 20, 10, 2_296),
 }
 """Rate, durations of R and S, and tuple width."""
-LONGER = {"base": 20, "cardinality": 1, "duration": 4, "record": 2}
+LONGER = {"base": 20, "cardinality": 0.5, "duration": 4, "record": 2}
 """How many thousand instants at small scale on Spark: the source's thousand where the join then takes long enough."""
 SHORT = Frames(256, 8_192, 2_296)
 
@@ -95,7 +95,7 @@ def _equal_lengths() -> tuple[int, int]:
 
 
 def _speed(which: str, bench: Workbench) -> Findings:
-    span = 1_000 * LONGER.get(which, 1) * (10 if bench.scale == "full" else 1)
+    span = int(1_000 * LONGER.get(which, 1)) * (10 if bench.scale == "full" else 1)
     found: Seconds = {}
     alone: dict[str, float] = {}
     warm()
@@ -127,7 +127,7 @@ def _judge_slower(checks: Checks, seconds: dict[str, float]) -> None:
 def _scale(which: str, frames: Frames | None, bench: Workbench) -> Findings:
     full = bench.scale == "full"
     spilling = frames is not None
-    each = (10_000 if full else 1_000) if spilling else (200_000 if full else 20_000)
+    each = (10_000 if full else 1_000) if spilling else (200_000 if full else 10_000)
     tasks = (1, 2) if spilling else (1, 2, 4)
     made = {"spilling": (10, 200, 100, 2_296), "base": SETS["base"]}[which]
     found: Seconds = {}

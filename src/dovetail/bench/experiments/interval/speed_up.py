@@ -18,7 +18,7 @@ MEMORY = {32: 131_072, 2: 8_192}
 """Bytes of a frame for join memories of so many megabytes, 256 frames each."""
 SETS: dict[str, tuple[int, int, int, int]] = {
     "base": (20_000, 10, 10, 74),
-    "cardinality": (1_000, 100, 10, 74),
+    "cardinality": (600, 100, 10, 74),
     "duration": (5_000, 10, 100, 74),
     "record": (2_000, 10, 10, 2_296),
 }

@@ -88,6 +88,8 @@ def _share_chart(title: str, found: Runs) -> Chart:
 def run_zipf_pauses(bench: Workbench) -> Findings:
     """Figure 16; also with costlier blocks and results."""
     rows, setting, pauses = setting_of(bench)
+    if bench.scale == "small":
+        pauses = pauses[:: len(pauses) - 1]
     found = _all("zipf", rows, setting, pauses)
     costly = Setting(
         setting.memory, setting.block, setting.max_new, setting.wait_gaps, 1.5, 0.005, setting.outer_blocks
@@ -133,6 +135,8 @@ def run_stock_pauses(bench: Workbench) -> Findings:
 def run_waiting(bench: Workbench) -> Findings:
     """Table 3: rows that wait when work on disk stops because more have come than may wait."""
     rows, setting, pauses = setting_of(bench)
+    if bench.scale == "small":
+        pauses = pauses[:: len(pauses) - 1]
     found = _all("zipf", rows, setting, pauses)
     diner = found["DINER"].values()
     allowed = max(each.step_rows for each in diner)

@@ -15,7 +15,7 @@ from dovetail.bench.workbench import Workbench
 
 _SEGMENTS = (250, 500, 1000, 2000, 4000, 8000, 16_000)
 _CACHES = (4000, 8000, 16_000, 32_000, 64_000, 128_000)
-_FEW_CACHES = (16_000, 64_000, 128_000)
+_FEW_CACHES = (32_000, 64_000, 128_000)
 _Row = tuple[int, int, float, float, float, float, float]
 
 
@@ -26,19 +26,20 @@ def _point(bench: Workbench, algorithm: str) -> Point:
 
 def _tuning(bench: Workbench, ground: Ground) -> Findings:
     plain = Point(divide=ground.divide, algorithm="optimised_x_hybridjoin")
-    caches, segments = (_FEW_CACHES, _SEGMENTS[1::2]) if ground.few else (_CACHES, _SEGMENTS[1:])
+    caches, segments = (_FEW_CACHES, _SEGMENTS[1:4]) if ground.few else (_CACHES, _SEGMENTS[1:])
+    room = caches[-1] if ground.few else 64_000
     found: dict[tuple[int, int], float] = {}
     for cached in caches:
         for d in segments:
             if cached // plain.divide >= d:  # the table holds whole segments
                 found[d, cached] = ground.rate(replace(plain, segment=d, cached=cached))
     by_cache = [found[500, cached] for cached in caches]
-    by_segment = [found[d, 64_000] for d in segments if (d, 64_000) in found]
+    by_segment = [found[d, room] for d in segments if (d, room) in found]
     best = max(found, key=found.__getitem__)
     checks = [
         Part(f"over h_R at 500 rows a segment the rate is {_listed(by_cache)}: it rises, then falls",
               wave(by_cache, 0.01)),
-        Part(f"over d with 64,000 rows in the table it is {_listed(by_segment)}: it rises, then falls",
+        Part(f"over d with {room:,} rows in the table it is {_listed(by_segment)}: it rises, then falls",
               wave(by_segment, 0.01)),
     ]  # fmt: skip
     points = [(d, cached, value) for (d, cached), value in sorted(found.items())]

@@ -120,6 +120,7 @@ EXPERIMENTS = (
         "HYBRIDJOIN's rows per iteration are in proportion to the hash table "
         "and the disk buffer, and to one over the master data.",
         _hybrid,
+        kind="counted",
     ),
     *everywhere(
         "x-proportions",
@@ -127,6 +128,7 @@ EXPERIMENTS = (
         "X-HYBRIDJOIN's rows per iteration grow with the pinned rows by a power, in "
         "proportion to swapped rows and hash table, and fall with the master data alike in both parts.",
         _x,
+        kind="counted",
     ),
     *everywhere(
         "optimised-proportions",
@@ -135,5 +137,6 @@ EXPERIMENTS = (
         "w_S falls; both fall with the master data, w_N more slowly; w_S is in proportion to d and h_S, and d does "
         "not touch w_N.",
         _optimised,
+        kind="counted",
     ),
 )

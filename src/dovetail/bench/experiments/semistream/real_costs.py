@@ -9,7 +9,7 @@ from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MILLION
 from dovetail.bench.experiments.semistream.judging import grid, judged
-from dovetail.bench.experiments.semistream.places import ClockGround, by_clock
+from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
 from dovetail.bench.experiments.semistream.real_model import calculated, units_of
 from dovetail.bench.experiments.semistream.real_rates import CACHE, HYBRID, INLJ, JOINS, MESH, OPTIMISED, R_MESH, X
 from dovetail.bench.experiments.semistream.timing import Timed
@@ -54,4 +54,4 @@ def _judged(ground: ClockGround, rows: Sequence[tuple[str, float, Timed, Predict
 
 
 _CLAIM = "Calculated costs are close to measured ones, for every join."
-EXPERIMENTS = by_clock("cost", _PLACES, _CLAIM, _costs)
+EXPERIMENTS = on_stores("cost", _PLACES, _CLAIM, _costs)

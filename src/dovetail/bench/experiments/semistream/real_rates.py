@@ -10,7 +10,7 @@ from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import over
 from dovetail.bench.experiments.semistream.counting import MILLION, Point
 from dovetail.bench.experiments.semistream.judging import grid, judged, ratios
-from dovetail.bench.experiments.semistream.places import DISK, ClockGround, OnClock, by_clock
+from dovetail.bench.experiments.semistream.places import DISK, ClockGround, OnClock, on_stores
 from dovetail.bench.experiments.semistream.timing import Timed
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.lookup import Lookup
@@ -119,17 +119,17 @@ _SKEW_CLAIM = (
 
 
 EXPERIMENTS = (
-    *by_clock(
+    *on_stores(
         "master-rate",
         _BY_ROWS,
         _CLAIM.format(what="for any size of the master data"),
         _by("rows", "master rows of the source", _MASTER),
     ),
-    *by_clock(
+    *on_stores(
         "memory-rate",
         _BY_MEMORY,
         _CLAIM.format(what="with any memory"),
         _by("memory_mb", "memory of the source, MB", (50, 150, 250)),
     ),
-    *by_clock("skew-rate", _BY_SKEW, _SKEW_CLAIM, _by_skew),
+    *on_stores("skew-rate", _BY_SKEW, _SKEW_CLAIM, _by_skew),
 )

@@ -10,7 +10,7 @@ from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point
 from dovetail.bench.experiments.semistream.judging import grid, judged
-from dovetail.bench.experiments.semistream.places import ClockGround, by_clock
+from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
 from dovetail.bench.experiments.semistream.real_model import calculated, units_of
 from dovetail.bench.experiments.semistream.real_rates import CACHE, JOINS, OPTIMISED, X
 from dovetail.bench.workbench import Workbench
@@ -80,19 +80,19 @@ def _tuned(bench: Workbench, ground: ClockGround, name: str) -> Findings:
 
 
 EXPERIMENTS = (
-    *by_clock(
+    *on_stores(
         "x-tuning-by-model",
         ("figure 6.7", "figure 6.8"),
         "Tuning by calculation agrees with tuning by measurement, and tuned X-HYBRIDJOIN is significantly faster.",
         partial(_tuned, name=X),
     ),
-    *by_clock(
+    *on_stores(
         "optimised-tuning-by-model",
         ("figure 7.3",),
         "Tuning Optimised X-HYBRIDJOIN by calculation agrees with tuning by measurement.",
         partial(_tuned, name=OPTIMISED),
     ),
-    *by_clock(
+    *on_stores(
         "cache-tuning-by-model",
         ("figure 8.2",),
         "Tuning CACHEJOIN by calculation agrees with tuning by measurement.",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.bench.enrichment_server import TABLE, master_table
+from dovetail.bench.enrichment_server import table_server
 from dovetail.bench.experiments.semistream.counting import SEGMENT_ROWS, Point
 from dovetail.bench.workbench import Workbench
 from dovetail.engine.device import Device
@@ -114,12 +114,12 @@ def _written(bench: Workbench, table: pa.Table, rows: int) -> str:
 @contextmanager
 def server_table(bench: Workbench, rows: int) -> Iterator[Pages]:
     """Master rows in a table with an index on the key, read in ranges of 15 kB and more."""
-    with master_table(bench, rows) as url:
-        pages = MasterStore.postgres(url, TABLE, "key", page="15KB").at()
-        try:
-            yield Segments(pages)
-        finally:
-            pages.close()
+    server = bench.lasting("table server", lambda: table_server(bench.seed))
+    pages = MasterStore.postgres(server.url, server.table(rows), "key", page="15KB").at()
+    try:
+        yield Segments(pages)
+    finally:
+        pages.close()
 
 
 def built(of: Point, pages: Pages, *, rounds: bool = False) -> SemiStreamJoin:
@@ -184,7 +184,7 @@ def timed(join: SemiStreamJoin, keys: Callable[[int], I64], warm: int, measure: 
         did = {name: n - before[name] for name, n in operator.counts.items()}
         answers += operator.finish()
         asked = np.concatenate(taken)
-        _check(asked, answers)
+        check(asked, answers)
         done = did["answered_by_page"] + did["answered_by_cache"]
         return Timed(median(rates), done / max(1, did["loads"]), did["answered_by_cache"] / max(1, done), len(asked))
 
@@ -200,7 +200,8 @@ def _push(operator: SemiStreamOperator, keys: Callable[[int], I64], rows: int, a
     return np.concatenate(taken)
 
 
-def _check(asked: I64, answers: list[pa.RecordBatch]) -> None:
+def check(asked: I64, answers: list[pa.RecordBatch]) -> None:
+    """DataError unless every key that was asked for was answered, as often, and by its own row."""
     found = pa.Table.from_batches(answers)
     keys, sums = (np.asarray(found[name].combine_chunks()) for name in ("key", "checksum"))
     if not np.array_equal(np.sort(keys), np.sort(asked)) or not np.array_equal(sums, checksum(keys)):

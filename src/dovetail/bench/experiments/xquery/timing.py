@@ -61,8 +61,8 @@ def point(query: str, stations: int, years: int) -> Params:
 
 
 def rounds(bench: Workbench) -> tuple[int, int]:
-    """Runs that warm up, and runs that count: the source's two and three; one fewer at small scale."""
-    return (2, 3) if bench.scale == "full" else (1, 3)
+    """Runs that warm up, and runs that count: the source's two and three; one fewer of each at small scale."""
+    return (2, 3) if bench.scale == "full" else (1, 2)
 
 
 def timed(bench: Workbench, params: Params, names: Sequence[str], few: bool = False) -> dict[str, Timed]:
