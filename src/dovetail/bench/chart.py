@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from dovetail.bench.experiment import Chart
+from dovetail.bench.machine import usable_cores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SIZE = (7.2, 3.6)
 _MARKS = "osD^vPX*<>ph"
+_MANY = 24
+
+
+def draw_all(charts: Sequence[Chart]) -> list[str]:
+    """Each chart as one SVG element; many of them on all cores, for matplotlib takes its time."""
+    if len(charts) < _MANY:
+        return [draw(chart) for chart in charts]
+    with ProcessPoolExecutor(usable_cores(), mp_context=multiprocessing.get_context("spawn")) as processes:
+        return list(processes.map(draw, charts, chunksize=4))
 
 
 def draw(chart: Chart) -> str:

@@ -29,6 +29,7 @@ MEMORY = "50MB"
 UNMATCHED = 100  # every so many stream rows, one has a key that the master data lacks
 SMALL_BATCH = 10_000
 WARM_ROWS = 300_000
+_SMALL_WARM = 80_000  # at small scale, at most
 _ENDLESS = 10**9
 _ROW_GROUP = 50_000  # so that Spark can split the file of a large micro-batch
 _EARLY = 1_000_000
@@ -142,7 +143,8 @@ def streamed(join: Callable[[Workbench, Params], Joined], warm_rows: int = WARM_
     def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
         feed = Feed(bench, params["master_rows"])
         joined, further = join(bench, params)(feed.frame())
-        for _ in range(2 + min(warm_rows, params["master_rows"]) // params["batch_rows"]):
+        most = _SMALL_WARM if bench.scale == "small" else warm_rows
+        for _ in range(2 + min(warm_rows, params["master_rows"], most) // params["batch_rows"]):
             feed.add(params["batch_rows"])
         feed.run(joined)
 

@@ -15,7 +15,7 @@ Opinion = Literal["holds", "holds in part", "does not hold", "reported"]
 """What became of a claim; "reported" is for figures that claim nothing."""
 
 Ground = Literal["counted", "measured"]
-"""Counted: operations times a table of costs, the same figures on every machine and in every run. Measured: a clock."""
+"""Counted: operations, alone or times a table of costs; the same figures on every machine. Measured: by a clock."""
 
 Kind = Literal["line", "bar", "heat"]
 Cell: TypeAlias = "str | int | float | None"

@@ -10,7 +10,7 @@ from typing import Any
 
 from dovetail.bench.case import Case
 from dovetail.bench.catalogue import Entry, load_all
-from dovetail.bench.chart import draw
+from dovetail.bench.chart import draw_all
 from dovetail.bench.code import digest
 from dovetail.bench.experiment import Chart, Experiment, Grid
 from dovetail.bench.figures import best, kept
@@ -53,6 +53,7 @@ class Shown:
     where: str
     stale: bool
     verdicts: list[dict[str, str]] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
     svgs: list[Any] = field(default_factory=list)
     tables: list[dict[str, Any]] = field(default_factory=list)
     losses: list[tuple[str, ...]] = field(default_factory=list)
@@ -70,6 +71,7 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
     if not found:
         raise DataError(f"{figures} holds no kept figures; make some with `dovetail bench run --all --keep {figures}`.")
     shown = [_shown(known[name], best(scales)) for name, scales in found.items() if name in known]
+    _draw(shown)
     problems = [f"{name} has no figures" for name in known if name not in found]
     problems += [f"{e.name} {e.verdicts[0]['verdict']}: {e.verdicts[0]['why']}" for e in shown if e.verdict == "failed"]
     to.mkdir(parents=True, exist_ok=True)
@@ -123,15 +125,18 @@ def _experiment(found: Mapping[str, Any], shown: Shown) -> Shown:
         return shown
     why = findings["why"] + (f" {findings['rows']:,} rows checked." if findings["rows"] else "")
     shown.verdicts = [{"verdict": findings["verdict"], "why": why}]
-    shown.svgs = [_svg(Chart(**chart)) for chart in findings["charts"]]
+    shown.charts = [Chart(**chart) for chart in findings["charts"]]
     shown.tables = [_table(Grid(**grid)) for grid in findings["tables"]]
     return shown
 
 
-def _svg(chart: Chart) -> Any:
+def _draw(shown: Sequence[Shown]) -> None:
+    """Fill in the pictures of all entries."""
     import markupsafe
 
-    return markupsafe.Markup(draw(chart))  # noqa: S704  (matplotlib escapes the text that it draws)
+    drawn = iter(draw_all([chart for entry in shown for chart in entry.charts]))
+    for entry in shown:
+        entry.svgs = [markupsafe.Markup(next(drawn)) for _ in entry.charts]  # noqa: S704  (matplotlib escapes its text)
 
 
 def _table(grid: Grid) -> dict[str, Any]:
@@ -144,7 +149,7 @@ def _case(case: Case, found: Mapping[str, Any], shown: Shown) -> Shown:
     broken = [r for p in found["points"] for r in p["rivals"] if r["status"] in ("wrong", "failed")]
     shown.verdicts += [{"verdict": "failed", "why": f"{r['name']} {r['status']}: {r['reason']}"} for r in broken]
     shown.tables = [_point_table(case, point) for point in found["points"]]
-    shown.svgs = [_svg(chart) for chart in _growth(case, found["points"])]
+    shown.charts = list(_growth(case, found["points"]))
     shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
     return shown
 

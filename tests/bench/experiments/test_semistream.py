@@ -158,6 +158,6 @@ def test_loads_on_the_real_disk_are_those_of_the_simulated_one(algorithm: str) -
 def test_rows_of_a_slow_stream_hardly_wait_by_the_clock() -> None:
     with Workbench("small") as bench, opened(bench, replace(DISK, small=40)) as ground:
         waits = {name: mean_wait(ground, name, 200.0) for name in ("HYBRIDJOIN", "MESHJOIN", "INLJ")}
-        assert ground.checked == 3 * 160
+        assert ground.checked == 3 * 100
     assert 0 < waits["HYBRIDJOIN"] < waits["MESHJOIN"]
     assert 0 < waits["INLJ"] < 0.5

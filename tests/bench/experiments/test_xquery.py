@@ -50,14 +50,14 @@ def contest(monkeypatch: pytest.MonkeyPatch, *rivals: Rival) -> None:
 
 def test_warm_runs_count_and_contestants_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
-    a = answering(iter([9.0, 1.0, 2.0, 3.0]), iter([3] * 4), log, "a")
-    b = answering(iter([9.0, 4.0, 4.0, 4.0]), iter([3] * 4), log, "b")
+    a = answering(iter([9.0, 1.0, 3.0]), iter([3] * 3), log, "a")
+    b = answering(iter([9.0, 4.0, 4.0]), iter([3] * 3), log, "b")
     contest(monkeypatch, a, b)
     with Workbench("small") as bench:
         found = timing.timed(bench, timing.point("7.4", 1, 1), ("a", "b"))
     assert {name: each.mean for name, each in found.items()} == {"a": 2.0, "b": 4.0}
     assert found["a"].figures == {"worker_mb": 5.0}
-    assert log == ["a", "b"] * 4 + ["b closed", "a closed"]
+    assert log == ["a", "b"] * 3 + ["b closed", "a closed"]
 
 
 def test_a_wrong_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

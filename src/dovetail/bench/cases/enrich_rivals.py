@@ -45,5 +45,5 @@ CASE = Case(
     answer="rows answered",
     measures=("kernels", "engine", "semistream", "spark"),
     rounds=2,
-    patience_s=8.0,
+    patience_s=5.0,
 )

@@ -41,16 +41,17 @@ def _settings(bench: Workbench) -> Iterator[tuple[str, Side, dict[str, Any]]]:
 
 def _summary(bench: Workbench) -> Findings:
     warm()
+    each = 3 if bench.scale == "full" else 2
     every: dict[str, Ratios] = {}
     checked, seconds = 0, {}
     for label, side, options in _settings(bench):
         expected = pairs(side, side)
         options = {"form": "top", **options}
-        times = {name: best(3, name, side, side, expected, **options).seconds for name in JOINS}
+        times = {name: best(each, name, side, side, expected, **options).seconds for name in JOINS}
         quickest = min(times.values())
         seconds[label] = quickest
         every[label] = {name: s / quickest for name, s in times.items()}
-        checked += 3 * len(JOINS) * expected
+        checked += each * len(JOINS) * expected
     wins = Counter(min(ratios, key=lambda name: ratios[name]) for ratios in every.values())
     rows: list[list[Cell]] = [
         [label, round(seconds[label], 4), *(round(r, 2) for r in ratios.values())] for label, ratios in every.items()

@@ -48,7 +48,7 @@ def _short_of_memory(each: int, duration: int, tasks: int) -> Work:
 
 
 def _spilling(bench: Workbench) -> Findings:
-    each = 1_000 if bench.scale == "small" else 10_000
+    each = 600 if bench.scale == "small" else 10_000
     found = scale_up(bench, partial(_short_of_memory, each, 100), NAMES, (1, 2))
     checks = Checks()
     judge_scale_up(checks, {name: runs for name, runs in found.items() if name != "DIP"})

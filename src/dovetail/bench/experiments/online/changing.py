@@ -27,7 +27,7 @@ from dovetail.bench.experiments.parts import Part
 from dovetail.bench.workbench import Workbench
 
 RUNS, SHIFTS = (5, 10, 20, 50, 100), (0, 2, 5, 10, 20, 100)
-PERMUTATIONS = {"small": 5, "full": 10}
+PERMUTATIONS = {"small": 3, "full": 10}
 CLEAR, GROWN, PRINTED_GAIN = 1.1, 1.3, 3.0
 
 

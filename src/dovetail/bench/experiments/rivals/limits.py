@@ -21,7 +21,7 @@ from dovetail.bench.resident import tree_memory
 from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 
-_PATIENCE_S, _OURS_S = 60.0, 300.0
+_PATIENCE_S, _OURS_S = 45.0, 300.0
 _LOOK_S = 0.25
 _WORDS = ("rror", "memory", "panicked", "Exception")
 

@@ -23,7 +23,7 @@ from dovetail.semistream.operators.base import SemiStreamOperator
 
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])
 _NAMES = (HYBRID, MESH, INLJ)
-_SECONDS = 0.8
+_SECONDS = 0.5
 _MOST = {INLJ: 32}  # rows of a push: INLJ gives out answers when a push ends
 _SHARES = (0.25, 0.5, 2.0, 4.0)  # of the rate that INLJ keeps up with
 _MASTER = (MILLION // 2, 2 * MILLION, 4 * MILLION)
