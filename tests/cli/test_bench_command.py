@@ -104,6 +104,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing_behind(names: list[str], tmp_p
         while not list(tmp_path.glob("dovetail-bench-*")) and time.monotonic() < patience:
             time.sleep(0.05)
         time.sleep(0.5)
+        assert list(tmp_path.glob("dovetail-bench-*"))
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 128 + signal.SIGTERM
     assert not list(tmp_path.glob("dovetail-*"))
