@@ -8,6 +8,9 @@ RIVALS := $(VENV)/.rivals
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Dovetail needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 
+# What was imported once stays compiled, even if the shell says otherwise: it saves every process some seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test checks lint style types unit soak bench clean
 
 $(STAMP): pyproject.toml

@@ -75,6 +75,15 @@ def test_the_first_run_is_cold_and_kept_apart() -> None:
     assert list(result.figures("warm")) == [1, 2, 3, 4]
 
 
+def test_where_nobody_warms_up_no_run_is_cold() -> None:
+    log: list[str] = []
+    report = harness.run([case(rival("a", log), rounds=3, few=1, warms_up=False)], "small")
+    assert log == ["open a", "a", "close a"]
+    result = report.results[0].points[0].rivals["a"]
+    assert result.figures("cold") == {}
+    assert list(result.figures("warm")) == [1]
+
+
 def test_small_scale_has_few_rounds_unless_more_are_asked_for() -> None:
     for asked, found in ((None, 2), (5, 5)):
         report = harness.run([case(rival("a", []), rounds=9)], "small", rounds=asked)

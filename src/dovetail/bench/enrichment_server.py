@@ -1,93 +1,55 @@
-"""Master data in a PostgreSQL server that the rivals of a point share."""
+"""Master data in a PostgreSQL server that all rivals and experiments of a run share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from dovetail.bench.postgres_server import Server
 from dovetail.bench.workbench import Workbench
 from dovetail.workloads import Master
 
-TABLE = "master"
+
+@dataclass(frozen=True, slots=True)
+class MasterTable:
+    """A table of master data: the server that has it, and its name there."""
+
+    url: str
+    name: str
 
 
-class SharedServer:
-    """A server with a table of master data: the first to enter starts it, the last to leave stops it."""
-
-    def __init__(self, rows: int, seed: int) -> None:
-        self._rows, self._seed = rows, seed
-        self._server: Server | None = None
-        self._users = 0
-
-    @contextmanager
-    def url(self) -> Iterator[str]:
-        """Where the server is."""
-        if self._server is None:
-            self._server = self._started()
-        self._users += 1
-        try:
-            yield self._server.url
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._server.__exit__(None, None, None)
-                self._server = None
-
-    def _started(self) -> Server:
-        server = _server().__enter__()
-        try:
-            self._load(server.url)
-        except BaseException:
-            server.__exit__(None, None, None)
-            raise
-        return server
-
-    def _load(self, url: str) -> None:
-        load_master(url, TABLE, Master(self._rows, seed=self._seed))
+def master_table(bench: Workbench, rows: int) -> MasterTable:
+    """A table of so many master rows with an index on the key, made once; its server runs until the benchmark ends."""
+    server = bench.lasting(("table server", bench.seed), lambda: _table_server(bench.seed))
+    return server.table(rows)
 
 
-def load_master(url: str, table: str, rows: Master) -> None:
-    """Make a table of these rows, with an index on the key."""
-    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+class _TableServer:
+    """A table of master data for every number of rows that was asked for."""
 
-    with dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.adbc_ingest(table, rows.table(), mode="create")
-        cursor.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (key)")
-        cursor.execute(f"VACUUM ANALYZE {table}")
+    def __init__(self, url: str, seed: int) -> None:
+        self._url, self._seed = url, seed
+        self._tables: dict[int, MasterTable] = {}
 
-
-class TableServer:
-    """A server for a whole run, with a table of master data for every number of rows that was asked for."""
-
-    def __init__(self, server: Server, seed: int) -> None:
-        self.url = server.url
-        self._seed = seed
-        self._tables: dict[int, str] = {}
-
-    def table(self, rows: int) -> str:
-        """The name of the table with so many rows."""
+    def table(self, rows: int) -> MasterTable:
         if rows not in self._tables:
-            name = f"{TABLE}_{rows}"
-            load_master(self.url, name, Master(rows, seed=self._seed))
-            self._tables[rows] = name
+            table = MasterTable(self._url, f"master_{rows}")
+            _load(table, Master(rows, seed=self._seed))
+            self._tables[rows] = table
         return self._tables[rows]
 
 
 @contextmanager
-def table_server(seed: int) -> Iterator[TableServer]:
-    """A server that is stopped behind it."""
-    with _server() as server:
-        yield TableServer(server, seed)
+def _table_server(seed: int) -> Iterator[_TableServer]:
+    with Server("bench", "bench", "-c shared_buffers=512MB") as server:
+        yield _TableServer(server.url, seed)
 
 
-def _server() -> Server:
-    return Server("bench", "bench", "-c shared_buffers=512MB")
+def _load(table: MasterTable, rows: Master) -> None:
+    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
 
-
-@contextmanager
-def master_table(bench: Workbench, rows: int) -> Iterator[str]:
-    """The URL of a server that has the rows in TABLE, with an index on the key."""
-    shared = bench.once(("server", rows), lambda: SharedServer(rows, bench.seed))
-    with shared.url() as url:
-        yield url
+    with dbapi.connect(table.url, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest(table.name, rows.table(), mode="create")
+        cursor.execute(f"ALTER TABLE {table.name} ADD PRIMARY KEY (key)")
+        cursor.execute(f"VACUUM ANALYZE {table.name}")

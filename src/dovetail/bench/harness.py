@@ -69,10 +69,6 @@ class Report:
         }
 
 
-FEW = 2
-"""Warm runs of a rival at small scale, at most."""
-
-
 def run(
     entries: Iterable[Entry],
     scale: Scale,
@@ -85,9 +81,9 @@ def run(
 
     With more lanes than one, experiments that count and do not measure come first, in so many processes at a time.
 
-    Within a point of a case the rivals take turns: every rival runs once cold, then `rounds` times warm, and who goes
-    first rotates. A wrong answer or an error ends that rival's part at the point and is a failure of the report. So is
-    any error of an experiment.
+    Within a point of a case the rivals take turns: every rival runs once cold, unless the case says that nobody warms
+    up, then `rounds` times warm, and who goes first rotates. A wrong answer or an error ends that rival's part at the
+    point and is a failure of the report. So is any error of an experiment.
     """
     entries = list(entries)
     packages = {module.partition(".")[0] for entry in entries for module in _required(entry)}
@@ -107,7 +103,7 @@ def run(
                 report.experiments.append(run_experiment(entry, bench))
             else:
                 bench.seed = entry.seed
-                turns = rounds or (entry.rounds if scale == "full" else min(entry.rounds, FEW))
+                turns = rounds or (entry.rounds if scale == "full" else min(entry.rounds, entry.few))
                 report.results.append(_run_case(entry, bench, turns, told))
             if bench.spark_started:
                 environment["java"] = _java_of(bench)
@@ -156,7 +152,7 @@ def _run_point(case: Case, params: Params, bench: Workbench, rounds: int, watch:
             ready = _prepare(rival, params, bench, stack, point.rivals[rival.name])
             if ready is not None:
                 runs[rival.name] = ready
-        for number in range(rounds + 1):
+        for number in range(0 if case.warms_up else 1, rounds + 1):
             for rival in _rotated(case.rivals, number):
                 if rival.name in runs and _goes_on(point.rivals[rival.name], case.patience_s):
                     watch(case, params, rival.name, f"warm {number}/{rounds}" if number else "cold")

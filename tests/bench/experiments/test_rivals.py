@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from dovetail.bench.experiments.rivals import interval_child
 from dovetail.bench.experiments.rivals.interval import NEEDS
 from dovetail.bench.experiments.rivals.limits import Contest, Fate, told
+from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 
 DUCKDB = "duckdb"
@@ -16,6 +17,12 @@ OURS = Fate("dovetail", "finished", 7, 2.0, 3 << 20)
 QUICK = Fate("quick", "finished", 7, 1.0, 3 << 20)
 DEAD = Fate("dead", "killed by signal 9", None, 1.0, 3 << 20)
 ABSENT = Fate("absent", "not installed: absent", None, 0.0, 0)
+
+
+@pytest.fixture
+def bench() -> Iterator[Workbench]:
+    with Workbench("small") as made:
+        yield made
 
 
 def test_the_claim_holds_where_another_fails() -> None:
@@ -43,18 +50,18 @@ def test_ours_must_finish() -> None:
         told([DEAD, QUICK], ["quick"], 7, "title", "seven rows", "")
 
 
-def test_a_contestant_answers_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_contestant_answers_in_a_process_of_its_own(bench: Workbench) -> None:
     """DuckDB's pairs, and its refusal where it may have next to nothing."""
     due = interval_child.pairs_due(300)
-    (fate,) = Contest(interval_child.__name__, [DUCKDB], 256, tmp_path, ["300"]).fates()
+    (fate,) = Contest(interval_child.__name__, [DUCKDB], 256, bench, ["300"]).fates()
     assert (fate.outcome, fate.answers) == ("finished", due)
     assert fate.peak > 0
-    (fate,) = Contest(interval_child.__name__, [DUCKDB], 1, tmp_path, ["20000"]).fates()
+    (fate,) = Contest(interval_child.__name__, [DUCKDB], 1, bench, ["20000"]).fates()
     assert fate.answers is None
     assert fate.outcome.startswith("exit code 1: ")
     assert "emory" in fate.outcome
 
 
-def test_a_contestant_that_is_not_installed_does_not_start(tmp_path: Path) -> None:
-    contest = Contest(interval_child.__name__, ["polars"], 64, tmp_path, ["300"], NEEDS | {"polars": "no_such_module"})
+def test_a_contestant_that_is_not_installed_does_not_start(bench: Workbench) -> None:
+    contest = Contest(interval_child.__name__, ["polars"], 64, bench, ["300"], NEEDS | {"polars": "no_such_module"})
     assert contest.fates() == [Fate("polars", "not installed: no_such_module", None, 0.0, 0)]

@@ -12,9 +12,9 @@ from dovetail.bench.catalogue import load_experiments
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point, count
 from dovetail.bench.experiments.semistream.judging import close, judged, wave
+from dovetail.bench.experiments.semistream.media import DISK, Runner, opened
 from dovetail.bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
 from dovetail.bench.experiments.semistream.paced import stays
-from dovetail.bench.experiments.semistream.places import DISK, Ground, opened
 from dovetail.bench.experiments.semistream.position_on_data import again
 from dovetail.bench.experiments.semistream.real_keys import RealStream
 from dovetail.bench.experiments.semistream.real_times import mean_wait
@@ -146,17 +146,17 @@ def test_a_wrong_answer_is_an_error() -> None:
 @pytest.mark.parametrize("algorithm", ["hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin"])
 def test_loads_on_the_real_disk_are_those_of_the_simulated_one(algorithm: str) -> None:
     point = Point(divide=20, algorithm=algorithm)
-    with Workbench("small") as bench, opened(bench, DISK) as ground:
-        real = ground.count(point)
-        assert ground.count(point) is real
-        assert ground.checked == real.checked > 1000
-    simulated = Ground(bench).count(point)
+    with Workbench("small") as bench, opened(bench, DISK) as runner:
+        real = runner.count(point)
+        assert runner.count(point) is real
+        assert runner.checked == real.checked > 1000
+    simulated = Runner(bench).count(point)
     assert real.rows_per_load == pytest.approx(simulated.rows_per_load, rel=0.2)
     assert real.cached_share == pytest.approx(simulated.cached_share, abs=0.05)
 
 
 def test_rows_that_arrive_by_the_clock_are_all_answered_and_each_has_waited() -> None:
-    with Workbench("small") as bench, opened(bench, replace(DISK, small=40)) as ground:
-        waits = {name: mean_wait(ground, name, 200.0) for name in ("HYBRIDJOIN", "MESHJOIN", "INLJ")}
-        assert ground.checked == 3 * 100
+    with Workbench("small") as bench, opened(bench, replace(DISK, small=40)) as runner:
+        waits = {name: mean_wait(runner, name, 200.0) for name in ("HYBRIDJOIN", "MESHJOIN", "INLJ")}
+        assert runner.checked == 3 * 100
     assert all(0 < seconds < 5 for seconds in waits.values())  # how long is this machine's business

@@ -51,5 +51,6 @@ CASE = Case(
     ),
     answer="matches",
     measures=("kernels", "engine", "spark"),
-    rounds=1,
+    few=1,
+    warms_up=False,
 )

@@ -22,7 +22,7 @@ from dovetail.bench.enrichment import (
     stream_static,
     streamed,
 )
-from dovetail.bench.enrichment_server import TABLE, master_table
+from dovetail.bench.enrichment_server import master_table
 from dovetail.bench.lookups import Answer, LookupTask, batch_by_batch, looked_up, row_by_row
 from dovetail.bench.postgres_server import PACKAGE
 from dovetail.bench.workbench import Workbench
@@ -50,10 +50,10 @@ def pages(bench: Workbench, params: Params) -> MasterStore:
 @contextmanager
 def on_server(bench: Workbench, params: Params) -> Iterator[Run]:
     """Ours with the master data in a database."""
-    with master_table(bench, params["master_rows"]) as url:
-        store = MasterStore.postgres(url, TABLE, "key")
-        with dovetail(lambda *_: store)(bench, params) as run:
-            yield run
+    table = master_table(bench, params["master_rows"])
+    store = MasterStore.postgres(table.url, table.name, "key")
+    with dovetail(lambda *_: store)(bench, params) as run:
+        yield run
 
 
 def _dovetail(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
@@ -69,10 +69,10 @@ def by_hand(answer: Answer, warm_rows: int = WARM_ROWS) -> Prepare:
 
     @contextmanager
     def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
-        with master_table(bench, params["master_rows"]) as url:
-            task = LookupTask(uuid.uuid4().hex, url, TABLE, parse_bytes(MEMORY), answer)
-            with streamed(lambda *_: partial(_joined, task), warm_rows)(bench, params) as run:
-                yield run
+        table = master_table(bench, params["master_rows"])
+        task = LookupTask(uuid.uuid4().hex, table.url, table.name, parse_bytes(MEMORY), answer)
+        with streamed(lambda *_: partial(_joined, task), warm_rows)(bench, params) as run:
+            yield run
 
     return prepare
 

@@ -45,5 +45,6 @@ CASE = Case(
     answer="rows answered",
     measures=("kernels", "engine", "semistream", "spark"),
     rounds=2,
-    patience_s=5.0,
+    few=1,
+    patience_s=40.0,
 )

@@ -34,7 +34,7 @@ CASE = Case(
     question="How many rows a second of two streams are joined with each other, end to end?",
     varies=("batch_rows", "memory"),
     points={
-        "small": _points(5_000, 10_000, 20_000, memory="2MB"),
+        "small": _points(4_000, 8_000, 16_000, memory="2MB"),
         "full": _points(50_000, 100_000, 250_000, memory="32MB"),
     },
     rivals=(

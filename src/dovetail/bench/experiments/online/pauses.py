@@ -22,16 +22,17 @@ DIFFERENT = (
     "The specification's simulation has 4.6 to 7.1 times HMJ at the shortest pause and 0.78 to 1.06 times RPJ. Here "
     "HMJ merges the bucket with most segments first, where the frequent keys are, and RPJ joins disk with memory too."
 )
+ENDS = (PAUSES[0], PAUSES[-1])
 
 Runs = Mapping[str, Mapping[int, Paused]]
 
 
 def setting_of(bench: Workbench) -> tuple[int, Setting, tuple[int, ...]]:
-    """Rows a side, setting and pauses: a tenth of the source's, and at small scale fewer pauses.
+    """Rows a side, setting and pauses: a tenth of the source's, and at small scale less of all.
 
     Every flush and every block that is read is done by the operators, some four seconds for ten thousand rows.
     """
-    return 10_000, Setting(1_000, 10, 100), PAUSES if bench.scale == "full" else PAUSES[::2]
+    return (10_000, Setting(1_000, 10, 100), PAUSES) if bench.scale == "full" else (7_000, Setting(700, 10, 70), ENDS)
 
 
 def _all(
@@ -88,8 +89,6 @@ def _share_chart(title: str, found: Runs) -> Chart:
 def run_zipf_pauses(bench: Workbench) -> Findings:
     """Figure 16; also with costlier blocks and results."""
     rows, setting, pauses = setting_of(bench)
-    if bench.scale == "small":
-        pauses = pauses[:: len(pauses) - 1]
     found = _all("zipf", rows, setting, pauses)
     costly = Setting(
         setting.memory, setting.block, setting.max_new, setting.wait_gaps, 1.5, 0.005, setting.outer_blocks
@@ -114,13 +113,13 @@ def _range(gains: Mapping[int, float]) -> str:
 def run_stock_pauses(bench: Workbench) -> Findings:
     """Figure 17: the stand-in at the source's size, and recorded prices."""
     most, _, pauses = setting_of(bench)
-    most = most if bench.scale == "full" else 5_000
+    most = most if bench.scale == "full" else 4_000
     sets = {"csco": min(most, SOURCE_ROWS["csco"]), "MSFT": min(most, len(recorded("MSFT").left))}
     parts, charts, tables, notes, checked = [], [], [], [], 0
     for keys, rows in sets.items():
         memory = 2 * rows // 20
         setting = Setting(memory, 10, memory // 10, outer_blocks=max(1, memory // 100))
-        found = _all(keys, rows, setting, pauses[:: len(pauses) - 1] if bench.scale == "small" else pauses)
+        found = _all(keys, rows, setting, pauses)
         parts += _gain_parts(found, keys)
         charts.append(_share_chart(f"{keys} with pauses", found))
         tables.append(_share_grid(f"{keys}, {rows:,} rows a side, {setting}", found))
@@ -135,8 +134,6 @@ def run_stock_pauses(bench: Workbench) -> Findings:
 def run_waiting(bench: Workbench) -> Findings:
     """Table 3: rows that wait when work on disk stops because more have come than may wait."""
     rows, setting, pauses = setting_of(bench)
-    if bench.scale == "small":
-        pauses = pauses[:: len(pauses) - 1]
     found = _all("zipf", rows, setting, pauses)
     diner = found["DINER"].values()
     allowed = max(each.step_rows for each in diner)

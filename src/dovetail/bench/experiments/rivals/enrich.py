@@ -39,10 +39,11 @@ def _shared(place: Path) -> Iterator[None]:
 def _run(bench: Workbench) -> Findings:
     rows, mib = SIZES[bench.scale]
     due = matched(BATCH * TIMED)
-    with _shared(bench.scratch / "shared"), master_table(bench, rows) as url:
+    table = master_table(bench, rows)
+    with _shared(bench.scratch / "shared"):
         page_file(bench, rows)
-        words = [str(rows), url]
-        fates = Contest(enrich_child.__name__, list(enrich_child.WAYS), mib, bench.scratch, words).fates()
+        words = [str(rows), table.url, table.name]
+        fates = Contest(enrich_child.__name__, list(enrich_child.WAYS), mib, bench, words).fates()
     what = (
         f"{rows:,} master rows of 120 bytes and micro-batches of {BATCH:,} rows, with a Java heap of {heap(mib)} MiB; "
         f"look-ups by hand have {mib} MiB and no Spark"

@@ -1,8 +1,8 @@
 """A stream enriched with master data by a process that may have only so much memory.
 
-Run as a module with WAY MIB DIRECTORY ROWS URL, and with $DOVETAIL_BENCH_DATA where master files and page file lie, it
-prints how many stream rows were answered. The limit is Java's heap for Spark. Look-ups by hand need no Spark: theirs is
-the operating system's, half of it for the cache.
+Run as a module with WAY MIB DIRECTORY ROWS URL TABLE, and with $DOVETAIL_BENCH_DATA where master files and page file
+lie, it prints how many stream rows were answered. The limit is Java's heap for Spark. Look-ups by hand need no Spark:
+theirs is the operating system's, half of it for the cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dovetail.bench.enrichment import (
     stream_static,
     streamed,
 )
-from dovetail.bench.enrichment_server import TABLE
 from dovetail.bench.experiments.rivals.limited import Answer, limit, main, session
 from dovetail.bench.lookups import Answer as ByHand
 from dovetail.bench.lookups import LookupTask, batch_by_batch, full_read, looked_up, row_by_row
@@ -41,8 +40,8 @@ def _spark(prepare: Prepare) -> Answer:
 
 def _by_hand(how: ByHand) -> Answer:
     def answer(mib: int, place: Path, words: list[str]) -> int:
-        master_rows, url = int(words[0]), words[1]
-        task = LookupTask("short memory", url, TABLE, mib * 2**19, how)
+        master_rows, url, table = int(words[0]), *words[1:]
+        task = LookupTask("short memory", url, table, mib * 2**19, how)
         with Workbench("small") as bench:
             rows = stream_rows(bench, master_rows, 0, BATCH * TIMED)
             limit(mib)

@@ -19,7 +19,7 @@ NEEDS = {"polars": "polars", "polars-bio": "polars_bio", "bioframe": "bioframe",
 def _run(bench: Workbench) -> Findings:
     rows, mib = SIZES[bench.scale]
     due = interval_child.pairs_due(rows)
-    contest = Contest(interval_child.__name__, list(interval_child.JOINS), mib, bench.scratch, [str(rows)], NEEDS)
+    contest = Contest(interval_child.__name__, list(interval_child.JOINS), mib, bench, [str(rows)], NEEDS)
     what = f"{due:,} pairs of two inputs of {rows:,} rows, written to Parquet, with {mib} MiB"
     note = (
         f"Ours runs with 32 MB a task beside a Java heap of {heap(mib)} MiB. The limit is the system's for libraries "

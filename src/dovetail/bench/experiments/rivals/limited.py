@@ -31,11 +31,12 @@ def heap(mib: int) -> int:
 
 
 def session(mib: int) -> SparkSession:
-    """Spark with a heap of so many mebibytes, and silent."""
+    """Spark with a heap of so many mebibytes, and silent; Java ends when its heap is full, as clusters have it do."""
     from dovetail.spark.session import session as start
 
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    return start("short memory", conf={**quiet, "spark.driver.memory": f"{heap(mib)}m"})
+    java = {"spark.driver.memory": f"{heap(mib)}m", "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError"}
+    return start("short memory", conf={**quiet, **java})
 
 
 def main(answers: Mapping[str, Answer]) -> None:

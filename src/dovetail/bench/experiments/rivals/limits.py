@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # ships no type information
 
+from dovetail.bench.case import Scale
 from dovetail.bench.catalogue import missing
 from dovetail.bench.experiment import Experiment, Findings, Grid
 from dovetail.bench.experiments.parts import verdict_of
@@ -21,7 +21,8 @@ from dovetail.bench.resident import tree_memory
 from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 
-_PATIENCE_S, _OURS_S = 45.0, 300.0
+_PATIENCE_S: dict[Scale, float] = {"small": 45.0, "full": 300.0}
+_OURS_S = 600.0
 _LOOK_S = 0.25
 _WORDS = ("rror", "memory", "panicked", "Exception")
 
@@ -41,13 +42,13 @@ class Fate:
 class Contest:
     """Contestants that a module runs, one a process, when it is called with a name, mebibytes, a directory and more.
 
-    Ours comes first, and must end; the others are given a minute.
+    Ours comes first, and must end; the others are given less time.
     """
 
     module: str
     names: Sequence[str]
     mib: int
-    scratch: Path
+    bench: Workbench
     arguments: Sequence[str] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,12 +59,12 @@ class Contest:
     def _fate(self, name: str) -> Fate:
         if (reason := missing([self.needs.get(name, "dovetail")])) is not None:
             return Fate(name, reason, None, 0.0, 0)
-        place = tempfile.mkdtemp(dir=self.scratch)
+        place = tempfile.mkdtemp(dir=self.bench.scratch)
         command = [sys.executable, "-m", self.module, name, str(self.mib), place, *self.arguments]
         began = time.perf_counter()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(command, stdout=out, stderr=errors)  # noqa: S603  (our own module)
-            patience_s = _OURS_S if name == self.names[0] else _PATIENCE_S
+            patience_s = _OURS_S if name == self.names[0] else _PATIENCE_S[self.bench.scale]
             peak, ended = _watched(process, patience_s)
             seconds = time.perf_counter() - began
             out.seek(0)
@@ -71,7 +72,7 @@ class Contest:
             said, complaint = out.read().decode().strip(), errors.read().decode(errors="replace")
         if process.returncode == 0:
             return Fate(name, "finished", int(json.loads(said.splitlines()[-1])["answers"]), seconds, peak)
-        reason = _reason(process.returncode, complaint) if ended else f"not done after {patience_s:.0f} s"
+        reason = _reason(process.returncode, f"{said}\n{complaint}") if ended else f"not done after {patience_s:.0f} s"
         return Fate(name, reason, None, seconds, peak)
 
 

@@ -11,7 +11,7 @@ from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.online_streams import BATCHES, matches
 from dovetail.bench.workbench import Workbench
 
-SIZES: dict[Scale, int] = {"small": 100_000, "full": 200_000}
+SIZES: dict[Scale, int] = {"small": 80_000, "full": 200_000}
 """Rows a side and micro-batch."""
 MIB, MEMORY = 512, "8MB"
 
@@ -21,7 +21,7 @@ def _run(bench: Workbench) -> Findings:
     params: Params = {"batch_rows": rows, "memory": MEMORY}
     due, total = matches(bench, params), 2 * BATCHES * rows
     words = [bench.scale, str(rows), MEMORY]
-    contest = Contest(online_child.__name__, list(online_child.JOINS), MIB, bench.scratch, words)
+    contest = Contest(online_child.__name__, list(online_child.JOINS), MIB, bench, words)
     what = f"{due:,} pairs of two streams of {total // 2:,} rows each, with a Java heap of {heap(MIB)} MiB"
     note = (
         f"Ours keeps {MEMORY} a bucket in memory; RocksDB holds state outside the heap, on disk and in native memory."

@@ -22,7 +22,7 @@ def _run(bench: Workbench) -> Findings:
     words = [str(stations), str(years), str(home)]
     needs = {xquery_child.SAXON: "saxonche"}
     names = list(xquery_child.PROCESSORS)
-    fates = Contest(xquery_child.__name__, names, mib, bench.scratch, words, needs).fates()
+    fates = Contest(xquery_child.__name__, names, mib, bench, words, needs).fates()
     what = f"Query {xquery_child.QUERY} over {megabytes(found):.0f} MB of XML files, with {mib} MiB"
     note = f"Spark, ours and its own, runs with a Java heap of {heap(mib)} MiB; seconds include its start."
     return told(fates, [xquery_child.SAXON], due, f"{megabytes(found):.0f} MB of XML, {mib} MiB", what, note)

@@ -9,7 +9,7 @@ from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
 from dovetail.bench.experiments.semistream.judging import grid, judged, wave
-from dovetail.bench.experiments.semistream.places import Ground, everywhere
+from dovetail.bench.experiments.semistream.media import Runner, everywhere
 from dovetail.bench.experiments.semistream.printed_rates import printed_cached
 from dovetail.bench.workbench import Workbench
 
@@ -24,15 +24,15 @@ def _point(bench: Workbench, algorithm: str) -> Point:
     return Point(divide=divisor(bench), algorithm=algorithm, order=order)  # type: ignore[arg-type]  # an order
 
 
-def _tuning(bench: Workbench, ground: Ground) -> Findings:
-    plain = Point(divide=ground.divide, algorithm="optimised_x_hybridjoin")
-    caches, segments = (_FEW_CACHES, _SEGMENTS[1:4]) if ground.few else (_CACHES, _SEGMENTS[1:])
-    room = caches[-1] if ground.few else 64_000
+def _tuning(bench: Workbench, runner: Runner) -> Findings:
+    plain = Point(divide=runner.divide, algorithm="optimised_x_hybridjoin")
+    caches, segments = (_FEW_CACHES, _SEGMENTS[1:4]) if runner.few else (_CACHES, _SEGMENTS[1:])
+    room = caches[-1] if runner.few else 64_000
     found: dict[tuple[int, int], float] = {}
     for cached in caches:
         for d in segments:
             if cached // plain.divide >= d:  # the table holds whole segments
-                found[d, cached] = ground.rate(replace(plain, segment=d, cached=cached))
+                found[d, cached] = runner.rate(replace(plain, segment=d, cached=cached))
     by_cache = [found[500, cached] for cached in caches]
     by_segment = [found[d, room] for d in segments if (d, room) in found]
     best = max(found, key=found.__getitem__)
@@ -44,7 +44,7 @@ def _tuning(bench: Workbench, ground: Ground) -> Findings:
     ]  # fmt: skip
     points = [(d, cached, value) for (d, cached), value in sorted(found.items())]
     chart = Chart("Rows a second", "rows of a segment, d", "rows in the table, h_R", {"rate": points}, kind="heat")
-    note = f"The best of the grid is d = {best[0]:,}, h_R = {best[1]:,} at the source's scale. {ground.note}"
+    note = f"The best of the grid is d = {best[0]:,}, h_R = {best[1]:,} at the source's scale. {runner.note}"
     return judged(checks, note, [chart])
 
 

@@ -8,7 +8,7 @@ from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
 from dovetail.bench.experiments.semistream.judging import close, grid, judged, wave
-from dovetail.bench.experiments.semistream.places import Ground, everywhere
+from dovetail.bench.experiments.semistream.media import Runner, everywhere
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost.printed_hybridjoin import eq_5_2, eq_5_3, eq_5_4
 from dovetail.semistream.master.pages import Order
@@ -46,10 +46,10 @@ def _tables(bench: Workbench) -> Findings:
     return judged(checks, note, tables=tables)
 
 
-def _buffer(bench: Workbench, ground: Ground) -> Findings:
-    plain, sizes = Point(divide=ground.divide), (_BUFFERS[::2] if ground.few else _BUFFERS)
+def _buffer(bench: Workbench, runner: Runner) -> Findings:
+    plain, sizes = Point(divide=runner.divide), (_BUFFERS[::2] if runner.few else _BUFFERS)
     curves = {
-        name: [(d * 120 / 1e6, ground.rate(replace(plain, segment=d, order=order))) for d in sizes]
+        name: [(d * 120 / 1e6, runner.rate(replace(plain, segment=d, order=order))) for d in sizes]
         for name, order in _ORDERS.items()
     }
     sorted_, shuffled = curves.values()
@@ -64,7 +64,7 @@ def _buffer(bench: Workbench, ground: Ground) -> Findings:
     chart = Chart("HYBRIDJOIN, exponent 1", "disk buffer, MB", "rows a second", curves, log_x=True)
     note = (
         f"With master data in any order the maximum is at {other[0]:.2g} MB, {other[1]:,.0f} rows/s; in order of use "
-        f"one large segment has so much of the stream that its load empties the queue. {ground.note}"
+        f"one large segment has so much of the stream that its load empties the queue. {runner.note}"
     )
     return judged(checks, note, [chart])
 

@@ -19,7 +19,7 @@ from dovetail.bench.experiments.semistream.counting import (
 )
 from dovetail.bench.experiments.semistream.hybrid_rates import EXPONENTS
 from dovetail.bench.experiments.semistream.judging import judged, ratios
-from dovetail.bench.experiments.semistream.places import Ground, everywhere
+from dovetail.bench.experiments.semistream.media import Runner, everywhere
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.lookup import Lookup
 
@@ -39,11 +39,11 @@ def _joins(divide: int) -> dict[str, Point]:
             CACHE: cache, OPTIMISED_CACHE: replace(cache, lookup=ALTERNATE)}  # fmt: skip
 
 
-def _positions(bench: Workbench, ground: Ground) -> Findings:
-    plain = Point(divide=ground.divide)
-    values = _FEW if ground.few else _FINE if bench.scale == "full" else _COARSE
-    rates = [ground.rate(replace(plain, lookup=Lookup("alternate", c))) for c in values]
-    best, oldest = values[rates.index(max(rates))], ground.rate(plain)
+def _positions(bench: Workbench, runner: Runner) -> Findings:
+    plain = Point(divide=runner.divide)
+    values = _FEW if runner.few else _FINE if bench.scale == "full" else _COARSE
+    rates = [runner.rate(replace(plain, lookup=Lookup("alternate", c))) for c in values]
+    best, oldest = values[rates.index(max(rates))], runner.rate(plain)
     checks = [
         Part(f"the best position is {best:g} of the queue from its newest row, printed 0.3", 0.15 <= best <= 0.4),
         Part(f"the rate at 0.3 is {rates[values.index(0.3)] / max(rates):.1%} of the best",
@@ -54,7 +54,7 @@ def _positions(bench: Workbench, ground: Ground) -> Findings:
     lines = {"in turn with the oldest row": list(zip(values, rates, strict=True)),
              "oldest row only": [(values[0], oldest), (1.0, oldest)]}  # fmt: skip
     chart = Chart("HYBRIDJOIN, exponent 1", "position, from the newest row", "rows a second", lines)
-    return judged(checks, ground.note, [chart])
+    return judged(checks, runner.note, [chart])
 
 
 def _gains(found: Curves, loads: Curves) -> tuple[list[float], list[float], list[float]]:

@@ -10,7 +10,7 @@ from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import slope
 from dovetail.bench.experiments.semistream.counting import Point, master_rows, memories
 from dovetail.bench.experiments.semistream.judging import judged
-from dovetail.bench.experiments.semistream.places import Ground, everywhere
+from dovetail.bench.experiments.semistream.media import Runner, everywhere
 from dovetail.bench.workbench import Workbench
 
 _SEGMENTS = (125, 250, 500, 1000)
@@ -20,17 +20,17 @@ _CACHED_WHERE_DIVIDED = (32_000, 64_000, 128_000)  # so that there are whole seg
 _NEAR = 0.12  # of an exponent
 
 
-def _w(ground: Ground, plain: Point, axis: str, values: Sequence[float]) -> tuple[list[float], list[float]]:
+def _w(runner: Runner, plain: Point, axis: str, values: Sequence[float]) -> tuple[list[float], list[float]]:
     """Rows per iteration through the segment, and through the pinned part."""
-    found = [ground.count(replace(plain, **{axis: value})) for value in values]  # type: ignore[arg-type]  # a field
+    found = [runner.count(replace(plain, **{axis: value})) for value in values]  # type: ignore[arg-type]  # a field
     hot = [of.rows_per_load * of.cached_share for of in found]
     return [of.rows_per_load - n for of, n in zip(found, hot, strict=True)], hot
 
 
-def _axes(bench: Workbench, ground: Ground) -> tuple[Sequence[int], Sequence[int]]:
+def _axes(bench: Workbench, runner: Runner) -> tuple[Sequence[int], Sequence[int]]:
     """Master rows, and megabytes of memory."""
     sizes, rooms = master_rows(bench), memories(bench)
-    return (sizes[:-1], rooms[::2]) if ground.few else (sizes, rooms)
+    return (sizes[:-1], rooms[::2]) if runner.few else (sizes, rooms)
 
 
 def _power(name: str, by: str, xs: Sequence[float], ys: Sequence[float], due: float) -> Part:
@@ -43,10 +43,10 @@ def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float])
     return Chart(title, axis, "rows per iteration", points, log_x=True, log_y=True)
 
 
-def _hybrid(bench: Workbench, ground: Ground) -> Findings:
-    sizes, rooms = _axes(bench, ground)
-    plain = Point(divide=ground.divide)
-    by_rows, by_room, by_d = (_w(ground, plain, axis, values)[0] for axis, values in
+def _hybrid(bench: Workbench, runner: Runner) -> Findings:
+    sizes, rooms = _axes(bench, runner)
+    plain = Point(divide=runner.divide)
+    by_rows, by_room, by_d = (_w(runner, plain, axis, values)[0] for axis, values in
                               (("rows", sizes), ("memory_mb", rooms), ("segment", _SEGMENTS)))  # fmt: skip
     checks = [
         _power("w", "R_t", sizes, by_rows, -1),
@@ -55,18 +55,18 @@ def _hybrid(bench: Workbench, ground: Ground) -> Findings:
     ]
     charts = [_chart("(a)", "R_t", sizes, w=by_rows), _chart("(b) by h_S", "memory, MB", rooms, w=by_room),
               _chart("(c)", "d", _SEGMENTS, w=by_d)]  # fmt: skip
-    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {ground.note}", charts)
+    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
 
 
-def _x(bench: Workbench, ground: Ground) -> Findings:
-    sizes, rooms = _axes(bench, ground)
-    plain = Point(divide=ground.divide, algorithm="x_hybridjoin")
-    cold, hot = _w(ground, plain, "pinned", _PINNED)
+def _x(bench: Workbench, runner: Runner) -> Findings:
+    sizes, rooms = _axes(bench, runner)
+    plain = Point(divide=runner.divide, algorithm="x_hybridjoin")
+    cold, hot = _w(runner, plain, "pinned", _PINNED)
     by_pinned = [a + b for a, b in zip(cold, hot, strict=True)]
-    cold_d, hot_d = _w(ground, replace(plain, pinned=1000), "segment", _SEGMENTS)
+    cold_d, hot_d = _w(runner, replace(plain, pinned=1000), "segment", _SEGMENTS)
     by_d = [a + b for a, b in zip(cold_d, hot_d, strict=True)]
-    cold_rows, hot_rows = _w(ground, plain, "rows", sizes)
-    cold_m, hot_m = _w(ground, plain, "memory_mb", rooms)
+    cold_rows, hot_rows = _w(runner, plain, "rows", sizes)
+    cold_m, hot_m = _w(runner, plain, "memory_mb", rooms)
     by_room = [a + b for a, b in zip(cold_m, hot_m, strict=True)]
     power = slope(_PINNED, by_pinned)
     falls = slope(sizes, cold_rows), slope(sizes, hot_rows)
@@ -80,17 +80,17 @@ def _x(bench: Workbench, ground: Ground) -> Findings:
     charts = [_chart("(a)", "d_N", _PINNED, w=by_pinned), _chart("(b)", "d_S", _SEGMENTS, w=by_d),
               _chart("(c)", "R_t", sizes, swappable=cold_rows, pinned=hot_rows),
               _chart("(d) by h_S", "memory, MB", rooms, w=by_room)]  # fmt: skip
-    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {ground.note}", charts)
+    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
 
 
-def _optimised(bench: Workbench, ground: Ground) -> Findings:
-    sizes, rooms = _axes(bench, ground)
-    caches, cached = (_CACHED_WHERE_DIVIDED, 64_000) if ground.few else (_CACHED, 16_000)
-    plain = Point(divide=ground.divide, algorithm="optimised_x_hybridjoin", cached=cached)
-    cold, hot = _w(ground, plain, "cached", caches)
-    cold_rows, hot_rows = _w(ground, plain, "rows", sizes)
-    cold_d, hot_d = _w(ground, plain, "segment", _SEGMENTS)
-    cold_m, _ = _w(ground, plain, "memory_mb", rooms)
+def _optimised(bench: Workbench, runner: Runner) -> Findings:
+    sizes, rooms = _axes(bench, runner)
+    caches, cached = (_CACHED_WHERE_DIVIDED, 64_000) if runner.few else (_CACHED, 16_000)
+    plain = Point(divide=runner.divide, algorithm="optimised_x_hybridjoin", cached=cached)
+    cold, hot = _w(runner, plain, "cached", caches)
+    cold_rows, hot_rows = _w(runner, plain, "rows", sizes)
+    cold_d, hot_d = _w(runner, plain, "segment", _SEGMENTS)
+    cold_m, _ = _w(runner, plain, "memory_mb", rooms)
     slower = slope(sizes, hot_rows), slope(sizes, cold_rows)
     early, late = hot[1] / hot[0], hot[-1] / hot[-2]
     checks = [
@@ -110,7 +110,7 @@ def _optimised(bench: Workbench, ground: Ground) -> Findings:
               _chart("(e)", "d", _SEGMENTS, w_N=hot_d, w_S=cold_d),
               _chart("(f) by h_S", "memory, MB", rooms, w_S=cold_m)]  # fmt: skip
     note = "What enters the table of waiting rows must leave it, so that w_N = w_S p_N / (1 - p_N): both go with d."
-    return judged(checks, f"{note} Powers may be off by {_NEAR}. {ground.note}", charts)
+    return judged(checks, f"{note} Powers may be off by {_NEAR}. {runner.note}", charts)
 
 
 EXPERIMENTS = (
@@ -120,7 +120,7 @@ EXPERIMENTS = (
         "HYBRIDJOIN's rows per iteration are in proportion to the hash table "
         "and the disk buffer, and to one over the master data.",
         _hybrid,
-        kind="counted",
+        ground="counted",
     ),
     *everywhere(
         "x-proportions",
@@ -128,7 +128,7 @@ EXPERIMENTS = (
         "X-HYBRIDJOIN's rows per iteration grow with the pinned rows by a power, in "
         "proportion to swapped rows and hash table, and fall with the master data alike in both parts.",
         _x,
-        kind="counted",
+        ground="counted",
     ),
     *everywhere(
         "optimised-proportions",
@@ -137,6 +137,6 @@ EXPERIMENTS = (
         "w_S falls; both fall with the master data, w_N more slowly; w_S is in proportion to d and h_S, and d does "
         "not touch w_N.",
         _optimised,
-        kind="counted",
+        ground="counted",
     ),
 )

@@ -9,7 +9,7 @@ from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MILLION
 from dovetail.bench.experiments.semistream.judging import grid, judged
-from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
+from dovetail.bench.experiments.semistream.media import ClockRunner, on_stores
 from dovetail.bench.experiments.semistream.real_model import calculated, units_of
 from dovetail.bench.experiments.semistream.real_rates import CACHE, HYBRID, INLJ, JOINS, MESH, OPTIMISED, R_MESH, X
 from dovetail.bench.experiments.semistream.timing import Timed
@@ -22,17 +22,17 @@ _CLOSE = 0.25
 _PLACES = ("figure 3.8", "figure 4.8 (a)", "figure 5.8", "figure 6.9", "figure 7.5", "figure 8.4", "seed 003 figure 8")
 
 
-def _costs(bench: Workbench, ground: ClockGround) -> Findings:
-    rows, pages = [], ground.pages(2 * MILLION // ground.divide)
+def _costs(bench: Workbench, runner: ClockRunner) -> Findings:
+    rows, pages = [], runner.pages(2 * MILLION // runner.divide)
     costs = units_of(pages)
     for name in _NAMES:
         for memory in _MEMORY if name != INLJ else _MEMORY[:1]:
-            of = replace(JOINS[name], divide=ground.divide, memory_mb=memory)
-            rows.append((name, memory, ground.count(of), calculated(of, pages, costs)))
-    return _judged(ground, rows)
+            of = replace(JOINS[name], divide=runner.divide, memory_mb=memory)
+            rows.append((name, memory, runner.count(of), calculated(of, pages, costs)))
+    return _judged(runner, rows)
 
 
-def _judged(ground: ClockGround, rows: Sequence[tuple[str, float, Timed, Prediction]]) -> Findings:
+def _judged(runner: ClockRunner, rows: Sequence[tuple[str, float, Timed, Prediction]]) -> Findings:
     table, checks = [], []
     for name, memory, found, model in rows:
         us, by_model = 1e6 / found.per_second, 1e6 / model.mu
@@ -45,7 +45,7 @@ def _judged(ground: ClockGround, rows: Sequence[tuple[str, float, Timed, Predict
     loads = max(abs(row[6] / row[5] - 1) for row in table)
     note = (
         f"Calculated microseconds a row against the clock; {_CLOSE:.0%} was allowed. Rows per load are predicted "
-        f"within {loads:.0%}; the rest is unit costs. {ground.note}"
+        f"within {loads:.0%}; the rest is unit costs. {runner.note}"
     )
     lines = {name: [(r[2], r[3]) for r in table if r[0] == name] for name in _NAMES}
     chart = Chart("A stream row", "measured, us", "calculated, us", lines, log_x=True, log_y=True)

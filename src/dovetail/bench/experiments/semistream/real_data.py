@@ -15,7 +15,7 @@ from dovetail.bench.experiments.semistream.look_up_position import (
     OPTIMISED,
     OPTIMISED_CACHE,
 )
-from dovetail.bench.experiments.semistream.places import DISK, ClockGround, on_stores
+from dovetail.bench.experiments.semistream.media import DISK, ClockRunner, on_stores
 from dovetail.bench.experiments.semistream.position_on_data import JOINS, again
 from dovetail.bench.experiments.semistream.real_keys import RealStream, flights, orders
 from dovetail.bench.experiments.semistream.timing import Timed, timed
@@ -44,9 +44,9 @@ def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: i
     return timed(join, again(stream.keys + 1), 10 * queue, max(_FEWEST, 6 * queue))
 
 
-def _found(ground: ClockGround, stream: RealStream, segment: int, least: float) -> Findings:
-    pages = ground.pages(stream.rows)
-    shares = _SHARES if ground.place is DISK else _SHARES[-1:]
+def _found(runner: ClockRunner, stream: RealStream, segment: int, least: float) -> Findings:
+    pages = runner.pages(stream.rows)
+    shares = _SHARES if runner.medium is DISK else _SHARES[-1:]
     found = {name: [_timed(stream, pages, share, name, segment) for share in shares] for name in JOINS}
     by = {name: [one.per_second for one in row] for name, row in found.items()}
     loads = {name: [one.rows_per_load for one in row] for name, row in found.items()}
@@ -57,7 +57,7 @@ def _found(ground: ClockGround, stream: RealStream, segment: int, least: float) 
               min(gains) > least),
         Part(f"CACHEJOIN has {ratios(cache)} times its own", min(cache) > 1),
     ]  # fmt: skip
-    where = "a page file" if ground.place is DISK else "PostgreSQL here"
+    where = "a page file" if runner.medium is DISK else "PostgreSQL here"
     note = (
         f"{len(stream.keys):,} stream rows over {stream.rows:,} master rows, of which a fifth has {stream.skew:.0%} of "
         f"the stream; {ratios(saved)} times the rows per load. By the clock over {where}, every answer checked."
@@ -67,12 +67,12 @@ def _found(ground: ClockGround, stream: RealStream, segment: int, least: float) 
     return judged(checks, note, [chart], [table], checked)
 
 
-def _orders(bench: Workbench, ground: ClockGround) -> Findings:
-    return _found(ground, orders(bench), 500, 1.05)
+def _orders(bench: Workbench, runner: ClockRunner) -> Findings:
+    return _found(runner, orders(bench), 500, 1.05)
 
 
-def _flights(bench: Workbench, ground: ClockGround) -> Findings:
-    return _found(ground, flights().by_use(), 50, 1.1)
+def _flights(bench: Workbench, runner: ClockRunner) -> Findings:
+    return _found(runner, flights().by_use(), 50, 1.1)
 
 
 EXPERIMENTS = (

@@ -13,7 +13,7 @@ from dovetail.bench.experiment import Cell, Chart, Findings, Grid
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MB
 from dovetail.bench.experiments.semistream.judging import grid, judged
-from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
+from dovetail.bench.experiments.semistream.media import ClockRunner, on_stores
 from dovetail.bench.experiments.semistream.real_rates import HYBRID, JOINS, MESH, R_MESH
 from dovetail.bench.experiments.semistream.timing import built, check, law_keys
 from dovetail.bench.workbench import Workbench
@@ -43,10 +43,10 @@ class _Iteration:
         return sum(self.memory.get(name, 0) for name in _BUFFERS) / sum(self.memory.values())
 
 
-def _iteration(ground: ClockGround, name: str) -> _Iteration:
+def _iteration(runner: ClockRunner, name: str) -> _Iteration:
     """The join with as many waiting rows as fit in the memory in our bytes."""
-    point = replace(JOINS[name], divide=max(1, ground.divide // 4))
-    pages = ground.pages(point.master_rows)
+    point = replace(JOINS[name], divide=max(1, runner.divide // 4))
+    pages = runner.pages(point.master_rows)
     join, budget = built(point, pages), MemoryBudget(int(point.memory_mb * MB) // point.divide, "bench")
     join = replace(join, sizes=replace(join.sizes, waiting=None))
     keys = law_keys(point.master_rows, point.exponent, scattered=False, seed=5)
@@ -66,12 +66,12 @@ def _iteration(ground: ClockGround, name: str) -> _Iteration:
         reading = (pages.device.busy_ns - busy) / 1e9
         answers += operator.finish()
         check(np.concatenate(asked), answers)
-        ground.checked += sum(map(len, asked))
+        runner.checked += sum(map(len, asked))
         return _Iteration(budget.at_peak(), queue, rounds * queue / did, seconds / did, reading / did)
 
 
-def _tables(bench: Workbench, ground: ClockGround) -> Findings:
-    found = {name: _iteration(ground, name) for name in _NAMES}
+def _tables(bench: Workbench, runner: ClockRunner) -> Findings:
+    found = {name: _iteration(runner, name) for name in _NAMES}
     hybrid = found[HYBRID]
     shares = {name: of.reading / of.seconds for name, of in found.items()}
     buffers = {name: of.buffer_share for name, of in found.items()}
@@ -90,7 +90,7 @@ def _tables(bench: Workbench, ground: ClockGround) -> Findings:
             "everything else": [(name, 1e6 * (of.seconds - of.reading)) for name, of in found.items()]}  # fmt: skip
     chart = Chart("An iteration", "join", "us", bars, kind="bar")
     note = (
-        f"50 MB and 2 million rows, both divided by {max(1, ground.divide // 4)}, over the {ground.place.name}; bytes "
+        f"50 MB and 2 million rows, both divided by {max(1, runner.divide // 4)}, over the {runner.medium.name}; bytes "
         f"are what our joins reserve, {_per_row(found)} a waiting row in all, where the source's maps need 164 to 172. "
         "Every answer was checked."
     )

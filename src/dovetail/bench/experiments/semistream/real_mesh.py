@@ -10,7 +10,7 @@ from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import over, shown
 from dovetail.bench.experiments.semistream.counting import MILLION, Point
 from dovetail.bench.experiments.semistream.judging import grid, judged, ratios, wave
-from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
+from dovetail.bench.experiments.semistream.media import ClockRunner, on_stores
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.cost.measure_reads import measured_reads
 
@@ -27,19 +27,19 @@ def _kb(rows: Sequence[int]) -> list[float]:
     return [rows_of * 120 / 1e3 for rows_of in rows]
 
 
-def _joins(ground: ClockGround, **setting: float) -> dict[str, Point]:
-    mesh = Point(divide=ground.divide, algorithm="meshjoin", exponent=0.0, **setting)  # type: ignore[arg-type]  # fields of numbers
+def _joins(runner: ClockRunner, **setting: float) -> dict[str, Point]:
+    mesh = Point(divide=runner.divide, algorithm="meshjoin", exponent=0.0, **setting)  # type: ignore[arg-type]  # fields of numbers
     return {MESH: mesh, R_MESH: replace(mesh, algorithm="r_meshjoin", parts=4)}
 
 
-def _over_buffers(ground: ClockGround, point: Point, buffers: Sequence[int]) -> list[float]:
-    return [ground.rate(replace(point, segment=rows)) for rows in buffers]
+def _over_buffers(runner: ClockRunner, point: Point, buffers: Sequence[int]) -> list[float]:
+    return [runner.rate(replace(point, segment=rows)) for rows in buffers]
 
 
-def _knee(bench: Workbench, ground: ClockGround) -> Findings:
-    joins = _joins(ground, rows=_ROWS, memory_mb=80)
-    found = {name: _over_buffers(ground, point, _BUFFERS) for name, point in joins.items()}
-    reads = measured_reads(ground.pages(_ROWS // ground.divide))
+def _knee(bench: Workbench, runner: ClockRunner) -> Findings:
+    joins = _joins(runner, rows=_ROWS, memory_mb=80)
+    found = {name: _over_buffers(runner, point, _BUFFERS) for name, point in joins.items()}
+    reads = measured_reads(runner.pages(_ROWS // runner.divide))
     per_row = [1e9 * reads.seconds(rows * 120, sequential=True) / rows for rows in _BUFFERS]
     mesh, at = found[MESH], _BUFFERS.index(_DEFAULT)
     checks = [
@@ -54,19 +54,19 @@ def _knee(bench: Workbench, ground: ClockGround) -> Findings:
     chart, table = shown("80 MB, uniform keys", "disk buffer, kB", "rows a second", _kb(_BUFFERS), found, log_x=True)
     points = list(zip(_kb(_BUFFERS), per_row, strict=True))
     reading = Chart("Reading a master row", "disk buffer, kB", "ns", {"read": points}, log_x=True)
-    return judged(checks, f"Buffers are as large as said, not divided. {ground.note}", [chart, reading], [table])
+    return judged(checks, f"Buffers are as large as said, not divided. {runner.note}", [chart, reading], [table])
 
 
 def _best(rates: Sequence[float], buffers: Sequence[int]) -> float:
     return _kb(buffers)[rates.index(max(rates))]
 
 
-def _memory(bench: Workbench, ground: ClockGround) -> Findings:
+def _memory(bench: Workbench, runner: ClockRunner) -> Findings:
     buffers, default = _BUFFERS[1:], _BUFFERS[1:].index(_DEFAULT)
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
     for memory in _MEMORY:
-        for name, point in _joins(ground, rows=_ROWS, memory_mb=memory).items():
-            found[name][memory] = _over_buffers(ground, point, buffers)
+        for name, point in _joins(runner, rows=_ROWS, memory_mb=memory).items():
+            found[name][memory] = _over_buffers(runner, point, buffers)
     best = {name: [_best(rates, buffers) for rates in by.values()] for name, by in found.items()}
     top = {name: [max(rates) for rates in by.values()] for name, by in found.items()}
     lost = [1 - rates[default] / max(rates) for rates in found[MESH].values()]
@@ -83,16 +83,16 @@ def _memory(bench: Workbench, ground: ClockGround) -> Findings:
     ]  # fmt: skip
     lines = {name: list(zip(_MEMORY, rates, strict=True)) for name, rates in top.items()}
     chart = Chart("Rates with the best buffer of three", "memory, MB", "rows a second", lines)
-    return judged(checks, ground.note, [chart], [_table("memory, MB", found, buffers)])
+    return judged(checks, runner.note, [chart], [_table("memory, MB", found, buffers)])
 
 
-def _master(bench: Workbench, ground: ClockGround) -> Findings:
+def _master(bench: Workbench, runner: ClockRunner) -> Findings:
     buffers = _BUFFERS[1:]
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
     for millions, parts in _PARTS.items():
-        joins = _joins(ground, rows=int(millions * MILLION), memory_mb=100)
-        found[MESH][millions] = _over_buffers(ground, joins[MESH], buffers)
-        found[R_MESH][millions] = _over_buffers(ground, replace(joins[R_MESH], parts=parts), buffers)
+        joins = _joins(runner, rows=int(millions * MILLION), memory_mb=100)
+        found[MESH][millions] = _over_buffers(runner, joins[MESH], buffers)
+        found[R_MESH][millions] = _over_buffers(runner, replace(joins[R_MESH], parts=parts), buffers)
     best = {name: [_best(rates, buffers) for rates in by.values()] for name, by in found.items()}
     gains = over(*([max(rates) for rates in found[name].values()] for name in (R_MESH, MESH)))
     checks = [
@@ -104,7 +104,7 @@ def _master(bench: Workbench, ground: ClockGround) -> Findings:
     ]  # fmt: skip
     lines = {name: list(zip(_PARTS, rates, strict=True)) for name, rates in best.items()}
     chart = Chart("Best buffer of three, 100 MB", "million rows", "kB", lines, log_x=True)
-    return judged(checks, ground.note, [chart], [_table("million rows", found, buffers)])
+    return judged(checks, runner.note, [chart], [_table("million rows", found, buffers)])
 
 
 def _table(axis: str, found: dict[str, _Rates], buffers: Sequence[int]) -> Grid:

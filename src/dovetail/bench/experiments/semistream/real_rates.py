@@ -10,7 +10,7 @@ from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.axes import over
 from dovetail.bench.experiments.semistream.counting import MILLION, Point
 from dovetail.bench.experiments.semistream.judging import grid, judged, ratios
-from dovetail.bench.experiments.semistream.places import DISK, ClockGround, OnClock, on_stores
+from dovetail.bench.experiments.semistream.media import DISK, ClockRunner, ClockWork, on_stores
 from dovetail.bench.experiments.semistream.timing import Timed
 from dovetail.bench.workbench import Workbench
 from dovetail.semistream.lookup import Lookup
@@ -36,13 +36,13 @@ JOINS = {
 _Curves = dict[str, list[Timed]]
 
 
-def measure(ground: ClockGround, axis: str, values: Sequence[float], names: Sequence[str]) -> _Curves:
+def measure(runner: ClockRunner, axis: str, values: Sequence[float], names: Sequence[str]) -> _Curves:
     """Every join at every value of an axis; `rows` are master rows at the source's scale."""
     found = {name: list[Timed]() for name in names}
     for value in values:
         for name in names:
-            point = replace(JOINS[name], divide=ground.divide, **{axis: value})  # type: ignore[arg-type]  # a field
-            found[name].append(ground.count(point, rounds=name == OURS))
+            point = replace(JOINS[name], divide=runner.divide, **{axis: value})  # type: ignore[arg-type]  # a field
+            found[name].append(runner.count(point, rounds=name == OURS))
     return found
 
 
@@ -76,21 +76,21 @@ def _order(found: dict[str, list[float]]) -> list[Part]:
     ]
 
 
-def _by(axis: str, shown: str, values: Sequence[float]) -> OnClock:
-    def run_it(bench: Workbench, ground: ClockGround) -> Findings:
-        some = values if ground.place is DISK else values[:: len(values) - 1]
-        found = measure(ground, axis, some, tuple(JOINS))
+def _by(axis: str, shown: str, values: Sequence[float]) -> ClockWork:
+    def run_it(bench: Workbench, runner: ClockRunner) -> Findings:
+        some = values if runner.medium is DISK else values[:: len(values) - 1]
+        found = measure(runner, axis, some, tuple(JOINS))
         found_rates = rates(found)
         ours = over(found_rates[OURS], found_rates[HYBRID])
-        note = f"Loaded in rounds, as the library does, HYBRIDJOIN has {ratios(ours)} times its rate. {ground.note}"
+        note = f"Loaded in rounds, as the library does, HYBRIDJOIN has {ratios(ours)} times its rate. {runner.note}"
         return judged(_order(found_rates), note, *drawn(found, shown, some))
 
     return run_it
 
 
-def _by_skew(bench: Workbench, ground: ClockGround) -> Findings:
+def _by_skew(bench: Workbench, runner: ClockRunner) -> Findings:
     values = (0.0, 0.5, 1.0)
-    found = measure(ground, "exponent", values, (MESH, HYBRID, POSITION, OPTIMISED, CACHE, OURS))
+    found = measure(runner, "exponent", values, (MESH, HYBRID, POSITION, OPTIMISED, CACHE, OURS))
     by = rates(found)
     hybrid, second = over(by[HYBRID], by[MESH]), over(by[POSITION], by[HYBRID])
     cache = over(by[CACHE], by[HYBRID])
@@ -101,7 +101,7 @@ def _by_skew(bench: Workbench, ground: ClockGround) -> Findings:
         Part(f"and it is no loss for uniform keys: {second[0]:.2f}", second[0] > 0.97),
         Part(f"CACHEJOIN's gain over HYBRIDJOIN grows with skew: {ratios(cache)}", cache[-1] > 1.1 * cache[0]),
     ]
-    return judged(checks, ground.note, *drawn(found, "exponent", values))
+    return judged(checks, runner.note, *drawn(found, "exponent", values))
 
 
 _MASTER = tuple(int(n * MILLION) for n in (0.5, 2, 4))

@@ -13,7 +13,7 @@ from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import MILLION, Point
 from dovetail.bench.experiments.semistream.judging import grid, judged
-from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
+from dovetail.bench.experiments.semistream.media import ClockRunner, on_stores
 from dovetail.bench.experiments.semistream.real_rates import HYBRID, INLJ, JOINS, MESH
 from dovetail.bench.experiments.semistream.timing import built, check, law_keys
 from dovetail.bench.workbench import Workbench
@@ -30,16 +30,16 @@ _MASTER = (MILLION // 2, 2 * MILLION, 4 * MILLION)
 F64 = npt.NDArray[np.float64]
 
 
-def mean_wait(ground: ClockGround, name: str, per_second: float, rows: int = 2 * MILLION) -> float:
+def mean_wait(runner: ClockRunner, name: str, per_second: float, rows: int = 2 * MILLION) -> float:
     """Mean seconds from arrival to answer, of rows that arrive in the second half of the time."""
-    point: Point = replace(JOINS[name], divide=ground.divide, rows=rows)
-    pages = ground.pages(point.master_rows)
+    point: Point = replace(JOINS[name], divide=runner.divide, rows=rows)
+    pages = runner.pages(point.master_rows)
     n = max(40, int(per_second * _SECONDS))
     keys = law_keys(point.master_rows, point.exponent, scattered=False, seed=7)(n)
     with built(point, pages).open(MemoryBudget(2**34, "bench"), {"stream": _SCHEMA}) as operator:
         _paced(operator, keys[:32], np.zeros(32), 32)  # what is loaded at first use
         waited = _paced(operator, keys, np.arange(n) / per_second, _MOST.get(name, 1 << 15))
-    ground.checked += n
+    runner.checked += n
     return float(waited[n // 2 :].mean())
 
 
@@ -70,13 +70,13 @@ def _paced(operator: SemiStreamOperator, keys: I64, due: F64, most: int) -> F64:
     return waited
 
 
-def _capacity(ground: ClockGround) -> float:
-    return ground.rate(replace(JOINS[INLJ], divide=ground.divide))
+def _capacity(runner: ClockRunner) -> float:
+    return runner.rate(replace(JOINS[INLJ], divide=runner.divide))
 
 
-def _processing(bench: Workbench, ground: ClockGround) -> Findings:
-    pace = _capacity(ground) / 2
-    rows = [(n, *(1e3 * mean_wait(ground, name, pace, n) for name in _NAMES)) for n in _MASTER]
+def _processing(bench: Workbench, runner: ClockRunner) -> Findings:
+    pace = _capacity(runner) / 2
+    rows = [(n, *(1e3 * mean_wait(runner, name, pace, n) for name in _NAMES)) for n in _MASTER]
     slow, inlj = [row[2] / row[1] for row in rows], [row[3] for row in rows]
     checks = [
         Part(f"rows stay {min(slow):.1f} to {max(slow):.1f} times as long in MESHJOIN as in HYBRIDJOIN", min(slow) > 3),
@@ -85,14 +85,14 @@ def _processing(bench: Workbench, ground: ClockGround) -> Findings:
     lines = {name: [(row[0], row[at]) for row in rows] for at, name in enumerate(_NAMES, 1)}
     chart = Chart("Time to the match", "master rows of the source", "ms", lines, log_x=True, log_y=True)
     table = grid("Mean ms to the match, exponent 1", ("master rows", *_NAMES), rows)
-    note = f"{pace:,.0f} rows a second arrive, half of what INLJ keeps up with here. {ground.note}"
+    note = f"{pace:,.0f} rows a second arrive, half of what INLJ keeps up with here. {runner.note}"
     return judged(checks, note, [chart], [table])
 
 
-def _waiting(bench: Workbench, ground: ClockGround) -> Findings:
-    capacity = _capacity(ground)
+def _waiting(bench: Workbench, runner: ClockRunner) -> Findings:
+    capacity = _capacity(runner)
     rows = [
-        (share * capacity, *(1e3 * mean_wait(ground, name, share * capacity) for name in _NAMES)) for share in _SHARES
+        (share * capacity, *(1e3 * mean_wait(runner, name, share * capacity) for name in _NAMES)) for share in _SHARES
     ]
     below, above = (
         [row for row, share in zip(rows, _SHARES, strict=True) if (share < 1) is low] for low in (True, False)
@@ -108,7 +108,7 @@ def _waiting(bench: Workbench, ground: ClockGround) -> Findings:
     lines = {name: [(row[0], row[at]) for row in rows] for at, name in enumerate(_NAMES, 1)}
     chart = Chart("Waiting, exponent 1", "rows a second that arrive", "ms", lines, log_x=True, log_y=True)
     table = grid("Mean ms that rows stay", ("rows a second", *_NAMES), rows)
-    note = f"Streams of {_SECONDS:g} s, the second half counted; INLJ's backlog grows for as long. {ground.note}"
+    note = f"Streams of {_SECONDS:g} s, the second half counted; INLJ's backlog grows for as long. {runner.note}"
     return judged(checks, note, [chart], [table])
 
 

@@ -10,7 +10,7 @@ from dovetail.bench.experiment import Chart, Findings
 from dovetail.bench.experiments.parts import Part
 from dovetail.bench.experiments.semistream.counting import Point
 from dovetail.bench.experiments.semistream.judging import grid, judged
-from dovetail.bench.experiments.semistream.places import ClockGround, on_stores
+from dovetail.bench.experiments.semistream.media import ClockRunner, on_stores
 from dovetail.bench.experiments.semistream.real_model import calculated, units_of
 from dovetail.bench.experiments.semistream.real_rates import CACHE, JOINS, OPTIMISED, X
 from dovetail.bench.workbench import Workbench
@@ -42,22 +42,22 @@ class _Curve:
         return f"the best {self.size} is {chosen:,} by the model and {best:,} by the clock"
 
 
-def _curve(ground: ClockGround, plain: Point, field: str, size: str, values: Sequence[int]) -> _Curve:
+def _curve(runner: ClockRunner, plain: Point, field: str, size: str, values: Sequence[int]) -> _Curve:
     points = [replace(plain, **{field: value}) for value in values]  # type: ignore[arg-type]  # a field
-    pages = ground.pages(plain.master_rows)
+    pages = runner.pages(plain.master_rows)
     costs = units_of(pages)
     model = [calculated(point, pages, costs).mu for point in points]
-    return _Curve(size, values, [ground.rate(point) for point in points], model)
+    return _Curve(size, values, [runner.rate(point) for point in points], model)
 
 
-def _tuned(bench: Workbench, ground: ClockGround, name: str) -> Findings:
-    plain = replace(JOINS[name], divide=ground.divide)
+def _tuned(bench: Workbench, runner: ClockRunner, name: str) -> Findings:
+    plain = replace(JOINS[name], divide=runner.divide)
     if name == X:
-        curves = [_curve(ground, replace(plain, pinned=2000), "segment", "d_S", _SEGMENTS),
-                  _curve(ground, plain, "pinned", "d_N", _PINNED)]  # fmt: skip
+        curves = [_curve(runner, replace(plain, pinned=2000), "segment", "d_S", _SEGMENTS),
+                  _curve(runner, plain, "pinned", "d_N", _PINNED)]  # fmt: skip
     else:
-        curves = [_curve(ground, replace(plain, cached=_TABLE), "segment", "d", _SEGMENTS),
-                  _curve(ground, plain, "cached", "h_R", _CACHES)]  # fmt: skip
+        curves = [_curve(runner, replace(plain, cached=_TABLE), "segment", "d", _SEGMENTS),
+                  _curve(runner, plain, "cached", "h_R", _CACHES)]  # fmt: skip
     checks = [
         Part(f"{of.says()}, which loses {of.regret:.0%} of the rate ({_NEAR:.0%} was allowed)", of.regret <= _NEAR)
         for of in curves
@@ -66,7 +66,7 @@ def _tuned(bench: Workbench, ground: ClockGround, name: str) -> Findings:
     checks.append(Part(f"calculated rates lie {min(off):+.0%} to {max(off):+.0%} from the clock's (25 % was allowed)",
                        max(map(abs, off)) <= 0.25))  # fmt: skip
     if name == X:
-        best, untuned = max(rate for of in curves for rate in of.clock), ground.rate(plain)
+        best, untuned = max(rate for of in curves for rate in of.clock), runner.rate(plain)
         checks.append(
             Part(f"tuned it has {best / untuned:.2f} times the rate (significant: 1.1)", best > 1.1 * untuned)
         )
@@ -76,7 +76,7 @@ def _tuned(bench: Workbench, ground: ClockGround, name: str) -> Findings:
         charts.append(Chart(f"{name}: {of.size}", of.size, "rows a second", lines, log_x=True))
         tables.append(grid(f"By {of.size}", (of.size, "rows/s by the clock", "by the model"),
                            zip(of.values, of.clock, of.model, strict=True)))  # fmt: skip
-    return judged(checks, f"Our models with this machine's unit costs. {ground.note}", charts, tables)
+    return judged(checks, f"Our models with this machine's unit costs. {runner.note}", charts, tables)
 
 
 EXPERIMENTS = (

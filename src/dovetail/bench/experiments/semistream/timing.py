@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.bench.enrichment_server import table_server
+from dovetail.bench.enrichment_server import master_table
 from dovetail.bench.experiments.semistream.counting import SEGMENT_ROWS, Point
 from dovetail.bench.workbench import Workbench
 from dovetail.engine.device import Device
@@ -114,8 +114,8 @@ def _written(bench: Workbench, table: pa.Table, rows: int) -> str:
 @contextmanager
 def server_table(bench: Workbench, rows: int) -> Iterator[Pages]:
     """Master rows in a table with an index on the key, read in ranges of 15 kB and more."""
-    server = bench.lasting("table server", lambda: table_server(bench.seed))
-    pages = MasterStore.postgres(server.url, server.table(rows), "key", page="15KB").at()
+    table = master_table(bench, rows)
+    pages = MasterStore.postgres(table.url, table.name, "key", page="15KB").at()
     try:
         yield Segments(pages)
     finally:

@@ -18,7 +18,7 @@ from dovetail.bench.experiments.semistream.counting import (
     rate,
 )
 from dovetail.bench.experiments.semistream.judging import grid, judged, ratios, wave
-from dovetail.bench.experiments.semistream.places import Ground, everywhere
+from dovetail.bench.experiments.semistream.media import Runner, everywhere
 from dovetail.bench.experiments.semistream.printed_rates import printed_x
 from dovetail.bench.workbench import Workbench
 
@@ -64,9 +64,9 @@ def _by_memory(bench: Workbench) -> Findings:
     return judged(checks, f"It saves more than the source says. {describe(divide)}", [chart], [table])
 
 
-def _pinned(bench: Workbench, ground: Ground) -> Findings:
-    plain, rooms = _joins(ground.divide)[X], memories(bench)
-    found = [ground.count(replace(plain, memory_mb=memory)) for memory in rooms]
+def _pinned(bench: Workbench, runner: Runner) -> Findings:
+    plain, rooms = _joins(runner.divide)[X], memories(bench)
+    found = [runner.count(replace(plain, memory_mb=memory)) for memory in rooms]
     through = [4000 * of.rows_per_load * of.cached_share / 1e6 for of in found]
     checks = [
         Part(f"{through[0]:.2f} million rows went through the pinned part at 50 MB, printed 0.4",
@@ -74,14 +74,14 @@ def _pinned(bench: Workbench, ground: Ground) -> Findings:
         Part(f"and {through[-1]:.2f} million at 250 MB, printed above 2", through[-1] > 2),
     ]  # fmt: skip
     chart, table = shown("In 4,000 iterations", "memory, MB", "million rows", rooms, {X: through})
-    return judged(checks, ground.note, [chart], [table])
+    return judged(checks, runner.note, [chart], [table])
 
 
-def _tuning(bench: Workbench, ground: Ground) -> Findings:
-    plain = Point(divide=ground.divide, algorithm="x_hybridjoin")
-    swapped, pinned = (_SWAPPED[1:4], _PINNED[::2]) if ground.few else (_SWAPPED, _PINNED)
+def _tuning(bench: Workbench, runner: Runner) -> Findings:
+    plain = Point(divide=runner.divide, algorithm="x_hybridjoin")
+    swapped, pinned = (_SWAPPED[1:4], _PINNED[::2]) if runner.few else (_SWAPPED, _PINNED)
     sizes = {(d, -(-500 * p // d) * d) for d in swapped for p in pinned} | {(d, max(500, d)) for d in swapped}
-    found = {size: ground.rate(replace(plain, segment=size[0], pinned=size[1])) for size in sorted(sizes)}
+    found = {size: runner.rate(replace(plain, segment=size[0], pinned=size[1])) for size in sorted(sizes)}
     at_500 = [found[500, 500 * p] for p in pinned]
     at_one = [found[d, max(500, d)] for d in swapped]
     best = max(found, key=found.__getitem__)
@@ -93,7 +93,7 @@ def _tuning(bench: Workbench, ground: Ground) -> Findings:
     ]  # fmt: skip
     points = [(d, n, value) for (d, n), value in sorted(found.items())]
     chart = Chart("Rows a second", "swapped rows, d_S", "pinned rows, d_N", {"rate": points}, kind="heat")
-    note = f"The best of the grid is d_S = {best[0]:,}, d_N = {best[1]:,}. {ground.note}"
+    note = f"The best of the grid is d_S = {best[0]:,}, d_N = {best[1]:,}. {runner.note}"
     return judged(checks, note, [chart])
 
 
@@ -184,7 +184,7 @@ EXPERIMENTS = (
         ("figure 6.4",),
         "In 4,000 iterations 0.4 million rows are answered by the pinned part at 50 MB, and over 2 million at 250 MB.",
         _pinned,
-        kind="counted",
+        ground="counted",
     ),
     *everywhere(
         "x-tuning", ("figure 6.5",), "Over the sizes of both parts of the buffer the rate rises, then falls.", _tuning

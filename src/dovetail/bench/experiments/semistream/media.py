@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from dovetail.bench.experiment import Experiment, Findings
-from dovetail.bench.experiment import Ground as Kind
+from dovetail.bench.experiment import Experiment, Findings, Ground
 from dovetail.bench.experiments.semistream.counting import MEASURES, Point, count, counted, describe, divisor
 from dovetail.bench.experiments.semistream.timing import NEEDS_SERVER, Timed, page_file, run, server_table
 from dovetail.bench.workbench import Workbench
@@ -35,7 +34,7 @@ class Found(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Medium:
     """Where the master data is: how it is opened, and what master rows and memory are divided by."""
 
     name: str
@@ -56,12 +55,12 @@ class Place:
         )
 
 
-DISK = Place("disk", page_file, small=20, full=1)
-DATABASE = Place("database", server_table, small=50, full=4)
+DISK = Medium("disk", page_file, small=20, full=1)
+DATABASE = Medium("database", server_table, small=50, full=4)
 
 
-class Ground:
-    """Points can be run on it: counted on the simulated disk, or by the clock over stores that it keeps open."""
+class Runner:
+    """Runs points: counted on the simulated disk, or by the clock over stores that it keeps open."""
 
     few = False
     """Whether points take so long that some of them have to do."""
@@ -78,14 +77,14 @@ class Ground:
         return self.count(point).per_second
 
 
-class ClockGround(Ground):
-    """Stores of a place, each opened when it is first needed."""
+class ClockRunner(Runner):
+    """Stores of a medium, each opened when it is first needed."""
 
     few = True
 
-    def __init__(self, bench: Workbench, place: Place, stack: ExitStack) -> None:
+    def __init__(self, bench: Workbench, medium: Medium, stack: ExitStack) -> None:
         super().__init__(bench)
-        self.place, self.divide, self.note = place, place.divide(bench), place.note(bench)
+        self.medium, self.divide, self.note = medium, medium.divide(bench), medium.note(bench)
         self._bench, self._stack = bench, stack
         self._stores: dict[int, Pages] = {}
         self._found: dict[tuple[Point, bool], Timed] = {}
@@ -93,68 +92,68 @@ class ClockGround(Ground):
     def pages(self, rows: int) -> Pages:
         """The store of so many master rows."""
         if rows not in self._stores:
-            self._stores[rows] = self._stack.enter_context(self.place.store(self._bench, rows))
+            self._stores[rows] = self._stack.enter_context(self.medium.store(self._bench, rows))
         return self._stores[rows]
 
     def count(self, point: Point, *, rounds: bool = False) -> Timed:
         """The join of this point by the clock, once; `rounds` as our library loads."""
         if (point, rounds) not in self._found:
-            found = run(point, self.pages(point.master_rows), self.place.name, rounds=rounds)
+            found = run(point, self.pages(point.master_rows), self.medium.name, rounds=rounds)
             self._found[point, rounds] = found
             self.checked += found.checked
         return self._found[point, rounds]
 
 
 @contextmanager
-def opened(bench: Workbench, place: Place) -> Iterator[ClockGround]:
-    """The ground of a place, whose stores are closed behind it."""
+def opened(bench: Workbench, medium: Medium) -> Iterator[ClockRunner]:
+    """The runner over a medium, whose stores are closed behind it."""
     with ExitStack() as stack:
-        yield ClockGround(bench, place, stack)
+        yield ClockRunner(bench, medium, stack)
 
 
-OnGround = Callable[[Workbench, Ground], Findings]
-OnClock = Callable[[Workbench, ClockGround], Findings]
+Work = Callable[[Workbench, Runner], Findings]
+ClockWork = Callable[[Workbench, ClockRunner], Findings]
 
 
 def everywhere(
     name: str,
     places: tuple[str, ...],
     claim: str,
-    work: OnGround,
+    work: Work,
     source: str = "seed 000",
-    kind: Kind = "measured",
+    ground: Ground = "measured",
 ) -> tuple[Experiment, ...]:
     """The same experiment on the simulated disk, over a page file and over a database."""
-    simulated = counted(name, places, claim, lambda bench: work(bench, Ground(bench)), source)
-    return simulated, *on_stores(name, places, claim, work, source, kind)
+    simulated = counted(name, places, claim, lambda bench: work(bench, Runner(bench)), source)
+    return simulated, *on_stores(name, places, claim, work, source, ground)
 
 
 def on_stores(
     name: str,
     places: tuple[str, ...],
     claim: str,
-    work: OnClock,
+    work: ClockWork,
     source: str = "seed 000",
-    kind: Kind = "measured",
+    ground: Ground = "measured",
 ) -> tuple[Experiment, ...]:
     """The same experiment over a page file and over a database; "counted" if it looks at loads alone, not at time."""
     return tuple(
         Experiment(
-            f"semistream-{place.name}-{name}",
+            f"semistream-{medium.name}-{name}",
             "semistream",
             source,
             places,
             claim,
-            partial(_at, place, work),
+            partial(_at, medium, work),
             (*MEASURES, "bench/enrichment_server"),
-            kind,
-            requires=NEEDS_SERVER if place is DATABASE else (),
+            ground,
+            requires=NEEDS_SERVER if medium is DATABASE else (),
         )
-        for place in (DISK, DATABASE)
+        for medium in (DISK, DATABASE)
     )
 
 
-def _at(place: Place, work: OnClock, bench: Workbench) -> Findings:
-    with opened(bench, place) as ground:
-        found = work(bench, ground)
-        return replace(found, rows=found.rows + ground.checked)
+def _at(medium: Medium, work: ClockWork, bench: Workbench) -> Findings:
+    with opened(bench, medium) as runner:
+        found = work(bench, runner)
+        return replace(found, rows=found.rows + runner.checked)
