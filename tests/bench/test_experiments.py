@@ -7,7 +7,7 @@ import pytest
 from tests.bench.test_harness import rival
 
 from dovetail.bench import catalogue, figures, harness
-from dovetail.bench.case import Case
+from dovetail.bench.case import SCALES, Case
 from dovetail.bench.experiment import Chart, Experiment, Findings, Grid
 from dovetail.bench.page import write_page
 from dovetail.errors import DataError, PlanError
@@ -63,6 +63,28 @@ def test_figures_older_than_their_code_are_stale(tmp_path: Path, known) -> None:
     file.write_text(json.dumps(kept))
     page, _ = write_page(tmp_path, tmp_path)
     assert "stale: the code has changed since" in page.read_text()
+
+
+def test_figures_of_todays_code_are_shown_before_larger_ones_that_are_stale(tmp_path: Path, known) -> None:
+    known(experiment())
+    for scale in SCALES:
+        figures.keep(harness.run([experiment()], scale), tmp_path)
+    assert "--scale full" in (text := write_page(tmp_path, tmp_path)[0].read_text())
+    assert "--scale small" not in text
+    file = tmp_path / "scale-x.full.json"
+    file.write_text(file.read_text().replace('"code": "', '"code": "not '))
+    assert "--scale small" in (text := write_page(tmp_path, tmp_path)[0].read_text())
+    assert "--scale full" not in text
+    assert "stale:" not in text
+
+
+def test_cases_are_shown_at_all_scales(tmp_path: Path, known) -> None:
+    known(counting())
+    for scale in SCALES:
+        figures.keep(harness.run([counting()], scale, rounds=1), tmp_path)
+    text = write_page(tmp_path, tmp_path)[0].read_text()
+    assert all(f"--scale {scale}" in text for scale in SCALES)
+    assert "1 entries" in text
 
 
 def test_broken_experiment_is_a_failure_of_the_run_and_of_the_page(tmp_path: Path, known) -> None:

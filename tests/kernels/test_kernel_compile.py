@@ -107,6 +107,7 @@ def test_a_place_that_cannot_be_written_is_done_without(script, tmp_path):
 def test_the_stamp_follows_imports_at_any_distance(monkeypatch):
     texts = {"dovetail.kernels.far": "LIMIT = 1", "dovetail.kernels.near": "from dovetail.kernels.far import LIMIT"}
     monkeypatch.setattr(compiling, "_module_source", texts.get)
+    monkeypatch.setattr(compiling, "_sources", compiling._sources.__wrapped__)
     stamp = compiling.source_stamp.__wrapped__
     source = "from dovetail.kernels import near\n"
     first = stamp(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -137,25 +138,45 @@ def test_an_edit_of_any_kernel_and_another_copy_make_the_cache_unprepared(
     assert warm._marker() != copied
 
 
-PARTS = """
-import os
-from dovetail.kernels import compile, multimap
+TURNS = """
+import sys, time
+from pathlib import Path
+from dovetail.kernels import compile
+from dovetail.spark import warm
 compile.import_kernels = lambda: None
-compile._WARMUPS[:] = [lambda n=n: print("ran", n, flush=True) for n in range(5)]
-compile.warm({part}, 2)
+compile._WARMUPS[:] = [lambda n=n: (print(n, flush=True), time.sleep(0.05)) for n in range(20)]
+compile.warm(warm._turns(Path(sys.argv[1])))
 """
 
 
-@pytest.mark.parametrize(("part", "ran"), [(0, [0, 2, 4]), (1, [1, 3])])
-def test_parts_share_the_work(part: int, ran: list[int]) -> None:
-    code = PARTS.format(part=part)
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.splitlines() == [f"ran {n}" for n in ran]
+def test_processes_share_the_work_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    (taken := tmp_path / "taken").write_text("0")
+    command = [sys.executable, "-c", TURNS, str(taken)]
+    processes = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(2)]
+    ran = [sorted(map(int, process.communicate(timeout=60)[0].split())) for process in processes]
+    assert sorted([*ran[0], *ran[1]]) == list(range(20))
+    assert [process.returncode for process in processes] == [0, 0]
+
+
+def test_what_has_most_to_compile_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dovetail.kernels import compile as compiling
+
+    compiling.import_kernels()
+    ran: list[str] = []
+    names = [warmup.__module__ for warmup in compiling._WARMUPS]
+    recorders = [functools.partial(ran.append, name) for name in names]
+    for recorder, name in zip(recorders, names, strict=True):
+        recorder.__module__ = name
+    monkeypatch.setattr(compiling, "_WARMUPS", recorders)
+    compiling.warm()
+    assert sorted(ran) == sorted(names)
+    assert ran.index("dovetail.kernels.xml_scan") < ran.index("dovetail.kernels.hashing")
 
 
 def test_a_helper_ends_with_the_process_that_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
-    helper = warm._helper(1, 2)
+    (taken := tmp_path / "taken").write_text("0")
+    helper = warm._helper(taken)
     assert helper.stdin is not None
     helper.stdin.close()
     assert helper.wait(timeout=60) == 1

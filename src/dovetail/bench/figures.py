@@ -37,11 +37,6 @@ def kept(directory: Path) -> dict[str, dict[str, Mapping[str, Any]]]:
     return found
 
 
-def best(scales: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The figures of the largest scale there is."""
-    return scales["full"] if "full" in scales else scales["small"]
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         whole = json.loads(path.read_text())

@@ -1,6 +1,7 @@
 """Counted experiments side by side: what they find does not depend on the clock, so that cores need not rest.
 
-Experiments of one family stay in one process, one after another: they share what they have counted.
+Experiments of one family stay in one process, one after another: they share what they have counted. Only when no family
+is left does a process take experiments from the end of another's.
 """
 
 from __future__ import annotations
@@ -32,22 +33,17 @@ def run_counted(
 
     A process that dies takes with it what its experiments would have found, which is a failure of each of them.
     """
-    families = groupby(sorted(experiments, key=lambda one: one.family), key=lambda one: one.family)
-    waiting = deque([list(family) for _, family in families])
+    waiting = _Waiting(experiments, lanes)
     found: queue.SimpleQueue[ExperimentResult] = queue.SimpleQueue()
 
-    def work() -> None:
+    def work(lane: int) -> None:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            while waiting:
-                try:
-                    family = waiting.popleft()
-                except IndexError:  # another lane was quicker
-                    return
-                for experiment in family:
-                    begin(experiment)
-                    found.put(_asked(process, experiment, scale, run))
+            while (experiment := waiting.next(lane)) is not None:
+                begin(experiment)
+                found.put(_asked(process, experiment, scale, run))
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(lanes, len(waiting)))]
+    used = range(min(lanes, len(experiments)))
+    threads = [threading.Thread(target=work, args=(lane,), daemon=True) for lane in used]
     for thread in threads:
         thread.start()
     try:
@@ -61,6 +57,33 @@ def run_counted(
     finally:
         for thread in threads:
             thread.join()
+
+
+class _Waiting:
+    """Experiments that no lane has begun: whole families, and what is left of those that lanes have taken."""
+
+    def __init__(self, experiments: Sequence[Experiment], lanes: int) -> None:
+        families = groupby(sorted(experiments, key=lambda one: one.family), key=lambda one: one.family)
+        self._families = deque(deque(family) for _, family in families)
+        self._taken: list[deque[Experiment]] = [deque() for _ in range(lanes)]
+        self._lock = threading.Lock()
+
+    def next(self, lane: int) -> Experiment | None:
+        """What this lane is to run: of its family, else of a new one, else the last of who has the most left."""
+        with self._lock:
+            if not self._taken[lane] and self._families:
+                self._taken[lane] = self._families.popleft()
+            if self._taken[lane]:
+                return self._taken[lane].popleft()
+            longest = max(self._taken, key=len)
+            return longest.pop() if longest else None
+
+    def clear(self) -> None:
+        """Nothing more is to be run."""
+        with self._lock:
+            self._families.clear()
+            for family in self._taken:
+                family.clear()
 
 
 def _asked(process: ProcessPoolExecutor, experiment: Experiment, scale: Scale, run: Run) -> ExperimentResult:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dovetail.bench.case import Case
+from dovetail.bench.case import SCALES, Case
 from dovetail.bench.catalogue import Entry, load_all
 from dovetail.bench.chart import draw_all
 from dovetail.bench.code import digest
 from dovetail.bench.experiment import Chart, Experiment, Grid
-from dovetail.bench.figures import best, kept
+from dovetail.bench.figures import kept
 from dovetail.bench.report import cell_text, point_text, seconds
 from dovetail.errors import DataError
 
@@ -70,7 +70,8 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
     found, known = kept(figures), load_all()
     if not found:
         raise DataError(f"{figures} holds no kept figures; make some with `dovetail bench run --all --keep {figures}`.")
-    shown = [_shown(known[name], best(scales)) for name, scales in found.items() if name in known]
+    ours = {name: (known[name], scales) for name, scales in found.items() if name in known}
+    shown = [_shown(entry, one) for entry, scales in ours.values() for one in _telling(entry, scales)]
     _draw(shown)
     problems = [f"{name} has no figures" for name in known if name not in found]
     problems += [f"{e.name} {e.verdicts[0]['verdict']}: {e.verdicts[0]['why']}" for e in shown if e.verdict == "failed"]
@@ -80,12 +81,24 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
     return page, problems
 
 
+def _telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What the page shows of an entry: figures of today's code, if any; of an experiment those of the largest scale."""
+    code = digest(entry.measures)
+    fresh = {scale: whole for scale, whole in scales.items() if whole["entry"]["code"] == code} or scales
+    found = [fresh[scale] for scale in reversed(SCALES) if scale in fresh]
+    return found if isinstance(entry, Case) else found[:1]
+
+
 def _rendered(shown: Sequence[Shown]) -> str:
     import jinja2
 
     sections = [(f, title, [e for e in shown if e.family == f]) for f, title in TITLES.items()]
     counts = Counter(line["verdict"] for entry in shown for line in entry.verdicts)
-    summary = {"n": len(shown), "verdicts": counts.most_common(), "stale": sum(entry.stale for entry in shown)}
+    summary = {
+        "n": len({entry.name for entry in shown}),
+        "verdicts": counts.most_common(),
+        "stale": sum(entry.stale for entry in shown),
+    }
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(Path(__file__).with_name(_TEMPLATE).read_text())
     losses = sorted(loss for entry in shown for loss in entry.losses)

@@ -20,7 +20,8 @@ import os
 import pkgutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -87,8 +88,8 @@ def _dovetail_imports(source: str) -> Iterator[str]:
 
 
 @functools.cache
-def source_stamp(source: str) -> str:
-    """A digest that changes with `source` and with the text of every dovetail module it imports, directly or not."""
+def _sources(source: str) -> tuple[str, ...]:
+    """This source and the text of every dovetail module it imports, directly or not."""
     seen: dict[str, str] = {}
     waiting = list(_dovetail_imports(source))
     while waiting:
@@ -96,7 +97,13 @@ def source_stamp(source: str) -> str:
         if name not in seen and (text := _module_source(name)) is not None:
             seen[name] = text
             waiting += _dovetail_imports(text)
-    return hashlib.sha256("\0".join([source, *(seen[name] for name in sorted(seen))]).encode()).hexdigest()
+    return source, *(seen[name] for name in sorted(seen))
+
+
+@functools.cache
+def source_stamp(source: str) -> str:
+    """A digest that changes with `source` and with the text of every dovetail module it imports, directly or not."""
+    return hashlib.sha256("\0".join(_sources(source)).encode()).hexdigest()
 
 
 class _Locator(UserProvidedCacheLocator):
@@ -204,18 +211,27 @@ def import_kernels() -> None:
         importlib.import_module(module.name)
 
 
-def warm(part: int = 0, parts: int = 1) -> int:
+def warm(turns: Iterable[int] | None = None) -> int:
     """The number of kernels that are ready to run after loading or compiling every one of `dovetail.kernels`.
 
-    With `parts`, only every so many modules, from number `part` on: several processes can share the work.
+    With `turns`, only the modules of these numbers, until one is beyond the last: several processes can share the work.
+    Those with the most to compile come first, as far as their source tells.
 
     Call it once in the driver, which writes the cache, and in a worker daemon before it forks, with
     DOVETAIL_CACHE_READONLY=1: the workers inherit machine code. A second call costs microseconds a kernel.
     """
     import_kernels()
-    for warmup in _WARMUPS[part::parts]:
-        warmup()
+    ordered = sorted(_WARMUPS, key=_weight, reverse=True)
+    for turn in count() if turns is None else turns:
+        if turn >= len(ordered):
+            break
+        ordered[turn]()
     return len(_KERNELS) - len(cold_kernels())
+
+
+def _weight(warmup: Callable[[], None]) -> int:
+    """The length of all source that the kernels of a warm-up are compiled from."""
+    return sum(map(len, _sources(_module_source(warmup.__module__) or "")))
 
 
 def cold_kernels() -> list[str]:

@@ -51,28 +51,44 @@ def prepare() -> None:
 
 def _compile_all() -> None:
     """Every kernel into the cache, with as many processes as there are cores, up to four."""
-    from dovetail.kernels.compile import warm
+    from dovetail.kernels.compile import cache_dir, warm
 
-    parts = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    helpers = [_helper(part, parts) for part in range(1, parts)]
+    processes = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    taken = cache_dir() / "taken"
+    taken.write_text("0")
+    helpers = [_helper(taken) for _ in range(1, processes)]
     try:
-        warm(0, parts)
+        warm(_turns(taken))
         done = [helper.wait() == 0 for helper in helpers]
     finally:
         for helper in helpers:
             helper.kill()
+        taken.unlink(missing_ok=True)
     if not all(done):
         warm()  # whatever went wrong there is done here, or fails where it can be seen
 
 
-def _helper(part: int, parts: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "dovetail.spark.warm", str(part), str(parts)]
+def _turns(taken: Path) -> Iterator[int]:
+    """Numbers that no other process has: the file holds how many were taken."""
+    import fcntl
+
+    while True:
+        with taken.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            turn = int(file.read())
+            file.seek(0)
+            file.write(str(turn + 1))
+        yield turn
+
+
+def _helper(taken: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dovetail.spark.warm", str(taken)]
     quiet = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603  (our own module)
 
 
-def _help(part: int, parts: int) -> None:
-    """Compile one part; ends with the process that asked for it, whose end closes our input."""
+def _help(taken: Path) -> None:
+    """Compile in turn with others; ends with the process that asked for it, whose end closes our input."""
     from dovetail.kernels.compile import warm
 
     def watch() -> None:
@@ -80,7 +96,7 @@ def _help(part: int, parts: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    warm(part, parts)
+    warm(_turns(taken))
 
 
 def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -157,6 +173,6 @@ def _one_at_a_time() -> Iterator[None]:
 if __name__ == "__main__":
     os.nice(10)  # a query that is already running goes first
     if len(sys.argv) > 1:
-        _help(int(sys.argv[1]), int(sys.argv[2]))
+        _help(Path(sys.argv[1]))
     else:
         prepare()

@@ -32,7 +32,7 @@ def setting_of(bench: Workbench) -> tuple[int, Setting, tuple[int, ...]]:
 
     Every flush and every block that is read is done by the operators, some four seconds for ten thousand rows.
     """
-    return (10_000, Setting(1_000, 10, 100), PAUSES) if bench.scale == "full" else (7_000, Setting(700, 10, 70), ENDS)
+    return (10_000, Setting(1_000, 10, 100), PAUSES) if bench.scale == "full" else (5_000, Setting(500, 10, 50), ENDS)
 
 
 def _all(
@@ -113,7 +113,7 @@ def _range(gains: Mapping[int, float]) -> str:
 def run_stock_pauses(bench: Workbench) -> Findings:
     """Figure 17: the stand-in at the source's size, and recorded prices."""
     most, _, pauses = setting_of(bench)
-    most = most if bench.scale == "full" else 4_000
+    most = most if bench.scale == "full" else 3_000
     sets = {"csco": min(most, SOURCE_ROWS["csco"]), "MSFT": min(most, len(recorded("MSFT").left))}
     parts, charts, tables, notes, checked = [], [], [], [], 0
     for keys, rows in sets.items():

@@ -32,7 +32,7 @@ from dovetail.workloads.zipf import ZipfLaw
 MEASURES = ("kernels", "engine", "semistream", "workloads", "bench/experiments/semistream")
 MILLION = 1_000_000
 MB = 2**20
-SMALL = 5
+SMALL = 8
 """What small scale divides the sizes by."""
 SEGMENT_ROWS = 500
 MESH_ROWS = int(0.93 * MB / 120)
