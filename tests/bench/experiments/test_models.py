@@ -90,7 +90,7 @@ def test_interval_verdict_needs_errors_and_spills_right() -> None:
 
 
 def test_interval_choice_runs_all_candidates() -> None:
-    found = interval_choice.judge([interval_choice.Setting(SHORT, 0, "1MB")], 1)
+    found = interval_choice.judge([interval_choice.Setting(SHORT, 0, "1MB")])
     assert found.rows == SHORT.pairs()
     assert len(found.tables[-1].rows) == 1
     assert {row[0] for row in found.tables[1].rows} >= {"time_sweep", "forward_scan", "sort_merge", "oip", "dip"}

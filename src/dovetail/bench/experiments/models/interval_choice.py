@@ -25,8 +25,8 @@ from dovetail.kernels.compile import warm
 
 _ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over by default
 _CODES: Final = 16  # bytes
-_CLOSE: Final = 2.0  # candidates within so many times the best of the first round are timed again, in so many rounds
-_ROUNDS: Final = {"small": 3, "full": 5}
+_CLOSE: Final = 2.0  # candidates within so many times the best of the first round are timed again
+_ROUNDS: Final = 6
 
 
 _TAIL, _LONG = ((0.9, 5), (0.1, 200)), ((0.98, 20), (0.02, 2_000))
@@ -119,32 +119,32 @@ class _Timed:
             raise DataError(f"{price.label} gave {given:,} pairs of {self.setting}, not {self.pairs:,}.")
         return seconds
 
-    def chosen(self, rounds: int) -> Chosen:
+    def chosen(self) -> Chosen:
         """The best time of every candidate, those near the best in more rounds, one after the other in each."""
         prices = self.choice.prices
         best = {price.label: self.seconds(price) for price in prices}
         edge = _CLOSE * min(best.values())
         close = [price for price in prices if best[price.label] <= edge or price is self.choice.best]
-        for _ in range(rounds):
+        for _ in range(_ROUNDS):
             for price in close:
                 best[price.label] = min(best[price.label], self.seconds(price))
         return Chosen(str(self.setting), self.choice.best.label, best)
 
 
-def judge(settings: Iterable[Setting], rounds: int) -> Findings:
+def judge(settings: Iterable[Setting]) -> Findings:
     """The verdict over settings; everything is compiled before the first is timed."""
     warm()
     found, rows = [], 0
     for setting in settings:
         timed = _Timed(setting)
-        found.append(timed.chosen(rounds))
+        found.append(timed.chosen())
         rows += timed.pairs
     table = settings_table(found, "Least processor times of all candidates", 1e3, "ms")
     return judged(found, "processor time", rows, [table])
 
 
 def _run(bench: Workbench) -> Findings:
-    return judge(grid(bench.scale == "small"), _ROUNDS[bench.scale])
+    return judge(grid(bench.scale == "small"))
 
 
 EXPERIMENTS = (
