@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -61,9 +62,10 @@ class Contest:
             return Fate(name, reason, None, 0.0, 0)
         place = tempfile.mkdtemp(dir=self.bench.scratch)
         command = [sys.executable, "-m", self.module, name, str(self.mib), place, *self.arguments]
+        there = os.environ | {"TMPDIR": place}  # what it leaves when it dies goes away with the run
         began = time.perf_counter()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(command, stdout=out, stderr=errors)  # noqa: S603  (our own module)
+            process = subprocess.Popen(command, stdout=out, stderr=errors, env=there)  # noqa: S603  (our own module)
             patience_s = _OURS_S if name == self.names[0] else _PATIENCE_S[self.bench.scale]
             peak, ended = _watched(process, patience_s)
             seconds = time.perf_counter() - began
