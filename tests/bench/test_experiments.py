@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.bench.test_harness import rival
 
-from dovetail.bench import catalogue, figures, harness
+from dovetail.bench import catalogue, figures, harness, lanes
 from dovetail.bench.case import SCALES, Case
 from dovetail.bench.experiment import Chart, Experiment, Findings, Grid
 from dovetail.bench.page import write_page
@@ -174,3 +174,13 @@ def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> N
 def test_what_another_process_cannot_run_is_a_failure() -> None:
     report = harness.run([experiment(ground="counted")], "small", lanes=2)  # the other process knows no such experiment
     assert report.failures == ["scale-x: KeyError: 'scale-x'"]
+
+
+def test_lanes_take_whole_families_and_then_what_another_would_do_last() -> None:
+    def named(family: str, number: int) -> Experiment:
+        return Experiment(f"{family}-{number}", family, "s", (), "c", lambda bench: Findings("holds", ""), ())
+
+    waiting = lanes._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
+    taken = [found.name for lane in (0, 1, 0, 1) if (found := waiting.next(lane)) is not None]
+    assert taken == ["online-1", "scale-1", "scale-3", "scale-2"]
+    assert [waiting.next(lane) for lane in (0, 1)] == [None, None]
