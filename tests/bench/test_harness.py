@@ -77,7 +77,7 @@ def test_the_first_run_is_cold_and_kept_apart() -> None:
 
 def test_where_nobody_warms_up_no_run_is_cold() -> None:
     log: list[str] = []
-    report = harness.run([case(rival("a", log), rounds=3, few=1, warms_up=False)], "small")
+    report = harness.run([case(rival("a", log), rounds=3, small_rounds=1, warms_up=False)], "small")
     assert log == ["open a", "a", "close a"]
     result = report.results[0].points[0].rivals["a"]
     assert result.figures("cold") == {}

@@ -101,10 +101,11 @@ class Case:
     """A benchmark: what it varies, who takes part, and the answer that everybody must give.
 
     `expected` computes the right answer (a row count or a checksum) by a way of its own, never by asking a rival.
-    Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one, at small scale at most `few`;
-    a rival that has used up `patience_s` at a point runs no more of them, but always at least one. Where every run is a
-    process of its own, none is kept apart as the cold one: it is not `warms_up`. `measures` are the parts of the
-    library whose code decides the figures, beside the cases' own: once one of them changes, kept figures are stale.
+    Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one, at small scale no more than
+    `small_rounds`; a rival that has used up `patience_s` at a point runs no more of them, but always at least one.
+    Where every run is a process of its own, or rivals are warmed up as they are prepared, none is kept apart as the
+    cold one: it is not `warms_up`. `measures` are the parts of the library whose code decides the figures, beside the
+    cases' own: once one of them changes, kept figures are stale.
     """
 
     name: str
@@ -117,7 +118,7 @@ class Case:
     bounds: tuple[Bound, ...] = ()
     answer: str = "rows"
     rounds: int = 5
-    few: int = 2
+    small_rounds: int = 2
     warms_up: bool = True
     patience_s: float = 60.0
     seed: int = 0
@@ -128,7 +129,7 @@ class Case:
         names = [rival.name for rival in self.rivals]
         self._require(len(set(names)) == len(names) > 0, f"rivals are {names}; names must be given and distinct")
         self._require(self.baseline in names, f"baseline {self.baseline!r} is none of the rivals {names}")
-        for name, rounds in (("rounds", self.rounds), ("few", self.few)):
+        for name, rounds in (("rounds", self.rounds), ("small_rounds", self.small_rounds)):
             self._require(rounds >= 1, f"{name} is {rounds}; at least one warm run is needed")
         self._require(set(self.points) == set(SCALES), f"points are given for {sorted(self.points)}, not for {SCALES}")
         for params in (p for scale in SCALES for p in self.points[scale]):

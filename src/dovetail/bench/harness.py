@@ -103,7 +103,7 @@ def run(
                 report.experiments.append(run_experiment(entry, bench))
             else:
                 bench.seed = entry.seed
-                turns = rounds or (entry.rounds if scale == "full" else min(entry.rounds, entry.few))
+                turns = rounds or (entry.rounds if scale == "full" else min(entry.rounds, entry.small_rounds))
                 report.results.append(_run_case(entry, bench, turns, told))
             if bench.spark_started:
                 environment["java"] = _java_of(bench)

@@ -31,7 +31,12 @@ def frozen(array: npt.ArrayLike, dtype: npt.DTypeLike) -> AnyArray:
     found = np.asarray(array)
     if found.dtype != dtype:
         found = found.astype(dtype, casting="safe") if found.size else np.empty(found.shape, dtype)
-    view = np.require(found, requirements=["C", "A"]).view()
+    flags = found.flags
+    if not (flags.c_contiguous and flags.aligned):
+        found = np.require(found, requirements=["C", "A"])
+    elif not flags.writeable:
+        return found
+    view = found.view()
     view.flags.writeable = False
     return view
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -112,8 +113,14 @@ def distribution_of(sample: Sample | None, rows: int) -> tuple[Distribution, Ske
         return Zipf(rows, 1.0), None
     if len(np.unique(sample.keys)) > rows:  # an index by fences gives keys a home that the master data has not
         return uniform(rows), None
-    found = estimate_skew(sample.keys, rows)
+    found = _skew(sample.keys.tobytes(), rows)
     return found.distribution, found
+
+
+@lru_cache(maxsize=8)
+def _skew(keys: bytes, rows: int) -> SkewEstimate:
+    """The skew of a sample, estimated once: plans of the same stream ask for it again and again."""
+    return estimate_skew(np.frombuffer(keys, np.int64), rows)
 
 
 def decide(
@@ -151,7 +158,7 @@ def moved(assumed: float, sample: Sample, rows: int) -> bool:
     """Whether the sample is so much more or less skewed than was assumed that memory should be split anew."""
     if len(sample.keys) < ENOUGH or len(np.unique(sample.keys)) > rows:
         return False
-    found = estimate_skew(sample.keys, rows)
+    found = _skew(sample.keys.tobytes(), rows)
     return not found.low - _MOVED <= assumed <= found.high + _MOVED
 
 

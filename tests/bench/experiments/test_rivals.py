@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
 
+import psutil
 import pytest
 
 from dovetail.bench.experiments.rivals import interval_child
@@ -13,6 +18,7 @@ from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 
 DUCKDB = "duckdb"
+STUBBORN = "tests.bench.experiments.stubborn"
 OURS = Fate("dovetail", "finished", 7, 2.0, 3 << 20)
 QUICK = Fate("quick", "finished", 7, 1.0, 3 << 20)
 DEAD = Fate("dead", "killed by signal 9", None, 1.0, 3 << 20)
@@ -65,3 +71,33 @@ def test_a_contestant_answers_in_a_process_of_its_own(bench: Workbench) -> None:
 def test_a_contestant_that_is_not_installed_does_not_start(bench: Workbench) -> None:
     contest = Contest(interval_child.__name__, ["polars"], 64, bench, ["300"], NEEDS | {"polars": "no_such_module"})
     assert contest.fates() == [Fate("polars", "not installed: no_such_module", None, 0.0, 0)]
+
+
+def test_what_a_dead_contestant_leaves_goes_away_with_the_run(tmp_path: Path) -> None:
+    with Workbench("small") as bench:
+        (fate,) = Contest(STUBBORN, ["dies"], 64, bench, [str(tmp_path)]).fates()
+        left = Path((tmp_path / "dies").read_text().split()[1])
+        assert fate.outcome == "killed by signal 9"
+        assert left.exists()
+        assert bench.scratch in left.parents
+    assert not left.exists()
+
+
+def test_nobody_goes_on_when_the_run_is_broken_off(bench: Workbench, tmp_path: Path) -> None:
+    """Of two that would sleep, one has begun when the signal comes; the other never does."""
+
+    def broken_off(number: int, frame: FrameType | None) -> None:
+        raise InterruptedError("enough")
+
+    began = time.monotonic()
+    before = signal.signal(signal.SIGALRM, broken_off)
+    signal.setitimer(signal.ITIMER_REAL, 3)
+    try:
+        with pytest.raises(InterruptedError, match="enough"):
+            Contest(STUBBORN, ["first", "second"], 64, bench, [str(tmp_path)]).fates()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 60
+    (note,) = tmp_path.iterdir()
+    assert note.name == "first"
+    assert not psutil.pid_exists(int(note.read_text().split()[0]))

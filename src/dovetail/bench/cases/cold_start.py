@@ -51,6 +51,6 @@ CASE = Case(
     ),
     answer="matches",
     measures=("kernels", "engine", "spark"),
-    few=1,
+    small_rounds=1,
     warms_up=False,
 )

@@ -144,5 +144,6 @@ CASE = Case(
     ),
     answer="rows answered",
     rounds=3,
+    warms_up=False,
     measures=("kernels", "engine", "semistream", "spark"),
 )

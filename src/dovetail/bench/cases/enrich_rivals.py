@@ -8,23 +8,22 @@ from dovetail.bench.enrichment import batches, dovetail, master_broadcast, match
 from dovetail.bench.lookups import batch_by_batch, full_read, row_by_row, without_cache
 from dovetail.bench.workbench import Workbench
 
-BATCH = 5_000
 ON_SERVER = "dovetail on PostgreSQL"
 
 
 def _expected(bench: Workbench, params: Params) -> int:
-    return matched(batches(bench, params) * BATCH)
+    return matched(batches(bench, params) * int(params["batch_rows"]))
 
 
-def _points(*sizes: int) -> list[Params]:
-    return [{"master_rows": rows, "batch_rows": BATCH} for rows in sizes]
+def _points(batch_rows: int, *sizes: int) -> list[Params]:
+    return [{"master_rows": rows, "batch_rows": batch_rows} for rows in sizes]
 
 
 CASE = Case(
     name="enrich-rivals",
-    question="How does each way to enrich a stream, in micro-batches of 5,000 rows, grow with the master data?",
+    question="How does each way to enrich a stream, in small micro-batches, grow with the master data?",
     varies=("master_rows", "batch_rows"),
-    points={"small": _points(20_000, 80_000, 320_000), "full": _points(200_000, 800_000, 3_200_000)},
+    points={"small": _points(2_500, 20_000, 80_000, 320_000), "full": _points(5_000, 200_000, 800_000, 3_200_000)},
     rivals=(
         Rival("dovetail", dovetail(pages)),
         Rival(ON_SERVER, on_server, requires=NEEDED),
@@ -45,6 +44,7 @@ CASE = Case(
     answer="rows answered",
     measures=("kernels", "engine", "semistream", "spark"),
     rounds=2,
-    few=1,
+    small_rounds=1,
+    warms_up=False,
     patience_s=40.0,
 )

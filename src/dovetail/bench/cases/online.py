@@ -53,6 +53,6 @@ CASE = Case(
     answer="pairs",
     measures=("kernels", "engine", "online", "spark"),
     patience_s=45.0,
-    few=1,
+    small_rounds=1,
     rounds=5,  # Java goes on compiling for some rounds, more so for us, who take less time
 )

@@ -204,6 +204,6 @@ CASE = Case(
     answer="items, or millionths of a value",
     measures=("kernels", "engine", "xquery", "spark"),
     rounds=5,
-    few=1,
+    small_rounds=1,
     patience_s=20.0,
 )

@@ -187,7 +187,8 @@ class DisjointStore:
             self._block = piece.block, self.file.read(piece.block)
         self.rows_read += piece.rows
         self.frames_read += -(-piece.rows // self.frame_rows)
-        return compact(self._block[1].slice(piece.first, piece.rows))
+        block = self._block[1]
+        return block if piece.rows == block.num_rows else compact(block.slice(piece.first, piece.rows))
 
     def _loaded(self, pieces: list[pa.RecordBatch], parts: list[int]) -> Loaded:
         batch = pa.concat_batches(pieces) if len(pieces) > 1 else pieces[0]

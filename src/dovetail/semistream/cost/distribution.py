@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from functools import lru_cache
+from typing import Final, Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +16,7 @@ Law = Literal["integral", "discrete"]
 
 _NEAR_ONE = 1e-9  # closer to exponent 1 than this, the power law's integral is taken as the logarithm
 _SUMMED = 4096  # terms of a discrete law that are added one by one
+_TERMS: Final = np.arange(_SUMMED + 1.0)
 
 
 class Distribution(Protocol):
@@ -96,10 +98,17 @@ def power_area(x: F64 | np.float64, exponent: float) -> F64:
 
 def power_sum(n: F64, exponent: float) -> F64:
     """The sum of i^-exponent for i up to n: the head term by term, the tail by Euler and Maclaurin; between, a line."""
-    head = np.concatenate([[0.0], np.cumsum(np.arange(1.0, _SUMMED + 1) ** -exponent)])
-    near = np.interp(n, np.arange(_SUMMED + 1.0), head)
+    head = _head_sums(exponent)
+    near = np.interp(n, _TERMS, head)
     m, k = float(_SUMMED), np.maximum(n, _SUMMED)
     area = power_area(k, exponent) - power_area(np.float64(m), exponent)
     slope = -exponent * (k ** (-exponent - 1) - m ** (-exponent - 1)) / 12
     far: F64 = head[-1] + area + (k**-exponent - m**-exponent) / 2 + slope
     return np.where(n <= _SUMMED, near, far)
+
+
+@lru_cache(maxsize=32)
+def _head_sums(exponent: float) -> F64:
+    """The sums of the first 0, 1, 2 ... terms."""
+    sums: F64 = np.concatenate([[0.0], np.cumsum(_TERMS[1:] ** -exponent)])
+    return sums

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from dovetail.kernels.arrays import F64
@@ -71,10 +73,15 @@ def at_least(mean: F64, threshold: int) -> F64:
 
 def rank_groups(distribution: Distribution) -> tuple[F64, F64]:
     """Groups of ranks, most wanted first: how many, and which share of the stream asks for each of them."""
-    rows = distribution.rows
+    edges, count = _rank_edges(distribution.rows)
+    wanted: F64 = np.diff(distribution.share(edges)) / count
+    return count, wanted
+
+
+@lru_cache(maxsize=64)
+def _rank_edges(rows: int) -> tuple[F64, F64]:
+    """Where the groups begin and end, the first ranks one by one, and how many ranks are in each."""
     near = np.arange(0.0, min(_EXACT_RANKS, rows) + 1)
     far = np.round(np.geomspace(near[-1], rows, _GROUPS)) if rows > near[-1] else near
     edges = np.unique(np.concatenate([near, far]))
-    count = np.diff(edges)
-    wanted: F64 = np.diff(distribution.share(edges)) / count
-    return count, wanted
+    return edges, np.diff(edges)

@@ -29,6 +29,7 @@ from dovetail.semistream.cost.segments import Segments
 from dovetail.semistream.cost.window import Steady, oldest_first
 
 _STEPS = 32  # of the integral from T_c to T
+_SIZES = 96  # numbers of waiting tuples at which a guard is evaluated; between, a line
 _ROUNDS = 400
 _EXACT_ENOUGH = 1e-4
 _NO_HAZARD = 1e-9  # of being looked up in a whole window: keeps divisions defined
@@ -82,7 +83,7 @@ def second_position(segments: Segments, capacity: float, position: float = 0.3, 
 
 def _round(segments: Segments, state: _State, guarded: bool) -> _Rates:
     n, p, young = segments.count, segments.share[:, None], state.young
-    edges = np.geomspace(young, state.window, _STEPS + 1)
+    edges = _geometric(young, state.window, _STEPS + 1)
     step, age = np.diff(edges), np.sqrt(edges[:-1] * edges[1:])
     met = state.eta * _passes(segments, state, age) if guarded else np.full((n.size, _STEPS), state.eta)
     hazard = np.maximum(p * met, _NO_HAZARD / state.window)
@@ -110,7 +111,7 @@ def _passes(segments: Segments, state: _State, age: F64) -> F64:
     """The probability that a segment has more waiting tuples at this age since its load than the oldest tuple's has."""
     own = 1 + segments.share[:, None] * age
     others = 1 + segments.share * state.window
-    sizes = np.geomspace(1.0, float(own.max()) + 1.0, 96)[:, None]
+    sizes = _geometric(1.0, float(own.max()) + 1.0, _SIZES)[:, None]
     spread = np.sqrt(np.maximum(sizes + others - 2, 0.1))
     z = np.clip((sizes - others - 0.5) / spread, -40.0, 40.0)
     beats = (state.oldest / (1 + np.exp(-_LOGISTIC * z))).sum(axis=1)
@@ -133,3 +134,9 @@ def _moved(segments: Segments, state: _State, rates: _Rates, newer: float, capac
     state.eta += _DAMPING * (eta - state.eta)
     state.oldest = (state.oldest + rates.by_oldest / max(rates.by_oldest.sum(), 1e-300)) / 2
     return off
+
+
+def _geometric(first: float, last: float, n: int) -> F64:
+    """n numbers from first to last, each the same multiple of the one before."""
+    numbers: F64 = first * np.exp(np.arange(n) * (math.log(last / first) / (n - 1)))
+    return numbers

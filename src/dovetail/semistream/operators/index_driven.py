@@ -158,6 +158,8 @@ class IndexDriven(SemiStreamOperator):
 
     def read_segment(self, segment: int) -> pa.RecordBatch:
         """The rows of a segment, or of the pages that the few rows which wait for it need."""
+        if self.segments.per_segment == 1 or not self.reads_short:
+            return super().read_segment(segment)
         first, count = pages_needed(self, np.array([segment]), int64s(self.waiting.pool.held[segment : segment + 1]))
         self.first_row = int(self.segments.starts[first[0]])
         return self.pages.read(int(first[0]), int(count[0]))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dovetail.bench.experiment import Cell, Chart, Experiment, Findings, Grid
-from dovetail.bench.experiments.interval.data import pairs, shipping, steady
+from dovetail.bench.experiments.interval.data import Side, pairs, shipping, steady
 from dovetail.bench.experiments.interval.judge import Checks
 from dovetail.bench.experiments.interval.runs import Ran, best, run, warm
 from dovetail.bench.experiments.interval.speeds import (
@@ -38,10 +38,14 @@ LONGER = {"base": 20, "cardinality": 0.5, "duration": 4, "record": 2}
 SHORT = Frames(256, 8_192, 2_296)
 
 
-def _work(which: str, time_range: int, relation: str, frames: Frames | None = None) -> Work:
-    rate, long, short, width = SETS[which]
-    left, right = (steady(time_range, (rate, d), tuple_bytes=width) for d in (long, short))
-    return Work(left, right, relation, frames)
+def _work(bench: Workbench, shape: Shape, time_range: int, relation: str, frames: Frames | None = None) -> Work:
+    """The work of a relation; all relations have the same inputs."""
+    rate, long, short, width = shape
+
+    def make() -> tuple[Side, Side]:
+        return steady(time_range, (rate, long), tuple_bytes=width), steady(time_range, (rate, short), tuple_bytes=width)
+
+    return Work(*bench.once(("sides", shape, time_range), make), relation, frames)
 
 
 def _counts(bench: Workbench) -> Findings:
@@ -78,7 +82,7 @@ def _any_work(bench: Workbench, which: str, relation: str) -> Work:
     if which == "shipping":
         side = bench.once("shipping", lambda: shipping(bench.scratch))
         return Work(side, side, relation)
-    return _work(which, 1_000, relation)
+    return _work(bench, SETS[which], 1_000, relation)
 
 
 def _sort_merge(work: Work) -> Ran:
@@ -100,7 +104,7 @@ def _speed(which: str, bench: Workbench) -> Findings:
     alone: dict[str, float] = {}
     warm()
     for relation in RELATIONS:
-        work = _any_work(bench, which, relation) if which == "shipping" else _work(which, span, relation)
+        work = _any_work(bench, which, relation) if which == "shipping" else _work(bench, SETS[which], span, relation)
         found[relation] = speed_up(bench, work, ("SM",))["SM"]
         expected = pairs(work.left, work.right, relation)
         alone[relation] = best(3, "SM", work.left, work.right, expected, relation=relation, form="top").seconds
@@ -131,8 +135,12 @@ def _scale(which: str, frames: Frames | None, bench: Workbench) -> Findings:
     tasks = (1, 2) if spilling else (1, 2, 4)
     made = {"spilling": (10, 200, 100, 2_296), "base": SETS["base"]}[which]
     found: Seconds = {}
+
+    def work(relation: str, tasks: int) -> Work:
+        return _work(bench, made, each * tasks, relation, frames)
+
     for relation in RELATIONS:
-        found[relation] = scale_up(bench, partial(_shaped, made, relation, frames, each), ("SM",), tasks)["SM"]
+        found[relation] = scale_up(bench, partial(work, relation), ("SM",), tasks)["SM"]
     checks = Checks()
     judge_scale_up(checks, found)
     seconds = {relation: runs[1].slowest_join for relation, runs in found.items()}
@@ -149,12 +157,6 @@ def _scale(which: str, frames: Frames | None, bench: Workbench) -> Findings:
         doubled = max(runs[4].seconds / runs[2].seconds for runs in found.values())
         checks.add(1.5 <= doubled <= 2.5, f"from two tasks to four on two cores the time doubles ({doubled:.2f})")
     return checks.findings([chart("Scale-up of sort-merge", found)], tables, rows_checked(found), CORES)
-
-
-def _shaped(shape: Shape, relation: str, frames: Frames | None, each: int, tasks: int) -> Work:
-    rate, long, short, width = shape
-    left, right = (steady(each * tasks, (rate, d), tuple_bytes=width) for d in (long, short))
-    return Work(left, right, relation, frames)
 
 
 def _experiment(name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings]) -> Experiment:

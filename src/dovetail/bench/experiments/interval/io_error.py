@@ -39,10 +39,10 @@ def _range(name: str, rate: int, mixed: bool, scale: str) -> int:
     """Instants: the source's 10,000; fewer where frames grow with their square (DIP) or blocks are tiny (OIP)."""
     full = scale == "full"
     if name == "DIP":
-        return (1_000 if rate <= 10 else 400) * 2 if full else (600 if rate <= 10 else 300)
+        return (1_000 if rate <= 10 else 400) * 2 if full else (500 if rate <= 10 else 250)
     if name == "OIP":
-        return (100_000 if full else 12_000) // rate
-    return 10_000 if full else 2_000 if mixed else 5_000
+        return (100_000 if full else 8_000) // rate
+    return 10_000 if full else 1_500 if mixed else 3_000
 
 
 def _one(name: str, classes: tuple[Setting, ...], time_range: int) -> tuple[Ran, float, float, float]:

@@ -50,8 +50,16 @@ class TopTask:
     k: int = 100
 
 
-def frame(bench: Workbench, side: Side, files: int = 4) -> DataFrame:
-    """A side as a DataFrame over so many Parquet files, rows dealt out by number, as if distributed by a key."""
+def frame(bench: Workbench, side: Side, tasks: int) -> DataFrame:
+    """A side as a DataFrame that so many tasks read; the same one for the same side, so that it is asked once.
+
+    Its rows are dealt out by number over Parquet files, as if distributed by a key.
+    """
+    _, read = bench.once(("frame", id(side)), lambda: (side, _written(bench, side)))  # the side lives as long as its id
+    return bench.once(("frame", id(side), tasks), lambda: read.coalesce(tasks))
+
+
+def _written(bench: Workbench, side: Side, files: int = 4) -> DataFrame:
     place = Path(tempfile.mkdtemp(dir=bench.scratch))
     table = pa.Table.from_batches([side.rows]).rename_columns({"_start": "start", "_end": "end"})
     for number in range(files):
@@ -69,14 +77,13 @@ class Placed:
 
 
 def place(left: DataFrame, right: DataFrame, points: list[int], relation: str = "overlapping") -> Placed:
-    """The inputs cut at the points, as the library cuts them; reading is done by as many tasks as joining is."""
+    """The inputs cut at the points, as the library cuts them."""
     from dovetail.interval.frame import plan_interval_join
     from dovetail.interval.frame_partitioned import PartitionedMeeting, RangeCells
 
     tasks = len(points) + 1
     how: dict[str, Any] = {"split_points": points} if points else {"partitions": 1}
-    inputs = (left.coalesce(tasks), right.coalesce(tasks))
-    plan = plan_interval_join(*inputs, relation=relation, algorithm="sort_merge", route="streaming", **how)
+    plan = plan_interval_join(left, right, relation=relation, algorithm="sort_merge", route="streaming", **how)
     cells = plan.route.cells
     if not isinstance(cells, RangeCells) or cells.ranges != tasks:
         raise DataError(f"{tasks} tasks were asked for; the plan is\n{plan.explain()}")

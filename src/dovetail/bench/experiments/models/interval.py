@@ -68,7 +68,7 @@ class Setting:
 
 def grid(small: bool) -> Iterator[Setting]:
     """Rates and durations from sparse to dense, alike and not, single and mixed, in memory from short to ample."""
-    long = 800 if small else 4_000
+    long = 500 if small else 4_000
     same = [(1.0, 20), (10.0, 10), (1.0, 100), (6.0, 50), (3.0, 150)]
     other = [((1.0, 10), (10.0, 100)), ((10.0, 100), (1.0, 10)), ((5.0, 200), (1.0, 5)), ((20.0, 5), (2.0, 150))]
     pairs = [Pair(Mix.even(*one), Mix.even(*one), long) for one in same]

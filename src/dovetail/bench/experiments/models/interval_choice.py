@@ -42,7 +42,7 @@ _PAIRS: Final = (
     Pair(Mix(1.0, _TAIL), Mix(1.0, _TAIL), 5_000),
     Pair(Mix(0.5, _LONG), Mix.even(0.5, 20), 15_000),
 )
-_MEMORY: Final = {"1MB": 0.3, "4MB": 0.7, "64MB": 3.0}
+_MEMORY: Final = {"1MB": 0.3, "4MB": 0.7, "64MB": 1.5}
 """Budgets, and how many times the span of the pairs above they get."""
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from dovetail.bench.experiments.models.semistream_runs import DEVICES, Scene
 from dovetail.semistream.master.pages import Order
 
-LOADS: Final = {"small": 170, "full": 4_000}
+LOADS: Final = {"small": 250, "full": 4_000}
 """About so many loads are measured of each join, and some times as many come before."""
 
 

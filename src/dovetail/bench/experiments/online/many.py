@@ -17,7 +17,7 @@ from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 from dovetail.kernels.online_multi_tree import empty_trees
 
-SCALES = {"small": (20_000, 20), "full": (100_000, 50)}
+SCALES = {"small": (10_000, 10), "full": (100_000, 50)}
 CHAINS = tuple(f"chain of {n}, {how}" for n in (2, 3, 4) for how in ("MINER", "random", "oldest"))
 STARS = tuple(f"star of 4, {how}" for how in ("MINER", "MJoin largest", "MJoin smallest", "oldest"))
 PRINTED_FOUR, PRINTED_FACTOR, MODEST = (55.0, 80.0), 60.0, 10.0
@@ -128,12 +128,12 @@ def run_star(bench: Workbench) -> Findings:
 
 
 def pause_setting(scale: str, inputs: int) -> tuple[int, Setting, tuple[int, ...]]:
-    """Rows of the large inputs, memory for 5 % of all rows, and pauses: a tenth of the source's, or a twentieth."""
-    rows = 10_000 if scale == "full" else 5_000
+    """Rows of the large inputs, memory for 5 % of all rows, and pauses: a tenth of the source's, or some twentieth."""
+    rows = 10_000 if scale == "full" else 4_000
     memory = (2 * rows + (inputs - 2) * rows // 10) // 20
     if scale == "full":
         return rows, Setting(memory, 10, 100), PAUSES
-    return rows, Setting(memory, 10, 50, outer_blocks=9), PAUSES[::2]
+    return rows, Setting(memory, 10, 40, outer_blocks=9), PAUSES[::2]
 
 
 def run_waiting(bench: Workbench) -> Findings:

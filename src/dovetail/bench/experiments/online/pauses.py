@@ -32,7 +32,7 @@ def setting_of(bench: Workbench) -> tuple[int, Setting, tuple[int, ...]]:
 
     Every flush and every block that is read is done by the operators, some four seconds for ten thousand rows.
     """
-    return (10_000, Setting(1_000, 10, 100), PAUSES) if bench.scale == "full" else (5_000, Setting(500, 10, 50), ENDS)
+    return (10_000, Setting(1_000, 10, 100), PAUSES) if bench.scale == "full" else (4_000, Setting(400, 10, 40), ENDS)
 
 
 def _all(

@@ -86,7 +86,7 @@ def _catches_up(streams: Streams, found: Mapping[str, Counted]) -> Part:
 
 def run_over_time(stand_in: str, real: str, bench: Workbench) -> Findings:
     """Figures 7 and 8: pairs by the part of the input that has come."""
-    rows = min(SOURCE_ROWS[stand_in], 15_000) if bench.scale == "small" else SOURCE_ROWS[stand_in]
+    rows = min(SOURCE_ROWS[stand_in], 10_000) if bench.scale == "small" else SOURCE_ROWS[stand_in]
     sets = [synthetic(stand_in, None, rows), recorded(real)]
     found = [_over_time(streams) for streams in sets]
     parts = [_first_over_time(streams, each) for streams, each in zip(sets, found, strict=True)]

@@ -108,5 +108,5 @@ def like_the_source(small: bool) -> list[Streams]:
 
     Full scale has the source's numbers of rows; the recorded sets have what there is.
     """
-    rows = {name: min(n, 15_000) if small else n for name, n in SOURCE_ROWS.items()}
+    rows = {name: min(n, 10_000) if small else n for name, n in SOURCE_ROWS.items()}
     return [synthetic(name, None, rows[name]) for name in STAND_INS] + [recorded(name) for name in RECORDED]

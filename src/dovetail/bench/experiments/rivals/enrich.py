@@ -17,7 +17,7 @@ from dovetail.bench.experiments.rivals.limited import heap
 from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.workbench import Workbench
 
-SIZES: dict[Scale, tuple[int, int]] = {"small": (2_000_000, 256), "full": (4_000_000, 512)}
+SIZES: dict[Scale, tuple[int, int]] = {"small": (1_000_000, 128), "full": (4_000_000, 512)}
 """Master rows, and MiB that look-ups by hand may have."""
 
 

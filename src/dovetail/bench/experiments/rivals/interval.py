@@ -9,7 +9,7 @@ from dovetail.bench.experiments.rivals.limited import heap
 from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.workbench import Workbench
 
-SIZES: dict[Scale, tuple[int, int]] = {"small": (40_000, 256), "full": (120_000, 1_024)}
+SIZES: dict[Scale, tuple[int, int]] = {"small": (28_000, 128), "full": (120_000, 1_024)}
 """Rows a side, and MiB that a library may have."""
 DOOMED = ("polars", "polars-bio", "bioframe", "pyjanitor")
 """Libraries that build their result in memory."""

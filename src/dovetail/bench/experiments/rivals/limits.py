@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil  # type: ignore[import-untyped]  # ships no type information
@@ -43,7 +44,7 @@ class Fate:
 class Contest:
     """Contestants that a module runs, one a process, when it is called with a name, mebibytes, a directory and more.
 
-    Ours comes first, and must end; the others are given less time.
+    Ours comes first, and must end; the others are given less time. Should the run be broken off, nobody goes on.
     """
 
     module: str
@@ -95,14 +96,24 @@ def _watched(process: subprocess.Popen[bytes], patience_s: float) -> tuple[int, 
         process.wait(patience_s)
     except subprocess.TimeoutExpired:
         ended = False
-        for child in psutil.Process(process.pid).children(recursive=True):
-            child.kill()
-        process.kill()
-        process.wait()
-    finally:
+    finally:  # whether it has ended, has used up its time, or nobody waits for it any more
+        _end(process)
         over.set()
         thread.join()
     return peak[0], ended
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and all that it started, if it still runs."""
+    if process.poll() is None:
+        started: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            started = psutil.Process(process.pid).children(recursive=True)
+        for child in started:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        process.kill()
+        process.wait()
 
 
 def _reason(code: int, complaint: str) -> str:

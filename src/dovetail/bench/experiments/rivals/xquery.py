@@ -10,7 +10,7 @@ from dovetail.bench.experiments.rivals.limits import Contest, short_memory, told
 from dovetail.bench.workbench import Workbench
 from dovetail.bench.xquery_weather import expected, megabytes, places
 
-SIZES: dict[Scale, tuple[int, int, int]] = {"small": (2, 120, 128), "full": (2, 672, 512)}
+SIZES: dict[Scale, tuple[int, int, int]] = {"small": (2, 60, 64), "full": (2, 672, 512)}
 """Stations, years, and MiB that Saxon may have."""
 
 
