@@ -55,8 +55,8 @@ class Medium:
         )
 
 
-DISK = Medium("disk", page_file, small=32, full=1)
-DATABASE = Medium("database", server_table, small=80, full=4)
+DISK = Medium("disk", page_file, small=20, full=1)
+DATABASE = Medium("database", server_table, small=50, full=4)
 
 
 class Runner:
