@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from tests.semistream.master.server import PASSWORD, Server
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.pipeline import sink_postgres
 from dovetail.pipeline.check import check_pipeline
-from dovetail.pipeline.declared import Step
+from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.read import read_pipeline
 from dovetail.pipeline.run import Run, watch_of
 from dovetail.pipeline.sink_postgres import Target
@@ -28,8 +30,8 @@ def rows_of(server: Server, query: str) -> list[tuple[Any, ...]]:
 
 
 def target(server: Server, rows: DataFrame, table: str, **values: Any) -> Target:
-    given = {"uri": server.url, "table": table, **values}
-    made = Target.of(Step("sink", "s", "postgres", given, given, ()), rows, f"owner of {table}", "append")
+    given = {"uri": server.url, "table": table, "mode": "append", **values}
+    made = Target.of(Step("sink", "s", "postgres", given, given, ()), rows, "shop.s", f"owner of {table}")
     sink_postgres.prepare(made, create=True)
     return made
 
@@ -57,9 +59,8 @@ def test_a_batch_that_is_repeated_writes_nothing(spark: SparkSession, postgres: 
     assert sink_postgres.write_batch(rows, made, 1) == (100, False)
     assert sink_postgres.write_batch(rows, made, 0) == (0, True)
     assert rows_of(postgres, "SELECT count(*), count(DISTINCT id) FROM appended") == [(200, 100)]
-    assert rows_of(postgres, "SELECT batch, rows FROM dovetail_batches WHERE owner = 'owner of appended'") == [(1, 200)]
-    sink_postgres.forget(made)
-    assert rows_of(postgres, "SELECT * FROM dovetail_batches WHERE owner = 'owner of appended'") == []
+    noted = "SELECT sink, target, batch, rows FROM dovetail_sinks WHERE owner = 'owner of appended'"
+    assert rows_of(postgres, noted) == [("shop.s", "public.appended", 1, 200)]
 
 
 def test_rows_that_fail_take_their_number_with_them(spark: SparkSession, postgres: Server) -> None:
@@ -107,7 +108,7 @@ def test_a_table_that_does_not_fit_is_told_before_anything_runs(spark: SparkSess
         target(postgres, rows, "loose", key="id")
     given = {"uri": postgres.url.replace("tester", "nobody"), "table": "x"}
     with pytest.raises(ConfigError, match="cannot write to table 'x'") as error:
-        sink_postgres.inspect(Target.of(Step("sink", "s", "postgres", given, given, ()), rows, "", "append"), True)
+        sink_postgres.inspect(Target.of(Step("sink", "s", "postgres", given, given, ()), rows, "", ""), True)
     assert PASSWORD not in str(error.value)
 
 
@@ -177,3 +178,146 @@ def test_a_batch_replaces_or_adds(spark: SparkSession, postgres: Server, tmp_pat
     with pytest.raises((ConfigError, DataError)) as error:
         Run(spark, pipeline, watch_of(pipeline), console=Console(quiet=True)).go()
     assert PASSWORD not in str(error.value)
+
+
+STREAM = """
+[pipeline]
+name = "{name}"
+checkpoint = "{checkpoint}"
+
+[source.orders]
+type = "workload"
+workload = "orders"
+stream = true
+options = {{ rows = 200, products = 20, rows_per_batch = 100, partitions = 1 }}
+
+[join.rows]
+type = "sql"
+query = "{query}"
+
+[sink.out]
+type = "postgres"
+from = "rows"
+uri = "${{SHOP_URI}}"
+table = "{table}"
+mode = "{mode}"
+"""
+
+
+TOTALS = "select product_id, count(*) as n from orders group by product_id"
+
+
+class Shop:
+    """A pipeline over 200 orders whose parts can change between runs."""
+
+    def __init__(self, spark: SparkSession, server: Server, place: Path) -> None:
+        self._spark, self._server, self._place = spark, server, place
+
+    def _read(self, **parts: str) -> Pipeline:
+        given = {"name": "shop", "checkpoint": "checkpoint", "mode": "append", **parts}
+        query = TOTALS if given["mode"] == "complete" else "select product_id, 1L as n from orders"
+        file = self._place / "shop.toml"
+        file.write_text(STREAM.format(query=query, **given))
+        return read_pipeline(file, environment=os.environ | {"SHOP_URI": self._server.url})
+
+    def run(self, **parts: str) -> None:
+        pipeline = self._read(**parts)
+        assert check_pipeline(self._spark, pipeline) == []
+        Run(self._spark, pipeline, watch_of(pipeline), once=True, console=Console(quiet=True)).go()
+
+    def refused(self, **parts: str) -> str:
+        """What is said at the check and by the run, which are the same."""
+        pipeline = self._read(**parts)
+        with pytest.raises(ConfigError) as error:
+            Run(self._spark, pipeline, watch_of(pipeline), once=True, console=Console(quiet=True)).go()
+        told = str(error.value)
+        assert PASSWORD not in told
+        (problem,) = check_pipeline(self._spark, pipeline)
+        assert problem.text == told
+        assert "table = " in self._place.joinpath("shop.toml").read_text().splitlines()[problem.line - 1]
+        return told
+
+    def count(self, table: str) -> int:
+        return int(rows_of(self._server, f"SELECT count(*) FROM {table}")[0][0])
+
+
+@pytest.fixture
+def shop(spark: SparkSession, postgres: Server, tmp_path: Path) -> Shop:
+    return Shop(spark, postgres, tmp_path)
+
+
+def test_a_lost_checkpoint_is_an_error_and_doubles_nothing(shop: Shop, postgres: Server, tmp_path: Path) -> None:
+    table = "lost_checkpoint"
+    shop.run(table=table)
+    shop.run(table=table)
+    assert shop.count(table) == 200
+    shutil.move(tmp_path / "checkpoint", tmp_path / "kept")
+    for name in (table, f"public.{table}"):
+        assert "wrote with another checkpoint" in shop.refused(table=name)
+    assert shop.count(table) == 200
+    shop.run(table=table, checkpoint="kept")
+    assert shop.count(table) == 200
+    postgres.execute(f"TRUNCATE {table}")
+    shop.run(table=table, checkpoint="fresh")
+    assert shop.count(table) == 200
+    assert "wrote with another checkpoint" in shop.refused(table=table, checkpoint="kept")
+    postgres.execute(f"DROP TABLE {table}")
+    shop.run(table=table, checkpoint="again")
+    assert shop.count(table) == 200
+
+
+def test_rows_of_others_are_kept_by_a_sink_that_appends(shop: Shop, postgres: Server) -> None:
+    postgres.execute(
+        "CREATE TABLE shared (product_id bigint, n bigint)",
+        "INSERT INTO shared SELECT -i, 1 FROM generate_series(1, 7) i",
+    )
+    shop.run(table="shared")
+    shop.run(table="shared", name="second", checkpoint="second")
+    assert shop.count("shared") == 407
+    assert "would delete" in shop.refused(table="shared", name="third", checkpoint="3", mode="complete")
+    assert shop.count("shared") == 407
+
+
+def test_a_complete_answer_replaces_its_own_rows_only(shop: Shop, postgres: Server) -> None:
+    whole = {"table": "totals", "mode": "complete"}
+    postgres.execute("CREATE TABLE totals (product_id bigint, n bigint)", "INSERT INTO totals VALUES (-1, -1)")
+    assert "rows that this sink did not write" in shop.refused(**whole)
+    assert rows_of(postgres, "SELECT * FROM totals") == [(-1, -1)]
+    postgres.execute("DELETE FROM totals")
+    for checkpoint in ("checkpoint", "lost"):
+        shop.run(**whole, checkpoint=checkpoint)
+        assert rows_of(postgres, "SELECT sum(n)::bigint FROM totals") == [(200,)]
+    told = shop.refused(table="totals", name="other", checkpoint="other")
+    assert "is rewritten by the sink 'shop_out'" in told
+
+
+def test_a_run_whose_table_another_one_took_writes_nothing(spark: SparkSession, postgres: Server) -> None:
+    rows = spark.range(10)
+    first = target(postgres, rows, "taken")
+    sink_postgres.prepare(replace(first, owner="another"), create=True)
+    with pytest.raises(Exception, match=r"ConfigError: another run has claimed table 'taken'"):
+        sink_postgres.write_batch(rows, first, 0)
+    assert rows_of(postgres, "SELECT count(*) FROM taken") == [(0,)]
+
+
+def test_a_batch_does_not_delete_what_it_did_not_write(spark: SparkSession, postgres: Server, tmp_path: Path) -> None:
+    postgres.execute("CREATE TABLE mine (product_id bigint)", "INSERT INTO mine VALUES (-1)")
+    file = tmp_path / "b.toml"
+    file.write_text(
+        '[pipeline]\nname = "b"\n[source.n]\ntype = "workload"\nworkload = "products"\noptions = { products = 5 }\n'
+        '[join.ids]\ntype = "sql"\nquery = "select product_id from n"\n'
+        '[sink.t]\ntype = "postgres"\nfrom = "ids"\nuri = "${SHOP_URI}"\ntable = "mine"\n'
+    )
+    modes = [(None, 1, "did not write"), ("error", 1, "mode is 'error'"), ("append", 6, None), ("overwrite", 5, None)]
+    for mode, expected, said in [*modes, (None, 5, None), ("error", 5, "mode is 'error'")]:
+        overrides = [f"sink.t.mode={mode}"] if mode else []
+        pipeline = read_pipeline(file, overrides, os.environ | {"SHOP_URI": postgres.url})
+        one = Run(spark, pipeline, watch_of(pipeline), console=Console(quiet=True))
+        if said is None:
+            assert check_pipeline(spark, pipeline) == []
+            one.go()
+        else:
+            assert said in check_pipeline(spark, pipeline)[0].text
+            with pytest.raises(DataError, match=said):
+                one.go()
+        assert rows_of(postgres, "SELECT count(*) FROM mine") == [(expected,)]

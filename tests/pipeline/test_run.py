@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from dovetail.cli.main import app
 from dovetail.errors import ConfigError, DataError
+from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.checkpoint import Checkpoint
 from dovetail.pipeline.problems import PipelineError
 from dovetail.pipeline.read import read_pipeline
@@ -223,6 +225,102 @@ def test_a_batch_pipeline_replaces_its_answer(spark: SparkSession, tmp_path: Pat
     spark.catalog.dropTempView("shown")
     with pytest.raises(DataError, match="mode is 'error'"):
         run(spark, file, ["sink.matches.mode=error"])
+
+
+COMPLETE = """
+[pipeline]
+name = "shop"
+checkpoint = "checkpoint"
+
+[source.orders]
+type = "workload"
+workload = "orders"
+stream = true
+options = { rows = 200, products = 20, rows_per_batch = 100, partitions = 1 }
+
+[join.totals]
+type = "sql"
+query = "select product_id, count(*) as n from orders group by product_id"
+
+[sink.out]
+type = "parquet"
+from = "totals"
+path = "out"
+mode = "complete"
+"""
+
+
+def test_a_complete_answer_removes_its_own_files_only(spark: SparkSession, tmp_path: Path) -> None:
+    file, out = written(tmp_path, COMPLETE), tmp_path / "out"
+    foreign = [
+        out / "archive" / "2020" / "old.parquet",
+        out / "notes.parquet",
+        out / "00000000-000000001-00000.parquet",
+    ]
+    for one in foreign:
+        one.parent.mkdir(parents=True, exist_ok=True)
+        one.write_text("mine")
+    with pytest.raises(ConfigError, match=r"has files that this sink did not write, such as") as error:
+        run(spark, file, once=True)
+    (problem,) = check_pipeline(spark, read_pipeline(file))
+    assert (problem.text, problem.line) == (str(error.value), 19)
+    (tmp_path / "aside").mkdir()
+    shutil.move(out, tmp_path / "aside" / "out")
+    run(spark, file, once=True)
+    shutil.copytree(tmp_path / "aside" / "out", out, dirs_exist_ok=True)
+    for overrides in (["source.orders.options.rows_per_batch=50"], ["pipeline.checkpoint=lost"]):
+        for number in ("1", ".1.crc"):  # the newest micro-batch is repeated
+            (tmp_path / "checkpoint" / "out" / "commits" / number).unlink(missing_ok=True)
+        run(spark, file, overrides, once=True)
+        assert [one.read_text() for one in foreign] == ["mine"] * 3
+        mine = [str(one) for one in out.glob("*.parquet") if one not in foreign]
+        assert dataset.dataset(mine).to_table()["n"].to_numpy().sum() == 200
+
+
+def test_a_batch_replaces_its_own_files_only(spark: SparkSession, tmp_path: Path) -> None:
+    text = COMPLETE.replace("stream = true\n", "").replace('mode = "complete"\n', "")
+    other = '[sink.text]\ntype = "format"\nformat = "json"\nfrom = "totals"\npath = "text"\n'
+    file = written(tmp_path, text + other)
+    run(spark, file)
+    kept = [tmp_path / "out" / "notes.parquet", tmp_path / "out" / "archive" / "old.parquet"]
+    for one in kept:
+        one.parent.mkdir(exist_ok=True)
+        one.write_text("mine")
+    run(spark, file)
+    run(spark, file, ["sink.out.mode=append"])
+    run(spark, file)
+    assert [one.read_text() for one in kept] == ["mine", "mine"]
+    mine = [str(one) for one in (tmp_path / "out").glob("*.parquet") if one not in kept]
+    assert dataset.dataset(mine).to_table()["n"].to_numpy().sum() == 200
+    run(spark, file, ["sink.out.mode=overwrite"])
+    assert [one.exists() for one in kept] == [False, True]
+    (tmp_path / "text" / "notes.txt").write_text("mine")
+    for told in (str(check_pipeline(spark, read_pipeline(file))[0].text), str(raised(spark, file))):
+        assert "text has files that this sink did not write, such as 'notes.txt'" in told
+    assert (tmp_path / "text" / "notes.txt").read_text() == "mine"
+
+
+def raised(spark: SparkSession, file: Path) -> Exception:
+    with pytest.raises(DataError) as error:
+        run(spark, file)
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "is_refused"),
+    [("out", "append", True), ("out/deep", "complete", True), (".", "complete", True), ("out2", "complete", False)],
+)
+def test_sinks_that_share_a_directory(
+    spark: SparkSession, tmp_path: Path, path: str, mode: str, is_refused: bool
+) -> None:
+    step = "totals" if mode == "complete" else "orders"
+    text = f'[sink.second]\ntype = "parquet"\nfrom = "{step}"\npath = "{path}"\nmode = "{mode}"\n'
+    found = check_pipeline(spark, read_pipeline(written(tmp_path, COMPLETE + text)))
+    assert any("are one directory, or one is inside the other" in problem.text for problem in found) == is_refused
+    both = COMPLETE.replace("totals", "orders").replace("complete", "append").replace("[join.orders]", "[join.unused]")
+    if path == "out":
+        file = written(tmp_path, both[: both.index("[join")] + both[both.index("[sink") :] + text)
+        assert check_pipeline(spark, read_pipeline(file)) == []
 
 
 PAIRS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,15 +11,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dovetail.errors import ConfigError, DovetailError, PlanError
-from dovetail.pipeline import sink_postgres
+from dovetail.errors import ConfigError, DataError, DovetailError, PlanError
+from dovetail.pipeline.checkpoint import owner_of
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.joins import Given, checked_join, spark_says
 from dovetail.pipeline.locate import nearest_line
 from dovetail.pipeline.masters import promised_master
 from dovetail.pipeline.problems import Problem, Problems, listed, meant
 from dovetail.pipeline.requests import key_of
-from dovetail.pipeline.sinks import KEPT
+from dovetail.pipeline.sinks import KEPT, check_place
 from dovetail.pipeline.sources import empty_source, known_format, watermarked
 from dovetail.semistream.master.store import MasterStore
 
@@ -43,6 +44,8 @@ class _Check:
         for step in self._pipeline.ordered():
             if all(name in self._frames or name in self._stores for name in step.sources):
                 self._step(step)
+        for sink, text in overlapping(self._pipeline, self._frames):
+            self._problems.add((*sink.path, "path"), text)
         return self._problems.sorted()
 
     def _step(self, step: Step) -> None:
@@ -105,8 +108,37 @@ def sink_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: Dat
             )
     if sink.type == "format":
         yield from _as_problem("format", lambda: known_format(spark, sink.values["format"]))
-    if sink.type == "postgres":
-        yield from _postgres_problems(pipeline, sink, rows)
+    yield from _place_problems(spark, pipeline, sink, rows)
+
+
+def overlapping(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> Iterator[tuple[Step, str]]:
+    """Sinks whose directory is that of an earlier sink, or inside it or around it: sink and text.
+
+    Two that append files of one kind can share a directory.
+    """
+    sinks = [sink for sink in pipeline.of("sink") if "path" in sink.values and sink.values["from"] in frames]
+    for at, sink in enumerate(sinks):
+        for other in sinks[:at]:
+            mine, its = (_folder(one.values["path"]) for one in (sink, other))
+            if mine == its and _appended(sink, frames) == _appended(other, frames) is not None:
+                continue
+            if mine.startswith(its) or its.startswith(mine):
+                yield (
+                    sink,
+                    f"path of {sink.name} and path of {other.name} are one directory, or one is inside the other; "
+                    "their files would be read as those of one table; give each a directory of its own",
+                )
+
+
+def _folder(place: str) -> str:
+    return (place if "://" in place else os.path.normpath(place)).rstrip("/") + "/"
+
+
+def _appended(sink: Step, frames: Mapping[str, DataFrame]) -> str | None:
+    """The kind of files that a sink adds to a directory; None if it also replaces some."""
+    usual = "append" if frames[sink.values["from"]].isStreaming else "overwrite"
+    is_added = sink.values.get("mode", usual) == "append" and sink.type != "format"
+    return sink.type if is_added else None
 
 
 def _mode_problems(sink: Step, streams: bool) -> Iterator[tuple[str, str]]:
@@ -153,17 +185,16 @@ def _stream_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: 
         )
 
 
-def _postgres_problems(pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
+def _place_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
     def look() -> None:
-        target = sink_postgres.Target.of(sink, rows, "", "append")
-        sink_postgres.inspect(target, sink.values.get("create", True))
+        check_place(spark, pipeline, sink, rows, owner_of(spark, pipeline, sink) if rows.isStreaming else "")
 
-    for key, text in _as_problem("uri", look):
+    for key, text in _as_problem("uri" if sink.type == "postgres" else "path", look):
         yield key_of(sink, text) if key_of(sink, text) != "type" else key, pipeline.secrets.masked(text)
 
 
 def _as_problem(key: str, look: Any) -> Iterator[tuple[str, str]]:
     try:
         look()
-    except (ConfigError, PlanError) as error:
+    except (ConfigError, DataError, PlanError) as error:
         yield key, str(error)

@@ -40,9 +40,7 @@ class Checkpoint:
     def __enter__(self) -> Self:
         self._files.make(self.place)
         self._take()
-        # A run that died between removing and renaming has left the new file, which is whole.
-        text = self._files.text(f"{self.place}/pipeline.json") or self._files.text(f"{self.place}/pipeline.json.new")
-        self._known = {} if text is None else json.loads(text)
+        self._known = _read(self._files, self.place)
         return self
 
     def __exit__(
@@ -80,9 +78,7 @@ class Checkpoint:
         for sink in sinks:
             begun = self._known.get(sink.name, {}).get("id")
             self._known[sink.name] = {"id": begun or uuid.uuid4().hex, "steps": self._steps(sink)}
-        self._files.put(f"{self.place}/pipeline.json.new", json.dumps(self._known, indent=1))
-        self._files.delete(f"{self.place}/pipeline.json")
-        self._files.rename(f"{self.place}/pipeline.json.new", f"{self.place}/pipeline.json")
+        self._files.keep(f"{self.place}/pipeline.json", json.dumps(self._known, indent=1))
 
     def _steps(self, sink: Step) -> dict[str, Any]:
         steps = self._pipeline.ordered(sink.name)
@@ -107,6 +103,17 @@ class Checkpoint:
                     f"put it back, or give another checkpoint than {self.place}, with which everything is read anew",
                 )
         yield from problems.found
+
+
+def _read(files: Files, place: str) -> dict[str, Any]:
+    text = files.kept(f"{place}/pipeline.json")
+    return {} if text is None else dict(json.loads(text))
+
+
+def owner_of(spark: SparkSession, pipeline: Pipeline, sink: Step) -> str:
+    """The id of a sink's output in the checkpoint as it is now; nothing if it has none yet."""
+    place = pipeline.checkpoint
+    return "" if place is None else str(_read(Files(spark, place), place).get(sink.name, {}).get("id", ""))
 
 
 def _bearing(

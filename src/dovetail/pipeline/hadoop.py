@@ -69,3 +69,15 @@ class Files:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+
+    def keep(self, place: str, text: str) -> None:
+        """Write a small file that `kept` gives back whole, whenever the process dies: the former or this one."""
+        self.put(f"{place}.new", text)
+        self.delete(place)
+        self.rename(f"{place}.new", place)
+
+    def kept(self, place: str) -> str | None:
+        """The content of a file that `keep` wrote; None if there is none."""
+        text = self.text(place)
+        # A process that died between removing and renaming has left the new file, which is whole.
+        return self.text(f"{place}.new") if text is None else text

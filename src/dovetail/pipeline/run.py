@@ -24,7 +24,7 @@ from dovetail.pipeline.figures import predictions
 from dovetail.pipeline.follow import Follower, record_batch
 from dovetail.pipeline.problems import PipelineError, Problems
 from dovetail.pipeline.requests import check_ends
-from dovetail.pipeline.sinks import KEPT, start_stream, write_once
+from dovetail.pipeline.sinks import KEPT, check_place, start_stream, write_once
 from dovetail.pipeline.watch import Watch
 
 _POLL_S = 0.2
@@ -110,6 +110,9 @@ class Run:
         live = [lineage for lineage in lineages if lineage.streams]
         self._check_kept(live)
         checkpoint.admit([lineage.sink for lineage in live])
+        for lineage in lineages:
+            owner = checkpoint.owner(lineage.sink) if lineage.streams else ""
+            check_place(self.spark, self.pipeline, lineage.sink, lineage.frame, owner)
         self.watch.run()
         for lineage in lineages:
             if not lineage.streams and not self._stops:

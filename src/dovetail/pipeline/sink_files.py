@@ -1,13 +1,19 @@
 """Sinks that are directories of Parquet or CSV files: every micro-batch once, for any reader.
 
-Files are written apart and then renamed into the directory under names that carry the number of their micro-batch. One
-that is repeated after a crash first removes what it had put there. Spark repeats the newest micro-batch only, so all
-others are final. Unlike with Spark's own sink, a reader needs no log to tell files that count from those that do not.
+Files are written apart and then renamed into the directory under names that carry the checkpoint's id and the number of
+their micro-batch. One that is repeated after a crash first removes what it had put there. Spark repeats the newest
+micro-batch only, so all others are final. Unlike with Spark's own sink, a reader needs no log to tell files that count
+from those that do not.
+
+A mark in the directory holds the ids under which the sink wrote: by them and their names it knows its own files, and it
+removes no others. Only a batch whose pipeline says mode = "overwrite" replaces files of others.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +24,7 @@ from dovetail.pipeline.declared import Step
 from dovetail.pipeline.hadoop import Files
 
 _OURS = "_dovetail"
+_NAMED = re.compile(r"([0-9a-f]{8})-(?:\d{9}|batch)-")
 
 
 @dataclass(slots=True)
@@ -29,79 +36,122 @@ class FileSink:
     place: str
     label: str
     owner: str
+    streams: bool
     fresh: bool = True
     """Nothing was written in this run yet, so that the next micro-batch may be a repeated one."""
 
     @classmethod
-    def of(cls, spark: SparkSession, step: Step, label: str, owner: str) -> FileSink:
+    def of(cls, spark: SparkSession, step: Step, label: str, owner: str, streams: bool) -> FileSink:
         """The sink of a step; `label` is its name among all pipelines."""
         place = step.values["path"].rstrip("/")
-        return cls(Files(spark, place), step, place, label, owner)
+        return cls(Files(spark, place), step, place, label, owner, streams)
 
-    def claim(self) -> None:
-        """Mark the directory as this checkpoint's; ConfigError if it has rows of an earlier one of the same sink.
+    def check(self) -> None:
+        """An error if what is in the directory would be repeated or mixed with what this sink writes.
 
-        A run that starts anew would write all rows once more beside those.
+        A run that starts anew would write all rows once more beside those of the former checkpoint. An answer that
+        replaces the former one is the only one there.
         """
-        known = self.files.text(self._mark)
-        if known not in (None, self.owner) and self._mode() == "append" and any(self.files.files(self.place)):
+        owners = self._owners()
+        if self._mode == "error" and any(self.files.files(self.place)):
+            raise DataError(
+                f"path: {self.place} has files, and mode is 'error'; remove them, or use 'overwrite' or 'append'."
+            )
+        if self.streams and self._mode == "append" and owners[:1] != [self.owner] and any(self._mine(owners)):
             raise ConfigError(
-                f"{self.place} has rows that this sink wrote with another checkpoint; they would be there twice. "
+                f"path: {self.place} has rows that this sink wrote with another checkpoint; they would be there twice. "
                 f"Give the former checkpoint, or another path, or remove the directory."
             )
-        self.files.make(f"{self.place}/{_OURS}")
-        self._clear(f"{self.owner[:8]}-")
-        self.files.put(self._mark, self.owner)
+        if self._replaces_its_own and not owners:
+            self._check_is_empty()
+
+    def _check_is_empty(self) -> None:
+        found = next(self.files.files(self.place), None)
+        if found is None:
+            return
+        told = f"path: {self.place} has files that this sink did not write, such as {found!r}"
+        if self.streams:
+            raise ConfigError(f"{told}; a complete answer is alone in its directory. Give another path, or move them.")
+        raise DataError(
+            f'{told}; give mode = "overwrite" to replace them, mode = "append" to keep them, or another path.'
+        )
+
+    def claim(self) -> None:
+        """Mark the directory as this checkpoint's; errors as `check` has them."""
+        self.check()
+        owners = self._owners()
+        self._clear([self.owner, *owners])
+        self._note(owners)
 
     def write(self, rows: DataFrame, number: int) -> int:
         """Take a micro-batch as a whole; how many files it has."""
         prefix = f"{self.owner[:8]}-{number:09d}"
-        written = self._staged(rows, prefix)
+        staged = self._staged(rows, prefix)
+        if self._mode == "complete":
+            return len(self._exchanged(staged, prefix))
         if self.fresh:
-            self._remove(lambda name: name.startswith(prefix))
+            self._remove(lambda name: _file(name).startswith(f"{prefix}-"))
             self.fresh = False
-        moved = self._moved(written, prefix)
-        if self._mode() == "complete":
-            self._remove(lambda name: not name.startswith(prefix))
+        return len(self._moved(staged, prefix))
+
+    def _exchanged(self, staged: str, prefix: str) -> set[str]:
+        """Put files in place of all that this sink has there: the new ones come before the former ones go."""
+        owners = self._owners()
+        moved = self._moved(staged, f"{prefix}-{uuid.uuid4().hex[:8]}")
+        self._remove(lambda name: name not in moved and _is_of(name, owners))
+        self._note(())
         return moved
 
     def write_batch(self, rows: DataFrame) -> int:
         """Take a whole batch DataFrame; the answer of an earlier run is replaced, kept, or in the way, by mode.
 
-        Files that this sink did not write are replaced only if the pipeline says mode = "overwrite".
+        With mode = "overwrite" in the pipeline, files of others that a reader would take for the table's go as well:
+        those of the directory itself and of folders such as day=1, not those of other folders.
         """
-        mode = self._mode("overwrite")
-        if mode == "error" and any(self.files.files(self.place)):
-            raise DataError(
-                f"{self.place} has files, and mode is 'error'; remove them, or use 'overwrite' or 'append'."
-            )
-        if "mode" not in self.step.values and self.files.text(self._mark) is None and any(self.files.files(self.place)):
-            raise DataError(
-                f'{self.place} has files that this sink did not write; give mode = "overwrite" to replace them, '
-                f'mode = "append" to keep them, or another path.'
-            )
-        self.files.make(f"{self.place}/{_OURS}")
-        if mode == "overwrite":
-            self.files.put(self._mark, self.owner)
+        self.check()
+        owners = self._owners()
+        self._clear([self.owner, *owners])
+        self._note(owners)
         prefix = f"{self.owner[:8]}-batch"
-        self._clear("")
-        written = self._staged(rows, prefix)
+        staged = self._staged(rows, prefix)
         # A run that died while it renamed is remembered here; what it had put in place does not count.
         begun = self.files.text(f"{self._mark}.begun")
         self.files.put(f"{self._mark}.begun", prefix)
-        self._remove(lambda name: name.startswith(prefix) or name.startswith(begun or prefix))
-        moved = self._moved(written, prefix)
-        if mode == "overwrite":
-            self._remove(lambda name: not name.startswith(prefix))
+        if begun:
+            self._remove(lambda name: _file(name).startswith(f"{begun}-"))
+        if self._mode != "overwrite":
+            moved = self._moved(staged, prefix)
+        else:
+            moved = self._exchanged(staged, prefix)
+            if not self._replaces_its_own:
+                self._remove(lambda name: name not in moved and _is_of_table(name))
         self.files.delete(f"{self._mark}.begun")
-        return moved
+        return len(moved)
 
     @property
     def _mark(self) -> str:
         return f"{self.place}/{_OURS}/{self.label}"
 
-    def _mode(self, usual: str = "append") -> str:
-        return str(self.step.values.get("mode", usual))
+    @property
+    def _mode(self) -> str:
+        return str(self.step.values.get("mode", "append" if self.streams else "overwrite"))
+
+    @property
+    def _replaces_its_own(self) -> bool:
+        """Whether former files of this sink go, and no others."""
+        return self._mode == "complete" or (self._mode == "overwrite" and "mode" not in self.step.values)
+
+    def _owners(self) -> list[str]:
+        """The ids under which this sink wrote to the directory, newest first; none if it never did."""
+        return (self.files.kept(self._mark) or "").split()
+
+    def _note(self, former: Iterable[str]) -> None:
+        self.files.make(f"{self.place}/{_OURS}")
+        owners = [self.owner, *(owner for owner in former if owner != self.owner)]
+        self.files.keep(self._mark, "\n".join(owners))
+
+    def _mine(self, owners: list[str]) -> Iterable[str]:
+        return (name for name in self.files.files(self.place) if _is_of(name, owners))
 
     def _staged(self, rows: DataFrame, prefix: str) -> str:
         # A name of its own: tasks of a run whose driver was killed may still write for a moment.
@@ -117,25 +167,67 @@ class FileSink:
         writer.save(staging)
         return staging
 
-    def _moved(self, staging: str, prefix: str) -> int:
-        names = sorted(self.files.files(staging))
-        for number, name in enumerate(names):
+    def _moved(self, staging: str, prefix: str) -> set[str]:
+        """The names of the files in the directory, once they are there."""
+        moved = set()
+        for number, name in enumerate(sorted(self.files.files(staging))):
             directory, _, file = name.rpartition("/")
             suffix = file[file.index(".") :] if "." in file else ""
-            target = "/".join(filter(None, (self.place, directory)))
-            self.files.make(target)
-            self.files.rename(f"{staging}/{name}", f"{target}/{prefix}-{number:05d}{suffix}")
+            target = "/".join(filter(None, (directory, f"{prefix}-{number:05d}{suffix}")))
+            self.files.make(f"{self.place}/{directory}")
+            self.files.rename(f"{staging}/{name}", f"{self.place}/{target}")
+            moved.add(target)
         self.files.delete(staging)
-        return len(names)
+        return moved
 
-    def _clear(self, prefix: str) -> None:
-        """Remove what runs that died had written apart."""
+    def _clear(self, owners: list[str]) -> None:
+        """Remove what runs of this sink that died had written apart."""
         left = {name.split("/")[0] for name in self.files.files(f"{self.place}/{_OURS}") if "/" in name}
         for name in left:
-            if name.startswith(prefix):
+            if _is_of(name, owners):
                 self.files.delete(f"{self.place}/{_OURS}/{name}")
 
-    def _remove(self, goes: Any) -> None:
+    def _remove(self, goes: Callable[[str], bool]) -> None:
         for name in list(self.files.files(self.place)):
-            if goes(name.rpartition("/")[2]):
+            if goes(name):
                 self.files.delete(f"{self.place}/{name}")
+
+
+def _file(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _is_of(name: str, owners: list[str]) -> bool:
+    """Whether a file has a name that a sink gave it under one of these ids."""
+    found = _NAMED.match(_file(name))
+    return found is not None and any(owner.startswith(found[1]) for owner in owners)
+
+
+def _is_of_table(name: str) -> bool:
+    """Whether readers take a file for one of the table: it lies in the directory itself or in folders of partitions."""
+    return all("=" in folder for folder in name.split("/")[:-1])
+
+
+def check_format_place(spark: SparkSession, step: Step, label: str) -> None:
+    """An error if a batch in a format of Spark would delete files of others: Spark overwrites whole directories."""
+    if "path" not in step.values or "mode" in step.values:
+        return
+    place = step.values["path"].rstrip("/")
+    files = Files(spark, place)
+    is_marked = files.kept(f"{place}/{_OURS}/{label}") is not None
+    found = next((name for name in files.files(place) if not (is_marked and _file(name).startswith("part-"))), None)
+    if found is not None:
+        raise DataError(
+            f'path: {place} has files that this sink did not write, such as {found!r}; give mode = "overwrite" to '
+            f'replace the whole directory, mode = "append" to keep them, or another path.'
+        )
+
+
+def mark_format_place(spark: SparkSession, step: Step, label: str) -> None:
+    """Note that this sink wrote the directory."""
+    if "path" in step.values:
+        place = step.values["path"].rstrip("/")
+        files = Files(spark, place)
+        if files.exists(place):
+            files.make(f"{place}/{_OURS}")
+            files.keep(f"{place}/{_OURS}/{label}", "format")

@@ -2,6 +2,9 @@
 
 The rows of a micro-batch go through one task and one connection: into a temporary table by COPY, from there into the
 table. A micro-batch that is repeated finds its number there and writes nothing.
+
+A note beside the table says which sink wrote to it, with which checkpoint, and whether it replaces all rows. A claim
+reads it before anything is written, and each transaction confirms it: no sink repeats or deletes rows in silence.
 """
 # ruff: noqa: S608  (every name in a statement is quoted, every value is bound)
 
@@ -22,7 +25,8 @@ from dovetail.pipeline.declared import Step
 from dovetail.semistream.master.postgres_connection import censored, check_url, without_password
 from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
 
-BATCHES = "dovetail_batches"
+NOTES = "dovetail_sinks"
+REPLACING = ("complete", "overwrite")
 _REPORT = T.StructType().add("rows", T.LongType()).add("skipped", T.BooleanType())
 _TYPES: tuple[tuple[Any, str], ...] = (
     (pa.types.is_boolean, "boolean"), (pa.types.is_int8, "smallint"), (pa.types.is_int16, "smallint"),
@@ -56,11 +60,17 @@ class Target:
     key: tuple[str, ...]
     newest: str | None
     mode: str
+    mode_is_given: bool
+    streams: bool
+    sink: str
     owner: str
 
     @classmethod
-    def of(cls, step: Step, rows: DataFrame, owner: str, usual: str) -> Target:
-        """The table that a sink names, for rows like these; PlanError for columns that it cannot have."""
+    def of(cls, step: Step, rows: DataFrame, sink: str, owner: str) -> Target:
+        """The table that a step names, for rows like these; PlanError for columns that it cannot have.
+
+        `sink` is the step's name among all pipelines; `owner` is the same as long as the checkpoint is.
+        """
         values = step.values
         key = values.get("key", ())
         names = (key,) if isinstance(key, str) else tuple(key)
@@ -76,7 +86,8 @@ class Target:
                 f"make text of it with to_json in a sql step."
             )
         return cls(
-            check_url(values["uri"]), values["table"], schema, names, values.get("newest"), values.get("mode", usual),
+            check_url(values["uri"]), values["table"], schema, names, values.get("newest"),
+            values.get("mode", "append" if rows.isStreaming else "overwrite"), "mode" in values, rows.isStreaming, sink,
             owner,
         )  # fmt: skip
 
@@ -86,43 +97,144 @@ class Target:
         return ".".join(quoted(part) for part in self.table.split("."))
 
     @property
-    def batches(self) -> str:
-        """The table of numbers, beside the rows."""
+    def notes(self) -> str:
+        """The table of notes, beside the rows."""
         place, _, _ = self.table.rpartition(".")
-        return ".".join(quoted(part) for part in (*place.split("."), BATCHES) if part)
+        return ".".join(quoted(part) for part in (*place.split("."), NOTES) if part)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether rows that are there are deleted before new ones come in."""
+        return self.mode in REPLACING
 
     def __str__(self) -> str:
         return f"table {self.table!r} at {without_password(self.url)}"
 
 
 def prepare(target: Target, create: bool) -> None:
-    """Make the tables if they are not there, and see that the rows fit."""
+    """Make the tables if they are not there, see that the rows fit, and claim the table for this sink and checkpoint.
+
+    ConfigError or DataError if rows that are there would be repeated or deleted; nothing is changed then.
+    """
     with _transaction(target) as cursor:
-        cursor.execute(
-            f"CREATE TABLE IF NOT EXISTS {target.batches} (owner text PRIMARY KEY, batch bigint NOT NULL, "
-            "rows bigint NOT NULL, at timestamptz NOT NULL DEFAULT now())"
-        )
         if create and not existing_columns(cursor, target):
             columns = [f"{quoted(field.name)} {column_type(field.type)}" for field in target.schema]
             key = f", PRIMARY KEY ({_names(target.key)})" if target.key else ""
             cursor.execute(f"CREATE TABLE {target.name} ({', '.join(columns)}{key})")
-    inspect(target, create)
+        _check_fits(cursor, target, create)
+        cursor.execute(
+            f"CREATE TABLE IF NOT EXISTS {target.notes} (sink text, target text, owner text NOT NULL, replaces boolean "
+            "NOT NULL, batch bigint NOT NULL, rows bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(), "
+            "PRIMARY KEY (sink, target))"
+        )
+        cursor.execute(f"LOCK TABLE {target.notes} IN SHARE ROW EXCLUSIVE MODE")
+        _check_claim(cursor, target)
+        _claim(cursor, target)
 
 
 def inspect(target: Target, create: bool) -> None:
-    """ConfigError if the server cannot be reached, PlanError if its table cannot take the rows."""
+    """What `prepare` would refuse, without a change.
+
+    ConfigError if the server cannot be reached, PlanError if its table cannot take the rows.
+    """
     with _transaction(target) as cursor:
-        known = existing_columns(cursor, target)
-        if not known and not create:
-            raise PlanError(f"table: {target} does not exist; create it, or leave create = false out.")
-        absent = [name for name in target.schema.names if known and name not in known]
-        if absent:
-            raise PlanError(f"table: {target} has no column {absent[0]!r}; it has {known}. Select other columns.")
-        if known and target.key and not _has_unique(cursor, target):
-            raise PlanError(
-                f"key: {target} has no unique index on {list(target.key)}, which an upsert needs; add one: "
-                f"CREATE UNIQUE INDEX ON {target.table} ({', '.join(target.key)})."
-            )
+        _check_fits(cursor, target, create)
+        cursor.execute("SELECT to_regclass($1) IS NOT NULL", (target.notes,))
+        if cursor.fetchone()[0] or target.replaces or target.mode == "error":
+            _check_claim(cursor, target)
+
+
+def _check_fits(cursor: Any, target: Target, create: bool) -> None:
+    known = existing_columns(cursor, target)
+    if not known and not create:
+        raise PlanError(f"table: {target} does not exist; create it, or leave create = false out.")
+    absent = [name for name in target.schema.names if known and name not in known]
+    if absent:
+        raise PlanError(f"table: {target} has no column {absent[0]!r}; it has {known}. Select other columns.")
+    if known and target.key and not _has_unique(cursor, target):
+        raise PlanError(
+            f"key: {target} has no unique index on {list(target.key)}, which an upsert needs; add one: "
+            f"CREATE UNIQUE INDEX ON {target.table} ({', '.join(target.key)})."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What is known of a sink that wrote to the table."""
+
+    sink: str
+    owner: str
+    replaces: bool
+    rows: int
+
+
+# The name of a table with its schema, whatever the search path is: "orders" and "public.orders" are one table.
+_TARGET = (
+    "(SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.oid = to_regclass($1))"
+)
+
+
+def _noted(cursor: Any, target: Target) -> list[_Note]:
+    cursor.execute("SELECT to_regclass($1) IS NOT NULL", (target.notes,))
+    if not cursor.fetchone()[0]:
+        return []
+    cursor.execute(f"SELECT sink, owner, replaces, rows FROM {target.notes} WHERE target = {_TARGET}", (target.name,))
+    return [_Note(*row) for row in cursor.fetchall()]
+
+
+def _check_claim(cursor: Any, target: Target) -> None:
+    """An error if writing would repeat or delete rows that are in the table; an empty table is free to take."""
+    notes = _noted(cursor, target)
+    mine = next((note for note in notes if note.sink == target.sink), None)
+    others = [note for note in notes if note.sink != target.sink]
+    told = _objection(target, mine, others)
+    if told is not None and _has_rows(cursor, target):
+        kind = ConfigError if target.streams else DataError
+        raise kind(f"table: {target} {told}")
+
+
+def _objection(target: Target, mine: _Note | None, others: list[_Note]) -> str | None:
+    """Why this sink may not write to the table if it has rows; None if it may."""
+    if target.mode == "error":
+        return "has rows, and mode is 'error'; delete them, or use 'overwrite' or 'append'."
+    if target.mode == "overwrite" and target.mode_is_given:
+        return None
+    if target.replaces and others:
+        return f"has rows of the sink {others[0].sink!r}, which this sink would delete; give another table."
+    if target.replaces and mine is None:
+        remedy = ', or mode = "overwrite" to replace them, or mode = "append"' if target.mode == "overwrite" else ""
+        return f"has rows that this sink did not write and would delete; give another table, or empty it{remedy}."
+    rival = next((note for note in others if note.replaces), None)
+    if not target.replaces and rival is not None:
+        return f"is rewritten by the sink {rival.sink!r}, which would delete the rows of this one; give another table."
+    if target.streams and not target.replaces and mine is not None and mine.owner != target.owner and mine.rows > 0:
+        return (
+            "has rows that this sink wrote with another checkpoint; they would be there twice. Give the former "
+            "checkpoint, or another table, or empty this one."
+        )
+    return None
+
+
+def _has_rows(cursor: Any, target: Target) -> bool:
+    if not existing_columns(cursor, target):
+        return False
+    cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {target.name})")
+    return bool(cursor.fetchone()[0])
+
+
+def _claim(cursor: Any, target: Target) -> None:
+    """Note this sink and checkpoint; notes of sinks that cannot write beside it are of the past, and go."""
+    stale = "TRUE" if target.replaces else "replaces"
+    cursor.execute(
+        f"DELETE FROM {target.notes} WHERE target = {_TARGET} AND sink <> $2 AND {stale}", (target.name, target.sink)
+    )
+    cursor.execute(
+        f"INSERT INTO {target.notes} AS known (sink, target, owner, replaces, batch, rows) "
+        f"VALUES ($2, {_TARGET}, $3, $4, -1, 0) ON CONFLICT (sink, target) DO UPDATE SET owner = EXCLUDED.owner, "
+        "replaces = EXCLUDED.replaces, batch = -1, rows = 0, at = now() WHERE known.owner <> EXCLUDED.owner",
+        (target.name, target.sink, target.owner, target.replaces),
+    )
 
 
 def existing_columns(cursor: Any, target: Target) -> list[str]:
@@ -152,38 +264,48 @@ def write_batch(rows: DataFrame, target: Target, number: int) -> tuple[int, bool
     return (report[0]["rows"], report[0]["skipped"]) if report else (0, False)
 
 
-def forget(target: Target) -> None:
-    """Remove the number of an owner that writes no more."""
-    with _transaction(target) as cursor:
-        cursor.execute(f"DELETE FROM {target.batches} WHERE owner = $1", (target.owner,))
-
-
 def _written(target: Target, number: int, batches: Batches) -> Batches:
     """What the one task does: the number and the rows, together or not at all."""
     with _transaction(target) as cursor:
-        n_rows, skipped = 0, not _claimed(cursor, target, number)
+        n_rows, skipped = 0, not _is_new(cursor, target, number)
         if not skipped:
             stage = "dovetail_stage"
             reader = pa.RecordBatchReader.from_batches(_staged(target), (_cast(target, one) for one in batches))
             cursor.adbc_ingest(stage, reader, mode="create", temporary=True)
-            if target.mode in ("complete", "overwrite"):
+            if target.replaces:
                 cursor.execute(f"DELETE FROM {target.name}")
             cursor.execute(_insert(target, stage))
             cursor.execute(f"SELECT count(*) FROM {quoted(stage)}")
             n_rows = cursor.fetchone()[0]
-            cursor.execute(f"UPDATE {target.batches} SET rows = rows + $1 WHERE owner = $2", (n_rows, target.owner))
+            cursor.execute(
+                f"UPDATE {target.notes} SET rows = rows + $4 WHERE {_MINE}",
+                (target.name, target.sink, target.owner, n_rows),
+            )
             cursor.execute(f"DROP TABLE {quoted(stage)}")
     yield pa.RecordBatch.from_pydict({"rows": pa.array([n_rows], pa.int64()), "skipped": pa.array([skipped])})
 
 
-def _claimed(cursor: Any, target: Target, number: int) -> bool:
-    """Whether this micro-batch is new; a rival that writes it at this moment is waited for."""
+_MINE = f"target = {_TARGET} AND sink = $2 AND owner = $3"
+
+
+def _is_new(cursor: Any, target: Target, number: int) -> bool:
+    """Whether this micro-batch is not in the table; a rival that writes it at this moment is waited for.
+
+    A number that the same checkpoint wrote to another table counts as well. ConfigError if another run, with another
+    checkpoint, has claimed the table since.
+    """
+    mine = (target.name, target.sink, target.owner)
     cursor.execute(
-        f"INSERT INTO {target.batches} AS known (owner, batch, rows) VALUES ($1, $2, 0) ON CONFLICT (owner) DO UPDATE "
-        "SET batch = EXCLUDED.batch, at = now() WHERE known.batch < EXCLUDED.batch RETURNING batch",
-        (target.owner, number),
+        f"UPDATE {target.notes} SET batch = $4, at = now() WHERE {_MINE} AND batch < $4 AND NOT EXISTS (SELECT 1 FROM "
+        f"{target.notes} other WHERE other.sink = $2 AND other.owner = $3 AND other.batch >= $4) RETURNING batch",
+        (*mine, number),
     )
-    return bool(cursor.fetchall())
+    if cursor.fetchall():
+        return True
+    cursor.execute(f"SELECT 1 FROM {target.notes} WHERE {_MINE}", mine)
+    if not cursor.fetchall():
+        raise ConfigError(f"another run has claimed {target} since this one began; give one of them another table.")
+    return False
 
 
 def _staged(target: Target) -> pa.Schema:

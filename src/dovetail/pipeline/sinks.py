@@ -17,7 +17,7 @@ from dovetail.engine.duration import parse_ms
 from dovetail.pipeline import sink_postgres
 from dovetail.pipeline.build import Lineage
 from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.sink_files import FileSink
+from dovetail.pipeline.sink_files import FileSink, check_format_place, mark_format_place
 from dovetail.pipeline.values import AT_ONCE
 
 KEPT = ("parquet", "csv", "postgres", "format")
@@ -29,6 +29,21 @@ Taker = Callable[[DataFrame, int], object]
 def label_of(pipeline: Pipeline, sink: Step) -> str:
     """The name of a sink among all pipelines, fit for a file."""
     return "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in f"{pipeline.name}.{sink.name}")
+
+
+def check_place(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame, owner: str) -> None:
+    """An error if the place that a sink writes to cannot take these rows, or has others that would be repeated or lost.
+
+    Nothing is changed there. `owner` is the id of the sink's output in its checkpoint, if it has one.
+    """
+    label = label_of(pipeline, sink)
+    if sink.type in ("parquet", "csv"):
+        FileSink.of(spark, sink, label, owner, rows.isStreaming).check()
+    elif sink.type == "postgres":
+        target = sink_postgres.Target.of(sink, rows, label, owner)
+        sink_postgres.inspect(target, sink.values.get("create", True))
+    elif sink.type == "format" and not rows.isStreaming:
+        check_format_place(spark, sink, label)
 
 
 def start_stream(
@@ -52,23 +67,23 @@ def start_stream(
 def write_once(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, console: Console) -> None:
     """Write a batch as a whole."""
     sink, rows = lineage.sink, lineage.frame
-    mode, owner = sink.values.get("mode", "overwrite"), f"{label_of(pipeline, sink)}-{uuid.uuid4().hex}"
+    mode, label, owner = sink.values.get("mode", "overwrite"), label_of(pipeline, sink), uuid.uuid4().hex
     if sink.type in ("parquet", "csv"):
-        file_sink = FileSink.of(spark, sink, label_of(pipeline, sink), uuid.uuid4().hex)
-        file_sink.write_batch(rows)
+        FileSink.of(spark, sink, label, owner, False).write_batch(rows)
     elif sink.type == "postgres":
-        target = sink_postgres.Target.of(sink, rows, owner, "overwrite")
+        target = sink_postgres.Target.of(sink, rows, label, owner)
         sink_postgres.prepare(target, sink.values.get("create", True))
         sink_postgres.write_batch(rows, target, 0)
-        sink_postgres.forget(target)
     elif sink.type == "console":
         print_rows(console, sink, rows, None)
     elif sink.type == "memory":
         rows.cache().createOrReplaceTempView(sink.name)
         rows.count()
     else:
+        check_format_place(spark, sink, label)
         writer = _optioned(rows.write.format(sink.values["format"]).mode(mode), sink)
         writer.save()
+        mark_format_place(spark, sink, label)
 
 
 def _optioned(writer: Any, sink: Step) -> Any:
@@ -94,12 +109,11 @@ def _taker(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, owner: str
     """What takes each micro-batch of a sink."""
     sink = lineage.sink
     if sink.type in ("parquet", "csv"):
-        file_sink = FileSink.of(spark, sink, label_of(pipeline, sink), owner)
+        file_sink = FileSink.of(spark, sink, label_of(pipeline, sink), owner, True)
         file_sink.claim()
         return file_sink.write
     if sink.type == "postgres":
-        label = f"{label_of(pipeline, sink)}-{owner}"
-        target = sink_postgres.Target.of(sink, lineage.frame, label, "append")
+        target = sink_postgres.Target.of(sink, lineage.frame, label_of(pipeline, sink), owner)
         sink_postgres.prepare(target, sink.values.get("create", True))
         return lambda rows, number: sink_postgres.write_batch(rows, target, number)
     console = Console()
