@@ -64,6 +64,14 @@ def test_configure_sets_what_it_can_and_says_what_it_could_not(
     spark.conf.unset(provider)
     assert dovetail.configure(spark) == []
     assert spark.conf.get(provider) == ours
+    arrow = "spark.sql.execution.arrow.pyspark.enabled"
+    spark.conf.set(arrow, "false")
+    try:
+        (line,) = dovetail.configure(spark)
+        assert line.startswith(f"{arrow} was set to false, which stays")
+        assert spark.conf.get(arrow) == "false"
+    finally:
+        spark.conf.set(arrow, "true")
     stuck = Setting("spark.driver.memory", "7g", "for this test", runtime=False)
     absent = Setting("spark.python.authenticate.socketTimeout", "3s", "for this test", runtime=False)
     monkeypatch.setattr(module, "SETTINGS", (*SETTINGS, stuck, absent))

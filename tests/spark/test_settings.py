@@ -72,6 +72,13 @@ def test_what_the_user_configured_elsewhere_is_found(tmp_path: Path) -> None:
         "spark.d": "p q",
     }
     assert configured_elsewhere({}, tmp_path / "no-spark-home") == {}
+    (tmp_path / "mine.conf").write_text("spark.b three\nspark.e 5\n")
+    given = f"--conf=spark.a=2 --properties-file={tmp_path / 'mine.conf'} pyspark-shell"
+    mine = {"spark.a": "2", "spark.b": "three", "spark.e": "5"}
+    env["PYSPARK_SUBMIT_ARGS"] = given
+    assert configured_elsewhere(env, tmp_path) == mine
+    env["PYSPARK_SUBMIT_ARGS"] = f"--load-spark-defaults {given}"
+    assert configured_elsewhere(env, tmp_path) == {"spark.master": "spark://host:7077", "spark.c": "x=y", **mine}
 
 
 def test_our_defaults_give_way_to_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

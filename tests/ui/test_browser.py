@@ -145,7 +145,7 @@ def test_charts_move_during_a_run_and_the_end_is_seen(browser: webdriver.Chrome)
         keep(browser, "live-page-phone-dark", 1500)
         feed.stop()
         until(lambda: "This page is frozen" in browser.execute_script(TEXT))
-        assert "Ended" in browser.execute_script(TEXT)
+        assert "Finished" in browser.execute_script(TEXT)
         assert complaints(browser) == []
     until(lambda: "lost" in browser.execute_script(TEXT))  # Bokeh's word about it, which is not to be seen
     assert not browser.execute_script(NOTICED)

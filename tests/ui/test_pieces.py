@@ -165,7 +165,7 @@ def test_a_long_run_is_followed_in_bounded_memory() -> None:
     assert data["rows_in"][0] == 0
 
 
-@pytest.mark.parametrize(("state", "shown"), [("ended", "Ended"), ("failed", "Failed"), ("stopped", "Stopped")])
+@pytest.mark.parametrize(("state", "shown"), [("ended", "Finished"), ("failed", "Failed"), ("stopped", "Stopped")])
 def test_the_end_is_shown(state: str, shown: str) -> None:
     watch = new_watch()
     watch.end(state)  # type: ignore[arg-type]  # one of the three

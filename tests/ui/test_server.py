@@ -177,11 +177,11 @@ def test_samples_reach_the_charts_and_the_end_is_told() -> None:
             step(watch, float(second))
         watch.end("ended")
         deadline = time.monotonic() + 10
-        while (len(source.data[AT]) < 5 or "Ended" not in status.text) and time.monotonic() < deadline:
+        while (len(source.data[AT]) < 5 or "Finished" not in status.text) and time.monotonic() < deadline:
             reader.force_roundtrip()
         assert len(source.data[AT]) == 5
         assert source.data["memory_budget"][-1] == 50 * 2**20
-        assert "Ended" in status.text
+        assert "Finished" in status.text
         reader.close()
 
 

@@ -34,8 +34,11 @@ def check(
         from dovetail.pipeline.check import check_pipeline
         from dovetail.pipeline.start import started_session
 
-        with started_session(pipeline) as spark:
-            problems = check_pipeline(spark, pipeline)
+        try:
+            with started_session(pipeline) as spark:
+                problems = check_pipeline(spark, pipeline)
+        except PipelineError as error:
+            raise _told(str(error).splitlines()) from None
         if problems:
             raise _told([problem.shown(str(file)) for problem in problems])
     counts = {kind: len(pipeline.of(kind)) for kind in ("source", "master", "join", "sink")}

@@ -83,7 +83,10 @@ def _ending(one: Run, shop: Shop) -> Iterator[None]:
             done = _rows_out(one, shop)
             if done != seen or one.watch.state == "starting":
                 seen, since = done, time.monotonic()
-            if done >= 2 * shop.rows or time.monotonic() - since > _PATIENCE_S:
+            if done >= 2 * shop.rows:
+                one.finish()
+                return
+            if time.monotonic() - since > _PATIENCE_S:
                 one.stop()
                 return
 

@@ -182,8 +182,8 @@ def _check_provider(frame: DataFrame) -> None:
     provider = frame.sparkSession.conf.get(_PROVIDER, "") or ""
     if "RocksDB" not in provider:
         raise ConfigError(
-            f"{_PROVIDER} is {provider!r}; state of online joins needs Spark's RocksDB provider: call "
-            f"dovetail.configure(spark) first, or use dovetail.session()."
+            f"{_PROVIDER} is {provider!r}; state of online joins needs Spark's RocksDB provider: leave the setting out "
+            f"and call dovetail.configure(spark) first, or use dovetail.session()."
         )
 
 

@@ -60,6 +60,7 @@ class Run:
     once: bool = False
     console: Console = field(default_factory=lambda: Console(stderr=True))
     _stops: int = 0
+    _is_complete: bool = False
     _woken: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -70,6 +71,11 @@ class Run:
     def stop(self) -> None:
         """Ask the run to end."""
         self._stops += 1
+        self._woken.set()
+
+    def finish(self) -> None:
+        """End the run because its streams have given all their rows: it is finished, not stopped."""
+        self._is_complete = True
         self._woken.set()
 
     def go(self) -> None:
@@ -148,7 +154,7 @@ class Run:
 
     def _follow(self, running: list[Running]) -> None:
         until = None if self.seconds is None else time.monotonic() + self.seconds
-        while running and not self._stops and any(one.query.isActive for one in running):
+        while running and not (self._stops or self._is_complete) and any(one.query.isActive for one in running):
             self._woken.wait(_POLL_S)
             for one in running:
                 one.follower.poll()
@@ -162,21 +168,20 @@ class Run:
         begun = {one.sink: _newest(one.query) for one in running}
         end = time.monotonic() + _PATIENCE_S
         for one in running:
-            while _is_busy(one.query, begun[one.sink]) and time.monotonic() < end and self._stops < 2:
+            while self._is_busy(one.query, begun[one.sink]) and time.monotonic() < end and self._stops < 2:
                 time.sleep(0.05)
-        for one in running:
             one.query.stop()
             one.follower.poll()
+
+    def _is_busy(self, query: StreamingQuery, newest: int) -> bool:
+        """Whether the micro-batch that ran when this was asked first still runs; of a complete run, any micro-batch."""
+        is_running = query.isActive and bool(query.status["isTriggerActive"])
+        return is_running and (self._is_complete or _newest(query) == newest)
 
 
 def _newest(query: StreamingQuery) -> int:
     last = query.lastProgress
     return -1 if last is None else int(last["batchId"])
-
-
-def _is_busy(query: StreamingQuery, newest: int) -> bool:
-    """Whether the micro-batch that ran when this was asked first still runs."""
-    return query.isActive and bool(query.status["isTriggerActive"]) and _newest(query) == newest
 
 
 def _raise_failure(running: list[Running]) -> None:

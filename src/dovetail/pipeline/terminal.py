@@ -22,9 +22,14 @@ def written(least: int = 140) -> Console:
     return console
 
 
+def _state(watch: Watch) -> str:
+    """The state of a run, as the page has it."""
+    return "finished" if watch.state == "ended" else watch.state
+
+
 def live_table(watch: Watch) -> RenderableType:
     """How each step stands at this moment."""
-    table = Table(title=f"{watch.name}: {watch.state}, {watch.seconds:.0f} s", title_justify="left")
+    table = Table(title=f"{watch.name}: {_state(watch)}, {watch.seconds:.0f} s", title_justify="left")
     for at, name in enumerate(_LIVE):
         table.add_column(name, justify="left" if at == 0 else "right", no_wrap=True)
     for node in watch.nodes:
@@ -61,12 +66,12 @@ def line_of(watch: Watch) -> str:
     batches = [watch.latest(node.name).get("batch") for node in watch.nodes]
     newest = max((batch for batch in batches if batch is not None), default=None)
     number = "" if newest is None else f", micro-batch {newest:.0f}"
-    return f"{watch.name}: {watch.state}, {watch.seconds:.0f} s{number}: {', '.join(parts) or 'nothing written yet'}"
+    return f"{watch.name}: {_state(watch)}, {watch.seconds:.0f} s{number}: {', '.join(parts) or 'nothing written yet'}"
 
 
 def summary(watch: Watch, console: Console) -> None:
     """Rows in and out of every step, and what was measured beside what was predicted."""
-    rows = Table("step", title=f"{watch.name}: {watch.state} after {watch.seconds:.1f} s", title_justify="left")
+    rows = Table("step", title=f"{watch.name}: {_state(watch)} after {watch.seconds:.1f} s", title_justify="left")
     for name in ("rows in", "rows out", "cache hits", "page loads", "spilled", "peak memory of budget"):
         rows.add_column(name, justify="right")
     for node in watch.nodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError
 from dovetail.spark.java import find_java
+from dovetail.spark.output import Output
 from dovetail.spark.settings import OUR_DAEMON, SETTINGS, configured_elsewhere, local_cores, local_settings
 from dovetail.spark.warm import prepare_in_background
 
@@ -22,18 +24,74 @@ if TYPE_CHECKING:
 _UI_PORT = 4040
 
 
-def launch(app: str, given: Mapping[str, str]) -> SparkSession:
-    """A new classic session with our settings under those given; kernels are compiled while the JVM boots."""
+def launch(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
+    """A new classic session with our settings under those given; kernels are compiled while the JVM boots.
+
+    With `output`, that takes what the JVM prints. ConfigError if the JVM does not start.
+    """
     from pyspark.sql import SparkSession
 
-    settings = _all_settings(given)
     _check_memory(given)
-    builder = SparkSession.builder.appName(app)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     with _environment(_java_and_python()):
+        settings = _all_settings(given)
         _warm(settings)
+        _start_jvm(settings, output)
+        builder = SparkSession.builder.appName(app)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def _start_jvm(settings: Mapping[str, str], output: Output | None) -> None:
+    """Start the JVM of this process, unless it runs."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or _is_submitted():
+        return
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with contextlib.ExitStack() as stack:
+        if output is None:
+            streams = {}
+        else:
+            descriptor = stack.enter_context(output.captured())
+            streams = {"stdout": descriptor, "stderr": descriptor}
+        try:
+            gateway = launch_gateway(conf, streams)
+        except PySparkRuntimeError as error:
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            stack.close()
+            raise ConfigError(_why_not(settings, output)) from None
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+PACKAGES = "spark.jars.packages"
+_UNRESOLVED = re.compile(r"(?:unresolved dependency|download failed): ([^#\s]+)#([^;\s]+);([^:!\s]+)")
+_EXCEPTION = re.compile(r"Exception in thread \S+ (.+)|^Error: (.+)", re.MULTILINE)
+
+
+def _why_not(settings: Mapping[str, str], output: Output | None) -> str:
+    """Why the JVM did not start, as far as it said so."""
+    told = "" if output is None else output.text()
+    lost = list(dict.fromkeys(":".join(found) for found in _UNRESOLVED.findall(told)))
+    if lost:
+        return (
+            f"{PACKAGES}: {', '.join(lost)} could not be fetched; check the name and the network, or download the "
+            "files and give their paths in spark.jars, or name a repository that has them in spark.jars.repositories."
+        )
+    found = _EXCEPTION.search(told)
+    reason = next((part for part in found.groups() if part), "") if found else "what it said is on the terminal"
+    cause = (
+        f", whose {PACKAGES} {settings[PACKAGES]!r} it may not have been able to fetch" if PACKAGES in settings else ""
+    )
+    return f"Spark's Java process ended before it was ready{'' if told else cause}: {reason}; see `dovetail doctor`."
+
+
+def _is_submitted() -> bool:
+    """Whether spark-submit started this process, from a JVM that has read all settings of the user."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def launch_connect(app: str, master: str, given: Mapping[str, str]) -> SparkSession:
@@ -49,16 +107,25 @@ def launch_connect(app: str, master: str, given: Mapping[str, str]) -> SparkSess
 
 
 def _all_settings(given: Mapping[str, str]) -> dict[str, str]:
-    from pyspark.find_spark_home import _find_spark_home
-
-    elsewhere = configured_elsewhere(os.environ, Path(_find_spark_home()))
-    chosen = elsewhere | dict(given)
+    chosen = _elsewhere() | dict(given)
     master = chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]"
     ours = {setting.key: setting.value for setting in SETTINGS} | {"spark.master": master}
     cores = local_cores(master)
     if cores is not None:
         ours |= local_settings(cores) | _ui_port(chosen)
     return ours | chosen
+
+
+def _elsewhere() -> dict[str, str]:
+    """What the user set outside the program: the JVM of spark-submit knows, and else we read what it will read."""
+    if not _is_submitted():
+        from pyspark.find_spark_home import _find_spark_home
+
+        return configured_elsewhere(os.environ, Path(_find_spark_home()))
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def _ui_port(chosen: Mapping[str, str]) -> dict[str, str]:
@@ -99,7 +166,7 @@ def _check_memory(given: Mapping[str, str]) -> None:
 
 def _java_and_python() -> dict[str, str]:
     """Spark takes Java and the workers' Python from the environment of the process that starts it."""
-    wanted = {"JAVA_HOME": str(find_java().home)}
+    wanted = {} if _is_submitted() else {"JAVA_HOME": str(find_java().home)}
     return wanted if os.environ.get("PYSPARK_PYTHON") else wanted | {"PYSPARK_PYTHON": sys.executable}
 
 

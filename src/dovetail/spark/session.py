@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from dovetail.errors import ConfigError, PlanError
 from dovetail.spark.connect import is_connect
 from dovetail.spark.launch import launch, launch_connect
-from dovetail.spark.settings import SETTINGS
+from dovetail.spark.output import Output
+from dovetail.spark.settings import SETTINGS, Setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,41 +24,54 @@ def session(
     """A Spark session that our joins run well in; Java is found, or taken from PyPI where the machine has none.
 
     `memory` is the driver's, which in local mode is all of Spark's ("4g", or bytes). Any Spark setting can be given in
-    `conf={"spark.x.y": 1}`, as `**{"spark.x.y": 1}`, or with underscores, `spark_x_y=1`. What you give here, in
-    spark-defaults.conf or in PYSPARK_SUBMIT_ARGS wins over our defaults. If a session runs already, you get that one,
-    configured; a setting you gave that it can no longer take is a ConfigError. The session's time zone is left alone.
+    `conf={"spark.x.y": 1}`, as `**{"spark.x.y": 1}`, or with underscores, `spark_x_y=1`. What you give here, to
+    spark-submit, in spark-defaults.conf or in PYSPARK_SUBMIT_ARGS wins over our defaults. If a session runs already,
+    you get that one, configured; a setting you gave that it can no longer take is a ConfigError. The session's time
+    zone is left alone.
     With `spark.remote` or SPARK_REMOTE you get a Spark Connect session.
 
     Raises PlanError for a setting that is not Spark's, ConfigError if Java cannot be started.
     """
-    given = _given(memory, conf, settings)
+    return open_session(app, _given(memory, conf, settings))
+
+
+def open_session(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
+    """The session for settings as Spark spells them; `output` takes what a JVM prints that is started for it."""
     if _wants_connect(given):
         return _connect(app, given)
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is None:
-        return launch(app, given)
+        return launch(app, given, output)
     running = SparkSession.builder.getOrCreate()
     _reuse(running, given)
     return running
 
 
 def configure(spark: SparkSession) -> list[str]:
-    """Sets what our joins need in a running session; gives one line, with a remedy, for each thing it could not change.
+    """Sets what our joins need in a running session; gives one line, with a remedy, for each thing left as it is.
 
-    An empty list means that the session is as good as one from `dovetail.session()`.
+    What you set yourself stays, and what cannot change while Spark runs. An empty list means that the session is as
+    good as one from `dovetail.session()`.
     """
     _set_runtime(spark, {})
-    problems = []
-    for setting in SETTINGS:
-        now = _current(spark, setting.key)
-        if now != setting.value:
-            problems.append(
-                f"{setting.key} is {now or 'not set'} and cannot change while Spark runs ({setting.reason}); "
-                f"start Spark with --conf {setting.key}={setting.value}, or with dovetail.session()"
-            )
-    return problems
+    return [line for setting in SETTINGS if (line := _left(setting, _current(spark, setting.key)))]
+
+
+def _left(setting: Setting, now: str | None) -> str | None:
+    """What to say of a setting that is not as our joins want it."""
+    if now == setting.value:
+        return None
+    if setting.runtime:
+        return (
+            f"{setting.key} was set to {now}, which stays ({setting.reason}); "
+            f"for our joins: spark.conf.set({setting.key!r}, {setting.value!r})"
+        )
+    return (
+        f"{setting.key} is {now or 'not set'} and cannot change while Spark runs ({setting.reason}); "
+        f"start Spark with --conf {setting.key}={setting.value}, or with dovetail.session()"
+    )
 
 
 def _given(memory: str | int | None, conf: Mapping[str, Value] | None, settings: Mapping[str, Value]) -> dict[str, str]:
@@ -125,8 +139,13 @@ def _reuse(running: SparkSession, given: Mapping[str, str]) -> None:
 
 def _set_runtime(spark: SparkSession, given: Mapping[str, str]) -> None:
     for setting in SETTINGS:
-        if setting.runtime and setting.key not in given:
+        if setting.runtime and setting.key not in given and not _is_set(spark, setting.key):
             spark.conf.set(setting.key, setting.value)
+
+
+def _is_set(spark: SparkSession, key: str) -> bool:
+    """Whether the user, or a call of ours before, set it: Spark's own default would not be among these."""
+    return key in spark.conf.getAll
 
 
 def _current(spark: SparkSession, key: str) -> str | None:

@@ -73,12 +73,24 @@ def local_settings(cores: int) -> dict[str, str]:
 
 
 def configured_elsewhere(env: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Settings from spark-defaults.conf and PYSPARK_SUBMIT_ARGS: the user's word, which our defaults respect."""
+    """Settings from properties files and PYSPARK_SUBMIT_ARGS: the user's word, which our defaults respect."""
     directory = Path(env["SPARK_CONF_DIR"]) if env.get("SPARK_CONF_DIR") else spark_home / "conf"
-    return dict(_defaults_file(directory / "spark-defaults.conf")) | dict(_submit_arguments(env))
+    usual = dict(_properties(directory / "spark-defaults.conf"))
+    words = [part for word in shlex.split(env.get("PYSPARK_SUBMIT_ARGS", "")) for part in _apart(word)]
+    given = [value for option, value in itertools.pairwise(words) if option == "--properties-file"]
+    if given:
+        # As spark-submit has it: a file that is given stands in place of the usual one, or before it if that is said.
+        usual = (usual if "--load-spark-defaults" in words else {}) | dict(_properties(Path(given[-1])))
+    return usual | dict(_options(words))
 
 
-def _defaults_file(path: Path) -> Iterator[tuple[str, str]]:
+def _apart(word: str) -> list[str]:
+    """An option and its value, which may be one word: --conf=spark.x=1."""
+    option, sign, value = word.partition("=")
+    return [option, value] if sign and option.startswith("--") else [word]
+
+
+def _properties(path: Path) -> Iterator[tuple[str, str]]:
     if not path.is_file():
         return
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -92,8 +104,7 @@ def _defaults_file(path: Path) -> Iterator[tuple[str, str]]:
 _OPTIONS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
 
 
-def _submit_arguments(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    words = shlex.split(env.get("PYSPARK_SUBMIT_ARGS", ""))
+def _options(words: list[str]) -> Iterator[tuple[str, str]]:
     for option, value in itertools.pairwise(words):
         if option in {"--conf", "-c"} and "=" in value:
             key, _, text = value.partition("=")

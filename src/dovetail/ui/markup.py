@@ -13,7 +13,7 @@ from dovetail.ui.colours import KINDS
 STATES = {
     "starting": "Starting",
     "running": "Running",
-    "ended": "Ended",
+    "ended": "Finished",
     "failed": "Failed",
     "stopped": "Stopped",
     "interrupted": "Interrupted",
