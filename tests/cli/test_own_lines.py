@@ -20,7 +20,7 @@ name = "clicks"
 checkpoint = "checkpoint"
 
 [pipeline.spark]
-"spark.jars.ivySettings" = "ivy.xml"
+"spark.jars.ivySettings" = "@place@/ivy.xml"
 "spark.jars.packages" = "org.example:no-such-connector_2.13:1.2.3"
 
 [source.clicks]
@@ -33,8 +33,8 @@ from = "clicks"
 path = "kept"
 """
 NO_REPOSITORY = """
-<ivysettings><settings defaultResolver="none"/><caches defaultCacheDir="cache"/><resolvers>
-<filesystem name="none"><artifact pattern="nothing/[organisation]/[artifact]-[revision].[ext]"/></filesystem>
+<ivysettings><settings defaultResolver="none"/><caches defaultCacheDir="@place@/cache"/><resolvers>
+<filesystem name="none"><artifact pattern="@place@/nothing/[organisation]/[artifact]-[revision].[ext]"/></filesystem>
 </resolvers></ivysettings>
 """
 
@@ -46,8 +46,8 @@ def command(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("words", "code"), [(("check",), 1), (("run", "--once"), 2)])
 def test_a_connector_that_cannot_be_fetched_is_one_line(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
-    (tmp_path / "clicks.toml").write_text(KAFKA)
-    (tmp_path / "ivy.xml").write_text(NO_REPOSITORY)
+    (tmp_path / "clicks.toml").write_text(KAFKA.replace("@place@", str(tmp_path)))
+    (tmp_path / "ivy.xml").write_text(NO_REPOSITORY.replace("@place@", str(tmp_path)))
     done = command(tmp_path, *words, "clicks.toml")
     assert done.returncode == code, done.stderr
     told = (done.stdout + done.stderr).splitlines()
