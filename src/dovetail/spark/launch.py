@@ -58,7 +58,7 @@ def _start_jvm(settings: Mapping[str, str], output: Output | None) -> None:
             descriptor = stack.enter_context(output.captured())
             streams = {"stdout": descriptor, "stderr": descriptor}
         try:
-            gateway = launch_gateway(conf, streams)
+            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]  # PySpark does not type it
         except PySparkRuntimeError as error:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
