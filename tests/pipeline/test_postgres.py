@@ -97,6 +97,10 @@ def test_complete_answers_replace_the_table(spark: SparkSession, postgres: Serve
     sink_postgres.write_batch(rows, made, 0)
     sink_postgres.write_batch(rows.where("id > 2"), made, 1)
     assert rows_of(postgres, "SELECT id FROM whole ORDER BY id") == [(3,), (4,)]
+    nothing = rows.repartition(2).groupBy("id").count().where("count > 1").select("id")
+    assert sink_postgres.write_batch(nothing, made, 2) == (0, False)
+    assert rows_of(postgres, "SELECT id FROM whole") == []
+    assert sink_postgres.write_batch(nothing, made, 2) == (0, True)
 
 
 def test_a_table_that_does_not_fit_is_told_before_anything_runs(spark: SparkSession, postgres: Server) -> None:

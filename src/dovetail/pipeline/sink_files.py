@@ -99,7 +99,8 @@ class FileSink:
         owners = self._owners()
         moved = self._moved(staged, f"{prefix}-{uuid.uuid4().hex[:8]}")
         self._remove(lambda name: name not in moved and _is_of(name, owners))
-        self._note(())
+        if owners != [self.owner]:
+            self._note(())
         return moved
 
     def write_batch(self, rows: DataFrame) -> int:

@@ -139,9 +139,7 @@ def inspect(target: Target, create: bool) -> None:
     """
     with _transaction(target) as cursor:
         _check_fits(cursor, target, create)
-        cursor.execute("SELECT to_regclass($1) IS NOT NULL", (target.notes,))
-        if cursor.fetchone()[0] or target.replaces or target.mode == "error":
-            _check_claim(cursor, target)
+        _check_claim(cursor, target)
 
 
 def _check_fits(cursor: Any, target: Target, create: bool) -> None:
@@ -259,9 +257,12 @@ def _has_unique(cursor: Any, target: Target) -> bool:
 
 def write_batch(rows: DataFrame, target: Target, number: int) -> tuple[int, bool]:
     """Put the rows in, once, whatever happens to the task that does it; how many, and if they were there already."""
-    one = rows.repartition(1)
-    report = map_in_arrow(one, partial(_written, target, number), _REPORT).collect()
-    return (report[0]["rows"], report[0]["skipped"]) if report else (0, False)
+    report = map_in_arrow(rows.repartition(1), partial(_written, target, number), _REPORT).collect()
+    if report:
+        return report[0]["rows"], report[0]["skipped"]
+    # Adaptive execution runs no task where there are no rows: an empty answer, which may replace another, is written here.
+    (empty,) = _written(target, number, iter(()))
+    return 0, bool(empty.to_pylist()[0]["skipped"])
 
 
 def _written(target: Target, number: int, batches: Batches) -> Batches:
