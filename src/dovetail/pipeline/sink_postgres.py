@@ -260,7 +260,7 @@ def write_batch(rows: DataFrame, target: Target, number: int) -> tuple[int, bool
     report = map_in_arrow(rows.repartition(1), partial(_written, target, number), _REPORT).collect()
     if report:
         return report[0]["rows"], report[0]["skipped"]
-    # Adaptive execution runs no task where there are no rows: an empty answer, which may replace another, is written here.
+    # Adaptive execution runs no task where there are no rows; an empty answer may have a former one to replace.
     (empty,) = _written(target, number, iter(()))
     return 0, bool(empty.to_pylist()[0]["skipped"])
 
