@@ -116,6 +116,11 @@ def choose_bins(left: Sample, right: Sample, max_length: float = 0.0, candidate_
     return priced(finer)
 
 
+def key_pairs(left: Sample, right: Sample) -> float:
+    """How many pairs of the two inputs have equal keys, as their samples tell; whatever their intervals are."""
+    return max(1.0, _meetings(left.key, right.key)) * left.weight * right.weight
+
+
 def _topped(widths: tuple[float, ...], longest: float) -> tuple[float, ...]:
     return widths if longest <= widths[-1] * MAX_BINS_PER_ROW / 4 else (*widths, longest)
 

@@ -56,7 +56,8 @@ def interval_join(
             intervals also start, end and cover each other.
         invalid: What an interval that ends before it starts, or holds NaN, is: "error"; "drop"; "null" (kept by outer
             joins, matching nothing). Intervals with a null bound and empty ones match nothing and are never an error.
-        algorithm: auto, native, sort_merge, time_sweep, forward_scan, oip, dip or nested_loop.
+        algorithm: auto, native, bins, sort_merge, time_sweep, forward_scan, oip, dip or nested_loop.
+            `native` is the best plan of Spark's own operators; `nested_loop` joins by keys alone, if there are any.
         memory: The budget of each task.
         split_points: Where time is cut into ranges for the partitioned routes; by default quantiles of a sample.
         partitions: How many ranges there are; by default as many as make them fit the budget.

@@ -119,10 +119,17 @@ class CellsJoin:
     def _kept(self, how: str, keep: str) -> DataFrame:
         """One match for each left row: the first or last right row by (start, end), or any."""
         tagged = self.left.frame.withColumn(ROW, F.monotonically_increasing_id())
-        left = replace(self.left, frame=tagged.where(self.left.usable) if self.left.kept else tagged, kept=False)
-        pairs = replace(self, left=left)._pairs("inner")
+        if self.cells is None:
+            pairs = replace(self, left=replace(self.left, frame=tagged))._pairs(how)
+        else:
+            left = replace(self.left, frame=tagged.where(self.left.usable) if self.left.kept else tagged, kept=False)
+            pairs = replace(self, left=left)._pairs("inner")
         order = F.struct(F.expr(self.right.start), F.expr(self.right.end))
         best = F.max_by if keep == "last" else F.min_by
         row = F.struct(*(quoted(column) for column in pairs.columns if column != ROW))
-        matched = pairs.groupBy(ROW).agg(best(row, order).alias(WHOLE)).select(f"{WHOLE}.*")
-        return matched.unionByName(self._anti(self.left), allowMissingColumns=True) if how == "left" else matched
+        # Without cells Spark joined by the keys: grouped by them, too, rows stay where they are.
+        groups = [ROW, *(self.left.keys if self.cells is None else ())]
+        matched = pairs.groupBy(*groups).agg(best(row, order).alias(WHOLE)).select(f"{WHOLE}.*")
+        if how == "inner" or self.cells is None:
+            return matched
+        return matched.unionByName(self._anti(self.left), allowMissingColumns=True)

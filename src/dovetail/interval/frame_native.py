@@ -1,7 +1,7 @@
 """The native route: an interval join as an ordinary Spark plan, so that Spark compiles, spills and balances it.
 
 Bins with an equality join where intervals share or touch a point, Spark's own equality join where a relation holds an
-equality, REPLICATE and PROJECT for before and after, a nested loop for what is left.
+equality or few rows share a key, REPLICATE and PROJECT for before and after, a nested loop for what is left.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dovetail.engine.memory import parse_bytes
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.interval.answers import INDEX_BYTES
-from dovetail.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, choose_bins
+from dovetail.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, choose_bins, key_pairs
 from dovetail.interval.cell_join import sweepable
 from dovetail.interval.cost import FrameMemory, IntervalStatistics, choose
 from dovetail.interval.cost.choose import Choice
@@ -28,6 +28,7 @@ from dovetail.interval.request import OPERATORS, Request
 from dovetail.spark.connect import parallelism
 
 INDEX = "index"
+KEYS = "keys"
 MOST_RANGES = 2000
 _FURTHEST = 2.0**61  # lengths of whole numbers nearer to zero than this fit into a long
 
@@ -60,11 +61,11 @@ def choose_route(
     obstacle = _obstacle(request, way, codes)
     if partitioned and obstacle is None:
         return _partitioned(request, left, stats, spark)
+    native = _native(request, way, stats, f"{obstacle}; " if partitioned else "", left.bound_type, spark)
     if request.algorithm == "auto" and not partitioned and codes:
         route = _index_route(request, left, stats, way, spark)
-        if route is not None:
+        if route is not None and (native.algorithm != KEYS or _index_seconds(stats) < native.native_seconds):  # type: ignore[operator]  # keys are priced
             return route
-    native = _native(request, way, stats, f"{obstacle}; " if partitioned else "", left.bound_type, spark)
     if request.algorithm != "auto" or request.route != "auto" or obstacle is not None:
         return native
     other = _partitioned(request, left, stats, spark)
@@ -112,6 +113,13 @@ def _index_route(
     return Route("in_memory", INDEX, _RANGES_REASON, range_cells(request, left, stats, min(ranges, MOST_RANGES)))
 
 
+def _index_seconds(stats: tuple[SideStatistics, SideStatistics]) -> float:
+    """One core's time for an index: its rows read and sorted, left rows to Python, looked up, and back."""
+    profile, (left, right) = load_profile(), stats
+    row, depth = profile.python_to_jvm_row.seconds, log2(right.usable + 2)
+    return left.rows * (2 * row + profile.probe.seconds * depth) + right.usable * (row + profile.sort.seconds * depth)
+
+
 def _native(
     request: Request,
     way: str,
@@ -120,9 +128,11 @@ def _native(
     bound_type: T.DataType,
     spark: SparkSession,
 ) -> Route:
+    """The cheapest plan of Spark's own operators: bins, or for few rows a key its equality join on the keys."""
     cells = native_cells(request, way, stats, bound_type, spark)
     reasons = {
         "bins": "pairs are found by bins that Spark compiles, spills and balances",
+        KEYS: "few rows share a key: Spark's own equality join on the keys, the relation as its condition",
         "equality": "Spark's own equality join on the bounds, the rest as a filter",
         "order": "REPLICATE and PROJECT by split points, the rest as a filter",
         "nested_loop": "no bins help; Spark's nested loop, or its equality join on the keys",
@@ -131,7 +141,18 @@ def _native(
     if isinstance(cells, BinCells):
         row = load_profile().shuffle_row.seconds
         seconds = cells.bins.rows * row + cells.bins.candidates * cells.bins.candidate_cost
+        if request.keys and request.algorithm != "bins":
+            by_keys = sum(s.usable for s in stats) * row
+            by_keys += key_pairs(*(s.sample for s in stats)) * cells.bins.candidate_cost
+            if by_keys <= seconds * _joins(request):
+                way, cells, seconds = KEYS, None, by_keys
     return Route("native", way, because + reasons[way], cells, native_seconds=seconds)
+
+
+def _joins(request: Request) -> int:
+    """How many joins bins need: rows of several bins that no bin can decide alone are joined again."""
+    undecided = (request.left_only or request.keeps_left) + request.keeps_right
+    return 1 + undecided + (request.keep != "all" and request.keeps_left)
 
 
 def _operators_seconds(route: Route, stats: tuple[SideStatistics, SideStatistics]) -> float | None:

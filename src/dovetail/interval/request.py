@@ -26,7 +26,7 @@ HOW_ALIASES = {
     "leftanti": "left_anti",
 }
 OPERATORS = ("sort_merge", "time_sweep", "forward_scan", "oip", "dip")
-ALGORITHMS = ("auto", "native", *OPERATORS, "nested_loop")
+ALGORITHMS = ("auto", "native", "bins", *OPERATORS, "nested_loop")
 INVALID = ("error", "drop", "null")
 KEEPS = ("all", "any", "first", "last")
 ROUTES = ("auto", "native", "in_memory", "streaming")
@@ -106,7 +106,7 @@ def parse_request(
     _one_of("route", route, ROUTES)
     if route == "native" and algorithm in OPERATORS:
         raise PlanError(f"algorithm={algorithm!r} does not run on route='native'; use route='in_memory' or 'streaming'")
-    if route in ("in_memory", "streaming") and algorithm in ("native", "nested_loop"):
+    if route in ("in_memory", "streaming") and algorithm in ("native", "bins", "nested_loop"):
         raise PlanError(f"algorithm={algorithm!r} does not run on route={route!r}; use one of {', '.join(OPERATORS)}")
     if keep != "all" and how in ("right", "full"):
         raise PlanError(f"keep={keep!r} says how many matches a left row keeps; with how={how!r} use keep='all'")

@@ -18,7 +18,7 @@ from tests.quick_java import QUICK_JAVA
 from dovetail import interval_join, session
 from dovetail.interval.relation import RELATIONS
 
-ALGORITHMS = ("auto", "native", "sort_merge", "time_sweep", "forward_scan", "oip", "dip", "nested_loop")
+ALGORITHMS = ("auto", "native", "bins", "sort_merge", "time_sweep", "forward_scan", "oip", "dip", "nested_loop")
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 KEYS = ((), [("k", "k")], [("k", "k"), ("j", "j")], [("k", "k"), ("j", "j"), ("id", "id")])
 CLOSED = ("left", "right", "both", "neither", ("left", "both"))

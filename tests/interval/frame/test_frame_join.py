@@ -11,6 +11,7 @@ from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
 from dovetail.errors import UnsupportedError
 from dovetail.interval.frame import interval_join, plan_interval_join
+from dovetail.interval.frame_cells import BinCells
 from dovetail.interval.frame_functions import interval_duration, overlapping_interval
 from dovetail.interval.frame_native import strategy
 from dovetail.interval.relation import RELATIONS, Relation
@@ -19,7 +20,7 @@ from dovetail.interval.request import HOWS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ALGORITHMS = ("native", "sort_merge", "time_sweep", "forward_scan", "oip", "dip", "nested_loop", "auto")
+ALGORITHMS = ("native", "bins", "sort_merge", "time_sweep", "forward_scan", "oip", "dip", "nested_loop", "auto")
 KEYS = (None, [("k", "k")], [("k", "k"), ("j", "j")])
 CLOSED = ("left", "both", "right", "neither", ("both", "left"), ("left", "right"))
 
@@ -101,6 +102,37 @@ def test_route_and_algorithm_are_what_explain_says(spark: SparkSession) -> None:
     assert "SPLIT x PROJECT" in covers
     semi = plan_interval_join(left, right, how="left_semi").explain()
     assert "route: in_memory, algorithm: index" in semi
+
+
+@pytest.mark.parametrize(
+    ("how", "keep"),
+    [*((how, "all") for how in HOWS), *itertools.product(("inner", "left"), ("first", "last"))],
+)
+def test_few_rows_a_key_are_joined_by_the_keys(spark: SparkSession, how: str, keep: str) -> None:
+    left, right, l_frame, r_frame = frames(spark, 37)
+    arguments: dict[str, Any] = {"how": how, "keep": keep, "on": [("k", "k"), ("j", "j")]}
+    plan = plan_interval_join(l_frame, r_frame, algorithm="native", **arguments)
+    assert (plan.route.name, plan.route.algorithm, plan.route.cells) == ("native", "keys", None)
+    assert "Spark's own equality join on the keys" in plan.explain()
+    bins = plan_interval_join(l_frame, r_frame, algorithm="bins", **arguments)
+    assert isinstance(bins.route.cells, BinCells)
+    joined = answered(plan.frame())
+    if keep == "all":
+        assert joined == expected(left, right, how, on=arguments["on"])
+    assert joined == answered(bins.frame()) == answered(interval_join(l_frame, r_frame, **arguments))
+
+
+def test_many_rows_a_key_are_not_joined_by_the_keys_alone(spark: SparkSession) -> None:
+    keyed = spark.range(6_000).selectExpr("id % 3 as k", "id as start", "id + 2 as end")
+    for how in ("inner", "left", "full"):
+        assert isinstance(plan_interval_join(keyed, keyed, on="k", how=how, algorithm="native").route.cells, BinCells)
+
+
+def test_a_match_kept_by_keys_needs_no_second_join(spark: SparkSession) -> None:
+    _, _, l_frame, r_frame = frames(spark, 41)
+    plan = plan_interval_join(l_frame, r_frame, on=[("k", "k")], how="left", keep="first", algorithm="native")
+    tree = plan.frame()._jdf.queryExecution().optimizedPlan().toString()
+    assert tree.count("Join ") == 1, tree
 
 
 def test_metrics_count_what_the_tasks_did(spark: SparkSession) -> None:
