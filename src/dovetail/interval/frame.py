@@ -41,7 +41,7 @@ def interval_join(
         left: One input.
         right: The other.
         left_interval: Names of the left start and end columns, or of a struct column with two fields. Bounds are
-            numbers, decimals, dates, timestamps or day-time intervals; both inputs meet in Spark's common type.
+            numbers, decimals, dates, timestamps, times or day-time intervals; both inputs meet in Spark's common type.
         right_interval: The same for the right input.
         relation: `overlapping` (they share a point), one of Allen's relations (before, after, meets, met_by, overlaps,
             overlapped_by, starts, started_by, covers, covered_by, ends, ended_by, equals; contains, during, finishes

@@ -28,6 +28,7 @@ BOUND_TYPES = (
     T.TimestampType,
     T.TimestampNTZType,
     T.DayTimeIntervalType,
+    T.TimeType,
 )
 RESERVED = "__dt_"
 
@@ -118,6 +119,13 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     left_bounds = _bounds("left", left, request.left_interval)
     right_bounds = _bounds("right", right, request.right_interval)
     bound_type = _common_type(left, "interval bounds", left_bounds[0], right_bounds[0])
+    if isinstance(bound_type, T.TimeType):
+        if str(left.sparkSession.conf.get("spark.sql.timeType.enabled", "false")).lower() != "true":
+            raise PlanError(
+                "interval bounds have type time, which Spark takes in part only unless spark.sql.timeType.enabled is "
+                "true; set it, or cast the bounds to decimal(11, 6), seconds since midnight"
+            )
+        bound_type = T.DecimalType(11, 6)  # seconds since midnight
     left_keys = [_find("left", left, key.left) for key in request.keys]
     right_keys = [_find("right", right, key.right) for key in request.keys]
     key_types = [
@@ -224,7 +232,7 @@ def _common_type(frame: DataFrame, what: str, left: T.DataType, right: T.DataTyp
     if not keys:
         for kind in (left, right):
             if not isinstance(kind, BOUND_TYPES):
-                allowed = "a number, decimal, date, timestamp or day-time interval"
+                allowed = "a number, decimal, date, timestamp, time or day-time interval"
                 raise PlanError(f"{what}: a bound has type {kind.simpleString()}; it must be {allowed}; cast it first")
     if left == right:
         return left

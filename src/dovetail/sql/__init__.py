@@ -5,21 +5,22 @@ Interval predicates are recognised in the text, everything else stays Spark's ow
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal, overload
 
-import sqlglot
 from pyspark.sql import DataFrame, SparkSession
-from sqlglot import TokenType, exp
+from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
 from dovetail.sql.calls import interval_calls
 from dovetail.sql.plan import plan
-from dovetail.sql.report import Report
-from dovetail.sql.text import DIALECT, QUERY_WORDS, Source
+from dovetail.sql.report import NO_PREDICATE, Report
+from dovetail.sql.text import QUERY_WORDS, Source
 
 __all__ = ["sql"]
 
-UNREAD = Report(spark=[("the whole text", "it is not one SELECT query that sqlglot can read")])
+UNREAD = Report(spark=[("the whole text", "it is not one SELECT query in words that are known here")])
+NOT_A_QUERY = (TokenType.SEMICOLON, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
 
 
 @overload
@@ -43,19 +44,38 @@ def sql(spark: SparkSession, query: str, explain: bool = False) -> DataFrame | s
     """
     source = _read(query)
     if source is None:
-        return UNREAD.text() if explain else spark.sql(query)
+        if explain:
+            return UNREAD.text()
+        if query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
+            _warn(UNREAD)
+        return spark.sql(query)
     frame, report = plan(spark, source, interval_calls(source, spark.catalog.functionExists))
-    return report.text() if explain else frame
+    if explain:
+        return report.text()
+    _warn(report)
+    return frame
+
+
+def _warn(report: Report) -> None:
+    """Say which range joins Spark plans as it can; Python shows the same warning once."""
+    for what, why in report.spark:
+        if not why.startswith(NO_PREDICATE):
+            warnings.warn(f"dovetail.sql leaves this to Spark: {what}: {why}", stacklevel=3)
 
 
 def _read(query: str) -> Source | None:
-    """The query in tokens; None for what is not one SELECT that sqlglot can read: Spark says what is wrong with it."""
+    """The query in tokens; None for what is not one SELECT in tokens that sqlglot knows.
+
+    Whether the query is right, Spark says: it reads the text before anything of it is planned.
+    """
     try:
         source = Source(query)
-        words = [kind for kind in map(source.kind, range(len(source.tokens))) if kind is not TokenType.L_PAREN]
-        if not words or words[0] not in QUERY_WORDS or TokenType.PIPE_GT in words:
-            return None
-        statements = [each for each in sqlglot.parse(query, dialect=DIALECT) if each is not None]
     except SqlglotError:
         return None
-    return source if len(statements) == 1 and isinstance(statements[0], exp.Query) else None
+    words = [kind for kind in map(source.kind, range(len(source.tokens))) if kind is not TokenType.L_PAREN]
+    if not words or words[0] not in QUERY_WORDS or TokenType.PIPE_GT in words:
+        return None
+    outside = [source.kind(number) for number in source.whole().top()]
+    while outside[-1] is TokenType.SEMICOLON:
+        outside.pop()
+    return None if any(kind in NOT_A_QUERY for kind in outside) else source

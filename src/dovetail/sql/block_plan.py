@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from sqlglot import TokenType as T
 
 from dovetail.sql.blocks import Block
-from dovetail.sql.conditions import Condition, read_condition
+from dovetail.sql.conditions import EQUALITIES, Condition, read_condition
 from dovetail.sql.joins import Pair, interval_joined
 from dovetail.sql.names import Input, Scope
 from dovetail.sql.query import Part, Query
 from dovetail.sql.recognise import find_functions, find_overlaps
 from dovetail.sql.relations import Join, Node, Relation, joins_of, relation_tree, relations_of
+from dovetail.sql.report import NO_PREDICATE
 from dovetail.sql.text import Piece, conjuncts, escaped, quoted
 
 INEQUALITIES = (T.LT, T.LTE, T.GT, T.GTE)
@@ -39,7 +40,7 @@ class BlockPlan:
             elif joins_of(tree):
                 self._plan(tree)
         elif tree is not None and joins_of(tree):
-            self.query.report.leave(_one_line(self.block.relations), "no interval predicate")
+            self.query.report.leave(_one_line(self.block.relations), NO_PREDICATE)
 
     def _promising(self) -> bool:
         kinds = [self.block.source.kind(number) for number in self.block.own()]
@@ -196,7 +197,7 @@ class BlockPlan:
 
 def _equalities(conditions: Sequence[Condition], left: frozenset[int], right: frozenset[int]) -> bool:
     found = (comparison.across(left, right) for each in conditions for comparison in each.comparisons)
-    return any(each is not None and each.operator == "=" for each in found)
+    return any(each is not None and each.operator in EQUALITIES for each in found)
 
 
 def _wrapped(part: Part) -> str:

@@ -141,4 +141,6 @@ def _starts_clause(source: Source, number: int) -> bool:
     kind = source.kind(number)
     if kind is T.FROM:
         return source.kind(number - 1) is not T.DISTINCT
+    if kind is T.WINDOW:  # a clause that names windows, not the function window(time, '1 hour')
+        return source.kind(number + 1) is not T.L_PAREN
     return kind in CLAUSES or (kind is T.LATERAL and source.kind(number + 1) is T.VIEW)

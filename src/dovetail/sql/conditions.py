@@ -14,13 +14,15 @@ from dovetail.sql.names import Scope, Term
 from dovetail.sql.text import Piece, expression
 
 Numbers = frozenset[int]
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<=>": "<=>"}
+EQUALITIES = ("=", "<=>")
 OPERATORS: Mapping[T, tuple[str, type[exp.Expression]]] = {
     T.LT: ("<", exp.LT),
     T.LTE: ("<=", exp.LTE),
     T.GT: (">", exp.GT),
     T.GTE: (">=", exp.GTE),
     T.EQ: ("=", exp.EQ),
+    T.NULLSAFE_EQ: ("<=>", exp.NullSafeEQ),
 }
 
 

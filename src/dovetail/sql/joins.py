@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -18,13 +18,22 @@ from dovetail.sql.names import Term
 from dovetail.sql.overlap import INTEGERS, comparisons_sql, most_selective, ordered_sql, type_trouble
 from dovetail.sql.query import Part, Query
 from dovetail.sql.recognise import Found, Key, Overlap, find_functions, find_overlaps, found_function, found_overlap
-from dovetail.sql.report import Recognised
+from dovetail.sql.report import NO_PREDICATE, Recognised
 from dovetail.sql.text import quoted
 
 KEY_TYPES = (
     *(T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.FloatType, T.DoubleType, T.DecimalType),
     *(T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType),
 )
+# A value to stand for null beside the information that it is null; of numbers 0.
+_SOMETHING: dict[type[T.DataType], str] = {
+    T.BooleanType: "false",
+    T.StringType: "''",
+    T.BinaryType: "''",
+    T.DateType: "'1970-01-01'",
+    T.TimestampType: "'1970-01-01 00:00:00'",
+    T.TimestampNTZType: "'1970-01-01 00:00:00'",
+}
 # Sides on which a condition over that side alone may filter before the join, by join type.
 FILTERS = {
     "inner": ("left", "right"),
@@ -75,7 +84,7 @@ def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Conditi
     functions = find_functions(conditions, *pair.numbers)
     overlaps = [] if functions else find_overlaps(conditions, *pair.numbers)
     if not functions and not overlaps:
-        return _hidden(pair) or "no interval predicate between its sides"
+        return _hidden(pair) or f"{NO_PREDICATE} between its sides"
     trouble = _trouble(pair, must)
     if trouble:
         return trouble
@@ -199,12 +208,23 @@ def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[
     keys = []
     for key in found.keys:
         if _same_type(frames["left"], frames["right"], key):
-            frames["left"], (left,) = _with_terms(pair.query, frames["left"], (key.left,))
-            frames["right"], (right,) = _with_terms(pair.query, frames["right"], (key.right,))
-            keys.append((left, right))
+            frames["left"], left = _with_terms(pair.query, frames["left"], _key_terms(frames["left"], key, key.left))
+            frames["right"], right = _with_terms(
+                pair.query, frames["right"], _key_terms(frames["right"], key, key.right)
+            )
+            keys += zip(left, right, strict=True)
         elif key.condition.whole is not None:
             residual.append(key.condition.whole)
     return frames["left"], frames["right"], tuple(keys), residual
+
+
+def _key_terms(frame: DataFrame, key: Key, term: Term) -> tuple[Term, ...]:
+    """What must be equal for a key to match: for `<=>` whether it is null, and its value if it is not."""
+    if key.operator == "=":
+        return (term,)
+    kind = frame.selectExpr(term.sql).schema[0].dataType
+    value = f"coalesce({term.sql}, cast({_SOMETHING.get(type(kind), '0')} as {kind.simpleString()}))"
+    return replace(term, sql=f"({term.sql}) is null"), replace(term, sql=value)
 
 
 def _same_type(left: DataFrame, right: DataFrame, key: Key) -> bool:
@@ -244,7 +264,7 @@ def _repeatable(frame: DataFrame) -> bool:
 def _report(pair: Pair, found: Found, keys: Sequence[tuple[str, str]], residual: Sequence[Term], relation: str) -> None:
     ls, le, rs, re_ = (term.shown for term in found.terms)
     written = {term.sql for term in residual}
-    shown = [f"{key.left.shown} = {key.right.shown}" for key in found.keys]
+    shown = [f"{key.left.shown} {key.operator} {key.right.shown}" for key in found.keys]
     demoted = [each.condition.whole is not None and each.condition.whole.sql in written for each in found.keys]
     kept = tuple(text for text, gone in zip(shown, demoted, strict=True) if not gone)
     filters = [each.shown for each in found.residual if each.whole is not None and each.whole.sql not in written]

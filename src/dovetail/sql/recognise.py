@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.sql.conditions import Bounds, Comparison, Condition, Numbers
+from dovetail.sql.conditions import EQUALITIES, Bounds, Comparison, Condition, Numbers
 from dovetail.sql.names import Term
 
 MOST_CANDIDATES = 6
@@ -32,9 +32,10 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality between the two sides, and the condition that said it."""
+    """An equality between the two sides, and the condition that said it; `<=>` takes nulls as equal."""
 
     left: Term
+    operator: str
     right: Term
     condition: Condition
 
@@ -110,7 +111,7 @@ def _keys(conditions: Sequence[Condition], sides: tuple[Numbers, Numbers]) -> tu
     keys, takes = [], set()
     for n, each in enumerate(conditions):
         turned = each.comparisons[0].across(*sides) if len(each.comparisons) == 1 else None
-        if turned is not None and turned.operator == "=":
-            keys.append(Key(turned.left, turned.right, each))
+        if turned is not None and turned.operator in EQUALITIES:
+            keys.append(Key(turned.left, turned.operator, turned.right, each))
             takes.add(n)
     return tuple(keys), takes

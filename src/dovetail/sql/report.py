@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 WORDS = {"left_semi": "left semi", "left_anti": "left anti"}
 
+NO_PREDICATE = "no interval predicate"
+
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
