@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import product
 from math import inf, nan
 from typing import TYPE_CHECKING, Any
@@ -330,7 +331,9 @@ def test_left_to_spark(spark: SparkSession, query: str, why: str) -> None:
     report = sql(spark, query, explain=True)
     assert report.startswith("no interval join; the query goes to Spark as written\nleft to Spark:\n- ")
     assert why in report
-    assert sql(spark, query).schema == spark.sql(query).schema
+    silent = "no interval predicate" in why or query == "show tables"
+    with nullcontext() if silent else pytest.warns(UserWarning, match="leaves this to Spark"):
+        assert sql(spark, query).schema == spark.sql(query).schema
 
 
 @pytest.mark.parametrize(
