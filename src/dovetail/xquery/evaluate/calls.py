@@ -60,7 +60,9 @@ def _call(expr: FunctionCall, scope: Scope) -> Plan:
 
 def constructor(name: QName) -> str | None:
     """The type that a call constructs: `xs:decimal(...)`, and `decimal(...)` where no function has that name."""
-    known = name.local in PYTHON_TYPES and name.local != "untyped"
+    if name == QName(XS, "numeric"):
+        return name.local
+    known = name.local in PYTHON_TYPES and name.local not in ("untyped", "QName")  # xs:QName(...) is parsed as a cast
     return name.local if known and name.uri in (XS, FN) else None
 
 
@@ -132,7 +134,7 @@ def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signatu
 
 def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Plan:
     argument = expr.arguments[0] if expr.arguments else ContextItem(line=expr.line, column=expr.column)
-    run, convert = compile_expr(argument, scope).run, cast_to(target, scope)
+    run, convert = compile_expr(argument, scope).run, cast_to(target)
 
     def construct(frame: Frame) -> Items:
         try:

@@ -14,7 +14,7 @@ from dovetail.xquery.evaluate.types import matcher
 from dovetail.xquery.syntax.names import ERR, QName
 from dovetail.xquery.syntax.tree import Catch, ForClause, If, Quantified, Switch, TryCatch, TypeCase, Typeswitch
 from dovetail.xquery.xdm.atomic import QNameValue
-from dovetail.xquery.xdm.compare import key_of
+from dovetail.xquery.xdm.compare import same
 from dovetail.xquery.xdm.values import atom
 
 
@@ -83,14 +83,16 @@ def _switch(expr: Switch, scope: Scope) -> Plan:
     ]
     default = compile_expr(expr.default, scope).run
 
-    def key(run: Run, frame: Frame) -> Any:
+    def is_case(run: Run, wanted: Any, frame: Frame) -> bool:
         value = atom(run(frame), "an operand of switch")
-        return None if value is None else key_of(value)
+        return value is wanted if value is None or wanted is None else same(value, wanted)
 
     def run(frame: Frame) -> Items:
         try:
-            wanted = key(operand, frame)
-            chosen = next((result for values, result in cases if any(key(v, frame) == wanted for v in values)), default)
+            wanted = atom(operand(frame), "an operand of switch")
+            chosen = next(
+                (result for values, result in cases if any(is_case(v, wanted, frame) for v in values)), default
+            )
         except XQueryError as error:
             raise located(error, expr) from None
         return chosen(frame)

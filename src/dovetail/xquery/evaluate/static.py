@@ -22,9 +22,6 @@ from dovetail.xquery.syntax.tree import (
     VariableDeclaration,
     VariableRef,
 )
-from dovetail.xquery.xdm.atomic import STRINGS, QNameValue
-from dovetail.xquery.xdm.construct import is_ncname
-from dovetail.xquery.xdm.values import type_name
 
 PARTS = (calls, constructors, control, flwor, operators, paths, types)  # loaded: each registers what it compiles
 
@@ -53,11 +50,10 @@ class Function:
 
 
 class Static:
-    """The static context of a query: its functions, global variables and namespaces."""
+    """The static context of a query: its functions and global variables."""
 
     def __init__(self, module: Module) -> None:
         self.base_uri = module.base_uri
-        self.namespaces = {**dict(module.namespaces), "": module.default_element_namespace}
         self.collections_used = _collection_calls(module.body, module.variables, module.functions)
         self.functions: dict[tuple[QName, int], Function] = {}
         self.variables = {declaration.name: declaration for declaration in module.variables}
@@ -118,21 +114,6 @@ class Static:
         if plan is None:
             raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")
         return plan.run(_frame(environment, size))
-
-    def qname(self, value: Any) -> Any:
-        """A string as a QName, its prefix resolved as in the query."""
-        if type(value) is QNameValue:
-            return value
-        if type(value) not in STRINGS:
-            raise XQueryError("XPTY0004", f"{type_name(value)} cannot be cast to xs:QName")
-        prefix, colon, local = value.strip().partition(":")
-        if not is_ncname(prefix) or (colon and not is_ncname(local)):
-            raise XQueryError("FORG0001", f"{value!r} is not a valid xs:QName")
-        if not colon:
-            return QNameValue(self.namespaces[""], prefix)
-        if not self.namespaces.get(prefix):
-            raise XQueryError("FONS0004", f"the prefix {prefix!r} is not declared")
-        return QNameValue(self.namespaces[prefix], local, prefix)
 
 
 def _placed(node: Any, make: Callable[[Any], Any]) -> Any:

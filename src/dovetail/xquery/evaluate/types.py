@@ -11,8 +11,18 @@ from dovetail.xquery.evaluate.compiler import compile_expr, compiles
 from dovetail.xquery.evaluate.plan import Frame, Items, Plan, Scope, located, of_test
 from dovetail.xquery.syntax.names import XS, AnyItem, AtomicType, KindTest, QName, SequenceType
 from dovetail.xquery.syntax.tree import CastableAs, CastAs, Expr, InstanceOf, TreatAs
-from dovetail.xquery.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES, AnyURI, Float, UntypedAtomic
+from dovetail.xquery.xdm.atomic import (
+    ANCESTORS,
+    NUMBERS,
+    PYTHON_TYPES,
+    STRINGS,
+    AnyURI,
+    Float,
+    QNameValue,
+    UntypedAtomic,
+)
 from dovetail.xquery.xdm.cast import cast
+from dovetail.xquery.xdm.construct import is_ncname
 from dovetail.xquery.xdm.nodes import is_node
 from dovetail.xquery.xdm.numbers import to_double
 from dovetail.xquery.xdm.values import atom, atomise, type_name
@@ -140,16 +150,32 @@ def _target(expr: CastAs | CastableAs) -> str:
         raise located(XQueryError("XQST0052", str(error).removeprefix("[XPST0051] ")), expr) from None
 
 
-def cast_to(target: str, scope: Scope) -> Callable[[Any], Any]:
-    """The cast of one typed value; a name with a prefix means what the prefix means in the query."""
+def cast_to(target: str, namespaces: tuple[tuple[str, str], ...] = ()) -> Callable[[Any], Any]:
+    """The cast of one typed value; the namespaces say what prefixes of names mean."""
     if target == "QName":
-        return scope.static.qname
+        prefixes = dict(namespaces)
+        return lambda value: _qname(value, prefixes)
     return lambda value: cast(value, target)
+
+
+def _qname(value: Any, namespaces: dict[str, str]) -> QNameValue:
+    if type(value) is QNameValue:
+        return value
+    if type(value) not in STRINGS or type(value) is AnyURI:
+        raise XQueryError("XPTY0004", f"{type_name(value)} cannot be cast to xs:QName")
+    prefix, colon, local = value.strip(" \t\n\r").partition(":")
+    if not is_ncname(prefix) or (colon and not is_ncname(local)):
+        raise XQueryError("FORG0001", f"{value!r} is not a valid xs:QName")
+    if not colon:
+        return QNameValue(namespaces.get("", ""), prefix)
+    if not namespaces.get(prefix):
+        raise XQueryError("FONS0004", f"the prefix {prefix!r} is not declared")
+    return QNameValue(namespaces[prefix], local, prefix)
 
 
 @compiles(CastAs)
 def _cast(expr: CastAs, scope: Scope) -> Plan:
-    run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), scope)
+    run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def cast_items(frame: Frame) -> Items:
         try:
@@ -165,7 +191,7 @@ def _cast(expr: CastAs, scope: Scope) -> Plan:
 
 @compiles(CastableAs)
 def _castable(expr: CastableAs, scope: Scope) -> Plan:
-    run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), scope)
+    run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def test(frame: Frame) -> bool:
         values = atomise(run(frame))

@@ -6,11 +6,12 @@ from decimal import Decimal
 from typing import cast
 
 from dovetail.xquery.syntax.lexer import Token
-from dovetail.xquery.syntax.names import FN, Axis, KindTest, NameTest, QName
+from dovetail.xquery.syntax.names import FN, XS, Axis, KindTest, NameTest, QName
 from dovetail.xquery.syntax.parse_direct import DirectParser
 from dovetail.xquery.syntax.parse_types import KIND_TESTS
 from dovetail.xquery.syntax.tree import (
     AxisStep,
+    CastAs,
     ComputedAttribute,
     ComputedComment,
     ComputedDocument,
@@ -183,6 +184,8 @@ class PathParser(DirectParser):
         self.lexer.take()
         if name.uri == FN and name.local == "concat" and len(arguments) < 2:
             raise self.lexer.error("XPST0017", "concat() takes at least 2 arguments", token.start)
+        if name == QName(XS, "QName") and len(arguments) == 1:
+            return CastAs(arguments[0], name, True, self.prefixes_for(name))
         return FunctionCall(name, tuple(arguments))
 
     # --- computed constructors
@@ -211,8 +214,7 @@ class PathParser(DirectParser):
             return self._instruction_constructor()
         element = token.text == "element"
         name = self._computed_name() if self.sees("{") else self._constructed_name(element)
-        scope = (*self.namespaces.items(), ("", self.element_namespace)) if element else tuple(self.namespaces.items())
-        return (ComputedElement if element else ComputedAttribute)(name, self.enclosed(), scope)
+        return (ComputedElement if element else ComputedAttribute)(name, self.enclosed(), self.prefixes())
 
     def _computed_name(self) -> Expr:
         self.expect("{")

@@ -85,7 +85,8 @@ class Parser(PathParser):
         self.expect("of" if op == "instance" else "as")
         if op in ("instance", "treat"):
             return (InstanceOf if op == "instance" else TreatAs)(left, self.sequence_type())
-        return (CastAs if op == "cast" else CastableAs)(left, *self.single_type())
+        kind, optional = self.single_type()
+        return (CastAs if op == "cast" else CastableAs)(left, kind, optional, self.prefixes_for(kind))
 
     def _unary(self) -> Expr:
         signs = []

@@ -89,6 +89,14 @@ class Reader(ABC):
 
     # --- names
 
+    def prefixes(self) -> tuple[tuple[str, str], ...]:
+        """What prefixes mean here; "" is the default namespace of elements."""
+        return (*self.namespaces.items(), ("", self.element_namespace))
+
+    def prefixes_for(self, kind: QName) -> tuple[tuple[str, str], ...]:
+        """What a cast to a type must know of its place: prefixes, where it makes names."""
+        return self.prefixes() if kind == QName(XS, "QName") else ()
+
     def uri_of(self, prefix: str, offset: int) -> str:
         """The namespace that a prefix stands for here."""
         uri = self.namespaces.get(prefix)

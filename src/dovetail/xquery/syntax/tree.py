@@ -346,6 +346,7 @@ class CastAs(Expr):
     operand: Expr
     type: QName
     optional: bool = False
+    namespaces: tuple[tuple[str, str], ...] = ()  # of a cast to xs:QName: what prefixes mean at its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +356,7 @@ class CastableAs(Expr):
     operand: Expr
     type: QName
     optional: bool = False
+    namespaces: tuple[tuple[str, str], ...] = ()
 
 
 # --- constructors

@@ -8,6 +8,7 @@ from typing import Any
 from dovetail.errors import XQueryError
 from dovetail.xquery.xdm.atomic import NUMBERS, PRIMITIVES
 from dovetail.xquery.xdm.cast import untyped_to_double
+from dovetail.xquery.xdm.decimals import EXACT
 from dovetail.xquery.xdm.duration import DayTimeDuration, Duration, YearMonthDuration
 from dovetail.xquery.xdm.numbers import calculate
 from dovetail.xquery.xdm.temporal import Temporal, days_of_month
@@ -25,7 +26,7 @@ def _scaled(value: Duration, factor: float | Decimal, divide: bool) -> Duration:
     amount = Decimal(value.months) if type(value) is YearMonthDuration else value.seconds
     result = Decimal(calculate("div" if divide else "*", amount, number)) if number.is_finite() else Decimal(0)
     if type(value) is YearMonthDuration:
-        return YearMonthDuration(int((result + Decimal("0.5")).to_integral_value(rounding="ROUND_FLOOR")))
+        return YearMonthDuration(int(EXACT.add(result, Decimal("0.5")).to_integral_value(rounding="ROUND_FLOOR")))
     return DayTimeDuration(0, result)
 
 
@@ -36,7 +37,7 @@ def shifted(value: Temporal, by: Duration, sign: int) -> Temporal:
         year, month = months // 12, months % 12 + 1
         day = min(value.day, days_of_month(year, month))
         return type(value)(year, month, day, value.hour, value.minute, value.second, value.zone)
-    moved = type(value).of_seconds(value.local_seconds() + sign * by.seconds, value.zone)
+    moved = type(value).of_seconds(EXACT.add(value.local_seconds(), EXACT.multiply(sign, by.seconds)), value.zone)
     return _trimmed(moved)
 
 
@@ -52,7 +53,7 @@ def _trimmed(value: Temporal) -> Temporal:
 def temporal_arithmetic(op: str, left: Any, right: Any) -> Any:
     """`left op right` where one of them is a date, time or duration. Raises XPTY0004 where that means nothing."""
     if isinstance(left, Temporal) and type(left) is type(right) and op == "-" and _movable(left):
-        return DayTimeDuration(0, left.instant() - right.instant())
+        return DayTimeDuration(0, EXACT.subtract(left.instant(), right.instant()))
     if isinstance(left, Temporal) and op in ("+", "-") and _fits(left, right):
         return shifted(left, right, 1 if op == "+" else -1)
     if isinstance(right, Temporal) and op == "+" and _fits(right, left):
@@ -78,7 +79,8 @@ def _duration_arithmetic(op: str, left: Any, right: Any) -> Any:
     if type(left) in ordered and type(left) is type(right):
         sign = {"+": 1, "-": -1}.get(op)
         if sign is not None:
-            return type(left)(left.months + sign * right.months, left.seconds + sign * right.seconds)
+            seconds = EXACT.add(left.seconds, EXACT.multiply(sign, right.seconds))
+            return type(left)(left.months + sign * right.months, seconds)
         if op == "div":
             return _ratio(left, right)
     if type(left) in ordered and type(right) in NUMBERS and op in ("*", "div"):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.xdm.atomic import NUMBERS, PRIMITIVES, STRINGS, UntypedAtomic
+from dovetail.xquery.xdm.atomic import NUMBERS, PRIMITIVES, STRINGS, Float, UntypedAtomic
 from dovetail.xquery.xdm.cast import cast
 from dovetail.xquery.xdm.duration import DayTimeDuration, Duration, YearMonthDuration
-from dovetail.xquery.xdm.numbers import promoted
+from dovetail.xquery.xdm.numbers import promoted, to_double
 from dovetail.xquery.xdm.temporal import Temporal
 from dovetail.xquery.xdm.values import type_name
 
@@ -93,8 +93,41 @@ def general(op: str, lefts: list[Any], rights: list[Any]) -> bool:
     return False
 
 
+def same(left: Any, right: Any) -> bool:
+    """Whether `eq` calls two values equal; values of types that do not compare differ, NaN is equal to NaN."""
+    first, second = key_of(left), key_of(right)
+    if first[0] != second[0] or first == second:
+        return bool(first == second)
+    left, right = comparable(left, right, "eq")
+    return bool(left == right)
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    """The values that are not the same as an earlier one that was kept."""
+    single = any(type(value) is Float for value in values)
+    kept: list[Any] = []
+    seen: set[Any] = set()
+    near: dict[Any, list[Any]] = {}
+    for value in values:
+        key = key_of(value)
+        others = near.setdefault(_neighbourhood(key, single), [])
+        if key not in seen and not any(same(value, other) for other in others):
+            seen.add(key)
+            others.append(value)
+            kept.append(value)
+    return kept
+
+
+def _neighbourhood(key: Any, single: bool) -> Any:
+    """What numbers of any types share if `eq` calls them equal: the double, or the float, nearest to them."""
+    kind, value = key
+    if kind != "n" or value == "NaN":
+        return key
+    return Float(to_double(value)) if single else to_double(value)
+
+
 def key_of(value: Any) -> Any:
-    """A hashable key: equal keys are values that `eq` calls equal; values of types that do not compare differ."""
+    """A hashable key: equal keys are values that `eq` calls equal; so are a decimal and a double that differ here."""
     kind = type(value)
     if kind in STRINGS:
         return "s", str.__str__(value)

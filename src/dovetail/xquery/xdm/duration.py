@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 
 from dovetail.errors import XQueryError
+from dovetail.xquery.xdm.decimals import EXACT, MAX_DIGITS, plain
 
 _PATTERN = re.compile(
     r"(-)?P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T)?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d*)?|\.\d+)S)?", re.ASCII
@@ -29,11 +30,11 @@ class Duration:
 
     def __str__(self) -> str:
         years, months = divmod(abs(self.months), 12)
-        days, rest = divmod(abs(self.seconds), 86400)
-        hours, rest = divmod(rest, 3600)
-        minutes, seconds = divmod(rest, 60)
-        date = "".join(f"{int(n)}{unit}" for n, unit in ((years, "Y"), (months, "M"), (days, "D")) if n)
-        time = "".join(f"{int(n)}{unit}" for n, unit in ((hours, "H"), (minutes, "M")) if n)
+        days, rest = EXACT.divmod(self.seconds.copy_abs(), 86400)
+        hours, rest = EXACT.divmod(rest, 3600)
+        minutes, seconds = EXACT.divmod(rest, 60)
+        date = "".join(f"{plain(Decimal(n))}{unit}" for n, unit in ((years, "Y"), (months, "M"), (days, "D")) if n)
+        time = "".join(f"{plain(Decimal(n))}{unit}" for n, unit in ((hours, "H"), (minutes, "M")) if n)
         time += f"{plain(seconds)}S" if seconds else ""
         sign = "-" if self.months < 0 or self.seconds < 0 else ""
         body = date + (f"T{time}" if time else "")
@@ -48,10 +49,12 @@ class Duration:
         match = _PATTERN.fullmatch(text)
         if match is None or text.endswith(("P", "T")) or not cls._allows(match):
             raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{cls.name}")
+        if len(text) > MAX_DIGITS:
+            raise XQueryError("FODT0002", f"a duration of {len(text)} characters; {MAX_DIGITS} are allowed")
         sign = -1 if match[1] else 1
         months = 12 * int(match[2] or 0) + int(match[3] or 0)
         seconds = 86400 * int(match[4] or 0) + 3600 * int(match[6] or 0) + 60 * int(match[7] or 0)
-        return cls(sign * months, sign * (seconds + Decimal(match[8] or 0)))
+        return cls(sign * months, EXACT.multiply(sign, EXACT.add(seconds, Decimal(match[8] or 0))))
 
     @classmethod
     def _allows(cls, match: re.Match[str]) -> bool:
@@ -81,11 +84,3 @@ class DayTimeDuration(Duration):
     @classmethod
     def _allows(cls, match: re.Match[str]) -> bool:
         return match[2] is None and match[3] is None and super()._allows(match)
-
-
-def plain(value: Decimal) -> str:
-    """A decimal without exponent and without zeros at its end."""
-    text = format(value, "f")
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
-    return "0" if text in ("-0", "") else text

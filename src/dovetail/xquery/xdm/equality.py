@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.xquery.xdm.compare import comparable, key_of
+from dovetail.xquery.xdm.compare import same
 from dovetail.xquery.xdm.nodes import Attribute, Document, Element, Instruction, is_node, string_value
 
 
@@ -18,11 +18,7 @@ def _items_equal(left: Any, right: Any) -> bool:
         return False
     if is_node(left):
         return _nodes_equal(left, right)
-    first, second = key_of(left), key_of(right)
-    if first[0] != second[0] or first == second:
-        return bool(first == second)
-    left, right = comparable(left, right, "eq")
-    return bool(left == right)
+    return same(left, right)
 
 
 def _nodes_equal(left: Any, right: Any) -> bool:

@@ -12,13 +12,10 @@ import numpy as np
 
 from dovetail.errors import XQueryError
 from dovetail.xquery.xdm.atomic import INTEGERS, PRIMITIVES, Float
-from dovetail.xquery.xdm.duration import plain
+from dovetail.xquery.xdm.decimals import EXACT, plain
 
 Number = int | Decimal | float
 
-# Sums and products of decimals are exact: a result that would not fit is an error, never rounded.
-EXACT = decimal.Context(prec=20_000, Emin=-decimal.MAX_EMAX, Emax=decimal.MAX_EMAX, traps=[decimal.Inexact])
-MAX_DIGITS = 4000  # Python itself refuses to read or write longer integers
 DIVISION_DIGITS = 18  # digits after the point of a quotient that does not end
 
 
@@ -173,6 +170,8 @@ def negated(value: Any) -> Number:
     """`-value`."""
     if type(value) in INTEGERS:
         return -int(value)
+    if type(value) is Decimal:
+        return EXACT.minus(value)
     return Float(-value) if type(value) is Float else -value
 
 
@@ -191,7 +190,9 @@ def rounded(value: Any, digits: int, half_even: bool = False) -> Any:
 def _quantised(value: Decimal, digits: int, half_even: bool) -> Decimal:
     if -int(value.as_tuple().exponent) <= digits:
         return value
-    unit = Decimal(1).scaleb(-digits)
+    if value.adjusted() + 1 < -digits:  # less than half of what is rounded to
+        return Decimal(0)
+    unit = EXACT.scaleb(Decimal(1), -digits)
     if half_even:
         return value.quantize(unit, rounding=decimal.ROUND_HALF_EVEN, context=decimal.Context(prec=20_000))
     scaled = EXACT.scaleb(value, digits)

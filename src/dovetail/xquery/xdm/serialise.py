@@ -8,9 +8,9 @@ from typing import Any
 
 from lxml import etree
 
-from dovetail.xquery.xdm.duration import plain
+from dovetail.xquery.xdm.decimals import MAX_DIGITS, plain
 from dovetail.xquery.xdm.nodes import Attribute, Document, Text, is_node, name_of
-from dovetail.xquery.xdm.numbers import MAX_DIGITS, double_text
+from dovetail.xquery.xdm.numbers import double_text
 
 _CONTROLS = re.compile("[\x7f-\x9f\u2028]")  # a reader of XML 1.1 would take some of them for line ends
 _ESCAPED = re.compile("[&<>\r\x7f-\x9f\u2028]")

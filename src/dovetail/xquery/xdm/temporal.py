@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import ClassVar, Self
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.xdm.duration import plain
+from dovetail.xquery.xdm.decimals import EXACT, MAX_DIGITS, plain
 
 _YEAR, _MONTH, _DAY = r"(?P<year>-?(?:[1-9]\d{3,}|0\d{3}))", r"(?P<month>\d\d)", r"(?P<day>\d\d)"
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:\.\d+)?)"
@@ -76,20 +76,20 @@ class Temporal:
     def local_seconds(self) -> Decimal:
         """Seconds on the clock that the value shows."""
         days = day_number(self.year, self.month, self.day)
-        return days * 86400 + self.hour * 3600 + self.minute * 60 + self.second
+        return EXACT.add(self.second, days * 86400 + self.hour * 3600 + self.minute * 60)
 
     def instant(self) -> Decimal:
         """Seconds in UTC."""
-        return self.local_seconds() - (self.zone or 0) * 60
+        return EXACT.subtract(self.local_seconds(), (self.zone or 0) * 60)
 
     @classmethod
     def of_seconds(cls, seconds: Decimal, zone: int | None) -> Self:
         """The value that shows these seconds on its clock."""
-        days, rest = divmod(seconds, 86400)
+        days, rest = EXACT.divmod(seconds, 86400)
         if rest < 0:  # Decimal's divmod truncates; the calendar needs the floor
-            days, rest = days - 1, rest + 86400
-        hour, rest = divmod(rest, 3600)
-        minute, second = divmod(rest, 60)
+            days, rest = EXACT.subtract(days, 1), EXACT.add(rest, 86400)
+        hour, rest = EXACT.divmod(rest, 3600)
+        minute, second = EXACT.divmod(rest, 60)
         return cls(*date_of_day(int(days)), int(hour), int(minute), second, zone)
 
     @classmethod
@@ -98,6 +98,8 @@ class Temporal:
         match = cls.pattern.fullmatch(text)
         if match is None:
             raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{cls.name}")
+        if len(text) > MAX_DIGITS:
+            raise XQueryError("FODT0001", f"an xs:{cls.name} of {len(text)} characters; {MAX_DIGITS} are allowed")
         parts = match.groupdict()
         zone = parts.pop("zone")
         second = Decimal(parts.pop("second", None) or 0)

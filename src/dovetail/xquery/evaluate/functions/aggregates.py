@@ -12,8 +12,9 @@ from dovetail.xquery.xdm.arithmetic import arithmetic
 from dovetail.xquery.xdm.atomic import INTEGERS, NUMBERS, PRIMITIVES, AnyURI, UntypedAtomic
 from dovetail.xquery.xdm.cast import untyped_to_double
 from dovetail.xquery.xdm.compare import comparable
+from dovetail.xquery.xdm.decimals import EXACT
 from dovetail.xquery.xdm.duration import DayTimeDuration, YearMonthDuration
-from dovetail.xquery.xdm.numbers import EXACT, promoted
+from dovetail.xquery.xdm.numbers import promoted
 from dovetail.xquery.xdm.values import type_name
 
 _ADDABLE = (YearMonthDuration, DayTimeDuration)

@@ -10,6 +10,7 @@ from dovetail.xquery.evaluate.context import Environment
 from dovetail.xquery.evaluate.functions.date_picture import formatted
 from dovetail.xquery.evaluate.functions.registry import fail, function
 from dovetail.xquery.xdm.cast import cast
+from dovetail.xquery.xdm.decimals import EXACT
 from dovetail.xquery.xdm.duration import DayTimeDuration, Duration
 from dovetail.xquery.xdm.temporal import Date, DateTime, Temporal, Time
 
@@ -36,15 +37,14 @@ for _kind in ("dateTime", "date", "time"):
 
 def _signed(value: int | Decimal, unit: int, limit: int | None) -> int:
     """A count of whole units with the sign of the duration."""
-    whole = int(abs(Decimal(value)) // unit)
+    whole = int(EXACT.divide_int(Decimal(value).copy_abs(), unit))
     if limit is not None:
         whole %= limit
     return -whole if value < 0 else whole
 
 
 def _seconds(value: Duration) -> Decimal:
-    rest = abs(value.seconds) % 60
-    return -rest if value.seconds < 0 else rest
+    return EXACT.remainder(value.seconds, 60)
 
 
 _part("years", "duration", lambda value: _signed(value.months, 12, None))
@@ -75,7 +75,7 @@ def _adjusted(value: Any, zone: Any) -> Any:
         minutes = int(zone.seconds // 60)
     seconds = value.local_seconds()
     if value.zone is not None and minutes is not None:
-        seconds += (minutes - value.zone) * 60
+        seconds = EXACT.add(seconds, (minutes - value.zone) * 60)
     moved = DateTime.of_seconds(seconds, minutes)
     return moved if type(value) is DateTime else cast(moved, type(value).name)
 

@@ -22,7 +22,7 @@ def _abs(value: Any) -> Any:
         return None
     if type(value) in INTEGERS:
         return abs(int(value))
-    return _like(value, math.fabs(value)) if isinstance(value, float) else abs(value)
+    return _like(value, math.fabs(value)) if isinstance(value, float) else value.copy_abs()
 
 
 def _integral(value: Any, rounding: str) -> Any:

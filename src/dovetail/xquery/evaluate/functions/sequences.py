@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.xquery.evaluate.functions.aggregates import check_collation
 from dovetail.xquery.evaluate.functions.registry import fail, function
 from dovetail.xquery.xdm.atomic import UntypedAtomic
-from dovetail.xquery.xdm.compare import comparable, key_of
+from dovetail.xquery.xdm.compare import comparable, distinct, key_of
 from dovetail.xquery.xdm.equality import deep_equal
 from dovetail.xquery.xdm.numbers import rounded
 from dovetail.xquery.xdm.values import atomise
@@ -77,10 +77,7 @@ def _equal(left: Any, right: Any) -> bool:
 @function("distinct-values", "anyAtomicType*", "string", optional=1)
 def _distinct(values: list[Any], *collation: str) -> list[Any]:
     check_collation(*collation)
-    found: dict[Any, Any] = {}
-    for value in values:
-        found.setdefault(key_of(value), value)
-    return list(found.values())
+    return distinct(values)
 
 
 @function("deep-equal", "item*", "item*", "string", optional=1)
