@@ -207,6 +207,19 @@ def _unordered(expr: FunctionCall, scope: Scope) -> Plan:
     return compile_expr(expr.arguments[0], scope)
 
 
+def _parse_xml(expr: FunctionCall, scope: Scope) -> Plan:
+    """`parse-xml`: the document has the base URI of the query."""
+    run, base = _library(expr, scope, FUNCTIONS["parse-xml"]).run, scope.static.base_uri
+
+    def documents(frame: Frame) -> Items:
+        found = run(frame)
+        for document in found if base else ():
+            document.holder.set("base", base)
+        return found
+
+    return Plan(documents)
+
+
 def _default_count(expr: FunctionCall, scope: Scope) -> Plan:
     """`count`: counts as items come where they need not be held."""
     plan = compile_expr(expr.arguments[0], scope)
@@ -223,6 +236,7 @@ _SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Plan]
     "boolean": ((1,), _negation),
     "collection": ((0, 1), _collection),
     "unordered": ((1,), _unordered),
+    "parse-xml": ((1,), _parse_xml),
     "count": ((1,), _default_count),
 }
 

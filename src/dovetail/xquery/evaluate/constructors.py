@@ -76,7 +76,7 @@ def _direct(expr: DirectElement, scope: Scope) -> Build:
             for key, value in attributes:
                 set_attribute(element, key, value(frame))
             for part in content:
-                part(element, frame)
+                element = part(element, frame)
         except XQueryError as error:
             raise located(error, expr) from None
         return element
@@ -99,14 +99,23 @@ def joined(items: Items) -> str:
 
 
 def _part(part: str | Expr, scope: Scope) -> Callable[[Any, Frame], Any]:
+    """What adds a piece of content to an element and gives that element, or the one in its place."""
     if isinstance(part, str):
         text = part
-        return lambda parent, frame: add_text(parent, text)
+        return _adding(lambda parent, frame: add_text(parent, text))
     build = _builder(part, scope)
     if build is not None:
-        return build
+        return _adding(build)
     run = compile_expr(part, scope).run
     return lambda parent, frame: add_content(parent, run(frame))
+
+
+def _adding(add: Callable[..., Any]) -> Callable[[Any, Frame], Any]:
+    def part(parent: Any, frame: Frame) -> Any:
+        add(parent, frame)
+        return parent
+
+    return part
 
 
 # --- computed constructors
@@ -151,7 +160,7 @@ def _computed(expr: ComputedElement, scope: Scope) -> Build:
                 raise XQueryError("XQDY0096", "an element cannot be in the namespace of xmlns")
             element = new_element(parent, resolved.prefix, resolved.uri, resolved.local, {})
             if content is not None:
-                content(element, frame)
+                element = content(element, frame)
         except XQueryError as error:
             raise located(error, expr) from None
         return element
@@ -227,7 +236,7 @@ def _document(expr: ComputedDocument, scope: Scope) -> Plan:
 
     def run(frame: Frame) -> Items:
         try:
-            return [new_document(content(frame))]
+            return [new_document(content(frame), scope.static.base_uri)]
         except XQueryError as error:
             raise located(error, expr) from None
 

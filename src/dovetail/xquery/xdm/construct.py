@@ -20,7 +20,7 @@ from dovetail.xquery.xdm.nodes import (
     clark,
     is_node,
     new_tree,
-    prefix_for,
+    prefix_of,
     split_name,
 )
 from dovetail.xquery.xdm.serialise import text_of
@@ -31,18 +31,23 @@ Namespaces = dict[str | None, str]
 
 def new_element(parent: Any, prefix: str, uri: str, local: str, declared: Namespaces) -> Any:
     """An element at the end of a parent, with its own namespace and the declared ones in scope."""
-    known = parent.nsmap
-    needed = {name: space for name, space in declared.items() if known.get(name) != space and (space or name is None)}
-    if known.get(prefix or None, "") != uri:
-        needed[prefix or None] = uri
+    return _below(parent, prefix, clark(uri, local), declared)
+
+
+def _below(parent: Any, prefix: str | None, tag: str, namespaces: Namespaces) -> Any:
+    """An element at the end of a parent, its name written with the prefix, the namespaces in scope."""
+    known, uri, own = parent.nsmap, split_name(tag)[0], prefix or None
+    needed = {
+        name: space
+        for name, space in namespaces.items()
+        if name != own and known.get(name) != space and (space or name is None)
+    }
+    if uri or known.get(None):
+        needed = {own: uri} | needed  # first: of several prefixes of one namespace lxml takes the first for the name
     if needed.get(None) == "" and not known.get(None):
         del needed[None]
-    return _below(parent, clark(uri, local), needed)
-
-
-def _below(parent: Any, tag: str, namespaces: Namespaces) -> Any:
     try:
-        return etree.SubElement(parent, tag, nsmap=namespaces or None)
+        return etree.SubElement(parent, tag, nsmap=needed or None)
     except ValueError as error:
         raise XQueryError("XQST0046", f"not a name or namespace of XML: {error}") from None
 
@@ -61,8 +66,11 @@ def add_text(parent: Any, text: str) -> None:
         raise XQueryError("FOCH0001", f"{text!r} holds characters that XML does not allow") from None
 
 
-def add_content(parent: Any, items: list[Any]) -> None:
-    """The items of one enclosed expression: nodes are copied, neighbouring atomic values are text with spaces."""
+def add_content(parent: Any, items: list[Any]) -> Any:
+    """The items of one enclosed expression: nodes are copied, neighbouring atomic values are text with spaces.
+
+    Gives the parent: a new element in its place where an attribute brought a prefix that it had to declare.
+    """
     atoms: list[str] = []
     for item in items:
         if not is_node(item):
@@ -71,9 +79,13 @@ def add_content(parent: Any, items: list[Any]) -> None:
         if atoms:
             add_text(parent, " ".join(atoms))
             atoms = []
-        add_node(parent, item)
+        if type(item) is Attribute:
+            parent = add_attribute(parent, item)
+        else:
+            add_node(parent, item)
     if atoms:
         add_text(parent, " ".join(atoms))
+    return parent
 
 
 def add_node(parent: Any, node: Any) -> None:
@@ -81,8 +93,6 @@ def add_node(parent: Any, node: Any) -> None:
     kind = type(node)
     if kind is Text:
         add_text(parent, node.value)
-    elif kind is Attribute:
-        add_attribute(parent, node)
     elif kind is Document:
         add_text(parent, node.holder.text or "")
         for child in node.holder:
@@ -93,24 +103,29 @@ def add_node(parent: Any, node: Any) -> None:
         copy_into(parent, node)
 
 
-def add_attribute(parent: Any, node: Attribute) -> None:
-    """A copy of an attribute; it must come before all other content, and once only."""
-    uri, _ = split_name(node.key)
+def add_attribute(parent: Any, node: Attribute) -> Any:
+    """A copy of an attribute; it must come before all other content, and once only. Gives the parent, or a new one."""
     if parent.tag == DOCUMENT and parent.getparent() is None:
         raise XQueryError("XPTY0004", "a document node cannot have attributes")
     if len(parent) or parent.text:
         raise XQueryError("XQTY0024", "an attribute comes after other content of its element")
     if node.key in parent.attrib:
         raise XQueryError("XQDY0025", f"the attribute {split_name(node.key)[1]} is given twice")
-    declare(parent, prefix_for(node.owner, uri), uri)
+    parent = _declaring(parent, prefix_of(node), split_name(node.key)[0])
     parent.set(node.key, node.value)
+    return parent
 
 
-def declare(element: Any, prefix: str, uri: str) -> None:
-    """Makes a prefix known in an element that exists already."""
-    if uri and prefix not in ("", "xml") and element.nsmap.get(prefix) != uri and prefix not in element.nsmap:
-        keep = [name for name in element.nsmap if name]
-        etree.cleanup_namespaces(element, top_nsmap={prefix: uri}, keep_ns_prefixes=[*keep, prefix])
+def _declaring(element: Any, prefix: str, uri: str) -> Any:
+    """The element, or one in its place that declares the prefix. It has attributes only; lxml cannot add a prefix."""
+    if prefix in ("", "xml") or prefix in element.nsmap:
+        return element
+    parent = element.getparent()
+    parent.remove(element)
+    new = _below(parent, element.prefix, element.tag, {prefix: uri, **element.nsmap})
+    for key, value in element.attrib.items():
+        new.set(key, value)
+    return new
 
 
 def copy_into(parent: Any, node: Any) -> Any:
@@ -124,11 +139,9 @@ def copy_into(parent: Any, node: Any) -> Any:
 
 
 def _copy_with_namespaces(parent: Any, node: Any) -> Any:
-    known, wanted = parent.nsmap, node.nsmap
-    needed = {prefix: uri for prefix, uri in wanted.items() if known.get(prefix) != uri}
-    if None not in wanted and known.get(None):
-        needed[None] = ""
-    new = etree.SubElement(parent, node.tag, dict(node.attrib), nsmap=needed or None)
+    new = _below(parent, node.prefix, node.tag, {None: "", **node.nsmap})
+    for key, value in node.attrib.items():
+        new.set(key, value)
     new.text = node.text
     for child in node:
         copied = _copy_with_namespaces(new, child) if type(child) is Element else copy_into(new, child)
@@ -142,7 +155,7 @@ def _copy_with_namespaces(parent: Any, node: Any) -> Any:
 def new_attribute(prefix: str, uri: str, local: str, value: str) -> Attribute:
     """An attribute that belongs to no element yet."""
     holder = new_tree()
-    carrier = _below(holder, FRAGMENT, {prefix: uri} if prefix and uri else {})
+    carrier = _below(holder, "", FRAGMENT, {prefix: uri} if prefix and uri else {})
     _set(carrier, clark(uri, local), value)
     return Attribute(carrier, clark(uri, local))
 
@@ -191,9 +204,9 @@ def new_instruction(target: str, value: str) -> Any:
     return holder[0]
 
 
-def new_document(items: list[Any]) -> Document:
+def new_document(items: list[Any], base: str | None = None) -> Document:
     """A document with copies of the items as its content."""
-    holder = new_tree(DOCUMENT)
+    holder = new_tree(DOCUMENT, base=base)
     add_content(holder, items)
     return Document(holder)
 

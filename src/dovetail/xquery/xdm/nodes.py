@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from lxml import etree
 
+from dovetail.xquery.xdm.uris import resolved
+
 Element: Final[Any] = etree._Element  # lxml exports its node classes under these names only
 Comment: Final[Any] = etree._Comment
 Instruction: Final[Any] = etree._ProcessingInstruction
@@ -19,6 +21,7 @@ Instruction: Final[Any] = etree._ProcessingInstruction
 # Names that no document has, and without namespace: one would be in scope in the whole tree.
 DOCUMENT = "\ufdf0document"
 FRAGMENT = "\ufdf0fragment"
+_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 _trees = count(1)
 
 
@@ -131,6 +134,26 @@ def root_of(node: Any) -> Any:
     return node
 
 
+def base_uri(node: Any) -> str | None:
+    """The address that relative ones in a node are resolved by: its tree's, changed by `xml:base`.
+
+    A text, attribute, comment or instruction has that of its parent, without one none.
+    """
+    steps: list[str] = []
+    top = None
+    while node is not None:
+        top, node = node, parent_of(node)
+        if type(top) is Element and top.get(_BASE) is not None:
+            steps.append(" ".join(top.get(_BASE).split()))
+    if type(top) is not Element and type(top) is not Document:
+        return None
+    holder = holder_of(top)
+    found = holder.get("uri") or holder.get("base")
+    for step in reversed(steps):
+        found = step if found is None else resolved(step, found)
+    return found  # type: ignore[no-any-return]  # lxml ships no types
+
+
 def parent_of(node: Any) -> Any:
     """The parent, or None."""
     if type(node) is Document:
@@ -196,16 +219,23 @@ def name_of(node: Any) -> tuple[str, str, str] | None:
         return (node.prefix or "", *split_name(node.tag))
     if kind is Attribute:
         uri, local = split_name(node.key)
-        return prefix_for(node.owner, uri), uri, local
+        return prefix_of(node), uri, local
     if kind is Instruction:
         return "", "", node.target
     return None
 
 
-def prefix_for(element: Any, uri: str) -> str:
-    """The prefix of an attribute's namespace."""
+def prefix_of(attribute: Attribute) -> str:
+    """The prefix of an attribute's name."""
+    uri, local = split_name(attribute.key)
     if not uri:
         return ""
     if uri == "http://www.w3.org/XML/1998/namespace":
         return "xml"
-    return next((prefix for prefix, known in element.nsmap.items() if known == uri and prefix), "")
+    known = [prefix for prefix, known in attribute.owner.nsmap.items() if known == uri and prefix]
+    if len(known) < 2:
+        return known[0] if known else ""
+    written: str = attribute.owner.xpath(
+        "name(@*[namespace-uri() = $uri and local-name() = $local])", uri=uri, local=local
+    )
+    return written.partition(":")[0]

@@ -8,7 +8,7 @@ from dovetail.xquery.evaluate.functions.registry import fail, function
 from dovetail.xquery.syntax.names import XML
 from dovetail.xquery.xdm.atomic import PYTHON_TYPES, AnyURI, QNameValue
 from dovetail.xquery.xdm.construct import is_ncname
-from dovetail.xquery.xdm.nodes import Document, Element, holder_of, name_of, parent_of, root_of
+from dovetail.xquery.xdm.nodes import Document, Element, base_uri, name_of, parent_of, root_of
 from dovetail.xquery.xdm.order import in_document_order, path_key
 
 _NCNAME = PYTHON_TYPES["NCName"]
@@ -49,8 +49,7 @@ def _root(node: Any) -> Any:
 def _base_uri(node: Any) -> AnyURI | None:
     if node is None:
         return None
-    holder = holder_of(node)
-    uri = holder.get("uri") or holder.get("base")
+    uri = base_uri(node)
     return None if uri is None else AnyURI(uri)
 
 
