@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 
 from dovetail.errors import XQueryError
 from dovetail.xquery.syntax.lexer import NAME_CHAR, NAME_START
+from dovetail.xquery.xdm.blocks import BLOCKS
 
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
 _CLASSES = {
@@ -17,24 +18,14 @@ _CLASSES = {
     "d": "\\d",
     "s": " \\t\\n\\r",
 }
-_PLAIN = frozenset("nrt\\|.?*+(){}$-[]^")
-_BLOCKS = {
-    "BasicLatin": (0x0, 0x7F),
-    "Latin-1Supplement": (0x80, 0xFF),
-    "LatinExtended-A": (0x100, 0x17F),
-    "LatinExtended-B": (0x180, 0x24F),
-    "Greek": (0x370, 0x3FF),
-    "GreekandCoptic": (0x370, 0x3FF),
-    "Cyrillic": (0x400, 0x4FF),
-    "Hebrew": (0x590, 0x5FF),
-    "Arabic": (0x600, 0x6FF),
-    "Devanagari": (0x900, 0x97F),
-    "GeneralPunctuation": (0x2000, 0x206F),
-    "CurrencySymbols": (0x20A0, 0x20CF),
-    "Hiragana": (0x3040, 0x309F),
-    "Katakana": (0x30A0, 0x30FF),
-    "CJKUnifiedIdeographs": (0x4E00, 0x9FFF),
+# By sign and whether lines count; in groups, as they may be repeated. No line starts behind the last line end.
+_ANCHORS = {
+    ("^", False): "(?:^)",
+    ("$", False): "(?:\\Z)",
+    ("^", True): "(?:^(?:(?<!\\n)|(?!\\Z)))",
+    ("$", True): "(?:$)",
 }
+_PLAIN = frozenset("nrt\\|.?*+(){}$-[]^")
 
 
 @lru_cache(maxsize=512)
@@ -126,7 +117,7 @@ class _Translation:
             return ")"
         if here in "]}":
             raise self.error(f"{here} must be written \\{here}")
-        if here == "{" and not re.match(r"\d+(,\d*)?\}", self.pattern[self.at :]):
+        if here == "{" and not re.match(r"[0-9]+(,[0-9]*)?\}", self.pattern[self.at :]):
             raise self.error("{ must be followed by a number of repetitions")
         return self._sign(here)
 
@@ -134,14 +125,15 @@ class _Translation:
         if here == "{":
             end = self.pattern.index("}", self.at) + 1
             text, self.at = self.pattern[self.at - 1 : end], end
-            return text
+        else:
+            text = here
+        if here in "*+?{" and self.pattern.startswith("+", self.at):
+            raise self.error("possessive quantifiers are not known")
         if here == "." and "s" not in self.flags:
             return "[^\\n\\r]"
-        if here == "$" and "m" not in self.flags:
-            return "\\Z"
-        if here in "*+?" and self.pattern[self.at : self.at + 1] == "+":
-            raise self.error("possessive quantifiers are not known")
-        return here if here in ".^$*+?|" else re.escape(here)
+        if here in "^$":
+            return _ANCHORS[here, "m" in self.flags]
+        return text if here in ".*+?|{" else re.escape(here)
 
     def _group(self) -> str:
         if self.pattern.startswith("?:", self.at):
@@ -160,8 +152,12 @@ class _Translation:
             return self._reference()
         inside, negative = self._escaped_class()
         if inside is not None:
-            return f"[{'^' if negative else ''}{inside}]"
+            return self._unfolded(f"[{'^' if negative else ''}{inside}]")
         return self._escaped_sign()
+
+    def _unfolded(self, text: str) -> str:
+        """A class by its escape: what it holds does not change where upper and lower case are the same."""
+        return f"(?-i:{text})" if "i" in self.flags else text
 
     def _reference(self) -> str:
         digits = re.match(r"\d+", self.pattern[self.at + 1 :])
@@ -171,7 +167,7 @@ class _Translation:
         if int(number) not in self.closed:
             raise self.error(f"\\{number} stands before the end of its group")
         self.at += 1 + len(number)
-        return f"(?:\\{number})"
+        return f"(?({number})\\{number})"  # a group that matched nothing is matched by nothing
 
     def _escaped_sign(self) -> str:
         sign = self.pattern[self.at + 1 : self.at + 2]
@@ -199,8 +195,8 @@ class _Translation:
             raise self.error("\\p must be followed by a category in braces")
         self.at += 2 + match.end()
         name = match[1]
-        if name.startswith("Is") and name[2:] in _BLOCKS:
-            low, high = _BLOCKS[name[2:]]
+        if name.startswith("Is") and name[2:] in BLOCKS:
+            low, high = BLOCKS[name[2:]]
             return f"\\U{low:08x}-\\U{high:08x}"
         if name not in _CATEGORIES:
             raise self.error(f"{name} is not a known category or block of characters")
@@ -212,7 +208,7 @@ class _Translation:
         negative = self.pattern.startswith("^", self.at)
         self.at += negative
         parts: list[str] = []
-        excluded: list[str] = []
+        escapes: list[str] = []
         subtracted = ""
         while not self.pattern.startswith("]", self.at):
             if self.at >= len(self.pattern):
@@ -221,38 +217,49 @@ class _Translation:
                 self.at += 1
                 subtracted = f"(?!{self._class()})"
                 break
-            self._member(parts, excluded)
-        if not self.pattern.startswith("]", self.at) or not (parts or excluded):
+            self._member(parts, escapes)
+        if not self.pattern.startswith("]", self.at) or not (parts or escapes):
             raise self.error("a character class is empty or not closed")
         self.at += 1
-        whole = self._assembled(parts, excluded, negative)
+        whole = self._assembled(parts, escapes, negative)
         return f"(?:{subtracted}{whole})" if subtracted else whole
 
-    def _assembled(self, parts: list[str], excluded: list[str], negative: bool) -> str:
-        choices = [f"[{''.join(parts)}]"] if parts else []
-        choices += [f"[^{inside}]" for inside in excluded]
+    def _assembled(self, parts: list[str], escapes: list[str], negative: bool) -> str:
+        choices = ([f"[{''.join(parts)}]"] if parts else []) + escapes
         if not negative:
             return choices[0] if len(choices) == 1 else f"(?:{'|'.join(choices)})"
-        if not excluded:
+        if not escapes:
             return f"[^{''.join(parts)}]"
         return f"(?:(?!{'|'.join(choices)})(?s:.))"
 
-    def _member(self, parts: list[str], excluded: list[str]) -> None:
-        here = self.pattern[self.at]
-        if here == "\\":
+    def _member(self, parts: list[str], escapes: list[str]) -> None:
+        """A character, a range or an escape for a class; a - that is not written \\- is no end of a range."""
+        if self.pattern[self.at] == "\\":
             inside, negative = self._escaped_class()
-            if inside is not None:
-                (excluded if negative else parts).append(inside)
+            if inside is not None and not negative and "i" not in self.flags:
+                parts.append(inside)
                 return
-            parts.append(self._escaped_sign())
-        elif here == "[":
-            raise self.error("[ inside a character class must be written \\[")
-        elif here == "-":
-            parts.append("-" if self._is_range(parts) else "\\-")
-            self.at += 1
+            if inside is not None:
+                escapes.append(self._unfolded(f"[{'^' if negative else ''}{inside}]"))
+                return
+        dash = self.pattern[self.at] == "-"
+        low, after = self._single(), self.pattern[self.at : self.at + 3]
+        if after[:1] != "-" or after[1:2] == "[" or (after[1:2] == "]" and not dash):
+            parts.append(low)
+        elif after == "--[":
+            parts.append(low)
+            parts.append(self._single())
+        elif dash or after[1:2] == "-":
+            raise self.error("- at the end of a range must be written \\-")
         else:
-            parts.append(re.escape(here))
             self.at += 1
+            parts.append(f"{low}-{self._single()}")
 
-    def _is_range(self, parts: list[str]) -> bool:
-        return bool(parts) and self.pattern[self.at + 1 : self.at + 2] not in ("]", "")
+    def _single(self) -> str:
+        here = self.pattern[self.at : self.at + 1]
+        if here == "\\":
+            return self._escaped_sign()
+        if here == "[":
+            raise self.error("[ inside a character class must be written \\[")
+        self.at += 1
+        return re.escape(here)
