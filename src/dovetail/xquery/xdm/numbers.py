@@ -27,7 +27,7 @@ def double_text(value: float) -> str:
         return "INF" if value > 0 else "-INF"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    digits = _shortest(value)
+    digits = shortest(value)
     if 1e-6 <= abs(value) < 1e6:
         return plain(Decimal(digits))
     sign, figures, exponent = Decimal(digits).as_tuple()
@@ -36,7 +36,8 @@ def double_text(value: float) -> str:
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
-def _shortest(value: float) -> str:
+def shortest(value: float) -> str:
+    """The shortest text that a finite double or float is read from."""
     return str(np.float32(value)) if type(value) is Float else repr(value)
 
 

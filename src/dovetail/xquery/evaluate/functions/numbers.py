@@ -6,6 +6,7 @@ import decimal
 import math
 from typing import Any
 
+from dovetail.xquery.evaluate.functions.integer_picture import format_integer
 from dovetail.xquery.evaluate.functions.picture import format_number
 from dovetail.xquery.evaluate.functions.registry import fail, function
 from dovetail.xquery.xdm.atomic import INTEGERS, Float
@@ -63,40 +64,6 @@ def _format_number(value: Any, picture: str, name: str | None = None) -> str:
     return format_number(math.nan if value is None else value, picture)
 
 
-@function("format-integer", "integer?", "string")
-def _format_integer(value: int | None, picture: str) -> str:
-    if value is None:
-        return ""
-    if picture == "a" or picture == "A":
-        text = _letters(abs(value))
-        return ("-" if value < 0 else "") + (text if picture == "a" else text.upper())
-    if picture in ("i", "I"):
-        text = _roman(value)
-        return text if picture == "i" else text.upper()
-    if not picture or any(sign not in "0#," for sign in picture) or ("0" not in picture and "1" not in picture):
-        if picture.strip("0") == "1":
-            return format(value, f"0{len(picture) + (value < 0)}")
-        raise fail("FODF1310", f"the picture {picture!r} is not supported by format-integer()")
-    return format_number(value, picture.replace("1", "0"))
-
-
-def _letters(value: int) -> str:
-    text = ""
-    while value:
-        value, digit = divmod(value - 1, 26)
-        text = chr(97 + digit) + text
-    return text or "0"
-
-
-_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"),
-          (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
-
-
-def _roman(value: int) -> str:
-    if not 0 < value < 4000:
-        return str(value)
-    text = ""
-    for size, sign in _ROMAN:
-        count, value = divmod(value, size)
-        text += sign * count
-    return text
+@function("format-integer", "integer?", "string", "string?", optional=1)
+def _format_integer(value: int | None, picture: str, *_: str | None) -> str:
+    return "" if value is None else format_integer(value, picture)
