@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dovetail.xquery.evaluate.context import Environment
 from dovetail.xquery.evaluate.functions.date_picture import formatted
@@ -13,6 +15,8 @@ from dovetail.xquery.xdm.cast import cast
 from dovetail.xquery.xdm.decimals import EXACT
 from dovetail.xquery.xdm.duration import DayTimeDuration, Duration
 from dovetail.xquery.xdm.temporal import Date, DateTime, Temporal, Time
+
+_EPOCH = DateTime(1970, 1, 1).instant()
 
 
 def _part(name: str, kind: str, read: Callable[[Any], Any]) -> None:
@@ -90,10 +94,25 @@ for _kind in ("dateTime", "date", "time"):
     _adjust(_kind)
 
 
+def _at_place(value: Any, place: str | None) -> Any:
+    """A point in time on the clock of a place such as `Europe/Berlin`; other places change nothing."""
+    if place is None or "/" not in place or type(value) is not DateTime or value.zone is None:
+        return value
+    try:
+        instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(EXACT.subtract(value.instant(), _EPOCH)))
+        offset = instant.astimezone(ZoneInfo(place.strip())).utcoffset() or timedelta()
+    except (ValueError, OverflowError, OSError, ZoneInfoNotFoundError):  # a place or year that is not known
+        return value
+    return _adjusted(value, DayTimeDuration(0, int(offset.total_seconds()) // 60 * 60))
+
+
 def _format(kind: str) -> None:
-    @function(f"format-{kind}", f"{kind}?", "string", "string?", "string?", "string?", optional=3)
+    @function(f"format-{kind}", f"{kind}?", "string", "string?", "string?", "string?", optional=3, together=True)
     def format_value(value: Any, picture: str, *settings: str | None) -> str | None:
-        return None if value is None else formatted(value, picture, settings[0] if settings else None)
+        if value is None:
+            return None
+        language, calendar, place = settings or (None, None, None)
+        return formatted(_at_place(value, place), picture, language, calendar)
 
 
 for _kind in ("dateTime", "date", "time"):

@@ -33,9 +33,12 @@ class Signature:
     focus: bool = False
     needs_environment: bool = False
     variadic: bool = False
+    together: bool = False
 
     def accepts(self, count: int) -> bool:
         """Whether it can be called with so many arguments."""
+        if self.together and count not in (self.least, len(self.parameters)):
+            return False
         low = 0 if self.focus and self.least == 1 else self.least
         return low <= count and (self.variadic or count <= len(self.parameters))
 
@@ -50,13 +53,19 @@ Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def function(
-    name: str, *parameters: str, optional: int = 0, focus: bool = False, env: bool = False, variadic: bool = False
+    name: str,
+    *parameters: str,
+    optional: int = 0,
+    together: bool = False,
+    focus: bool = False,
+    env: bool = False,
+    variadic: bool = False,
 ) -> Declared:
-    """Registers a function of the namespace fn; the last `optional` parameters may be left out."""
+    """Registers a function of the namespace fn; the last `optional` parameters may be left out, all `together`."""
 
     def register(call: Callable[..., Any]) -> Callable[..., Any]:
         least = len(parameters) - optional
-        FUNCTIONS[name] = Signature(name, call, parameters, least, focus, env, variadic)
+        FUNCTIONS[name] = Signature(name, call, parameters, least, focus, env, variadic, together)
         return call
 
     return register
