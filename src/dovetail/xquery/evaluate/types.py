@@ -29,7 +29,7 @@ from dovetail.xquery.xdm.values import atom, atomise, type_name
 
 Convert = Callable[[Items], Items]
 _LIMITS = {"": (1, 1), "?": (0, 1), "*": (0, None), "+": (1, None)}
-_ABSTRACT = frozenset(("anyAtomicType", "NOTATION", "anySimpleType", "anyType", "untyped"))
+_ABSTRACT = frozenset(("anyAtomicType", "NOTATION", "anySimpleType"))
 
 
 def atomic_name(name: QName) -> str:

@@ -105,7 +105,7 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "boolean": _boolean_of,
     "base64Binary": _base64_of,
     "hexBinary": _hex_of,
-    "anyURI": lambda text: AnyURI(" ".join(text.split())),
+    "anyURI": lambda text: AnyURI(re.sub(f"[{_SPACE}]+", " ", text)),
     **{name: kind.parse for name, kind in _TEMPORAL.items()},
     **{name: kind.parse for name, kind in _DURATIONS.items()},
 }

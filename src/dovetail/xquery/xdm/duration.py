@@ -9,7 +9,7 @@ from dovetail.errors import XQueryError
 from dovetail.xquery.xdm.decimals import EXACT, MAX_DIGITS, plain
 
 _PATTERN = re.compile(
-    r"(-)?P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T)?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d*)?|\.\d+)S)?", re.ASCII
+    r"(-)?P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T)?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?", re.ASCII
 )
 
 
@@ -72,7 +72,7 @@ class YearMonthDuration(Duration):
 
     @classmethod
     def _allows(cls, match: re.Match[str]) -> bool:
-        return match[4] is None and match[5] is None
+        return match[4] is None and match[5] is None and super()._allows(match)
 
 
 class DayTimeDuration(Duration):

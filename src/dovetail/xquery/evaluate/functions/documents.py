@@ -7,8 +7,9 @@ from typing import Any
 from dovetail.errors import XQueryError
 from dovetail.xquery.evaluate.context import Environment
 from dovetail.xquery.evaluate.functions.registry import fail, function
+from dovetail.xquery.xdm.nodes import Attribute, is_node
 from dovetail.xquery.xdm.parse import parse_xml
-from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xquery.xdm.serialise import escaped, serialise
 
 
 @function("doc", "string?", env=True)
@@ -36,7 +37,14 @@ def _parse_xml(text: str | None) -> Any:
 def _serialize(items: list[Any], *options: Any) -> str:
     if options and options[0] is not None:
         raise fail("XPST0017", "options of serialize() are not supported")
-    return "".join(map(serialise, items))
+    text, after_atom = "", False
+    for item in items:
+        if type(item) is Attribute:
+            raise fail("SENR0001", "an attribute cannot be serialised without its element")
+        atom = not is_node(item)
+        text += " " * (atom and after_atom) + (escaped(serialise(item)) if atom else serialise(item))
+        after_atom = atom
+    return text
 
 
 @function("current-dateTime", env=True)

@@ -112,14 +112,14 @@ def _prefix_of(name: QNameValue | None) -> Any:
     return _NCNAME(name.prefix) if name is not None and name.prefix else None
 
 
-@function("in-scope-prefixes", "node")
+@function("in-scope-prefixes", "element")
 def _in_scope(node: Any) -> list[str]:
-    return ["xml", *(prefix or "" for prefix, uri in node.nsmap.items() if uri)] if type(node) is Element else []
+    return ["xml", *(prefix or "" for prefix, uri in node.nsmap.items() if uri)]
 
 
-@function("namespace-uri-for-prefix", "string?", "node")
+@function("namespace-uri-for-prefix", "string?", "element")
 def _uri_for(prefix: str | None, node: Any) -> AnyURI | None:
     if prefix == "xml":
         return AnyURI(XML)
-    uri = node.nsmap.get(prefix or None) if type(node) is Element else None
+    uri = node.nsmap.get(prefix or None)
     return AnyURI(uri) if uri else None

@@ -16,7 +16,7 @@ from typing import Any
 from dovetail.errors import XQueryError
 from dovetail.xquery.evaluate.types import mismatch, value_converter
 from dovetail.xquery.xdm.atomic import ANCESTORS, NUMBERS
-from dovetail.xquery.xdm.nodes import is_node
+from dovetail.xquery.xdm.nodes import Element, is_node
 from dovetail.xquery.xdm.values import atomise
 
 Argument = Callable[[list[Any]], Any]
@@ -75,7 +75,7 @@ def argument(kind: str, what: str) -> Argument:
     """The preparation of one argument."""
     occurrence = kind[-1] if kind[-1] in "?*+" else ""
     name = kind.rstrip("?*+")
-    if name in ("item", "node"):
+    if name in ("item", "node", "element"):
         return _nodes(name, occurrence, what)
     convert, check = value_converter(name), _checker(name)
 
@@ -108,7 +108,9 @@ def _checker(name: str) -> Callable[[Any], bool]:
 
 def _nodes(name: str, occurrence: str, what: str) -> Argument:
     def prepare(items: list[Any]) -> Any:
-        if name == "node" and not all(map(is_node, items)):
+        if (name == "node" and not all(map(is_node, items))) or (
+            name == "element" and any(type(item) is not Element for item in items)
+        ):
             raise mismatch(items, f"{name}(){occurrence}", what)
         if occurrence == "*":
             return items
