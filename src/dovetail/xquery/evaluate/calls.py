@@ -63,7 +63,7 @@ def constructor(name: QName) -> str | None:
     if name == QName(XS, "numeric"):
         return name.local
     known = name.local in PYTHON_TYPES and name.local not in ("untyped", "QName")  # xs:QName(...) is parsed as a cast
-    return name.local if known and (name.uri == XS or (name.uri == FN and name.local not in FUNCTIONS)) else None
+    return name.local if known and name.uri in (XS, FN) else None
 
 
 def _unknown(name: QName, count: int, scope: Scope) -> XQueryError:
