@@ -72,7 +72,7 @@ def ours(query: str) -> Answer:
     """Dovetail's answer."""
     try:
         context = Context(documents=DataDirectory(), item=_context_item())
-        return Answer(tuple(_tidy(serialise(item)) for item in evaluate(parse(query), context)))
+        return Answer(tuple(tidy(serialise(item)) for item in evaluate(parse(query), context)))
     except XQueryError as error:
         return Answer(error=error.code)
 
@@ -97,7 +97,7 @@ class Saxon:
         except Exception as error:  # the package has no public class for its errors
             found = _CODE.search(str(error))
             return Answer(error=found[1].rpartition(":")[2] if found else str(error))
-        return Answer(tuple(_tidy(self._text(item)) for item in value or ()))
+        return Answer(tuple(tidy(self._text(item)) for item in value or ()))
 
     def _text(self, item: Any) -> str:
         if not item.is_node:
@@ -108,7 +108,7 @@ class Saxon:
         return str(self.serialiser.run_query_to_value().head.string_value)
 
 
-def _tidy(text: str) -> str:
+def tidy(text: str) -> str:
     """Markup in one of the notations that mean the same: decimal references, namespaces by name."""
     text = _DECLARATIONS.sub(lambda match: "".join(sorted(re.findall(r" xmlns[^ =]*=\"[^\"]*\"", match[0]))), text)
     return re.sub(r"&#x([0-9A-F]+);", lambda match: f"&#{int(match[1], 16)};", text).replace("&#34;", "&quot;")

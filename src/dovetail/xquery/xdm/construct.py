@@ -26,6 +26,7 @@ from dovetail.xquery.xdm.nodes import (
 from dovetail.xquery.xdm.serialise import text_of
 
 _NAME = re.compile(NCNAME)
+_COPYING = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)  # reads what was written here
 Namespaces = dict[str | None, str]
 
 
@@ -130,12 +131,16 @@ def _declaring(element: Any, prefix: str, uri: str) -> Any:
 
 def copy_into(parent: Any, node: Any) -> Any:
     """A copy of an element, comment or instruction at the end of a parent."""
-    if type(node) is not Element or not (node.nsmap or parent.nsmap):
+    if type(node) is Element and parent.nsmap:
+        return _copy_with_namespaces(parent, node)
+    if type(node) is Element and node.nsmap:
+        # lxml's own copies lose namespaces that no name uses, and take one prefix where a namespace has several
+        new = etree.fromstring(etree.tostring(node, encoding="utf-8", with_tail=False), _COPYING)
+    else:
         new = copy.deepcopy(node)
         new.tail = None
-        parent.append(new)
-        return new
-    return _copy_with_namespaces(parent, node)
+    parent.append(new)
+    return new
 
 
 def _copy_with_namespaces(parent: Any, node: Any) -> Any:
