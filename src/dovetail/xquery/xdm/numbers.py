@@ -172,7 +172,7 @@ def negated(value: Any) -> Number:
     if type(value) in INTEGERS:
         return -int(value)
     if type(value) is Decimal:
-        return EXACT.minus(value)
+        return value.copy_negate() if value else value
     return Float(-value) if type(value) is Float else -value
 
 

@@ -49,11 +49,8 @@ def _weekday(value: Temporal) -> int:
 def _week(value: Temporal) -> int:
     """The week of the year; the first one has the year's first Thursday."""
     thursday = day_number(value.year, value.month, value.day) + 4 - _weekday(value)
-    for year in (value.year + 1, value.year, value.year - 1):
-        start = day_number(year, 1, 1)
-        if thursday >= start:
-            return (thursday - start) // 7 + 1
-    raise AssertionError(f"no week of {value}")
+    starts = (day_number(year, 1, 1) for year in (value.year + 1, value.year, value.year - 1))
+    return (thursday - next(start for start in starts if start <= thursday)) // 7 + 1
 
 
 def _week_of_month(value: Temporal) -> int:
@@ -162,22 +159,17 @@ def _shown(value: Temporal, part: _Part) -> str:
     if part.sign == "Y":
         places = part.most or (part.digits if part.digits > 1 else 0)
         number = number % 10**places if places else number
-    style = part.style
-    if part.digits and part.digits == sum(unicodedata.category(sign) == "Nd" for sign in style):
-        zero = chr(ord(style[-1]) - unicodedata.decimal(style[-1])) if style[-1].isdecimal() else "0"
-        style = zero * ((part.least or 0) - part.digits) + style
-    elif part.digits:
-        style = _widened(style, part.least or 0)
+    style = _widened(part.style, part.least or 0) if part.digits else part.style
     return numbered(number, style, ordinal=part.modifier == "o")
 
 
 def _widened(style: str, least: int) -> str:
-    """A pattern of digits with more of its optional ones required."""
-    missing = least - sum(unicodedata.category(sign) == "Nd" for sign in style)
-    at = len(style)
+    """A pattern of digits with so many required ones: optional ones first, then new ones before it."""
+    digits = [sign for sign in style if unicodedata.category(sign) == "Nd"]
+    zero, missing, at = chr(ord(digits[0]) - unicodedata.decimal(digits[0])), least - len(digits), len(style)
     while missing > 0 and (at := style.rfind("#", 0, at)) >= 0:
-        style, missing = style[:at] + "0" + style[at + 1 :], missing - 1
-    return "0" * max(0, missing) + style
+        style, missing = style[:at] + zero + style[at + 1 :], missing - 1
+    return zero * max(0, missing) + style
 
 
 def _name(name: str, part: _Part) -> str:
