@@ -15,7 +15,7 @@ from dovetail.xquery.xdm.temporal import Temporal, day_number
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_PART = re.compile(r"([YMDdFWwHhPmsfZzCE])([^,]*?)([atco])?(?:,(\*|[0-9]+)(?:-(\*|[0-9]+))?)?", re.DOTALL)
+_PART = re.compile(r"([YMDdFWwHhPmsfZzCE])([^,]*?)([atco])?(?:,(\*|[0-9]{1,4})(?:-(\*|[0-9]{1,4}))?)?", re.DOTALL)
 _OF_DATE, _OF_TIME = frozenset("YMDdFWwE"), frozenset("HhPmsf")
 _DEFAULTS = {"F": "Nn", "P": "n", "m": "01", "s": "01", "C": "Nn", "E": "N"}
 _CALENDARS = frozenset(
