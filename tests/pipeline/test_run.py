@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyarrow import dataset
+from pyarrow import dataset, parquet
 from pyspark.sql import SparkSession
 from rich.console import Console
 from typer.testing import CliRunner
@@ -114,6 +115,66 @@ def test_a_stream_runs_once_and_is_not_doubled(spark: SparkSession, tmp_path: Pa
     check_tables(tmp_path)
     with pytest.raises(ConfigError, match="wrote with another checkpoint"):
         run(spark, file, ["pipeline.checkpoint=fresh"], once=True)
+
+
+LETTERS = """
+[pipeline]
+name = "letters"
+checkpoint = "checkpoint"
+
+[source.orders]
+type = "parquet"
+stream = true
+path = "orders"
+schema = "order_id long, product_id long"
+
+[master.catalogue]
+type = "parquet"
+path = "catalogue.parquet"
+key = "product_id"
+
+[join.enriched]
+type = "enrich"
+stream = "orders"
+master = "catalogue"
+on = "product_id"
+memory = "2MB"
+on_miss = { dead_letter = "letters" }
+
+[sink.warehouse]
+type = "parquet"
+from = "enriched"
+path = "warehouse"
+
+[sink.list]
+type = "csv"
+from = "enriched"
+path = "list"
+"""
+
+
+def test_a_join_of_two_sinks_keeps_each_dead_letter_once(spark: SparkSession, tmp_path: Path) -> None:
+    """By the first sink of the file, and by no other that is put before it later."""
+    (tmp_path / "orders").mkdir()
+    orders = pa.table({"order_id": list(range(100)), "product_id": list(range(100))})
+    parquet.write_table(orders, tmp_path / "orders" / "0.parquet")
+    parquet.write_table(pa.table({"product_id": list(range(60)), "name": ["x"] * 60}), tmp_path / "catalogue.parquet")
+    run(spark, written(tmp_path, LETTERS), once=True)
+    assert dataset.dataset(tmp_path / "warehouse", format="parquet").count_rows() == 60
+    assert letter_ids(tmp_path) == list(range(60, 100))
+    added = '[sink.early]\ntype = "parquet"\nfrom = "enriched"\npath = "early"\n\n[sink.warehouse]'
+    run(spark, written(tmp_path, LETTERS.replace("[sink.warehouse]", added)), once=True)
+    assert letter_ids(tmp_path) == list(range(60, 100))
+    first, _, last = LETTERS.partition("[sink.warehouse]")
+    other = written(tmp_path, first + last[last.index("[sink.list]") :])
+    with pytest.raises(PipelineError, match=r"p.toml:23: dead letters of enriched in letters .* sink 'warehouse'"):
+        run(spark, other, once=True)
+    run(spark, other, ["join.enriched.on_miss.dead_letter=more"], once=True)
+    assert letter_ids(tmp_path) == list(range(60, 100))
+
+
+def letter_ids(place: Path) -> list[int]:
+    return sorted(dataset.dataset(place / "letters", format="parquet").to_table()["order_id"].to_pylist())
 
 
 def check_tables(place: Path) -> None:

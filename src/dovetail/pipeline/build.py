@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +12,7 @@ from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.joins import Given, Plan, plan_join
 from dovetail.pipeline.masters import open_master
 from dovetail.pipeline.sources import load_source, watermarked
+from dovetail.semistream.frame_plan import EnrichPlan
 from dovetail.semistream.master.store import MasterStore
 
 Saying = Callable[[str], None]
@@ -39,10 +40,13 @@ class Lineage:
         return self.frame.isStreaming
 
 
-def build_lineage(spark: SparkSession, pipeline: Pipeline, sink: Step, observe: bool = True) -> Lineage:
+def build_lineage(
+    spark: SparkSession, pipeline: Pipeline, sink: Step, observe: bool = True, letters: Mapping[str, str] | None = None
+) -> Lineage:
     """The frames that lead to a sink; page files that are missing are built on the way.
 
-    With `observe`, Spark counts the rows that each join of a stream gives, under the step's name.
+    With `observe`, Spark counts the rows that each join of a stream gives, under the step's name. `letters` has for
+    each join that keeps dead letters the sink whose query writes them.
     """
     steps = pipeline.ordered(sink.name)
     lineage = Lineage(sink, steps)
@@ -54,6 +58,8 @@ def build_lineage(spark: SparkSession, pipeline: Pipeline, sink: Step, observe: 
             lineage.stores[step.name] = open_master(step, lineage.frames.get(source))
         elif step.kind == "join":
             plan = plan_join(Given(spark, pipeline, lineage.frames, lineage.stores), step)
+            if isinstance(plan, EnrichPlan) and (letters or {}).get(step.name, sink.name) != sink.name:
+                plan = plan.without_letters()
             lineage.plans[step.name] = plan
             frame = watermarked(plan.frame(), step)
             lineage.frames[step.name] = _counted(frame, step, pipeline, sink) if observe else frame

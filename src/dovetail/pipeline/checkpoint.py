@@ -75,10 +75,39 @@ class Checkpoint:
         found = [problem for sink in sinks for problem in self._changes(sink)]
         if found:
             raise PipelineError(str(self._pipeline.path), sorted(set(found)))
+        writers, places = self.letters(), _dead_letters(self._pipeline)
         for sink in sinks:
             begun = self._known.get(sink.name, {}).get("id")
-            self._known[sink.name] = {"id": begun or uuid.uuid4().hex, "steps": self._steps(sink)}
+            self._known[sink.name] = {
+                "id": begun or uuid.uuid4().hex,
+                "steps": self._steps(sink),
+                "letters": {join: places[join] for join, writer in writers.items() if writer == sink.name},
+            }
         self._files.keep(f"{self.place}/pipeline.json", json.dumps(self._known, indent=1))
+
+    def letters(self) -> dict[str, str]:
+        """For each join that keeps dead letters, the sink whose query writes them, so that each is there once.
+
+        It is the first sink of the file that reads the join, and stays so as long as the directory does: another one
+        may be further in the stream, or less far. PipelineError if that sink is gone.
+        """
+        found: dict[str, str] = {}
+        problems = Problems(self._pipeline.lines)
+        for join, place in _dead_letters(self._pipeline).items():
+            readers = [sink.name for sink in self._pipeline.of("sink") if join in self._steps(sink)]
+            writers = [name for name, known in self._known.items() if known.get("letters", {}).get(join) == place]
+            if writers and readers and writers[0] not in readers:
+                problems.add(
+                    ("join", join, "on_miss"),
+                    f"dead letters of {join} in {place} were written for sink {writers[0]!r}, which no longer reads it",
+                    "another sink would repeat some, or leave some out",
+                    "put the sink back, or give on_miss another directory, which begins where the other sinks are",
+                )
+            begun = [name for name in readers if name in self._known]
+            found.update({join: name for name in (*writers, *begun, *readers)[:1]})
+        if problems.found:
+            raise PipelineError(str(self._pipeline.path), problems.sorted())
+        return found
 
     def _steps(self, sink: Step) -> dict[str, Any]:
         steps = self._pipeline.ordered(sink.name)
@@ -114,6 +143,13 @@ def owner_of(spark: SparkSession, pipeline: Pipeline, sink: Step) -> str:
     """The id of a sink's output in the checkpoint as it is now; nothing if it has none yet."""
     place = pipeline.checkpoint
     return "" if place is None else str(_read(Files(spark, place), place).get(sink.name, {}).get("id", ""))
+
+
+def _dead_letters(pipeline: Pipeline) -> dict[str, str]:
+    """The joins that keep dead letters, each with the directory as the file has it."""
+    misses = {step.name: step.written.get("on_miss") for step in pipeline.of("join")}
+    return {name: str(given["dead_letter"]) for name, given in misses.items()
+            if isinstance(given, Mapping) and "dead_letter" in given}  # fmt: skip
 
 
 def _bearing(

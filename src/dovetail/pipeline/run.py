@@ -107,7 +107,9 @@ class Run:
             yield stack.enter_context(Checkpoint(self.spark, self.pipeline, place))
 
     def _go(self, checkpoint: Checkpoint) -> None:
-        lineages = [build_lineage(self.spark, self.pipeline, sink) for sink in self.pipeline.of("sink")]
+        letters = checkpoint.letters()
+        sinks = self.pipeline.of("sink")
+        lineages = [build_lineage(self.spark, self.pipeline, sink, letters=letters) for sink in sinks]
         owned = _owned(lineages)
         for lineage in lineages:
             for name, plan in lineage.plans.items():

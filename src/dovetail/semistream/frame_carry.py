@@ -30,7 +30,7 @@ from dovetail.semistream.dead_letters import DeadLetters
 from dovetail.semistream.decision import specification
 from dovetail.semistream.frame_arrivals import Arrivals
 from dovetail.semistream.frame_carry_decision import Owner
-from dovetail.semistream.frame_task import EnrichTask, Where, holds_of, open_version, wanted_version
+from dovetail.semistream.frame_task import EnrichTask, Where, holds_of, open_letters, open_version, wanted_version
 from dovetail.semistream.frame_worker import Stopwatch, open_operator, owners_of, totals
 from dovetail.semistream.io_costs import IoDone
 from dovetail.semistream.master.pages import Pages
@@ -76,7 +76,7 @@ def _without_watermarks(output: T.StructType) -> T.StructType:
 
 def pack(task: EnrichTask, owners: int, batches: Batches) -> Batches:
     """The rows of each batch by the owner of their home page."""
-    where, context, pages, number = Where.here(task.plan), TaskContext.get(), None, 0
+    where, context, pages, number = Where.here(), TaskContext.get(), None, 0
     part = 0 if context is None else context.partitionId()
     try:
         for batch in batches:
@@ -154,7 +154,7 @@ class Turn:
     def _set_aside(self, rows: pa.RecordBatch) -> None:
         if self.letters is not None:
             self.letters.add(self.task.letter_rows(rows))
-        elif rows.num_rows:
+        elif rows.num_rows and isinstance(self.task.request.on_miss, Park):
             self.missed.append(rows)
 
     def answers(self) -> Iterator[pd.DataFrame]:
@@ -193,11 +193,9 @@ class Carrier(StatefulProcessor):
 
     def _turn(self, number: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
         """One call: with rows, or, where None, with the news that none have come."""
-        task, where = self.task, Where.here(self.task.plan)
+        task, where = self.task, Where.here()
         before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
-        misses = task.request.on_miss
-        name = f"{where.unit}-{number}{'-idle' if arrived is None else ''}"
-        letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
+        letters = open_letters(task, where, f"{number}{'-idle' if arrived is None else ''}")
         with letters or nullcontext():
             first = arrived.head() if arrived and before is None else []
             turn = _begun(Owner(task, where, number), before, first, now_ms, letters)

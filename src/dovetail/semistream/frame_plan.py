@@ -28,13 +28,13 @@ from dovetail.semistream.decision import (
     smallest,
     specification,
 )
-from dovetail.semistream.frame_columns import Columns, plan_columns
+from dovetail.semistream.frame_columns import KEY, Columns, plan_columns
 from dovetail.semistream.frame_rows import task_rows
 from dovetail.semistream.frame_task import EnrichTask, stream_names
 from dovetail.semistream.frame_worker import enrich_rows, owned_rows
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.on_miss import sets_aside
+from dovetail.semistream.on_miss import DeadLetter, sets_aside
 from dovetail.semistream.request import Request
 from dovetail.semistream.segments import width_of
 from dovetail.semistream.versions import VersionLog, default_log, keeps_versions
@@ -61,6 +61,9 @@ class EnrichPlan:
             return self._carried(rows)
         if self.task.request.route == "master":
             rows = self._routed(rows)
+        if isinstance(self.task.request.on_miss, DeadLetter):
+            # A task has another number: Spark may run several partitions of the join in one, after a coalesce.
+            rows = rows.withColumn(f"{KEY}part", F.spark_partition_id())
         return map_in_arrow(rows, partial(enrich_rows, self.task), self.columns.output)
 
     def _carried(self, rows: DataFrame) -> DataFrame:
@@ -75,6 +78,14 @@ class EnrichPlan:
         schema = T.StructType([T.StructField("owner", T.IntegerType()), *rows.schema.fields])
         owned = map_in_arrow(rows, partial(owned_rows, self.task, owners), schema)
         return owned.repartitionById(owners, F.col("owner")).drop("owner")
+
+    def without_letters(self) -> EnrichPlan:
+        """The same plan for a further query over the rows, whose rows without a match another one keeps."""
+        misses = self.task.request.on_miss
+        if not isinstance(misses, DeadLetter):
+            return self
+        request = replace(self.task.request, on_miss=replace(misses, written=False))
+        return replace(self, task=replace(self.task, request=request))
 
     def metrics(self) -> Metrics:
         """What the last run measured, with the service rate beside the predicted one; of a stream, all its batches."""
@@ -255,6 +266,7 @@ def _task(
         letters=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.stream]),
         log=VersionLog(request.versions) if request.versions else default_log(store),
         version=version,
+        streams=frame.isStreaming,
         learns=frame.isStreaming and request.sizes is None and (request.algorithm == "auto" or request.tune == "model"),
         sink=sink,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,15 +10,19 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from dovetail.errors import ConfigError
+from dovetail.semistream.dead_letters import DeadLetters, LetterFile
 from dovetail.semistream.decision import Decision, Wiring
 from dovetail.semistream.master.holds import Holds
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
+from dovetail.semistream.on_miss import DeadLetter
 from dovetail.semistream.request import Request
 from dovetail.semistream.versions import Batch, VersionLog, keeps_versions
 from dovetail.spark.metrics import MetricsSink
 
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their letters, as far as this worker saw
 _MOVES = 20  # times that a store without history may change while a task tries to open it
 
 
@@ -27,8 +32,8 @@ class EnrichTask:
 
     Columns have neutral names inside, so that none can clash: the stream's by position, `wiring.on` among them.
     `stream` has the columns that operators get, `picked` is, for each output column, its position among the operator's.
-    `letters` are the stream's columns as the user named them. `learns`: the first rows decide sizes, as nothing was
-    known of the stream when it was planned.
+    `letters` are the stream's columns as the user named them. `streams`: the frame that was planned is a stream.
+    `learns`: the first rows decide sizes, as nothing was known of the stream when it was planned.
     """
 
     plan: str
@@ -43,12 +48,13 @@ class EnrichTask:
     letters: pa.Schema
     log: VersionLog
     version: str | None
+    streams: bool
     learns: bool
     sink: MetricsSink
 
     def stream_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch from Spark under our names; timestamps that are keys in the master's unit and zone, a name only."""
-        arrays, names = list(batch.columns), stream_names(self.n_stream)
+        arrays, names = batch.columns[: self.n_stream], stream_names(self.n_stream)
         for name, key in zip(self.wiring.on, self.store.key, strict=True):
             at, kind = names.index(name), self.store.schema.field(key).type
             if pa.types.is_timestamp(kind):
@@ -80,20 +86,54 @@ class Where:
     """The task attempt that runs: of a micro-batch if `batch` is there, else of a query's execution."""
 
     batch: Batch | None
-    unit: str
-    partition: int
+    run: str = ""
 
     @classmethod
-    def here(cls, plan: str) -> Where:
+    def here(cls) -> Where:
         """Where the calling code runs."""
         context = TaskContext.get()
         if context is None:
-            return cls(None, f"{plan}-0", 0)
+            return cls(None)
         query, number = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-        if query and number:
-            return cls(Batch(query, int(number)), f"{query}-{number}", context.partitionId())
-        execution = context.getLocalProperty("spark.sql.execution.id") or "0"
-        return cls(None, f"{plan}-{execution}", context.partitionId())
+        return cls(Batch(query, int(number)), _run_of(context)) if query and number else cls(None)
+
+
+def _run_of(context: TaskContext) -> str:
+    """The run of the query, whose id Spark gives its jobs as their group.
+
+    If the function of foreachBatch named a group of its own, the application stands for the run.
+    """
+    group = context.getLocalProperty("spark.jobGroup.id") or ""
+    if _RUN_ID.fullmatch(group):
+        return group[:8]
+    return context.getLocalProperty("spark.app.startTime") or "0"
+
+
+def open_letters(task: EnrichTask, where: Where, part: str) -> DeadLetters | None:
+    """Where this attempt keeps rows without a match; None if they are not kept."""
+    misses = task.request.on_miss
+    if not isinstance(misses, DeadLetter) or not misses.written:
+        return None
+    if where.batch is None:
+        return DeadLetters(misses.path, LetterFile(task.plan, part), task.letters)
+    if task.streams:
+        _check_query(task, misses, where.batch.query)
+    file = LetterFile(task.plan[:8], part, where.batch.query, where.batch.number, where.run)
+    return DeadLetters(misses.path, file, task.letters)
+
+
+def _check_query(task: EnrichTask, misses: DeadLetter, query: str) -> None:
+    """One join keeps the letters of one query: a second one would give each row without a match twice."""
+    if (task.plan, query) in _CHECKED:
+        return
+    writer = task.log.letter_writer(task.plan, query)
+    if writer != query:
+        raise ConfigError(
+            f"rows of this join without a match are kept in {misses.path} by query {writer}; query {query} would write "
+            f"each of them once more. To feed two queries, call enrich once for each query: with on_miss='drop' in all "
+            f"but one, or with a directory for each."
+        )
+    _CHECKED.add((task.plan, query))
 
 
 def wanted_version(task: EnrichTask, where: Where) -> str | None:

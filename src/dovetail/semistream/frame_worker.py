@@ -24,7 +24,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.semistream.dead_letters import DeadLetters
 from dovetail.semistream.decision import Decision, decide, is_enough, looks_again, moved, sample_of, specification
-from dovetail.semistream.frame_task import EnrichTask, Where, open_version, wanted_version
+from dovetail.semistream.frame_task import EnrichTask, Where, open_letters, open_version, wanted_version
 from dovetail.semistream.io_costs import IoDone, dearer
 from dovetail.semistream.keys import key_columns
 from dovetail.semistream.master.pages import Pages, Resting
@@ -71,26 +71,27 @@ _HELD: OrderedDict[str, Held] = OrderedDict()
 
 
 def enrich_rows(task: EnrichTask, batches: Batches) -> Batches:
-    """The answers of all rows of a task, from one version of the master data; every row is answered when it ends."""
-    rows = (task.stream_rows(batch) for batch in batches if batch.num_rows)
-    head = list(islice(rows, 1))
-    if not head:
+    """The answers of all rows of a task, from one version of the master data; every row is answered when it ends.
+
+    Where rows without a match are kept, the last column is the number of the partition that rows come from.
+    """
+    given = (batch for batch in batches if batch.num_rows)
+    first = next(given, None)
+    if first is None:
         return
-    where = Where.here(task.plan)
-    held, head = _taken(task, where, head, rows)
+    rows = map(task.stream_rows, chain([first], given))
+    where, part = Where.here(), str(first.column(first.num_columns - 1)[0])
+    held, head = _taken(task, where, [next(rows)], rows)
     try:
-        yield from _answers(task, where, held, chain(head, rows))
+        yield from _answers(task, held, chain(head, rows), open_letters(task, where, part))
     except BaseException:
         held.close()  # half way through a batch: never used again
         raise
     _keep(task.plan, held)
 
 
-def _answers(task: EnrichTask, where: Where, held: Held, rows: Batches) -> Batches:
+def _answers(task: EnrichTask, held: Held, rows: Batches, letters: DeadLetters | None) -> Batches:
     watch, n_rows = Stopwatch(), 0
-    misses = task.request.on_miss
-    name = f"{where.unit}-{where.partition}"
-    letters = DeadLetters(misses.path, name, task.letters) if isinstance(misses, DeadLetter) else None
     with letters or nullcontext():
         for batch in rows:
             last, n_rows = batch, n_rows + batch.num_rows
@@ -142,9 +143,10 @@ def _resplit(task: EnrichTask, held: Held, rows: pa.RecordBatch, n_rows: int) ->
 
 def _sorted_out(task: EnrichTask, letters: DeadLetters | None, found: pa.RecordBatch) -> Batches:
     """The batch as the result has it, without the rows that go to the dead letters."""
-    if letters is not None:
+    if isinstance(task.request.on_miss, DeadLetter):
         met = found.column(found.num_columns - 1)
-        letters.add(task.letter_rows(found.filter(pc.invert(met))))
+        if letters is not None:
+            letters.add(task.letter_rows(found.filter(pc.invert(met))))
         found = found.filter(met)
     if found.num_rows:
         yield task.answer_rows(found)
@@ -317,7 +319,7 @@ def forget() -> None:
 
 def owned_rows(task: EnrichTask, owners: int, batches: Batches) -> Batches:
     """Rows with, in front, the number of the owner of their home page; rows without a home go anywhere."""
-    where, pages = Where.here(task.plan), None
+    where, pages = Where.here(), None
     try:
         for batch in batches:
             if pages is None:

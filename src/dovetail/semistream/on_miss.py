@@ -19,9 +19,13 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Rows without a match are kept as Parquet files in a directory that all tasks can write to."""
+    """Rows without a match are kept as Parquet files in a directory that all tasks can write to.
+
+    If they are not `written`, they are left out here: another query over the same rows writes them.
+    """
 
     path: str
+    written: bool = True
 
     def __str__(self) -> str:
         return f"dead_letter({self.path})"
@@ -44,8 +48,10 @@ OnMiss = Drop | DeadLetter | Park
 def dead_letter(path: str | Path) -> DeadLetter:
     """Keep rows without a match as Parquet under `path`, a directory or a URI that Arrow knows.
 
-    There is one file for each micro-batch and partition that had any, named by query, batch and partition. An attempt
-    that fails leaves none, and a repeated one replaces its file, so each row is there once.
+    There is one file for each call of `enrich`, micro-batch and partition that had any, so that several joins can share
+    the directory. An attempt that fails leaves none, a repeated micro-batch replaces its files, and so does a second
+    action on the same DataFrame: each row is there once. A join keeps the letters of one query: to feed two queries,
+    call `enrich` for each, with a directory of its own or with on_miss="drop".
     """
     if not str(path):
         raise PlanError("dead_letter needs a directory; give its path.")

@@ -5,6 +5,8 @@ versions/
         17.0.json        what batch 17 takes: the version, and when it was taken up
         pinned.0.json    what all batches take, where the version is pinned
         owner-3.17.json  what was decided in batch 17 about the join of owner 3, in mode "carry"
+    letters/
+        <plan>.0.json    the query that keeps the dead letters of a planned join
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.store import MasterStore
 
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
+_WRITER_S = 90 * 86_400  # that a join is known whose letters a query keeps
 _ATTEMPTS = 200  # to read an entry that another task is just writing
 Hold: TypeAlias = Callable[[str], bool]
 """Whether a version is there and from now on stays."""
@@ -82,6 +85,20 @@ class VersionLog:
         if not place.exists():
             self._publish(place, json.dumps(decide()))
         return self._json(place)
+
+    def letter_writer(self, plan: str, query: str) -> str:
+        """The query that keeps the dead letters of a planned join: the first one that asked."""
+        place = self._file("letters", plan, 0)
+        if self._publish(place, json.dumps(query), outlives_power=False):
+            self._forget_writers(place.parent)
+        return str(self._json(place))
+
+    def _forget_writers(self, directory: Path) -> None:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - entry.stat().st_mtime > _WRITER_S:
+                        Path(entry.path).unlink()
 
     def move_on(self, batch: Batch, freshness: Freshness, store: MasterStore, gone: str) -> Entry:
         """The version that takes the place of one which the store no longer has; the same for all who ask."""

@@ -104,7 +104,7 @@ def test_a_replayed_batch_reads_its_logged_version(spark: SparkSession, tmp_path
         )
 
     query = run(enriched(), tmp_path)
-    files = [file.name for file in letters.iterdir()]
+    files = len(list(letters.iterdir()))
     (tmp_path / "checkpoint" / "commits" / "0").unlink()
     (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink(missing_ok=True)
     shutil.rmtree(tmp_path / "out")
@@ -113,7 +113,7 @@ def test_a_replayed_batch_reads_its_logged_version(spark: SparkSession, tmp_path
     assert again.id == query.id
     assert found(spark, tmp_path) == {"old": 10}
     assert spark.read.parquet(str(letters)).count() == 20
-    assert [file.name for file in letters.iterdir()] == files
+    assert len(list(letters.iterdir())) == files
 
 
 def test_a_pinned_version_that_was_pruned_is_an_error_with_a_way_out(spark: SparkSession, tmp_path: Path) -> None:
