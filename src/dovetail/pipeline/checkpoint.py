@@ -104,7 +104,8 @@ class Checkpoint:
                     "put the sink back, or give on_miss another directory, which begins where the other sinks are",
                 )
             begun = [name for name in readers if name in self._known]
-            found.update({join: name for name in (*writers, *begun, *readers)[:1]})
+            if readers:
+                found[join] = next(iter([*writers, *begun, *readers]))
         if problems.found:
             raise PipelineError(str(self._pipeline.path), problems.sorted())
         return found

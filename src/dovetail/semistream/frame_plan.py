@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from dataclasses import dataclass, replace
@@ -37,8 +38,9 @@ from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.on_miss import DeadLetter, sets_aside
 from dovetail.semistream.request import Request
 from dovetail.semistream.segments import width_of
-from dovetail.semistream.versions import VersionLog, default_log, keeps_versions
+from dovetail.semistream.versions import VersionLog, keeps_versions, log_of
 from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
 
 _SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
@@ -264,12 +266,26 @@ def _task(
         picked=columns.picked,
         output=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.output]),
         letters=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.stream]),
-        log=VersionLog(request.versions) if request.versions else default_log(store),
+        log=_log(frame, store, request),
         version=version,
         streams=frame.isStreaming,
         learns=frame.isStreaming and request.sizes is None and (request.algorithm == "auto" or request.tune == "model"),
         sink=sink,
     )
+
+
+def _log(frame: DataFrame, store: MasterStore, request: Request) -> VersionLog:
+    """The version log, marked by the driver if micro-batches will read it."""
+    pairs = json.dumps([(pair.stream, pair.master) for pair in request.on])
+    log = replace(log_of(store, request.versions), step=f"-{uuid.uuid5(uuid.NAMESPACE_URL, pairs).hex[:8]}")
+    return log.marked() if frame.isStreaming or _in_micro_batch(frame) else log
+
+
+def _in_micro_batch(frame: DataFrame) -> bool:
+    """Whether the function of a foreachBatch plans this; over Spark Connect it cannot be told."""
+    if is_connect(frame):
+        return False
+    return bool(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
 def _readable(line: str, names: list[str], columns: Columns) -> str:

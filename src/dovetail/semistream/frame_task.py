@@ -48,9 +48,9 @@ class EnrichTask:
     letters: pa.Schema
     log: VersionLog
     version: str | None
-    streams: bool
     learns: bool
     sink: MetricsSink
+    streams: bool = False
 
     def stream_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch from Spark under our names; timestamps that are keys in the master's unit and zone, a name only."""
@@ -140,6 +140,7 @@ def wanted_version(task: EnrichTask, where: Where) -> str | None:
     """The version that this task must read; None for the newest, where a store keeps no others."""
     if where.batch is None:
         return task.version
+    task.log.check_shared()
     holds, number = holds_of(task, where), where.batch.number
     hold = None if holds is None else partial(holds.take, number)
     return task.log.entry(where.batch, task.request.freshness, task.store, hold).version

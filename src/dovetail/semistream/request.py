@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from dovetail.engine.duration import parse_seconds
@@ -127,7 +128,7 @@ def parse_request(
         route,
         _columns(columns),
         _suffixes(suffixes),
-        None if versions is None else str(versions),
+        _directory(versions),
         parse_seconds("max_wait", max_wait),
         not isinstance(cache, CachePolicy),
         _flag("null_safe", null_safe),
@@ -213,6 +214,17 @@ def _tune(tune: str | Sizes | Mapping[str, int]) -> tuple[str, Sizes | None]:
         return "explicit", Sizes(**tune)
     one_of("tune", tune, TUNES)
     return tune, None
+
+
+def _directory(versions: str | Path | None) -> str | None:
+    if versions is None:
+        return None
+    if not str(versions) or "://" in str(versions):
+        raise PlanError(
+            f"versions={str(versions)!r} is no path of a directory; the log of versions is kept on a file system that "
+            f"driver and executors have at the same path: give such a path."
+        )
+    return str(Path(versions).absolute())
 
 
 def _columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:

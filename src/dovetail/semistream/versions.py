@@ -1,10 +1,11 @@
 """Which version of the master data each micro-batch was answered from, kept so that a replay takes the same one.
 
 versions/
+    .shared              the driver's mark: who does not see it has another disk
     <query id>/
         17.0.json        what batch 17 takes: the version, and when it was taken up
         pinned.0.json    what all batches take, where the version is pinned
-        owner-3.17.json  what was decided in batch 17 about the join of owner 3, in mode "carry"
+        owner-3-5f.17.json  what was decided in batch 17 about the join 5f of owner 3, in mode "carry"
     letters/
         <plan>.0.json    the query that keeps the dead letters of a planned join
 """
@@ -14,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,6 +28,8 @@ from dovetail.semistream.freshness import Freshness
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.store import MasterStore
 
+_MARK = ".shared"
+_SHARED: set[str] = set()  # marks that this process has seen
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
 _WRITER_S = 90 * 86_400  # that a join is known whose letters a query keeps
 _ATTEMPTS = 200  # to read an entry that another task is just writing
@@ -54,10 +58,33 @@ class VersionLog:
     """A directory that driver and executors share, with one small file for each micro-batch.
 
     The first task of a batch to ask writes the entry, in one step; all others, and every replay, read it. So a batch
-    has one version however many tasks, attempts and restarts it takes.
+    has one version however many tasks, attempts and restarts it takes. `step` names a join where a query has several
+    on one store. `legacy` is where entries were kept when stores that shared a directory were not told apart.
     """
 
     path: str
+    mark: str | None = None
+    step: str = ""
+    legacy: str | None = None
+
+    def marked(self) -> VersionLog:
+        """The same log with a mark that the driver wrote there, by which tasks know the directory."""
+        place = Path(self.path) / _MARK
+        self._publish(place, json.dumps(uuid.uuid4().hex))
+        return replace(self, mark=str(self._json(place)))
+
+    def check_shared(self) -> None:
+        """`ConfigError` unless this process sees the directory that the driver marked."""
+        if self.mark is None or self.mark in _SHARED:
+            return
+        place = Path(self.path) / _MARK
+        if not place.exists() or self._json(place) != self.mark:
+            raise ConfigError(
+                f"{socket.gethostname()} does not see what the driver wrote to {self.path}, where the versions of "
+                f"micro-batches are kept: it must be a directory that driver and all executors share. Give enrich one "
+                f"on a shared file system, versions=..."
+            )
+        _SHARED.add(self.mark)
 
     def entry(self, batch: Batch, freshness: Freshness, store: MasterStore, hold: Hold | None = None) -> Entry:
         """The version that the batch takes: as logged, else what `freshness` says now.
@@ -80,8 +107,9 @@ class VersionLog:
 
     def decided(self, batch: Batch, owner: int, decide: Callable[[], Any]) -> Any:
         """What `decide` gave, as JSON has it, when an owner first asked in this batch; a replay hears the same."""
-        name = f"owner-{owner}"
-        place = self._file(batch.query, name, batch.number)
+        place = self._file(batch.query, f"owner-{owner}", batch.number)
+        if not place.exists():  # of a release that did not tell joins apart
+            place = self._file(batch.query, f"owner-{owner}{self.step}", batch.number)
         if not place.exists():
             self._publish(place, json.dumps(decide()))
         return self._json(place)
@@ -122,7 +150,9 @@ class VersionLog:
         return {n: self._read(query, str(n), self._newest(query, str(n)) or 0).version for n in numbers}
 
     def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
-        now = time.time()
+        now, known = time.time(), self._legacy_entry(batch, freshness, store)
+        if known is not None:
+            return known
         if freshness.kind == "ttl":
             before = [n for n in self.batches(batch.query) if n < batch.number]
             if before:
@@ -130,6 +160,14 @@ class VersionLog:
                 if 0 <= now - last.taken_at < freshness.seconds:
                     return last
         return Entry(store.version(), now)
+
+    def _legacy_entry(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry | None:
+        if self.legacy is None or not isinstance(store.source, PageFileSource):
+            return None
+        old, name = VersionLog(self.legacy), "pinned" if freshness.kind == "pinned" else str(batch.number)
+        attempt = old._newest(batch.query, name)
+        found = None if attempt is None else old._read(batch.query, name, attempt)
+        return found if found is not None and found.version in store.source.versions() else None
 
     def _newest(self, query: str, name: str) -> int | None:
         attempts = [n.split(".")[1] for n in self._names(query) if n.startswith(f"{name}.")]
@@ -231,12 +269,23 @@ def keeps_versions(store: MasterStore) -> bool:
     return isinstance(store.source, PageFileSource)
 
 
+def log_of(store: MasterStore, versions: str | None) -> VersionLog:
+    """The log of a store: in the directory that was given, which stores can share, else the default one."""
+    if versions is None:
+        return default_log(store)
+    return VersionLog(str(Path(versions) / _identity(store)), legacy=versions)
+
+
+def _identity(store: MasterStore) -> str:
+    return uuid.uuid5(uuid.NAMESPACE_URL, str(store.source)).hex
+
+
 def default_log(store: MasterStore) -> VersionLog:
     """The log inside a page file, beside other local files, and in the user's state directory for servers."""
     path = getattr(store.source, "path", None)
     if path is None or "://" in str(path):
         base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "dovetail" / "versions"
-        return VersionLog(str(base / uuid.uuid5(uuid.NAMESPACE_URL, str(store.source)).hex))
+        return VersionLog(str(base / _identity(store)))
     place = Path(path)
     if keeps_versions(store):
         return VersionLog(str(place / ".versions"))

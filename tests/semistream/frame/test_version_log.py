@@ -12,7 +12,7 @@ from tests.semistream.frame.cases import page_store
 
 from dovetail.errors import ConfigError
 from dovetail.semistream.freshness import Freshness
-from dovetail.semistream.versions import Batch, VersionLog, default_log, keeps_versions
+from dovetail.semistream.versions import Batch, VersionLog, default_log, keeps_versions, log_of
 
 PER_BATCH, PINNED = Freshness("per_batch"), Freshness("pinned")
 
@@ -28,6 +28,50 @@ def test_a_batch_keeps_its_version_and_later_ones_take_the_newest(tmp_path: Path
     assert log.entry(Batch("q", 1), PER_BATCH, store).version == second
     assert log.entry(Batch("other", 0), PER_BATCH, store).version == second
     assert log.batches("q") == {0: first, 1: second}
+
+
+def test_stores_that_share_a_directory_keep_their_own_versions(tmp_path: Path) -> None:
+    stores = [page_store(tmp_path / f"{at}.pages", pa.table({"k": [at]})) for at in range(2)]
+    logs = [log_of(store, str(tmp_path / "log")) for store in stores]
+    for _ in range(2):
+        for log, store in zip(logs, stores, strict=True):
+            assert log.entry(Batch("q", 0), PER_BATCH, store).version == store.version()
+
+
+def test_an_entry_of_a_former_release_counts(tmp_path: Path) -> None:
+    """Entries of a query lay in the directory itself, whatever store they were of."""
+    store = page_store(tmp_path / "m.pages", pa.table({"k": [1]}))
+    first = store.version()
+    for freshness in (PER_BATCH, PINNED):
+        VersionLog(str(tmp_path / "log")).entry(Batch("q", 3), freshness, store)
+    page_store(tmp_path / "m.pages", pa.table({"k": [2]}))
+    other = page_store(tmp_path / "other.pages", pa.table({"k": [1]}))
+    log = log_of(store, str(tmp_path / "log"))
+    assert log.entry(Batch("q", 3), PER_BATCH, store).version == first
+    assert log.entry(Batch("q", 9), PINNED, store).version == first
+    assert log.entry(Batch("q", 4), PER_BATCH, store).version == store.version() != first
+    assert log_of(other, str(tmp_path / "log")).entry(Batch("q", 3), PER_BATCH, other).version == other.version()
+
+
+def test_joins_on_one_store_decide_for_themselves(tmp_path: Path) -> None:
+    one, other = (VersionLog(str(tmp_path), step=step) for step in ("-a", "-b"))
+    assert one.decided(Batch("q", 1), 0, lambda: "hybridjoin") == "hybridjoin"
+    assert other.decided(Batch("q", 1), 0, lambda: "cachejoin") == "cachejoin"
+    assert one.decided(Batch("q", 1), 0, lambda: "other") == "hybridjoin"
+    VersionLog(str(tmp_path)).decided(Batch("q", 2), 0, lambda: "by a former release")
+    assert one.decided(Batch("q", 2), 0, lambda: "other") == "by a former release"
+
+
+def test_a_directory_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
+    log = VersionLog(str(tmp_path / "log")).marked()
+    assert VersionLog(str(tmp_path / "log")).marked() == log
+    (tmp_path / "log").rename(tmp_path / "away")
+    with pytest.raises(ConfigError, match=r"does not see what the driver wrote to .*log.* Give enrich one"):
+        log.check_shared()
+    VersionLog(str(tmp_path / "log")).marked()
+    with pytest.raises(ConfigError, match="does not see what the driver wrote"):
+        log.check_shared()
+    VersionLog(str(tmp_path / "log")).check_shared()
 
 
 def test_pinned_is_for_good_and_ttl_for_a_while(tmp_path: Path) -> None:
