@@ -27,6 +27,7 @@ from dovetail.pipeline.sources import empty
 from dovetail.semistream.decision import smallest
 from dovetail.semistream.frame import plan_enrich
 from dovetail.semistream.frame_columns import plan_columns
+from dovetail.semistream.frame_condition import Conditioned
 from dovetail.semistream.frame_plan import make_plan
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.request import parse_request as parse_enrich
@@ -117,7 +118,9 @@ def _checked_enrich(given: Given, step: Step) -> DataFrame:
     rows, store = given.frames[step.values["stream"]], given.stores[step.values["master"]]
     request = parse_enrich(**arguments_of(given.pipeline, step))
     if is_missing(given.pipeline.steps[step.values["master"]]):
-        return empty(given.spark, plan_columns(rows, store, request).output, rows.isStreaming)
+        conditioned = request.condition is not None
+        found = Conditioned.of(rows, store, request) if conditioned else plan_columns(rows, store, request)
+        return empty(given.spark, found.output, rows.isStreaming)
     pages = store.at(None)
     try:
         named = request.algorithm if request.algorithm != "auto" else smallest(pages)

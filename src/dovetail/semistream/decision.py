@@ -43,7 +43,7 @@ from dovetail.semistream.sizes import FITTED, Sizes
 from dovetail.semistream.waiting import FOREVER
 
 _MOVED = 0.15  # of the exponent, beyond what a sample leaves open
-MATCHED = "\0matched"
+MATCHED, FIRST = "\0matched", "\0first"
 ENOUGH = 500  # sampled keys from which a skew can be told
 
 
@@ -84,13 +84,15 @@ class Decision:
 class Wiring:
     """How an operator is told what to join: the stream's key columns, and the master columns that answers need.
 
-    `tells_match`: answers end with a column that says whether there was a master row.
+    `tells_match`: answers end with a column that says whether there was a master row; `tells_first`: and with one that
+    says which are the first of their stream row.
     """
 
     on: tuple[str, ...]
     columns: tuple[str, ...]
     how: str
     tells_match: bool = False
+    tells_first: bool = False
 
 
 def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pages: Pages, rows: int | None) -> Sample:
@@ -281,5 +283,6 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
         sizes=sizes,
         null_safe=request.null_safe,
         matched=MATCHED if wiring.tells_match else None,
+        first=FIRST if wiring.tells_first else None,
         **options,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.frame_plan import EnrichPlan, make_plan
@@ -36,6 +36,7 @@ def enrich(
     max_wait: str | float = "10 s",
     null_safe: bool = False,
     as_of: str = "answered",
+    condition: Column | str | None = None,
 ) -> DataFrame:
     """Rows with the master rows of their key, as a lazy DataFrame; of a stream, every row exactly once.
 
@@ -72,6 +73,9 @@ def enrich(
         as_of: In mode "carry", the version that a row which waited is answered from: that of the micro-batch in which
             it is "answered", or of the one in which it was "admitted". For the latter a store must keep old versions,
             and rows that wait are answered as soon as a newer one is taken up.
+        condition: What else must hold for a stream row and a master row of its key to match: a Column or SQL text over
+            the columns of an inner join's result, whatever `how` and `columns` are. A row whose master rows all fail
+            it has no match. Not with `park`, and only for how="inner" on a store without an index.
 
     Returns:
         The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame
@@ -101,6 +105,7 @@ def enrich(
         max_wait,
         null_safe,
         as_of,
+        condition,
     ).frame()
 
 
@@ -124,6 +129,7 @@ def plan_enrich(
     max_wait: str | float = "10 s",
     null_safe: bool = False,
     as_of: str = "answered",
+    condition: Column | str | None = None,
 ) -> EnrichPlan:
     """The plan of `enrich` with the same arguments: `explain`, `frame`, `metrics`."""
     request = parse_request(
@@ -144,5 +150,6 @@ def plan_enrich(
         max_wait,
         null_safe,
         as_of,
+        condition,
     )
     return make_plan(rows, master, request)

@@ -30,6 +30,7 @@ from dovetail.semistream.decision import (
     specification,
 )
 from dovetail.semistream.frame_columns import KEY, Columns, plan_columns
+from dovetail.semistream.frame_condition import Conditioned, pair_request
 from dovetail.semistream.frame_rows import task_rows
 from dovetail.semistream.frame_task import EnrichTask, stream_names
 from dovetail.semistream.frame_worker import enrich_rows, owned_rows
@@ -55,9 +56,18 @@ class EnrichPlan:
     decision: Decision
     specification: str
     sink: MetricsSink
+    condition: Conditioned | None = None
+
+    @property
+    def request(self) -> Request:
+        """What was asked."""
+        return self.task.request if self.condition is None else self.condition.request
 
     def frame(self) -> DataFrame:
         """The answer, as a lazy DataFrame; streaming if the input is."""
+        return self._pairs() if self.condition is None else self.condition.frame(self._pairs(), self.task)
+
+    def _pairs(self) -> DataFrame:
         rows = self.columns.frame
         if self.task.request.mode == "carry":
             return self._carried(rows)
@@ -83,10 +93,12 @@ class EnrichPlan:
 
     def without_letters(self) -> EnrichPlan:
         """The same plan for a further query over the rows, whose rows without a match another one keeps."""
-        misses = self.task.request.on_miss
+        misses = self.request.on_miss
         if not isinstance(misses, DeadLetter):
             return self
-        request = replace(self.task.request, on_miss=replace(misses, written=False))
+        request = replace(self.request, on_miss=replace(misses, written=False))
+        if self.condition is not None:
+            return replace(self, condition=replace(self.condition, request=request))
         return replace(self, task=replace(self.task, request=request))
 
     def metrics(self) -> Metrics:
@@ -102,14 +114,15 @@ class EnrichPlan:
 
     def explain(self) -> str:
         """Algorithm and why, memory split, predicted service rate, the measured one after a run, and the losers."""
-        request, task = self.task.request, self.task
+        request, task = self.request, self.task
         streams = self.columns.frame.isStreaming
         version = "newest" if streams or task.version is None else task.version
         lines = [
             f"Enrich: how={request.how}, mode={request.mode}, memory={format_bytes(request.memory)} per task, "
             f"on_miss={request.on_miss}, freshness={request.freshness}, route={request.route}"
             + (", null_safe" if request.null_safe else "")
-            + (f", as_of={request.as_of}" if request.mode == "carry" else ""),
+            + (f", as_of={request.as_of}" if request.mode == "carry" else "")
+            + (f", condition={request.condition}" if request.condition is not None else ""),
             self.specification,
             *task.store.explain().splitlines(),
             f"version: {version}; versions of micro-batches are kept in {task.log.path}",
@@ -189,21 +202,27 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
             f"old ones; use as_of='answered', or build a page file."
         )
     store = store.with_nulls() if request.null_safe else store
+    condition = None if request.condition is None else Conditioned.of(frame, store, request)
+    request = request if condition is None else pair_request(request)
     columns = plan_columns(frame, store, request)
     names = stream_names(columns.n_stream)
-    how = "left" if sets_aside(request.on_miss) else request.how
-    wiring = Wiring(tuple(names[at] for at in columns.on), columns.master, how, sets_aside(request.on_miss))
+    how, settles = "left" if sets_aside(request.on_miss) else request.how, condition is not None and condition.settles
+    on = tuple(names[at] for at in columns.on)
+    wiring = Wiring(on, columns.master, how, settles or sets_aside(request.on_miss), settles)
+    columns = columns if condition is None else condition.columns(columns)
     version = store.version() if keeps_versions(store) else None
     pages = store.at(version)
     try:
         check_store(request.algorithm, pages)
+        if condition is not None:
+            condition.check_store(store, pages)
         decision = _decided(frame, request, wiring, pages, columns)
         line = specification(request, wiring, pages, decision.algorithm, decision.sizes).explain()
     finally:
         pages.close()
     sink = MetricsSink(frame.sparkSession)
     task = _task(frame, store, request, columns, wiring, decision, version, sink)
-    return EnrichPlan(columns, task, decision, _readable(line, names, columns), sink)
+    return EnrichPlan(columns, task, decision, _readable(line, names, columns), sink, condition)
 
 
 def _decided(frame: DataFrame, request: Request, wiring: Wiring, pages: Pages, columns: Columns) -> Decision:

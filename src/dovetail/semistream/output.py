@@ -27,13 +27,15 @@ class Shape:
     """The columns of the answers: all of the stream's, then those of the master rows that were asked for.
 
     A master key column is left out where the stream's has the same name. Other names that both sides have get the
-    suffixes, stream first. `tells_match`: the last column says whether there is a master row.
+    suffixes, stream first. `tells_match`: a further column says whether there is a master row, and `tells_first`: the
+    last one, whether it is the first pair of its stream row, whose pairs follow each other.
     """
 
     schema: pa.Schema
     stream: tuple[str, ...]
     master: tuple[str, ...]
     tells_match: bool = False
+    tells_first: bool = False
 
     @classmethod
     def of(
@@ -67,6 +69,10 @@ class Shape:
         if name in self.schema.names:
             raise PlanError(f"matched={name!r}: the answers have a column of this name; give another.")
         return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_match=True)
+
+    def with_first(self, name: str) -> Shape:
+        """The same with a last column of this name that tells the first pair of each stream row."""
+        return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_first=True)
 
 
 def _wanted(master: pa.Schema, columns: Sequence[str] | None) -> list[str]:
@@ -111,6 +117,7 @@ class Answers:
         self._held.grow(PAIR_BYTES * capacity)
         self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         self.n, self.emitted = 0, 0
+        self._before = -1
 
     @property
     def out(self) -> tuple[I64, I64]:
@@ -183,6 +190,9 @@ class Answers:
             columns += self.master.gather(rows, self.shape.master).columns
         if self.shape.tells_match:
             columns.append(pa.array(rows >= 0))
+        if self.shape.tells_first:
+            columns.append(pa.array(np.diff(refs, prepend=self._before) != 0))
+            self._before = int(refs[-1])
         return pa.RecordBatch.from_arrays(columns, schema=self.shape.schema)
 
     def close(self) -> None:

@@ -66,6 +66,7 @@ class Request:
     fits_cache: bool = False
     null_safe: bool = False
     as_of: str = "answered"
+    condition: Any = None
 
     @property
     def join_memory(self) -> int:
@@ -101,6 +102,7 @@ def parse_request(
     max_wait: str | float = "10 s",
     null_safe: bool = False,
     as_of: str = "answered",
+    condition: Any = None,
 ) -> Request:
     """The request that these arguments make, or a `PlanError` that says what to change."""
     how = HOW_ALIASES.get(how, how)
@@ -133,6 +135,7 @@ def parse_request(
         not isinstance(cache, CachePolicy),
         _flag("null_safe", null_safe),
         as_of,
+        _condition(condition, misses),
     )
 
 
@@ -196,6 +199,17 @@ def _check_as_of(as_of: str, mode: str) -> None:
             "as_of='admitted' is for mode='carry': without it rows are answered in the micro-batch they come in, from "
             "the version of which both are as of. Leave it out."
         )
+
+
+def _condition(condition: Any, misses: OnMiss) -> Any:
+    if isinstance(condition, str) and not condition.strip():
+        raise PlanError(f"condition={condition!r} is empty; write it over the columns of the result, or leave it out.")
+    if condition is not None and isinstance(misses, Park):
+        raise PlanError(
+            f"condition={condition!r} with on_miss={misses}: rows are parked by their key alone; use "
+            f"dead_letter(path), or how='left'."
+        )
+    return condition
 
 
 def _flag(name: str, given: bool) -> bool:

@@ -29,11 +29,11 @@ class SemiStreamJoin(ABC):
     `on` names the stream's key columns, in the order of the master's. Every stream row is answered exactly once, by all
     master rows of its key. Nulls match nothing, or with `null_safe` each other, over pages that have such rows. Answers
     of one key keep the order of the stream; there is no other order. `columns` are the master columns wanted (all if
-    None); `matched` names one more column, the last, that tells whether there is a master row. Sizes that are left out
-    are fitted to the budget. In a pause rows are answered until none waits, or, with `when_idle="hold"`, only those
-    beyond `max_residence`, as a load for few rows wastes most of it. With `short_reads` a load for few rows reads only
-    the pages that these need; left out, it does on real devices. `hash_bits` below 64 makes hashed keys meet;
-    answers stay right, as every hash is checked.
+    None); `matched` names one more column, that tells whether there is a master row, `first` another, the last, that
+    tells the first answer of each stream row. Sizes that are left out are fitted to the budget. In a pause rows are
+    answered until none waits, or, with `when_idle="hold"`, only those beyond `max_residence`, as a load for few rows
+    wastes most of it. With `short_reads` a load for few rows reads only the pages that these need; left out, it does on
+    real devices. `hash_bits` below 64 makes hashed keys meet; answers stay right, as every hash is checked.
     """
 
     pages: Pages = field(repr=False)
@@ -48,6 +48,7 @@ class SemiStreamJoin(ABC):
     null_safe: bool = False
     short_reads: bool | None = None
     matched: str | None = None
+    first: str | None = None
 
     parts: ClassVar[tuple[Part, ...]] = ("waiting",)
     needs_index: ClassVar[bool] = True
@@ -73,7 +74,8 @@ class SemiStreamJoin(ABC):
         """The columns of the answers; `PlanError` if keys or names do not fit."""
         check_keys(stream, self.on, self.pages.schema, self.pages.key)
         found = Shape.of(stream, self.pages.schema, self.on, self.pages.key, self.how, self.columns, self.suffixes)
-        return found if self.matched is None else found.with_match(self.matched)
+        found = found if self.matched is None else found.with_match(self.matched)
+        return found if self.first is None else found.with_first(self.first)
 
     def fit(self, limit: int, stream: pa.Schema) -> Sizes:
         """The sizes of all parts inside a budget of `limit` bytes; `PlanError` if there is none that works."""
