@@ -61,7 +61,8 @@ def interval_join(
         memory: The budget of each task.
         split_points: Where time is cut into ranges for the partitioned routes; by default quantiles of a sample.
         partitions: How many ranges there are; by default as many as make them fit the budget.
-        keep: How many matches a left row keeps: all, any (one), first or last (by right start, then end).
+        keep: How many matches a left row keeps: all, any (one), first or last (by right start, then end). With
+            how="right" a right row keeps them (by left start, then end); how="full" keeps all.
         columns: The output columns wanted, in order.
         suffixes: Added to left's and right's names where both have the same one.
         route: auto, native, in_memory or streaming.

@@ -191,12 +191,14 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPl
         if frame.isStreaming:
             raise UnsupportedError(f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)")
     sides = prepare(left, right, request)
-    output_columns(*sides, request)
+    wanted = output_columns(*sides, request)
     if request.split_points is not None:
         points_from_hint(sides[0].bound_type, request.split_points)
     if request.condition is not None:
         _check_condition(*sides, request)
     statistics = collect_statistics(*sides, request.invalid)
+    if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides change places
+        return make_plan(right, left, request.mirrored(wanted))
     route = choose_route(request, *sides, statistics, left.sparkSession)
     return IntervalPlan(request, *sides, statistics, route, MetricsSink(left.sparkSession))
 

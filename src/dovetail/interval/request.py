@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -72,6 +72,19 @@ class Request:
         """Whether right rows without a match appear in the result."""
         return self.how in ("right", "full")
 
+    def mirrored(self, columns: tuple[str, ...]) -> Request:
+        """The same join with its sides exchanged, which gives these columns."""
+        return replace(
+            self,
+            left_interval=self.right_interval,
+            right_interval=self.left_interval,
+            relation=self.relation.swapped(),
+            keys=tuple(replace(key, left=key.right, right=key.left) for key in self.keys),
+            how={"left": "right", "right": "left"}.get(self.how, self.how),
+            columns=columns,
+            suffixes=self.suffixes[::-1],
+        )
+
     @property
     def left_only(self) -> bool:
         """Whether the result holds left's columns only."""
@@ -108,8 +121,11 @@ def parse_request(
         raise PlanError(f"algorithm={algorithm!r} does not run on route='native'; use route='in_memory' or 'streaming'")
     if route in ("in_memory", "streaming") and algorithm in ("native", "bins", "nested_loop"):
         raise PlanError(f"algorithm={algorithm!r} does not run on route={route!r}; use one of {', '.join(OPERATORS)}")
-    if keep != "all" and how in ("right", "full"):
-        raise PlanError(f"keep={keep!r} says how many matches a left row keeps; with how={how!r} use keep='all'")
+    if keep != "all" and how == "full":
+        raise PlanError(
+            f"keep={keep!r} says how many matches a row of one side keeps; with how='full' use keep='all', or use "
+            f"how='left' or 'right'"
+        )
     return Request(
         _interval("left_interval", left_interval),
         _interval("right_interval", right_interval),

@@ -43,9 +43,9 @@ def enrich(
     Args:
         rows: A streaming or batch DataFrame.
         master: The master data.
-        on: The key: "k", ["k"], or [("column", "master column")]. It must be the store's whole key. Types of whole
-            numbers and decimals may differ, as may float and double. Null keys match nothing, unless `null_safe`. A key
-            given by one name appears once in the result.
+        on: The key: "k", ["k"], or [("column", "master column")]: the store's whole key, or part of it, which costs a
+            page file its index. Types of whole numbers and decimals may differ, as may float and double. Null keys
+            match nothing, unless `null_safe`. A key given by one name appears once in the result.
         how: inner, left, left_semi or left_anti. A key with several master rows gives several answers.
         algorithm: auto, inlj, meshjoin, r_meshjoin, partitioned, ssij, hybridjoin, x_hybridjoin,
             optimised_x_hybridjoin, cachejoin or sscj.

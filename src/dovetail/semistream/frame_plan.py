@@ -37,7 +37,7 @@ from dovetail.semistream.frame_worker import enrich_rows, owned_rows
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.on_miss import DeadLetter, sets_aside
-from dovetail.semistream.request import Request
+from dovetail.semistream.request import Request, key_pairs
 from dovetail.semistream.segments import width_of
 from dovetail.semistream.versions import VersionLog, keeps_versions, log_of
 from dovetail.spark.arrow import arrow_type, map_in_arrow
@@ -201,6 +201,7 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
             f"as_of='admitted' answers rows from versions that are no longer the newest, and {store.source} keeps no "
             f"old ones; use as_of='answered', or build a page file."
         )
+    store = _by_part(frame, store, request)
     store = store.with_nulls() if request.null_safe else store
     condition = None if request.condition is None else Conditioned.of(frame, store, request)
     request = request if condition is None else pair_request(request)
@@ -223,6 +224,16 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
     sink = MetricsSink(frame.sparkSession)
     task = _task(frame, store, request, columns, wiring, decision, version, sink)
     return EnrichPlan(columns, task, decision, _readable(line, names, columns), sink, condition)
+
+
+def _by_part(frame: DataFrame, store: MasterStore, request: Request) -> MasterStore:
+    """The store looked up by the columns that `on` names."""
+    key = [pair.master for pair in key_pairs(request, store, frame.columns)]
+    if key == list(store.key):
+        return store
+    if request.null_safe:
+        raise PlanError(f"null_safe=True needs the store's whole key {list(store.key)}; on= has {key} of it.")
+    return store.by(key)
 
 
 def _decided(frame: DataFrame, request: Request, wiring: Wiring, pages: Pages, columns: Columns) -> Decision:

@@ -155,17 +155,14 @@ def parse_on(on: str | Sequence[str | tuple[str, str]]) -> tuple[KeyPair, ...]:
 
 
 def key_pairs(request: Request, store: MasterStore, stream_columns: Sequence[str]) -> tuple[KeyPair, ...]:
-    """The pairs in the order of the store's key; a `PlanError` if they do not cover it or name what is not there."""
+    """The pairs in the order of the store's key, of which they may be part; a `PlanError` for what is not there."""
     for pair in request.on:
         known("on: the stream", pair.stream, stream_columns)
         known("on: the store's key", pair.master, store.key)
     by_master = {pair.master: pair for pair in request.on}
     if len(by_master) < len(request.on):
         raise PlanError(f"on={[(p.stream, p.master) for p in request.on]} names a key column of the store twice.")
-    missing = [name for name in store.key if name not in by_master]
-    if missing:
-        raise PlanError(f"the store's key is {list(store.key)}; on= lacks {missing}: give a stream column for each.")
-    return tuple(by_master[name] for name in store.key)
+    return tuple(by_master[name] for name in store.key if name in by_master)
 
 
 def known(what: str, name: str, names: Sequence[str]) -> None:

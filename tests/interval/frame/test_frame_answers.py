@@ -88,6 +88,30 @@ def test_one_match_is_kept(spark: SparkSession, keep: str, how: str, algorithm: 
     assert oracle.agrees_with_kept(pairs, oracle.kept(left, right, keep, how, on=[("k", "k")]))
 
 
+@pytest.mark.parametrize(("keep", "algorithm", "relation"), [
+    ("first", "auto", "overlapping"), ("last", "native", "before"), ("any", "forward_scan", "overlapping"),
+])  # fmt: skip
+def test_one_match_is_kept_by_right_rows(spark: SparkSession, keep: str, algorithm: str, relation: str) -> None:
+    """What the left join with exchanged sides keeps, in columns of this one."""
+    left, right, l_frame, r_frame = frames(spark, 53)
+    answer = interval_join(
+        l_frame, r_frame, relation=relation, keep=keep, how="right", on=[("k", "k")], algorithm=algorithm
+    )
+    assert answer.columns == interval_join(l_frame, r_frame, how="right", on=[("k", "k")]).columns
+    pairs = []
+    for row in answer.collect():
+        values = tuple(row)
+        a, b = dict(zip(LEFT_COLUMNS, values[:5], strict=True)), dict(zip(RIGHT_COLUMNS, values[5:], strict=True))
+        pairs.append((b, None if a["start"] is None else a))
+    inverse = {"before": "after"}.get(relation, relation)
+    wanted = oracle.kept(right, left, keep, "left", relation=inverse, on=[("k", "k")])
+    assert oracle.agrees_with_kept(pairs, wanted)
+    shared = interval_join(l_frame, r_frame, keep=keep, how="right", on="k", columns=["id_right", "k", "id"])
+    assert shared.columns == ["id_right", "k", "id"]
+    keys = {row["id"]: row["k"] for row in right}
+    assert {row.id_right: row.k for row in shared.collect()} == keys
+
+
 @pytest.mark.parametrize(("k", "kind"), [(1, "long"), (7, "double"), (10_000, "int")])
 def test_longest_overlaps(spark: SparkSession, k: int, kind: str) -> None:
     left, right = random_rows(61, 50), random_rows(62, 50)

@@ -99,7 +99,7 @@ def test_what_a_condition_cannot_be(spark: SparkSession, rows: DataFrame, tmp_pa
         enrich(rows, store, condition="id > 1", on_miss=park(), mode="carry", **LIKE)
     parquet.write_table(master(), tmp_path / "m.parquet", row_group_size=100)
     scattered = MasterStore.parquet(tmp_path / "m.parquet", "k")
-    with pytest.raises(UnsupportedError, match="has no index.*build a page file with this key, or use how='inner'"):
+    with pytest.raises(UnsupportedError, match=r"has no index.*build a page file with this key, or use how='inner'"):
         enrich(rows, scattered, condition="id > 1", how="left", **LIKE)
     wanted = expected(rows, "inner")
     out = enrich(rows, scattered, condition=CONDITION, **LIKE)

@@ -58,6 +58,20 @@ class PageFile:
         for part in self._parts:
             self._files.append(_opened(home / part.rows_file, part.nbytes))
 
+    def by(self, part: tuple[str, ...]) -> PageFile:
+        """This version looked up by part of its key, whose rows may lie in any page; `ConfigError` if some lie in none.
+
+        Rows with a null in another part of the key are among those that were left out or kept apart.
+        """
+        if self.generation.null_keys:
+            self.close()
+            raise ConfigError(
+                f"{self.path} has {self.generation.null_keys} rows with a null in its key {list(self.key)}, which are "
+                f"in no page; to look up by {list(part)}, build a page file with this key."
+            )
+        self.key, self.indexed, self.order = part, False, "none"
+        return self
+
     def home(self, key: Sequence[pa.Array]) -> I64:
         """The page of each row's key, or -1 where there is certainly none, nulls among them. No page is read."""
         return self._index.home(*self._form.normal(key))

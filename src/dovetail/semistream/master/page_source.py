@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,12 @@ class PageFileSource:
     """The page file at a path that driver and workers share."""
 
     path: str
+    part: tuple[str, ...] = ()
+    """Columns of the key that rows are looked up by, if not by all of them."""
+
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> PageFileSource:
+        """The same file looked up by part of its key: without an index, as pages are laid out by the whole key."""
+        return replace(self, part=key)
 
     def version(self) -> str:
         """The current generation."""
@@ -38,7 +44,8 @@ class PageFileSource:
         for attempt in range(_ATTEMPTS):
             current = self.version()
             try:
-                return PageFile(Path(self.path), load_version(Path(self.path), version), device)
+                found = PageFile(Path(self.path), load_version(Path(self.path), version), device)
+                return found.by(self.part) if self.part else found
             except ConfigError:
                 if version is not None or attempt == _ATTEMPTS - 1 or self.version() == current:
                     raise
@@ -66,7 +73,15 @@ class PageFileSource:
             f"page file {self.path}, version {found.version} of {found.created}\n"
             f"  key {list(found.key)}, order {found.order}, {index}, keys {repeats}\n"
             f"  {size}, {format_bytes(found.nbytes)} on disk in {len(found.parts)} parts; "
-            f"{found.null_keys} rows without a key {'kept apart' if found.null_part else 'left out'}"
+            f"{found.null_keys} rows without a key {'kept apart' if found.null_part else 'left out'}{self._by_part()}"
+        )
+
+    def _by_part(self) -> str:
+        if not self.part:
+            return ""
+        return (
+            f"\n  looked up by {list(self.part)}, part of the key: no index, so that every task reads all pages; "
+            f"a page file with this key reads what is needed"
         )
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,10 @@ class ParquetSource:
 
     path: str
     key: tuple[str, ...]
+
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> ParquetSource:
+        """The same files looked up by part of the key, with the index that their statistics of it make."""
+        return replace(self, key=key)
 
     def version(self) -> str:
         """A digest of names, sizes and times of all files."""

@@ -57,6 +57,10 @@ class PostgresSource:
     marker: str | None
     advice: str = ""
 
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> PostgresSource:
+        """The same table in ranges of part of its key."""
+        return postgres_source(self.url, self.table_name, key, self.page_bytes, self.marker)
+
     def version(self) -> str:
         """What changes with every commit that could change the table, or the user's own marker."""
         connection, found = with_connection(self.url, self.marker_of)

@@ -50,6 +50,10 @@ class SqliteSource:
     ranges: Ranges
     page_bytes: int
 
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> SqliteSource:
+        """The same table in ranges of part of its key."""
+        return sqlite_source(self.path, self.table_name, key, self.page_bytes, schema)
+
     def version(self) -> str:
         """What changes with every commit to the file: times and sizes of it and of its log."""
         with as_config_errors(self.path), connected(self.path) as connection:

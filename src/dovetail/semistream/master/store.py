@@ -37,6 +37,10 @@ class Source(Protocol):
         """A version, by default the newest."""
         ...
 
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> Source:
+        """The same rows, of this schema, looked up by columns that are part of the key."""
+        ...
+
     def changed(self, old: str, new: str) -> I64 | None:
         """Pages of `new` that differ from those of `old`; None if that is not known."""
         ...
@@ -157,6 +161,14 @@ class MasterStore:
         A page file must have been built with `keep_nulls=True`, or have had no such rows.
         """
         return replace(self, nulls=True)
+
+    def by(self, key: Sequence[str]) -> MasterStore:
+        """The same store looked up by some columns of its key, of which each value may have many rows.
+
+        Parquet files and databases are laid out by these columns. A page file is read as a whole by every task, as it
+        is laid out by its own key; build another one for these columns where that costs too much.
+        """
+        return replace(_named(self.source.by(tuple(key), self.schema)), nulls=self.nulls)
 
     def changed(self, old: str, new: str) -> I64 | None:
         """Pages of version `new` that differ from the page of that number in `old`; None if that is not known.
