@@ -120,6 +120,11 @@ class MemoryBudget:
         child._accounts, child._prefix = self._accounts, f"{self._prefix}{name}/"
         return child
 
+    def raise_limit(self, limit: int) -> None:
+        """Allow as many bytes as this, if that is more; budgets above keep their limits."""
+        with self._lock:
+            self.limit = max(self.limit, limit)
+
     def reserve(self, name: str) -> Reservation:
         """An empty reservation for the component `name`; reservations of one name are reported together."""
         with self._lock:

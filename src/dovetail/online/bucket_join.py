@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,9 +19,10 @@ from dovetail.online.operators.base import OnlineOperator
 from dovetail.online.operators.spec import OnlineJoin
 from dovetail.online.predicate import Band, Distance, Predicate
 from dovetail.online.registry import ALGORITHMS
+from dovetail.online.schema_text import schema_text
 from dovetail.online.spread import Spread
 
-FORMAT = 2
+KIND = "two inputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class BucketJoin:
         band = self.within
         bounds = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
         schemas = [base64.b64encode(schema.serialize()).decode() for schema in (self.left, self.right)]
-        whole = [FORMAT, self.algorithm, self.on, bounds, self.memory, self.with_phase, self.hot, *schemas]
+        whole = [KIND, self.algorithm, self.on, bounds, self.memory, self.with_phase, self.hot, *schemas]
         return json.dumps(whole)
 
     @classmethod
@@ -85,9 +85,12 @@ class BucketJoin:
         left, right = (pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) for schema in schemas)
         return cls(algorithm, keys, band, memory, with_phase, left, right, hot)
 
-    def digest(self, buckets: int) -> str:
-        """A short text that differs where state of one join is of no use to another."""
-        return hashlib.sha256(f"{buckets} {self.to_json()}".encode()).hexdigest()[:16]
+    def meaning(self) -> dict[str, Any]:
+        """What the rows of its state are and when they match: nothing of this can change while there is state."""
+        band = self.within
+        within = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
+        columns = {f"columns of {name}": schema_text(schema) for name, schema in self.schemas.items()}
+        return {"on": [list(pair) for pair in self.predicate.pairs], "within": within, **columns}
 
 
 def bound_as_json(bound: Distance) -> list[Any]:

@@ -14,14 +14,19 @@ import pyarrow as pa
 
 from dovetail.errors import DataError
 
-Kind = Literal["push", "idle", "settle", "finish"]
+Kind = Literal["push", "idle", "settle", "finish", "budget"]
+EPOCH = 1
+"""Raised whenever a join gives other answers, or the same in another order, to the same events.
+
+State that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
+"""
 _LINE = 64  # payloads start where Arrow can use them in place
 
 
 class Event(NamedTuple):
     """Rows of a side (`push`), `times` pauses of `units` units of work (`idle`), all owed pairs (`settle`), the end.
 
-    `rows` is an Arrow record batch, without its schema.
+    `budget` raises the budget to `units` bytes, if it is smaller. `rows` is an Arrow record batch, without its schema.
     """
 
     kind: Kind
@@ -53,6 +58,11 @@ def joined_pauses(events: Iterable[Event]) -> list[Event]:
         else:
             found.append(event)
     return found
+
+
+def only_rows(piece: bytes | pa.Buffer) -> bytes:
+    """A piece of events without all but the rows that came."""
+    return pack_events(event for event in unpack_events(piece) if event.kind == "push")
 
 
 def pack_events(events: Iterable[Event]) -> bytes:

@@ -16,9 +16,9 @@ from dovetail.online.frame_plan import (
     End,
     OnlinePlan,
     arrow_schema,
+    buckets_of,
     build_plan,
     check_inputs,
-    partitions_of,
     watermarks,
 )
 from dovetail.online.hot_keys import hot_as_text
@@ -58,7 +58,8 @@ def online_join(
         how: inner.
         algorithm: shj, dphj, xjoin, pmj, hmj, rpj, ehj or diner.
         memory: The budget of each bucket. What does not fit goes to disk, and is joined in pauses or at the end.
-        buckets: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`.
+        buckets: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`, of a
+            stream those that its checkpoint began with.
         wait: Silence on both inputs after which deferred work begins: the reactive phase. It is noticed at the next
             micro-batch. If input never resumes, that work is done, and what it cannot reach is owed to the end.
         owed: "idle": deferred work waits for a pause or the end of input. Such a query never ends by itself, not even
@@ -121,8 +122,8 @@ def plan_online_join(
     answers = schema_with_phase(layout, terms.with_phase)
     fields = [left.schema[name] for name in layout.left] + [right.schema[name] for name in layout.right]
     named = [T.StructField(n, f.dataType, f.nullable) for n, f in zip(layout.schema.names, fields, strict=True)]
-    count = terms.buckets or partitions_of(left)
-    return build_plan(inputs, join, terms, count, answers, named, _placing(request, count, hot), lateness, end_of_input)
+    placing = _placing(request, buckets_of(inputs, terms), hot)
+    return build_plan(inputs, join, terms, answers, named, placing, lateness, end_of_input)
 
 
 def _placing(request: Request, buckets: int, hot: Sequence[Any] | None) -> str:

@@ -15,14 +15,13 @@ from dovetail.online.frame_plan import (
     End,
     OnlinePlan,
     arrow_schema,
+    buckets_of,
     build_plan,
     check_inputs,
-    partitions_of,
     watermarks,
 )
 from dovetail.online.multiway.answers import multi_schema
 from dovetail.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.online.multiway.cells import Cells, choose_cells
 from dovetail.online.multiway.graph import JoinGraph, join_graph
 from dovetail.online.multiway.lateness import multi_lateness
 from dovetail.online.multiway.registry import MULTIWAY
@@ -56,9 +55,10 @@ def online_multijoin(
             band. Together they must make a tree: a chain, a star or a snowflake. A null in any key matches nothing.
         algorithm: miner or mjoin.
         memory: The budget of each bucket. What does not fit goes to disk, and is joined in pauses or at the end.
-        buckets: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`. If one
-            key is equal in all inputs, rows are placed by it. Otherwise buckets are the cells of a cube with an axis
-            for each key, and rows of inputs without a key are copied along its axis; `explain` says how often.
+        buckets: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`, of a
+            stream those that its checkpoint began with. If one key is equal in all inputs, rows are placed by it.
+            Otherwise buckets are the cells of a cube with an axis for each key, and rows of inputs without a key are
+            copied along its axis; `explain` says how often.
         wait: Silence on all inputs after which deferred work begins, as for `online_join`.
         owed: "idle" or "batch", as for `online_join`.
         end_of_input: A column that is true on the last row of an input, or such columns by input. When all have ended,
@@ -107,14 +107,13 @@ def plan_online_multijoin(
     schemas = {name: arrow_schema(frame) for name, frame in inputs.items()}
     graph.check(schemas)
     kept = _kept(graph, schemas, terms, columns)
-    join, cells = _join(graph, on, terms, kept, buckets or partitions_of(next(iter(inputs.values()))), rows)
+    join = _join(graph, on, terms, kept, rows)
     answers = join.spec().schema(join.schemas)
     join.spec().fit(terms.memory, join.schemas, {})  # a budget that is too small is refused here
     fields = _fields(graph, inputs, schemas, join)
     chosen = None if columns is None else (*columns, *([PHASE_COLUMN] if terms.with_phase else []))
-    return build_plan(
-        inputs, join, terms, cells.count, answers, fields, cells.explain(), lateness, end_of_input, chosen
-    )
+    placing = join.cells(buckets_of(inputs, terms)).explain()
+    return build_plan(inputs, join, terms, answers, fields, placing, lateness, end_of_input, chosen)
 
 
 def _graph(inputs: Mapping[str, DataFrame], on: Sequence[tuple[Any, ...]]) -> JoinGraph:
@@ -150,17 +149,15 @@ def _join(
     on: Sequence[tuple[Any, ...]],
     terms: Terms,
     kept: Mapping[str, pa.Schema],
-    buckets: int,
     rows: Mapping[str, float] | None,
-) -> tuple[MultiBucketJoin, Cells]:
+) -> MultiBucketJoin:
     for name, n in (rows or {}).items():
         if name not in graph.names or isinstance(n, bool) or not n > 0:
             raise PlanError(f"rows={rows!r}: give a number above 0 for some of {list(graph.names)}.")
-    cells = choose_cells(graph, buckets, rows or {})
     predicates: tuple[Any, ...] = tuple(tuple(term) for term in on)
     inputs = tuple((name, kept[name]) for name in graph.names)
-    join = MultiBucketJoin(terms.algorithm, predicates, terms.memory, terms.with_phase, inputs, cells.shares)
-    return join, cells
+    expected = tuple(sorted((name, float(n)) for name, n in (rows or {}).items()))
+    return MultiBucketJoin(terms.algorithm, predicates, terms.memory, terms.with_phase, inputs, expected)
 
 
 def _fields(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +15,19 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.errors import DataError
-from dovetail.kernels.arrays import I32
+from dovetail.errors import ConfigError, DataError
+from dovetail.kernels.arrays import I64
 from dovetail.online.hosted_join import HostedJoin
 from dovetail.online.lateness import Lateness
+from dovetail.online.multiway.spread import MultiSpread
 from dovetail.online.request import Terms
-from dovetail.online.spread import Homes
+from dovetail.online.spread import Homes, Spread
 from dovetail.spark.arrow import Batches
 from dovetail.spark.metrics import MetricsSink
 
 PACKED = T.StructType(
     [
-        T.StructField("bucket", T.IntegerType()),
+        T.StructField("bucket", T.LongType()),
         T.StructField("side", T.IntegerType()),
         T.StructField("part", T.IntegerType()),
         T.StructField("number", T.LongType()),
@@ -33,8 +35,10 @@ PACKED = T.StructType(
         T.StructField("ends", T.BooleanType()),
         T.StructField("n", T.LongType()),
         T.StructField("dropped", T.LongType()),
+        T.StructField("spread", T.StringType()),
     ]
 )
+"""Rows of a side for one bucket; `spread` says what that bucket depends on, and is compared with the state."""
 ORDER = ["number", "part", "side"]  # as read, all sides in turn, whatever the shuffle did
 _PACKED_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
 _FLAT = (
@@ -44,6 +48,9 @@ _FLAT = (
 """Types that come through pandas as they are, without a copy, if their columns are Arrow's."""
 CHANGE_COLUMN = "_change_type"
 """What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
+_PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
+"""What Spark calls the partitions of a checkpoint's state in the properties of a task; the latter in older versions."""
+_SEED, _MASK = 42, 0xFFFFFFFF  # of Spark's hash partitioning
 _CHUNK_ROWS = 1 << 16
 _CHUNK_BYTES = 8 << 20
 
@@ -52,14 +59,15 @@ _CHUNK_BYTES = 8 << 20
 class OnlineTask:
     """One planned online join as its tasks see it.
 
-    `labels` are the buckets as Spark knows them. With `marked` the last column of each input says where it ends, and
-    with `flat` answers need not be packed.
+    Without `buckets`, a stream has as many as its checkpoint has partitions. With `marked` the last column of each
+    input says where it ends, and with `flat` answers need not be packed.
     """
 
     plan: str
     join: HostedJoin
     request: Terms
-    labels: tuple[int, ...]
+    buckets: int | None
+    streams: bool
     marked: bool
     answers: pa.Schema
     output: pa.Schema
@@ -67,18 +75,28 @@ class OnlineTask:
     lateness: Lateness | None = None
     flat: bool = False
 
-    @property
-    def digest(self) -> str:
-        """Differs where state cannot be taken up."""
-        return self.join.digest(len(self.labels))
+    def spread(self) -> Spread | MultiSpread:
+        """Which buckets rows belong to, the same in every micro-batch and after every restart."""
+        return self.join.spread(self.buckets or _partitions_of_the_checkpoint())
+
+
+def _partitions_of_the_checkpoint() -> int:
+    """The partitions of the state, which Spark keeps with the checkpoint whatever the session is set to by now."""
+    context = TaskContext.get()
+    found = [None if context is None else context.getLocalProperty(name) for name in _PARTITIONS]
+    number = next((text for text in found if text), None)
+    if number is None:
+        raise ConfigError(f"this Spark does not tell its tasks any of {list(_PARTITIONS)}; give buckets=.")
+    return int(number)
 
 
 def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:
     """The rows of a side by bucket; rows without a key are left out and counted."""
     context, schema = TaskContext.get(), task.join.schemas[task.join.names[side]]
     part = 0 if context is None else context.partitionId()
-    spread = task.join.spread(len(task.labels))
-    labels, ended, number = np.array(task.labels, np.int32), False, -1
+    spread, ended, number = task.spread(), False, -1
+    labels = np.array([label(n) if task.streams else n for n in range(spread.count)], np.int64)
+    address = _Address(labels, spread.rule, side, part)
     for number, chunk in enumerate(_chunks(batches)):
         rows, ends = chunk, False
         if task.marked:
@@ -86,9 +104,10 @@ def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:
         ended = ended or ends
         rows = as_schema(rows, schema)
         _check_appended(task.join.names[side], rows)
-        yield _packed(labels, side, part, number, rows, spread.homes(side, rows))
+        yield _packed(address, number, rows, spread.homes(side, rows))
     if ended:
-        yield _table(labels, side, part, number + 1, [None] * len(labels), [0] * len(labels), 0, ends=True)
+        everyone = np.arange(spread.count)
+        yield _table(address, number + 1, everyone, [None] * spread.count, [0] * spread.count, 0, ends=True)
 
 
 def _check_appended(name: str, rows: pa.RecordBatch) -> None:
@@ -126,23 +145,36 @@ def as_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _packed(labels: I32, side: int, part: int, number: int, rows: pa.RecordBatch, homes: Homes) -> pa.RecordBatch:
-    """One row for each bucket that has some; one of the first bucket if all rows were dropped."""
-    if len(homes.rows) == 0:
-        return _table(labels[:1], side, part, number, [None], [0], homes.dropped)
+class _Address(NamedTuple):
+    """What all rows of a task have in common: names of buckets, what these depend on, where the rows are from."""
+
+    labels: I64
+    spread: str
+    side: int
+    part: int
+
+
+def _packed(address: _Address, number: int, rows: pa.RecordBatch, homes: Homes) -> pa.RecordBatch:
+    """One row for each bucket that has some, and one for the first bucket in any case.
+
+    So the first bucket sees in every micro-batch how rows are spread, and refuses before any go elsewhere than before.
+    """
     ordered = rows.take(pa.array(homes.rows))
-    names, starts = np.unique(homes.buckets, return_index=True)
-    stops = [*starts[1:].tolist(), len(homes.buckets)]
-    data = [ordered.slice(a, b - a).serialize().to_pybytes() for a, b in zip(starts.tolist(), stops, strict=True)]
-    counts = [b - a for a, b in zip(starts.tolist(), stops, strict=True)]
-    return _table(labels[names], side, part, number, data, counts, homes.dropped)
+    buckets, starts = np.unique(homes.buckets, return_index=True)
+    stops = np.append(starts[1:], len(homes.buckets))
+    data: list[bytes | None] = [
+        ordered.slice(a, b - a).serialize().to_pybytes() for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
+    ]
+    counts = (stops - starts).tolist()
+    if len(buckets) == 0 or buckets[0] != 0:
+        buckets, data, counts = np.insert(buckets, 0, 0), [None, *data], [0, *counts]
+    return _table(address, number, buckets, data, counts, homes.dropped)
 
 
 def _table(
-    labels: I32,
-    side: int,
-    part: int,
+    address: _Address,
     number: int,
+    buckets: I64,
     data: Sequence[bytes | None],
     counts: Sequence[int],
     dropped: int,
@@ -151,14 +183,15 @@ def _table(
     n = len(data)
     return pa.RecordBatch.from_pydict(
         {
-            "bucket": pa.array(labels, pa.int32()),
-            "side": pa.array([side] * n, pa.int32()),
-            "part": pa.array([part] * n, pa.int32()),
+            "bucket": pa.array(address.labels[buckets], pa.int64()),
+            "side": pa.array([address.side] * n, pa.int32()),
+            "part": pa.array([address.part] * n, pa.int32()),
             "number": pa.array([number] * n, pa.int64()),
             "rows": pa.array(data, pa.binary()),
             "ends": pa.array([ends] * n, pa.bool_()),
             "n": pa.array(counts, pa.int64()),
             "dropped": pa.array([dropped] + [0] * (n - 1), pa.int64()),
+            "spread": pa.array([address.spread] * n, pa.string()),
         }
     )
 
@@ -191,29 +224,26 @@ def answer_rows(task: OnlineTask, data: pa.Buffer) -> pa.RecordBatch:
     return as_schema(answer, task.output)
 
 
-def labels_for(buckets: int, partitions: int) -> tuple[int, ...]:
-    """Numbers for the buckets that Spark's hash spreads evenly over so many partitions."""
-    found: list[int] = []
-    waiting: dict[int, list[int]] = {}
-    label = 0
-    while len(found) < buckets:
-        wanted = len(found) % partitions
-        while not waiting.get(wanted):
-            waiting.setdefault(_spark_hash(label) % partitions, []).append(label)
-            label += 1
-        found.append(waiting[wanted].pop(0))
-    return tuple(found)
+def label(bucket: int) -> int:
+    """The value of Spark's grouping key for a bucket: the one whose hash is the bucket's number.
 
-
-def _spark_hash(value: int, seed: int = 42) -> int:
-    """Murmur3 of one int, as Spark partitions by it; Python's remainder is its pmod."""
-    mask = 0xFFFFFFFF
-    k = value * 0xCC9E2D51 & mask
-    k = ((k << 15 | k >> 17) & mask) * 0x1B873593 & mask
-    h = seed ^ k
-    h = (h << 13 | h >> 19) & mask
-    h = (h * 5 + 0xE6546B64) & mask ^ 4
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        h = (h ^ h >> shift) * factor & mask
+    So buckets are spread evenly over partitions, bucket i in partition i modulo their number, however many there are,
+    and a bucket's name depends on nothing that can change. It is Murmur3 of a long, backwards; the lower half is 0.
+    """
+    h = bucket
     h ^= h >> 16
-    return h - (1 << 32) if h >> 31 else h
+    h = h * pow(0xC2B2AE35, -1, 1 << 32) & _MASK
+    h ^= h >> 13 ^ h >> 26
+    h = h * pow(0x85EBCA6B, -1, 1 << 32) & _MASK
+    h ^= h >> 16 ^ 8
+    h = _unmixed(h) ^ _rotated(_SEED, 13) * 5 + 0xE6546B64 & _MASK
+    k = _rotated(h * pow(0x1B873593, -1, 1 << 32) & _MASK, 17) * pow(0xCC9E2D51, -1, 1 << 32) & _MASK
+    return (k - (1 << 32) if k >> 31 else k) << 32
+
+
+def _unmixed(h: int) -> int:
+    return _rotated((h - 0xE6546B64) * pow(5, -1, 1 << 32) & _MASK, 19)
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & _MASK

@@ -16,7 +16,7 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.online.frame_batch import join_buckets
-from dovetail.online.frame_pack import ORDER, PACKED, OnlineTask, given_as, is_flat, labels_for, pack, unpack
+from dovetail.online.frame_pack import ORDER, PACKED, OnlineTask, given_as, is_flat, pack, unpack
 from dovetail.online.hosted_join import HostedJoin
 from dovetail.online.lateness import Lateness
 from dovetail.online.phases import PHASE_COLUMN
@@ -32,12 +32,16 @@ End = Column | Mapping[str, Column] | None
 
 @dataclass(frozen=True, slots=True)
 class OnlinePlan:
-    """An online join that is planned but not run: `frame` is the lazy DataFrame."""
+    """An online join that is planned but not run: `frame` is the lazy DataFrame.
+
+    `buckets` is their number; a stream that did not say how many keeps the number that its checkpoint began with.
+    """
 
     inputs: tuple[DataFrame, ...]
     task: OnlineTask
     output: T.StructType
     placing: str
+    buckets: int
     columns: tuple[str, ...] | None = None
 
     def frame(self) -> DataFrame:
@@ -49,7 +53,7 @@ class OnlinePlan:
         parts = [map_in_arrow(rows, partial(pack, self.task, at), PACKED) for at, rows in enumerate(self.inputs)]
         packed = reduce(DataFrame.union, parts)
         if not self.inputs[0].isStreaming:
-            placed = packed.repartitionById(len(self.task.labels), F.col("bucket"))
+            placed = packed.repartitionById(self.buckets, F.col("bucket"))
             ordered = placed.sortWithinPartitions("bucket", *ORDER)
             return map_in_arrow(ordered, partial(join_buckets, self.task), self.output)
         from dovetail.online.frame_state import Buckets  # brings pandas, which nothing else here needs
@@ -74,10 +78,11 @@ class OnlinePlan:
         """
         terms = self.task.request
         retain = "" if terms.retain_ms is None else f", retain={terms.retain_ms} ms"
+        kept = "" if self.task.buckets else " (or as many as the checkpoint has)"
         name = "OnlineJoin" if len(self.inputs) == 2 else f"OnlineJoin of {len(self.inputs)} inputs"
         return "\n".join(
             [
-                f"{name}: {len(self.task.labels)} buckets of {format_bytes(terms.memory)}, owed={terms.owed}, "
+                f"{name}: {self.buckets} buckets{kept} of {format_bytes(terms.memory)}, owed={terms.owed}, "
                 f"wait={terms.wait_ms} ms{retain}",
                 self.placing,
                 self.task.join.spec().explain(),
@@ -87,13 +92,13 @@ class OnlinePlan:
 
     def _measured(self) -> list[str]:
         try:
-            found, buckets = self.metrics(), len(self.task.labels)
+            found = self.metrics()
         except UnsupportedError:  # over Spark Connect nothing is collected
             return []
-        rows, largest = (found.value(name) for name in ("rows", "bucket_rows"))
+        rows, largest, buckets = (found.value(name) for name in ("rows", "bucket_rows", "buckets"))
         if rows == 0 or largest == 0:
             return []
-        skew = f"{largest * buckets / rows:.1f} times an even share"
+        skew = f"{largest * (buckets or self.buckets) / rows:.1f} times an even share"
         return [f"measured: the largest bucket had {largest:,} of {rows:,} rows, {skew}"]
 
 
@@ -106,7 +111,6 @@ def build_plan(
     inputs: Mapping[str, DataFrame],
     join: HostedJoin,
     terms: Terms,
-    buckets: int,
     answers: pa.Schema,
     fields: Sequence[T.StructField],
     placing: str,
@@ -124,17 +128,17 @@ def build_plan(
         _check_provider(first)
     phase = [T.StructField(PHASE_COLUMN, T.StringType(), False)] if terms.with_phase else []
     output = T.StructType([*fields, *phase])
-    labels = labels_for(buckets, partitions_of(first)) if streaming else tuple(range(buckets))
+    buckets = buckets_of(inputs, terms)
+    asked = terms.buckets if streaming else buckets
     out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
     marked = streaming and end_of_input is not None
-    task = OnlineTask(
-        uuid.uuid4().hex, join, terms, labels, marked, answers, out, MetricsSink(spark), lateness, is_flat(output)
-    )  # fmt: skip
+    sink, flat = MetricsSink(spark), is_flat(output)
+    task = OnlineTask(uuid.uuid4().hex, join, terms, asked, streaming, marked, answers, out, sink, lateness, flat)
     frames = [
         frame.select(*map(quoted, join.schemas[name].names), *([_end(name, end_of_input)] if marked else []))
         for name, frame in inputs.items()
     ]
-    return OnlinePlan(tuple(frames), task, output, placing, columns)
+    return OnlinePlan(tuple(frames), task, output, placing, join.spread(buckets).count, columns)
 
 
 def _end(name: str, end_of_input: End) -> Column:
@@ -144,9 +148,10 @@ def _end(name: str, end_of_input: End) -> Column:
     return F.coalesce(end.cast("boolean"), F.lit(False)).alias(_END)
 
 
-def partitions_of(frame: DataFrame) -> int:
-    """How many buckets there are if nobody says."""
-    return int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+def buckets_of(inputs: Mapping[str, DataFrame], terms: Terms) -> int:
+    """How many buckets were asked for; as many as Spark has partitions now if nobody has said."""
+    spark = next(iter(inputs.values())).sparkSession
+    return terms.buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
 
 
 def check_inputs(

@@ -6,8 +6,10 @@ an attempt that is repeated gives the same answers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
@@ -16,12 +18,13 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import ConfigError, DataError
-from dovetail.online.event_log import Event, joined_pauses, pack_events, unpack_events
+from dovetail.errors import BudgetExceeded, ConfigError, DataError
+from dovetail.online.event_log import EPOCH, Event, joined_pauses, only_rows, pack_events, unpack_events
 from dovetail.online.frame_batch import counts_by_side
 from dovetail.online.frame_pack import ORDER, OnlineTask, answer_rows
 from dovetail.online.host_client import run_turn
-from dovetail.online.state_header import Header
+from dovetail.online.hosted import Log
+from dovetail.online.state_header import NEVER_MATCHES, Header, How
 
 QUOTA = 64
 """Units of reactive work in a micro-batch without rows: a block against some others is one."""
@@ -47,18 +50,16 @@ class Buckets(StatefulProcessor):
         """The arriving phase: pairs that new rows make; what is owed, where the micro-batch or a side ends."""
         arrived = pd.concat(list(rows)).sort_values(ORDER)
         header, now_ms = self._load(), int(arrived["now_ms"].max())
+        header.check_spread(str(arrived["spread"].iloc[0]))
         header.rows += int(arrived["n"].sum())
         self.task.sink.task(_counted(arrived, self.task.join.names, after_pause=header.pauses > 0))
-        keep = self._expired(header, now_ms)
-        events = self._arrivals(header, arrived)
-        events, expiry = self._on_time(header, events)
-        yield from self._retire(key, header, keep)
-        if self.task.request.retain_ms is not None:
-            header.mark(now_ms, self.task.request.retain_ms)
-        yield from self._turn(key, header, events)
-        header.note_expiry(expiry)
+        watermark = None if self.task.lateness is None else self.task.lateness.watermark(header.newest)
+        keep = header.leaving(now_ms, self.task.request.retain_ms, watermark)
+        events, expiry = self._on_time(header, self._arrivals(header, arrived), watermark)
+        if events:
+            yield from self._turns(key, header, events, keep, now_ms, expiry)
+            self._plan_pause(header, now_ms)
         self.task.sink.task(_measured_state(header))
-        self._plan_pause(header, now_ms)
         self._save(header)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
@@ -66,7 +67,7 @@ class Buckets(StatefulProcessor):
         header, fired = self._load(), int(expiredTimerInfo.getExpiryTimeInMs())
         header.timer = None
         if not header.finished:
-            report = yield from self._turn(key, header, [Event("idle", units=QUOTA)])
+            report = yield from self._turns(key, header, [Event("idle", units=QUOTA)], header.first, fired)
             if report["owed"]:
                 header.timer = max(int(timerValues.getCurrentProcessingTimeInMs()), fired) + 1
                 self._handle.registerTimer(header.timer)
@@ -77,14 +78,27 @@ class Buckets(StatefulProcessor):
 
     def _load(self) -> Header:
         stored = self._pieces.getValue((_HEADER,))
-        text = None if stored is None else bytes(stored[0]).decode()
-        return Header.load(text, self.task.digest, len(self.task.join.names))
+        text, join = None if stored is None else bytes(stored[0]).decode(), self.task.join
+        header = Header.load(text, join.meaning(), self._wanted, len(join.names))
+        header.check_epoch()
+        return header
+
+    @property
+    def _wanted(self) -> How:
+        """How this run wants rows to be joined."""
+        return How(self.task.join.algorithm, self.task.join.memory, self.task.request.owed)
 
     def _save(self, header: Header) -> None:
         self._pieces.updateValue((_HEADER,), (header.dump().encode(),))
 
+    # ------------------------------------------------------------------ what comes
+
     def _arrivals(self, header: Header, arrived: pd.DataFrame) -> list[Event]:
-        """What a micro-batch brings; the news that a side has ended comes after all its rows."""
+        """What a micro-batch brings; that a side has ended comes after all its rows.
+
+        A bucket's first micro-batch always ends with nothing owed: if it is repeated, then perhaps by a run with
+        another budget, of which no state could tell.
+        """
         pushed = arrived[arrived["rows"].notna()]
         events = [Event("push", int(s), rows=data) for s, data in zip(pushed["side"], pushed["rows"], strict=True)]
         late = sorted({self.task.join.names[event.side] for event in events if header.ended[event.side]})
@@ -98,24 +112,16 @@ class Buckets(StatefulProcessor):
         if all(header.ended) and not header.finished:
             header.finished = True
             events.append(Event("finish"))
-        elif events and self.task.request.owed == "batch":
+        elif events and (header.planned.owed == "batch" or header.is_new):
             events.append(Event("settle"))
         return events
 
-    def _expired(self, header: Header, now_ms: int) -> int:
-        """The piece before which rows leave: retained for long enough, or older than any row that may come."""
-        lateness, retain_ms = self.task.lateness, self.task.request.retain_ms
-        old = header.first if retain_ms is None else header.expired(now_ms, retain_ms)
-        if lateness is None:
-            return old
-        return max(old, header.expired_by(lateness.watermark(header.newest)))
-
-    def _on_time(self, header: Header, events: list[Event]) -> tuple[list[Event], int | None]:
+    def _on_time(self, header: Header, events: list[Event], watermark: int | None) -> tuple[list[Event], int | None]:
         """Events without rows older than the watermark of earlier micro-batches, and when what they bring expires."""
         lateness = self.task.lateness
         if lateness is None:
             return events, None
-        names, watermark, expiry = self.task.join.names, lateness.watermark(header.newest), None
+        names, expiry = self.task.join.names, NEVER_MATCHES
         late = [0] * len(names)
         for at, event in ((at, event) for at, event in enumerate(events) if event.kind == "push"):
             batch = event.batch(self.task.join.schemas[names[event.side]])
@@ -126,64 +132,128 @@ class Buckets(StatefulProcessor):
                 newest = int(lateness.times(event.side, kept).max())
                 before = header.newest[event.side]
                 header.newest[event.side] = newest if before is None else max(before, newest)
-                expiry = max(lateness.expiry(event.side, newest), newest if expiry is None else expiry)
+                expiry = max(expiry, lateness.expiry(event.side, newest))
         self.task.sink.task(counts_by_side("late_rows", names, late))
         return events, expiry
 
-    def _retire(self, key: Any, header: Header, keep: int) -> Iterator[pd.DataFrame]:
-        """Rows of pieces before `keep` leave, once all that they are owed is given.
+    # ------------------------------------------------------------------ turns of the join
 
-        The rows that stay are joined anew without answers: the last of their events is that all is settled.
+    def _turns(
+        self, key: Any, header: Header, events: list[Event], keep: int, now_ms: int, expiry: int | None = None
+    ) -> Answers:
+        """Give what events bring to the rows from piece `keep` on, and store them.
+
+        The join is the one that was planned for this micro-batch when the one before it was stored, so that attempts of
+        one run and of the next give the same answers, of which the sink may have those of either. Only a budget that
+        was too small, with which no attempt can have come to its end, makes way for another one at once; then the
+        micro-batch ends with nothing owed, as that does not depend on the budget.
         """
-        if keep > header.first:
-            yield from self._turn(key, header, [Event("settle")])
-            size = 0
-            for number in range(header.first, keep):
-                size += len(self._piece(number))
-                self._pieces.removeKey((number,))
-            header.forget_before(keep, size)
-            header.nonce = ""
+        how, wanted = header.planned, self._wanted
+        if header.free_to_change:
+            how = wanted._replace(owed=how.owed)
+        steps = self._steps(header, events, keep, how)
+        if not how.joins_as(wanted) and not self._fits(key, steps):
+            events = events if events[-1].kind in ("settle", "finish") else [*events, Event("settle")]
+            how = wanted._replace(owed=how.owed)
+            steps = self._steps(header, events, keep, how)
+        for step in steps:
+            report = yield from self._step(key, step)
+        if steps[-1].rebuilds:
+            self._remove(header.first, keep)
+            header.drop_before(keep)
+            header.rebase()
+        header.nonce = steps[-1].after
+        header.goes_on_as(how, wanted)
+        self._store(header, events, now_ms, expiry)
+        return report
 
-    def _turn(self, key: Any, header: Header, events: Sequence[Event]) -> Answers:
-        """Give what events bring, and store them."""
-        if not events:
-            return {"owed": False}
-        nonce, task = Header.new_nonce(), self.task
-        turn = run_turn(_name(task, key), header.nonce, nonce, task.join.to_json(), events, lambda: self._log(header))
+    def _steps(self, header: Header, events: list[Event], keep: int, how: How) -> list[_Step]:
+        """The turns of a micro-batch.
+
+        Where rows leave, or the join is another one than before, all that is owed is given first; then the join is made
+        anew from the rows that stay, without answers.
+        """
+        before, after = self._joined(header.how), Header.new_nonce()
+        if keep == header.first and how.joins_as(header.how) and header.epoch == EPOCH:
+            return [_Step(before, header.nonce, after, events, lambda: self._log(header))]
+        rest = _Step(self._joined(how), "", after, events, lambda: self._rows(header, keep), rebuilds=True)
+        if header.settled:
+            return [rest]
+        settling = [Event("budget", units=how.memory), Event("settle")]
+        return [_Step(before, header.nonce, "", settling, lambda: self._log(header)), rest]
+
+    def _joined(self, how: How) -> str:
+        return replace(self.task.join, algorithm=how.algorithm, memory=how.memory).to_json()
+
+    def _fits(self, key: Any, steps: Sequence[_Step]) -> bool:
+        """Whether turns end inside their budgets: they are made once without anyone who takes the answers."""
+        try:
+            for step in steps:
+                for _ in run_turn(_name(self.task, key), step.before, "", step.join, step.events, step.log):
+                    pass
+        except BudgetExceeded:
+            return False
+        return True
+
+    def _step(self, key: Any, step: _Step) -> Answers:
+        turn = run_turn(_name(self.task, key), step.before, step.after, step.join, step.events, step.log)
         while True:
             try:
                 answer = next(turn)
             except StopIteration as end:
                 report: dict[str, Any] = end.value
                 break
-            yield given(task, answer)
-        header.nonce = nonce
-        self._store(header, events)
-        task.sink.task(measured(report, events))
+            yield given(self.task, answer)
+        self.task.sink.task(measured(report, step.events))
         return report
 
+    # ------------------------------------------------------------------ pieces of events
+
     def _log(self, header: Header) -> Iterator[bytes]:
-        for number in range(header.first, header.next):
+        """The events so far; of those before the base all that is left is that their rows came and all was settled."""
+        yield from self._rows(header, header.first, header.base)
+        for number in range(max(header.first, header.base), header.next):
             yield self._piece(number)
 
-    def _store(self, header: Header, events: Sequence[Event]) -> None:
+    def _rows(self, header: Header, first: int, end: int | None = None) -> Iterator[bytes]:
+        """The rows of some pieces, and that all is settled among them."""
+        numbers = range(first, header.next if end is None else end)
+        for number in numbers:
+            yield only_rows(self._piece(number))
+        if numbers:
+            yield pack_events([Event("settle")])
+
+    def _store(self, header: Header, events: Sequence[Event], now_ms: int, expiry: int | None) -> None:
         """Append the events, to the last piece while that is small. After the end there is nothing to keep."""
         if header.finished:
             self._pieces.clear()
-            header.forget_before(header.next, header.bytes)
+            header.clear()
             return
         header.pauses = header.pauses + len(events) if all(event.kind == "idle" for event in events) else 0
-        if header.takes_more:
+        has_rows = any(event.kind == "push" for event in events)
+        for event in events:
+            header.settled = event.kind == "settle" or (header.settled and event.kind != "push")
+        goes_on = header.takes_more(now_ms, self.task.request.retain_ms)
+        if goes_on:
             events = joined_pauses([*unpack_events(self._piece(header.drop_tail())), *events])
-        for some in _cut(events):
-            data = pack_events(some)
-            self._pieces.updateValue((header.add_piece(len(data)),), (data,))
+        first, pieces = header.next, [pack_events(some) for some in _cut(events)]
+        for number, data in enumerate(pieces, first):
+            self._pieces.updateValue((number,), (data,))
+        sizes = [len(data) for data in pieces]
+        if has_rows:
+            header.add_pieces(sizes, now_ms, expiry, goes_on)
+        else:
+            header.add_pieces_without_rows(sizes, now_ms)
 
     def _piece(self, number: int) -> bytes:
         found = self._pieces.getValue((number,))
         if found is None:
             raise ConfigError(f"piece {number} of the state is missing; start from an older checkpoint.")
         return bytes(found[0])
+
+    def _remove(self, first: int, end: int) -> None:
+        for number in range(first, end):
+            self._pieces.removeKey((number,))
 
     def _plan_pause(self, header: Header, now_ms: int) -> None:
         """One pending timer: the next pause begins when nothing has come for as long as asked."""
@@ -195,6 +265,17 @@ class Buckets(StatefulProcessor):
         header.timer = None if header.finished else now_ms + request.wait_ms
         if header.timer is not None:
             self._handle.registerTimer(header.timer)
+
+
+class _Step(NamedTuple):
+    """A turn of a join that was stored as `before`, to be found again as `after`; `log` gives the events until then."""
+
+    join: str
+    before: str
+    after: str
+    events: list[Event]
+    log: Log
+    rebuilds: bool = False
 
 
 def _counted(arrived: pd.DataFrame, names: Sequence[str], after_pause: bool) -> Metrics:
@@ -212,6 +293,7 @@ def _measured_state(header: Header) -> Metrics:
     metrics = Metrics()
     metrics.peak("bucket_state", header.bytes, unit="bytes")
     metrics.peak("bucket_rows", header.rows, unit="rows")
+    metrics.peak("buckets", json.loads(header.spread or "{}").get("buckets", 0), unit="buckets")
     return metrics
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.online.event_log import Event
-from dovetail.online.host_process import ADDRESS, HostGone, error_of, receive, send
+from dovetail.online.host_process import ADDRESS, HostGone, error_of, receive, revived, send
 from dovetail.online.hosted import Log, Pool
 
 Turn = Generator[pa.Buffer, None, dict[str, Any]]
@@ -21,14 +21,14 @@ _CONNECTIONS: dict[str, socket.socket] = {}
 def run_turn(name: str, before: str, after: str, join: str, events: Sequence[Event], log: Log) -> Turn:
     """As `Pool.turn`, in the host if there is one.
 
-    If the host dies on the way, the turn is repeated here: it gives the same answers, of which those that were given
-    are left out.
+    If the host dies on the way, the turn is repeated in the next one, and in this process if that dies too: it gives
+    the same answers, of which those that were given are left out.
     """
     given = 0
     address = os.environ.get(ADDRESS)
-    if address:
+    for is_first in (True, False) if address else ():
         try:
-            turn = _hosted(address, name, before, after, join, events, log)
+            turn = _skipped(_hosted(address, name, before, after, join, events, log), given)
             while True:
                 try:
                     answer = next(turn)
@@ -38,6 +38,8 @@ def run_turn(name: str, before: str, after: str, join: str, events: Sequence[Eve
                 given += 1
         except (HostGone, OSError):
             _disconnect(address)
+            if not is_first or not revived():
+                break
         except BaseException:
             _disconnect(address)  # a turn that is not finished: what follows would be taken for the next one
             raise

@@ -1,7 +1,8 @@
 """A process that keeps the joins of buckets while Python workers come and go.
 
 Workers ask it over a socket in a directory that only this user can enter. A message is a JSON text and, after it, plain
-bytes; rows are Arrow. The process ends when the one that started it does, and takes its directory with it.
+bytes; rows are Arrow. The process ends when the one that started it does, and takes its directory with it. If it dies
+before that, the first worker that finds it gone has it started again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import struct
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from dovetail.online.hosted import Pool
 
 ADDRESS = "DOVETAIL_ONLINE_HOST"
 _LOOK_S = 0.5
+_REVIVED_S = 10.0
 _MAGIC = 0x444F5631
 
 
@@ -67,23 +70,71 @@ def _exactly(sock: socket.socket, n: int) -> pa.Buffer:
     return buffer
 
 
+class _Resident:
+    """The host, as the process that starts it and those forked from that one see it."""
+
+    def __init__(self, place: Path) -> None:
+        self.address, self.starter, self._pid = place / "host", os.getpid(), 0
+
+    def start(self) -> None:
+        """Fork the host; it can be reached when this returns."""
+        self.address.parent.mkdir(mode=0o700, exist_ok=True)
+        self.address.unlink(missing_ok=True)  # of one that was killed
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(self.address))
+        listener.listen(256)
+        self._pid = os.fork()
+        if self._pid == 0:
+            _become_host(listener, self.address.parent, self.starter)
+        listener.close()
+
+    def revive(self, *_: Any) -> None:
+        """Start the host if there is none: what the starter does at a signal, of which workers may send several."""
+        with contextlib.suppress(OSError):  # the starter has more to do than this
+            if not self._is_alive():
+                self.start()
+
+    def _is_alive(self) -> bool:
+        try:
+            return os.waitpid(self._pid, os.WNOHANG)[0] == 0
+        except ChildProcessError:
+            return False
+
+    def ask_for(self) -> bool:
+        """Whether the starter has seen to it that there is a host, in a process that it has forked."""
+        if os.getppid() != self.starter:
+            return False
+        os.kill(self.starter, signal.SIGUSR1)
+        end = time.monotonic() + _REVIVED_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.connect(str(self.address))
+                return True
+            time.sleep(_LOOK_S / 10)
+        return False
+
+
+_RESIDENT: _Resident | None = None
+
+
 def start() -> str | None:
     """Fork the host and say where it listens, in the environment too; None if that is not possible here.
 
-    To be called before there are threads.
+    To be called before there are threads, in the main one. This process forks it again at a SIGUSR1 if it has died.
     """
+    global _RESIDENT  # noqa: PLW0603  (the one of this process, which those that it forks inherit)
     if not hasattr(os, "fork") or not hasattr(socket, "AF_UNIX"):
         return None
-    place = Path(tempfile.mkdtemp(prefix="dovetail-online-"))
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(place / "host"))
-    listener.listen(256)
-    parent = os.getpid()
-    if os.fork() == 0:
-        _become_host(listener, place, parent)
-    listener.close()
-    os.environ[ADDRESS] = str(place / "host")
+    _RESIDENT = _Resident(Path(tempfile.mkdtemp(prefix="dovetail-online-")))
+    _RESIDENT.start()
+    signal.signal(signal.SIGUSR1, _RESIDENT.revive)
+    os.environ[ADDRESS] = str(_RESIDENT.address)
     return os.environ[ADDRESS]
+
+
+def revived() -> bool:
+    """Whether there is a host again, after one was gone; false where nobody can start one."""
+    return _RESIDENT is not None and _RESIDENT.ask_for()
 
 
 def _become_host(listener: socket.socket, place: Path, parent: int) -> None:
@@ -91,7 +142,10 @@ def _become_host(listener: socket.socket, place: Path, parent: int) -> None:
     code = 1
     try:
         os.setsid()  # signals to the parent's group are not for us
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):  # those of the parent end its workers
+            signal.signal(number, signal.SIG_DFL)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 0)
         os.dup2(nowhere, 1)

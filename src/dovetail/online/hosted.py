@@ -56,6 +56,8 @@ class Running:
             yield from self._settled()
         elif event.kind == "finish":
             yield from self.operator.finish()
+        elif event.kind == "budget":
+            self.operator.budget.raise_limit(event.units)
         else:
             for _ in range(event.times):
                 units = Units(event.units)
@@ -68,7 +70,8 @@ class Running:
         except BudgetExceeded as error:
             limit = format_bytes(self.operator.budget.limit)
             raise BudgetExceeded(
-                f"what is owed cannot be settled inside {limit}; give memory= more. {error}"
+                f"what is owed cannot be settled inside {limit}; start again from the same checkpoint with more "
+                f"memory=. {error}"
             ) from error
         self.owed = False
 

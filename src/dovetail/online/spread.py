@@ -8,8 +8,9 @@ right rows to each.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from dovetail.online.predicate import Predicate, whole_bounds
 _CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies on average
 _FAR = 2.0**62
 _MAX = 2**63 - 1
+_VERSION = 1  # of the hashes of keys and cells: to be raised with them
 
 
 class Homes(NamedTuple):
@@ -38,6 +40,7 @@ class Spread:
         self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int, hot: I64 | None = None
     ) -> None:
         self._keys, self._buckets = RowKeys(predicate, schemas), buckets
+        self.count = buckets
         self._hot, self._dealt = np.empty(0, np.int64) if hot is None else hot, 0
         self._by_code = bool(predicate.on)
         if predicate.within is not None and not self._by_code:
@@ -47,6 +50,11 @@ class Spread:
                 self._width = min(_MAX, max(1, _CELLS * (self._whole[1] - self._whole[0])))
             else:
                 self._size = _CELLS * (float(band.hi) - float(band.lo)) or 1.0  # type: ignore[arg-type]  # numbers
+
+    @property
+    def rule(self) -> str:
+        """All that a row's bucket depends on, beyond keys and band, as text."""
+        return rule_text(buckets=self._buckets, hot=self._hot.tolist())
 
     def homes(self, side: int, batch: pa.RecordBatch) -> Homes:
         """The buckets of a side's rows."""
@@ -99,6 +107,11 @@ class Spread:
     def _ordered(self, rows: I64, buckets: I64, dropped: int) -> Homes:
         order = np.argsort(buckets, kind="stable")
         return Homes(rows[order], buckets[order], dropped)
+
+
+def rule_text(**parts: Any) -> str:
+    """How rows are spread, as text that is equal where rows go to the same buckets."""
+    return json.dumps({"hash": _VERSION, **parts}, sort_keys=True)
 
 
 def bucket_of(codes: AnyArray, buckets: int) -> I64:

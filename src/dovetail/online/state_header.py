@@ -1,63 +1,133 @@
-"""The small part of a bucket's state: where its events are, who may take them up, and what is pending."""
+"""The small part of a bucket's state: where its events are, whose they are, when they leave, and what is pending."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 from dovetail.errors import ConfigError
+from dovetail.online.event_log import EPOCH
 
-FORMAT = 3
-_MARKS = 8
-_MOST_EXPIRIES = 256
+FORMAT = 4
+NEVER_MATCHES = -(2**63)
+"""The expiry of no rows at all."""
+_MOST_SPANS = 128  # so that a span is some hundredth of what is kept
+_RETAINED_LATER = 8  # rows stay for at most an eighth longer than they must: so rebuilds are few
+_SPAN_OF_A_TAIL = 64  # of what is retained: longer spans would let rows go late
 _OPEN = 64 << 10  # bytes up to which a piece takes more events: so pieces are few, and little is written twice
 _FEW = 32  # pieces that may be small, so that little leaves late
-_WORTH = 4  # a quarter of the pieces, so that rebuilding costs no more than some three times what came
+_WORTH = 4  # a quarter of the bytes, so that rebuilding costs no more than some three times what came
+
+
+class How(NamedTuple):
+    """How a bucket is joined, which may change from run to run; `owed` says when all is given."""
+
+    algorithm: str
+    memory: int
+    owed: str
+
+    def joins_as(self, other: How) -> bool:
+        """Whether both give the same answers in the same order to the same events."""
+        return (self.algorithm, self.memory) == (other.algorithm, other.memory)
+
+
+class Span(NamedTuple):
+    """Pieces that leave together: those before piece `end` and not of the span before.
+
+    All their rows came from `since` to `came`, in milliseconds, and match nothing once the watermark is later than
+    `expiry`; None if that is not known.
+    """
+
+    end: int
+    bytes: int
+    since: int
+    came: int
+    expiry: int | None
+
+    def joined(self, later: Span) -> Span:
+        """This span and the next one as one, which leaves when both may."""
+        known = self.expiry is not None and later.expiry is not None
+        expiry = max(self.expiry, later.expiry) if known else None  # type: ignore[type-var]  # both are known
+        since, came = min(self.since, later.since), max(self.came, later.came)
+        return Span(later.end, self.bytes + later.bytes, since, came, expiry)
 
 
 @dataclass(slots=True)
 class Header:
-    """A bucket's state but for its events, which are pieces numbered from `first` to before `next`.
+    """A bucket's state but for its events, which are pieces numbered from `first` to the end of the last of `spans`.
 
-    `nonce` is new whenever the state is stored. `bytes` are those of all pieces, `tail` those of the last one. `pauses`
-    counts the pauses since rows came, `rows` all rows that came.
-    `marks` are (milliseconds, piece) pairs: pieces from there on came then or later. `newest` are event times by side,
-    `expiries` (event time, piece) pairs: what lies before that piece matches nothing once the watermark is later.
+    `meaning` is what the rows are and when they match, `spread` what their bucket depends on: neither can change. `how`
+    is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise. Of pieces before
+    `base` only the rows count: all that they were owed had been given.
+    `nonce` is new whenever the state is stored. `tail` are the bytes of the last piece. `settled` says that nothing is
+    owed. `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side.
     """
 
-    digest: str
+    meaning: dict[str, Any]
+    how: How
     ended: list[bool]
     newest: list[int | None]
+    epoch: int = EPOCH
+    spread: str | None = None
+    coming: How | None = None
     nonce: str = ""
     first: int = 0
-    next: int = 0
-    bytes: int = 0
+    base: int = 0
     tail: int = 0
     rows: int = 0
     pauses: int = 0
+    settled: bool = True
     finished: bool = False
     timer: int | None = None
-    marks: list[list[int]] = field(default_factory=list)
-    expiries: list[list[int]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
 
     @classmethod
-    def new(cls, digest: str, inputs: int) -> Header:
+    def new(cls, meaning: dict[str, Any], how: How, inputs: int) -> Header:
         """The header of a bucket to which nothing has come yet."""
-        return cls(digest, [False] * inputs, [None] * inputs)
+        return cls(meaning, how, [False] * inputs, [None] * inputs)
 
     @classmethod
-    def load(cls, text: str | None, digest: str, inputs: int) -> Header:
+    def load(cls, text: str | None, meaning: dict[str, Any], how: How, inputs: int) -> Header:
         """The stored header, or a new one; `ConfigError` if it is of another join."""
         if text is None:
-            return cls.new(digest, inputs)
+            return cls.new(meaning, how, inputs)
         stored = json.loads(text)
-        if stored.pop("format") != FORMAT or stored["digest"] != digest:
+        number = stored.pop("format")
+        if number != FORMAT:
             raise ConfigError(
-                "the checkpoint holds the state of another online join: algorithm, keys, memory, buckets (by default "
-                "spark.sql.shuffle.partitions) and columns must stay as they were. Use them, or a new checkpoint."
+                f"the checkpoint holds state of format {number}, and this version of Dovetail reads format {FORMAT}; "
+                f"run the version that wrote it, or start from a new checkpoint."
             )
-        return cls(**stored)
+        coming, spans = stored.pop("coming"), stored.pop("spans")
+        found = cls(**stored | {"how": How(*stored["how"])})
+        found.coming, found.spans = How(*coming) if coming else None, [Span(*span) for span in spans]
+        found._check_meaning(json.loads(json.dumps(meaning)))
+        return found
+
+    def _check_meaning(self, now: dict[str, Any]) -> None:
+        names = [name for name in self.meaning | now if self.meaning.get(name) != now.get(name)]
+        if names:
+            shown = "; ".join(f"{name}: {self.meaning.get(name)} there, {now.get(name)} here" for name in names)
+            raise ConfigError(
+                f"the checkpoint holds the state of another online join: {shown}. Inputs, their columns and what is "
+                f"joined must stay as they were: make them so, or start from a new checkpoint."
+            )
+
+    def check_spread(self, now: str) -> None:
+        """`ConfigError` if rows would go to other buckets than before, where they could not find each other."""
+        if self.spread is None:
+            self.spread = now
+        if self.spread != now:
+            was, is_now = json.loads(self.spread), json.loads(now)
+            names = [name for name in was | is_now if was.get(name) != is_now.get(name)]
+            shown = "; ".join(f"{name}: {was.get(name)} there, {is_now.get(name)} here" for name in names)
+            raise ConfigError(
+                f"the checkpoint has its rows in other buckets than this query: {shown}. Rows would not find each "
+                f"other: give buckets={was['buckets']}, and hot= or rows= as they were, or start from a new checkpoint."
+            )
 
     def dump(self) -> str:
         """The header as it is stored."""
@@ -68,53 +138,120 @@ class Header:
         """A number that no stored state has had."""
         return uuid.uuid4().hex
 
-    def mark(self, now_ms: int, retain_ms: int) -> None:
-        """Note when the next piece comes, not more often than an eighth of what is retained."""
-        if not self.marks or now_ms - self.marks[-1][0] >= retain_ms // _MARKS:
-            self.marks.append([now_ms, self.next])
-
-    def expired(self, now_ms: int, retain_ms: int) -> int:
-        """The piece before which all came longer than `retain_ms` ago; `first` if there are none such."""
-        # Pieces of a mark came before the next mark.
-        old = [piece for at, piece in self.marks[1:] if at <= now_ms - retain_ms]
-        return max(old, default=self.first)
+    # ------------------------------------------------------------------ pieces
 
     @property
-    def takes_more(self) -> bool:
-        """Whether there are many pieces, the last one is small, and no mark says that another one begins now."""
-        marked = bool(self.marks) and self.marks[-1][1] == self.next
-        return self.next - self.first >= _FEW and 0 < self.tail < _OPEN and not marked
+    def next(self) -> int:
+        """The number of the next piece."""
+        return self.spans[-1].end if self.spans else self.first
 
-    def add_piece(self, size: int) -> int:
-        """The number of a new piece of so many bytes."""
-        self.next, self.bytes, self.tail = self.next + 1, self.bytes + size, size
-        return self.next - 1
+    @property
+    def bytes(self) -> int:
+        """Those of all pieces."""
+        return sum(span.bytes for span in self.spans)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever stored."""
+        return self.next == 0
+
+    def takes_more(self, now_ms: int, retain_ms: int | None) -> bool:
+        """Whether there are many pieces, and the last one is small and young enough for more events."""
+        if self.next - self.first < _FEW or not 0 < self.tail < _OPEN:
+            return False
+        return retain_ms is None or now_ms - self.spans[-1].since < retain_ms // _SPAN_OF_A_TAIL
 
     def drop_tail(self) -> int:
-        """The number of the last piece, which will be written anew."""
-        self.next, self.bytes, self.tail = self.next - 1, self.bytes - self.tail, 0
-        return self.next
+        """The number of the last piece, which will be written anew; the span that it was in goes on."""
+        last = self.spans[-1]
+        self.spans[-1] = last._replace(end=last.end - 1, bytes=last.bytes - self.tail)
+        self.tail = 0
+        return last.end - 1
 
-    def forget_before(self, piece: int, size: int) -> None:
-        """Pieces before this one, of so many bytes together, are gone."""
-        self.bytes, self.tail = self.bytes - size, self.tail if piece < self.next else 0
-        self.first, self.marks = piece, [mark for mark in self.marks if mark[1] >= piece]
-        self.expiries = [mark for mark in self.expiries if mark[1] > piece]
+    def add_pieces(self, sizes: list[int], now_ms: int, expiry: int | None, goes_on: bool) -> None:
+        """Pieces of these sizes, whose rows came now; they belong to the last span if that one `goes_on`."""
+        span = Span(self.next + len(sizes), sum(sizes), now_ms, now_ms, expiry)
+        self.spans.append(self.spans.pop().joined(span) if goes_on else span)
+        self.tail = sizes[-1]
+        self._join_spans()
 
-    def note_expiry(self, at: int | None) -> None:
-        """All pieces so far expire at this event time, or at that of those before if it is later."""
-        if at is None:
-            return
-        last = self.expiries[-1][0] if self.expiries else at
-        if self.expiries and self.expiries[-1][1] == self.next:
-            self.expiries.pop()  # the last piece has taken more
-        self.expiries.append([max(at, last), self.next])
-        if len(self.expiries) > _MOST_EXPIRIES:
-            self.expiries = self.expiries[1::2]  # fewer ones let rows go later, never too early
+    def add_pieces_without_rows(self, sizes: list[int], now_ms: int) -> None:
+        """Pieces that bring no rows: when the last span leaves stays as it is."""
+        if self.spans:
+            last = self.spans[-1]
+            self.spans[-1] = last._replace(end=last.end + len(sizes), bytes=last.bytes + sum(sizes))
+            self.tail = sizes[-1]
+        else:
+            self.add_pieces(sizes, now_ms, NEVER_MATCHES, goes_on=False)
 
-    def expired_by(self, watermark: int | None) -> int:
-        """The piece before which nothing matches any more, if that is worth a rebuild; else `first`."""
+    def _join_spans(self) -> None:
+        """The two neighbours that came in the shortest time become one, while there are too many."""
+        while len(self.spans) > _MOST_SPANS:
+            at = min(range(_MOST_SPANS), key=lambda n: self.spans[n + 1].came - self.spans[n].since)
+            self.spans[at : at + 2] = [self.spans[at].joined(self.spans[at + 1])]
+
+    def drop_before(self, piece: int) -> None:
+        """Pieces before this one, the end of a span, are gone."""
+        self.first, self.spans = piece, [span for span in self.spans if span.end > piece]
+
+    def rebase(self) -> None:
+        """Nothing is owed to what is stored: from now on only its rows count."""
+        self.base, self.tail, self.settled = self.next, 0, True
+
+    def clear(self) -> None:
+        """All pieces are gone."""
+        self.first, self.spans, self.tail = self.next, [], 0
+
+    # ------------------------------------------------------------------ rows that leave
+
+    def leaving(self, now_ms: int, retain_ms: int | None, watermark: int | None) -> int:
+        """The piece before which rows leave: retained for long enough, or older than any row that may come matches."""
+        return max(self._outdated(now_ms, retain_ms), self._unmatched(watermark))
+
+    def _outdated(self, now_ms: int, retain_ms: int | None) -> int:
+        if retain_ms is None or not self.spans:
+            return self.first
+        if self.spans[0].since > now_ms - retain_ms - retain_ms // _RETAINED_LATER:
+            return self.first
+        return self._end_of_those(lambda span: span.came <= now_ms - retain_ms)
+
+    def _unmatched(self, watermark: int | None) -> int:
         if watermark is None:
             return self.first
-        piece = max((piece for at, piece in self.expiries if at < watermark), default=self.first)
-        return piece if _WORTH * (piece - self.first) >= self.next - self.first else self.first
+        end = self._end_of_those(lambda span: span.expiry is not None and span.expiry < watermark)
+        freed = sum(span.bytes for span in self.spans if span.end <= end)
+        return end if _WORTH * freed >= self.bytes else self.first
+
+    def _end_of_those(self, may_leave: Callable[[Span], bool]) -> int:
+        """Where the first spans that all may leave end."""
+        end = self.first
+        for span in self.spans:
+            if not may_leave(span):
+                break
+            end = span.end
+        return end
+
+    # ------------------------------------------------------------------ how it goes on
+
+    @property
+    def planned(self) -> How:
+        """How this micro-batch is joined, in every attempt, whatever is asked for by now."""
+        return self.coming or self.how
+
+    @property
+    def free_to_change(self) -> bool:
+        """Whether any join gives the same answers in this micro-batch: nothing was owed before, nothing will be."""
+        return self.settled and (self.planned.owed == "batch" or self.is_new)
+
+    def check_epoch(self) -> None:
+        """`ConfigError` if answers are owed that only the version which wrote the state can tell from those given."""
+        if self.epoch != EPOCH and not self.free_to_change:
+            raise ConfigError(
+                f"the checkpoint was written by a version of Dovetail that gives answers in another order (epoch "
+                f"{self.epoch}, this version has {EPOCH}), and some are still owed, as always with owed='idle'. Run "
+                f"the version that wrote it until the input ends, or start from a new checkpoint."
+            )
+
+    def goes_on_as(self, how: How, wanted: How) -> None:
+        """The micro-batch was joined so; from the next one on as is wanted."""
+        self.how, self.epoch, self.coming = how, EPOCH, None if wanted == how else wanted

@@ -35,7 +35,7 @@ def predictions(plan: Plan) -> list[tuple[str, str]]:
     if isinstance(plan, EnrichPlan):
         return [("algorithm", plan.decision.algorithm), *_enrich_predictions(plan), *memory]
     if isinstance(plan, OnlinePlan):
-        buckets = f"{len(plan.task.labels)} of {format_bytes(plan.task.request.memory)}"
+        buckets = f"{plan.buckets} of {format_bytes(plan.task.request.memory)}"
         return [("algorithm", plan.task.request.algorithm), ("buckets", buckets), *memory]
     if isinstance(plan, IntervalPlan):
         route = plan.route

@@ -14,11 +14,13 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import hypothesis
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import strategies as st
 from tests.online.frame.cases import Bag, bag, expected, side_table
 
 from dovetail.engine.duration import parse_ms
@@ -34,11 +36,12 @@ from dovetail.online.predicate import Band, Predicate
 from dovetail.online.registry import ALGORITHMS
 from dovetail.online.request import parse_request
 from dovetail.online.spread import Spread
-from dovetail.online.state_header import Header
+from dovetail.online.state_header import Header, How, Span
 
 ROWS = 400
 LEFT, RIGHT = side_table("a", ROWS, 30, seed=2), side_table("b", ROWS, 30, seed=3)
 PAIRS = expected(LEFT, RIGHT)
+HOW = How("diner", 1 << 20, "batch")
 
 
 def join_of(algorithm: str, memory: int = 32 << 10) -> BucketJoin:
@@ -249,7 +252,9 @@ def test_a_bucket_join_comes_back_from_text(bound: Any) -> None:
     schema = pa.schema([("k", pa.int64()), ("x", pa.float64())])
     join = BucketJoin("diner", (("k", "k"),), Band("x", "x", -bound, bound), 1 << 20, True, schema, schema)
     assert BucketJoin.from_json(join.to_json()) == join
-    assert join.digest(2) != join.digest(3)
+    assert join.meaning() == replace(join, algorithm="pmj", memory=1, with_phase=False).meaning()
+    assert join.meaning() != replace(join, within=Band("x", "x", -bound, 2 * bound)).meaning()
+    assert join.meaning() != replace(join, left=pa.schema([("k", pa.int64()), ("x", pa.float64())][::-1])).meaning()
 
 
 CASES: list[tuple[Any, Any, pa.DataType]] = [
@@ -298,7 +303,7 @@ def test_pairs_of_hot_keys_meet_in_one_bucket_and_their_rows_are_in_all(hot: lis
     text = hot_as_text(hot, on, schema)
     join = BucketJoin("diner", on, None, 1 << 20, False, schema, schema, text)
     assert BucketJoin.from_json(join.to_json()) == join
-    assert join.digest(4) != replace(join, hot="").digest(4)
+    assert join.spread(4).rule not in (replace(join, hot="").spread(4).rule, join.spread(3).rule)
     spread = join.spread(4)
     homes = [spread.homes(side, batch) for side, batch in enumerate(batches)]
     keys = [list(zip(*(batch[name].to_pylist() for name in on), strict=True)) for batch in batches]
@@ -334,20 +339,33 @@ def test_equal_keys_share_a_bucket() -> None:
     assert len({bucket for buckets in where.values() for bucket in buckets}) == 5
 
 
-def test_the_header_knows_what_has_expired() -> None:
-    header = Header.new("d", 2)
+def header_of() -> Header:
+    return Header.new({"on": [["k", "k"]]}, HOW, 2)
+
+
+def test_rows_that_were_retained_for_long_enough_leave() -> None:
+    header = header_of()
     for now in range(0, 1000, 50):
-        header.mark(now, 400)
-        header.next += 1
-    assert Header.load(header.dump(), "d", 2) == header
-    assert header.expired(400, 400) == 0
-    assert header.expired(449, 400) == 0
-    assert header.expired(450, 400) == 1
-    assert header.expired(1000, 400) == 12
-    header.forget_before(12, 0)
-    assert (header.first, header.marks[0]) == (12, [600, 12])
-    with pytest.raises(ConfigError, match="state of another online join"):
-        Header.load(header.dump(), "e", 2)
+        header.add_pieces([10], now, None, goes_on=False)
+    assert Header.load(header.dump(), header.meaning, HOW, 2) == header
+    assert header.leaving(449, 400, None) == 0
+    assert header.leaving(450, 400, None) == 2  # an eighth late, and so the next one with it
+    assert header.leaving(1000, 400, None) == 13
+    header.drop_before(13)
+    assert (header.first, header.spans[0].since, header.bytes) == (13, 650, 70)
+    assert header.leaving(1099, 400, None) == 13
+    assert header.leaving(10**6, 400, None) == header.next  # nothing came for long: they are as old all the same
+
+
+def test_state_of_another_join_or_in_other_buckets_is_refused() -> None:
+    header = header_of()
+    header.check_spread(Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5).rule)
+    with pytest.raises(ConfigError, match=r"another online join: on: \[\['k', 'k'\]\] there, \[\['l', 'k'\]\] here"):
+        Header.load(header.dump(), {"on": [["l", "k"]]}, HOW, 2)
+    with pytest.raises(ConfigError, match="buckets: 5 there, 7 here.* give buckets=5"):
+        header.check_spread(Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 7).rule)
+    with pytest.raises(ConfigError, match="state of format 3"):
+        Header.load(header.dump().replace('"format": 4', '"format": 3'), header.meaning, HOW, 2)
 
 
 def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
@@ -355,41 +373,88 @@ def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
     assert lateness.watermark([None, 5]) is None
     assert lateness.watermark([9_000_000, 10_000_000]) == 6_000_000
     assert [lateness.expiry(side, 0) for side in (0, 1)] == [3_000_000, 2_000_000]
-    header = Header.new("d", 2)
-    for expiry in (30, 10, 50, 70):
-        header.add_piece(1 << 20)
-        header.note_expiry(expiry)
-    assert [header.expired_by(at) for at in (None, 30, 31, 51, 71)] == [0, 0, 2, 3, 4]
-    header.forget_before(2, 0)
-    assert header.expired_by(31) == 2
-    for _ in range(400):
-        header.next += 1
-        header.note_expiry(70)
-    assert len(header.expiries) <= 256
-    assert header.expired_by(71) == header.next
+    header = header_of()
+    for now, expiry in enumerate((30, 10, 50, 70)):
+        header.add_pieces([1 << 20], now, expiry, goes_on=False)
+    assert [header.leaving(9, None, at) for at in (None, 30, 31, 51, 71)] == [0, 0, 2, 3, 4]
+    header.drop_before(2)
+    assert header.leaving(9, None, 31) == 2
+    header.add_pieces([1 << 20], 9, None, goes_on=False)  # when these expire is not known
+    assert header.leaving(9, None, 10**9) == 4
 
 
-def test_many_small_pieces_of_the_state_become_larger_ones_and_old_ones_leave() -> None:
-    header = Header.new("d", 2)
-    for expiry in range(32):
-        assert not header.takes_more
-        header.add_piece(1000)
-        header.note_expiry(expiry)
-    assert header.takes_more
+class Rows(NamedTuple):
+    """What a test knows of the rows of one piece."""
+
+    came: int
+    expiry: int
+
+
+@hypothesis.given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 400),
+            st.integers(-50, 300),
+            st.integers(1, 3),
+            st.sampled_from([100, 70 << 10]),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=400,
+    ),
+    st.sampled_from([None, 1000, 20_000]),
+)
+@hypothesis.settings(max_examples=60, deadline=None)
+def test_no_piece_leaves_before_all_of_its_rows_may(
+    batches: list[tuple[int, int, int, int, bool]], retain_ms: int | None
+) -> None:
+    """Bursts of several pieces, small tails that take more, pieces without rows, and lists that are cut short."""
+    header, rows, now = header_of(), dict[int, list[Rows]](), 0
+    for later, ahead, pieces, size, pauses in batches:
+        now += later
+        watermark = now - 100
+        keep = header.leaving(now, retain_ms, watermark)
+        for number in range(header.first, keep):
+            for row in rows.pop(number):
+                assert row.expiry < watermark or (retain_ms is not None and row.came <= now - retain_ms)
+        if keep > header.first:
+            header.drop_before(keep)
+            header.rebase()
+        expiry = now + ahead
+        goes_on = header.takes_more(now, retain_ms)
+        tail = rows.pop(header.drop_tail()) if goes_on else []
+        for number in range(header.next, header.next + pieces):
+            rows[number] = [*tail, Rows(now, expiry)]
+            tail = []
+        header.add_pieces([size] * pieces, now, expiry, goes_on)
+        if pauses:
+            rows[header.next] = []
+            header.add_pieces_without_rows([50], now)
+        assert sorted(rows) == list(range(header.first, header.next))
+        assert len(header.spans) <= 128
+        oldest = min((row.came for some in rows.values() for row in some), default=now)
+        assert retain_ms is None or oldest > now - retain_ms * 5 // 4  # they do leave
+    assert header.leaving(now, None, now + 1000) == header.next
+
+
+def test_many_small_pieces_of_the_state_become_larger_ones() -> None:
+    header = header_of()
+    for now in range(32):
+        assert not header.takes_more(now, None)
+        header.add_pieces([1000], now, now, goes_on=False)
+    assert header.takes_more(32, None)
+    assert not header.takes_more(32, 64)  # what came before leaves alone
     assert header.drop_tail() == 31
-    header.add_piece(2000)
-    header.note_expiry(5)
-    assert (header.first, header.next, header.bytes, header.expiries[-1]) == (0, 32, 33_000, [31, 32])
-    header.mark(0, 80)
-    assert not header.takes_more  # what came before the mark leaves alone
-    header.add_piece(100 << 10)
-    assert not header.takes_more  # it is large
-    header.add_piece(10)
-    assert header.takes_more
-    header.forget_before(33, header.bytes - 10)
-    assert (header.bytes, header.tail, header.takes_more) == (10, 10, False)
-    header.forget_before(34, 10)
-    assert (header.bytes, header.tail, header.first) == (0, 0, header.next)
+    header.add_pieces([2000], 32, 5, goes_on=True)
+    assert (header.first, header.next, header.bytes, header.spans[-1]) == (0, 32, 33_000, Span(32, 2000, 31, 32, 31))
+    header.add_pieces([100 << 10], 33, 5, goes_on=False)
+    assert not header.takes_more(33, None)  # it is large
+    header.add_pieces([10], 34, 5, goes_on=False)
+    assert header.takes_more(34, None)
+    header.rebase()
+    assert not header.takes_more(34, None)  # of what is before the base only rows count
+    header.clear()
+    assert (header.bytes, header.tail, header.first, header.next) == (0, 0, 34, 34)
     pauses = [Event("idle", units=4), Event("idle", units=4, times=2), Event("settle"), Event("idle", units=4)]
     assert [event.times for event in joined_pauses(pauses)] == [3, 1, 1]
 

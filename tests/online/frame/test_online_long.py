@@ -46,7 +46,7 @@ def two(memory: int = 64 << 10) -> BucketJoin:
 
 def three() -> MultiBucketJoin:
     inputs = tuple(zip("abc", SCHEMAS, strict=True))
-    return MultiBucketJoin("miner", (("a.k", "b.k"), ("b.k", "c.k")), 128 << 10, False, inputs, (1,))
+    return MultiBucketJoin("miner", (("a.k", "b.k"), ("b.k", "c.k")), 128 << 10, False, inputs)
 
 
 @contextmanager
@@ -54,15 +54,15 @@ def running(join: HostedJoin, retain_ms: int | None, owed: str) -> Iterator[tupl
     """A bucket as Spark would run it, and what it counts."""
     terms = Terms("diner", join.memory, 1, 25, owed, retain_ms, False)
     sink, schema = Kept(), pa.schema([])
-    task = OnlineTask("plan", join, terms, (0,), False, schema, schema, sink)  # type: ignore[arg-type]  # `task` is all it needs
+    task = OnlineTask("plan", join, terms, 1, True, False, schema, schema, sink)  # type: ignore[arg-type]  # `task` is all it needs
     yield TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append"), sink
 
 
-def micro_batch(batches: list[pa.RecordBatch], now_ms: int) -> pd.DataFrame:
+def micro_batch(batches: list[pa.RecordBatch], now_ms: int, spread: str = '{"buckets": 1}') -> pd.DataFrame:
     """Rows of each side as they come from the shuffle."""
     return pd.DataFrame(
         {
-            "side": range(len(batches)), "part": 0, "number": 0, "ends": False, "dropped": 0, "now_ms": now_ms,
+            "side": range(len(batches)), "part": 0, "number": 0, "ends": False, "dropped": 0, "now_ms": now_ms, "spread": spread,
             "rows": [batch.serialize().to_pybytes() for batch in batches], "n": [b.num_rows for b in batches],
         }
     )  # fmt: skip
@@ -90,7 +90,7 @@ def test_state_of_a_long_stream_stays_as_it_is(make: Any, owed: str) -> None:
             header = json.loads(stored.pop(HEADER)[0])
             sizes.append(sum(len(data[0]) for data in stored.values()))
             pieces.append(len(stored))
-            assert header["bytes"] == sizes[-1]
+            assert sum(span[1] for span in header["spans"]) == sizes[-1]
     assert max(sizes[20:]) <= 1.3 * max(sizes[:20])
     assert max(pieces) <= 48
     assert 0.9 * max(sizes) < sink.metrics.value("bucket_state") <= max(sizes)

@@ -60,7 +60,7 @@ def test_a_multiway_join_tells_that_the_disk_is_full_and_leaves_no_file(
     on = (("a.x", "b.x"), ("b.y", "c.y"))
     tables = tables_of(on, 900, domain=3000)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    join = Running(bucket_join(on, tables, "miner", 1))
+    join = Running(bucket_join(on, tables, "miner"))
     written = [0]
     real = os.pwrite
 

@@ -34,10 +34,9 @@ def tables_of(on: tuple[Any, ...], rows: int = 25, seed: int = 3, domain: int = 
     return {name: random_table(rng, rows, domain) for name in names}
 
 
-def bucket_join(on: tuple[Any, ...], tables: dict[str, pa.Table], algorithm: str, buckets: int) -> MultiBucketJoin:
-    cells = choose_cells(join_graph(tuple(tables), on), buckets, {})
+def bucket_join(on: tuple[Any, ...], tables: dict[str, pa.Table], algorithm: str) -> MultiBucketJoin:
     inputs = tuple((name, table.schema) for name, table in tables.items())
-    return MultiBucketJoin(algorithm, on, 1 << 17, False, inputs, cells.shares)
+    return MultiBucketJoin(algorithm, on, 1 << 17, False, inputs)
 
 
 @pytest.mark.parametrize("buckets", [1, 5, 12])
@@ -45,17 +44,17 @@ def bucket_join(on: tuple[Any, ...], tables: dict[str, pa.Table], algorithm: str
 def test_every_combination_meets_in_exactly_one_bucket(tree: str, buckets: int) -> None:
     on: tuple[Any, ...] = (TREES | BANDS)[tree]
     tables = tables_of(on, 9)
-    join = bucket_join(on, tables, "miner", buckets)
-    spread = join.spread(join.cells.count)
+    join = bucket_join(on, tables, "miner")
+    spread, cells = join.spread(buckets), join.cells(buckets)
     met: Counter[tuple[int, ...]] = Counter()
     homes = [spread.homes(r, table.combine_chunks().to_batches()[0]) for r, table in enumerate(tables.values())]
-    for bucket in range(join.cells.count):
+    for bucket in range(spread.count):
         met.update(product(*(home.rows[home.buckets == bucket].tolist() for home in homes)))
     wanted = MultiCase(tables, Miner(inputs=tuple(tables), on=on), ()).expected()
     assert wanted
     assert {combination: met[combination] for combination in wanted} == dict.fromkeys(wanted, 1)
     for r, home in enumerate(homes):
-        assert set(np.bincount(home.rows).tolist()) <= {0, join.cells.copies(r)}
+        assert set(np.bincount(home.rows).tolist()) <= {0, cells.copies(r)}
 
 
 def test_one_key_in_all_inputs_needs_no_copies_and_others_as_few_as_can_be() -> None:
@@ -82,7 +81,7 @@ def test_one_key_in_all_inputs_needs_no_copies_and_others_as_few_as_can_be() -> 
 def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str, tree: str) -> None:
     on: tuple[Any, ...] = (TREES | BANDS)[tree]
     tables = tables_of(on, 60)
-    join = bucket_join(on, tables, algorithm, 1)
+    join = bucket_join(on, tables, algorithm)
     assert join_from_json(join.to_json()) == join
     lasting, again = (_played(join, tables, forgetful) for forgetful in (False, True))
     assert lasting == again

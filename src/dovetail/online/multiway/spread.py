@@ -10,7 +10,7 @@ import pyarrow as pa
 from dovetail.kernels.arrays import I64
 from dovetail.online.multiway.cells import Cells
 from dovetail.online.multiway.keys import MultiKeys
-from dovetail.online.spread import Homes, bucket_of
+from dovetail.online.spread import Homes, bucket_of, rule_text
 
 _APART = 0x632BE59BD9B4E019  # axes hash differently, so that equal values do not meet on a diagonal
 
@@ -20,8 +20,14 @@ class MultiSpread:
 
     def __init__(self, cells: Cells, schemas: Mapping[str, pa.Schema]) -> None:
         self._cells, self._keys = cells, MultiKeys(cells.graph, schemas)
+        self.count = cells.count
         steps = np.cumprod([1, *cells.shares[:-1]])
         self._steps = [int(step) for step in steps]
+
+    @property
+    def rule(self) -> str:
+        """All that a row's bucket depends on, beyond the predicates, as text."""
+        return rule_text(buckets=self.count, shares=self._cells.shares)
 
     def homes(self, relation: int, batch: pa.RecordBatch) -> Homes:
         """The buckets of an input's rows; rows without a key are dropped."""
