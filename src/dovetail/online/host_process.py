@@ -122,7 +122,7 @@ def start() -> str | None:
 
     To be called before there are threads, in the main one. This process forks it again at a SIGUSR1 if it has died.
     """
-    global _RESIDENT  # noqa: PLW0603  (the one of this process, which those that it forks inherit)
+    global _RESIDENT
     if not hasattr(os, "fork") or not hasattr(socket, "AF_UNIX"):
         return None
     _RESIDENT = _Resident(Path(tempfile.mkdtemp(prefix="dovetail-online-")))

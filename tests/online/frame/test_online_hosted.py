@@ -362,7 +362,7 @@ def test_state_of_another_join_or_in_other_buckets_is_refused() -> None:
     header.check_spread(Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5).rule)
     with pytest.raises(ConfigError, match=r"another online join: on: \[\['k', 'k'\]\] there, \[\['l', 'k'\]\] here"):
         Header.load(header.dump(), {"on": [["l", "k"]]}, HOW, 2)
-    with pytest.raises(ConfigError, match="buckets: 5 there, 7 here.* give buckets=5"):
+    with pytest.raises(ConfigError, match=r"buckets: 5 there, 7 here.* give buckets=5"):
         header.check_spread(Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 7).rule)
     with pytest.raises(ConfigError, match="state of format 3"):
         Header.load(header.dump().replace('"format": 4', '"format": 3'), header.meaning, HOW, 2)

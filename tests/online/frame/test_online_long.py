@@ -62,8 +62,9 @@ def micro_batch(batches: list[pa.RecordBatch], now_ms: int, spread: str = '{"buc
     """Rows of each side as they come from the shuffle."""
     return pd.DataFrame(
         {
-            "side": range(len(batches)), "part": 0, "number": 0, "ends": False, "dropped": 0, "now_ms": now_ms, "spread": spread,
+            "side": range(len(batches)), "part": 0, "number": 0, "ends": False, "dropped": 0, "now_ms": now_ms,
             "rows": [batch.serialize().to_pybytes() for batch in batches], "n": [b.num_rows for b in batches],
+            "spread": spread,
         }
     )  # fmt: skip
 
@@ -122,7 +123,10 @@ def test_state_of_another_join_is_refused() -> None:
     with running(two(), 10**9, "batch") as (buckets, _):
         buckets.testInPandas(BUCKET, micro_batch(rows_at(1, 2), 1000))
         stored = buckets.peekMapState("events", BUCKET)
-    with running(two(128 << 10), 10**9, "batch") as (buckets, _):
+    other = BucketJoin("diner", (("k", "b"),), None, 64 << 10, False, SCHEMAS[0], SCHEMAS[1])
+    with running(other, 10**9, "batch") as (buckets, _):
         buckets.updateMapState("events", BUCKET, stored)
-        with pytest.raises(ConfigError, match="the state of another online join"):
+        with pytest.raises(
+            ConfigError, match=r"the state of another online join: on: .*'k', 'k'.* there, .*'k', 'b'.* here"
+        ):
             buckets.testInPandas(BUCKET, micro_batch(rows_at(2, 2), 2000))

@@ -1,0 +1,90 @@
+"""A log of events as the state of online joins has it, and the answers that every join gave to each of them.
+
+State is replayed with answers discarded: a join that gives other answers, or the same in another order, to the same
+events would lose pairs or give them twice. So where the order changes, `EPOCH` in `dovetail/online/event_log.py` is
+raised by one, and `python -m tests.online.frame.golden_log` writes the files of this test anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.online.bucket_join import BucketJoin
+from dovetail.online.event_log import EPOCH, Event, pack_events, unpack_events
+from dovetail.online.hosted import Running
+from dovetail.online.hosted_join import HostedJoin
+from dovetail.online.multiway.bucket_join import MultiBucketJoin
+from dovetail.online.multiway.registry import MULTIWAY
+from dovetail.online.predicate import Band
+from dovetail.online.registry import ALGORITHMS
+
+PLACE = Path(__file__).with_name("golden")
+ANSWERS = PLACE / "answers.json"
+_SCHEMAS = [pa.schema([("k", pa.int64()), ("x", pa.int64()), (name, pa.string())]) for name in "abc"]
+_TURNS, _ROWS = 5, 45
+
+
+def joins() -> Iterator[tuple[str, HostedJoin]]:
+    """Every algorithm, with equal columns, with a band beside them, and with a band alone where it can."""
+    left, right, _ = _SCHEMAS
+    for name, kind in ALGORITHMS.items():
+        memory = (1 << 20) if name == "shj" else (24 << 10)
+        for on in (("k",), ()) if kind.bands else (("k",),):
+            for band in (None, Band("x", "x", -9, 4)) if on else (Band("x", "x", -9, 4),):
+                yield f"{name} on {list(on)} within {band}", BucketJoin(name, on, band, memory, True, left, right)
+    for name in MULTIWAY:
+        inputs = tuple(zip("abc", _SCHEMAS, strict=True))
+        for last in (("b.x", "c.x"), ("b.x", "c.x", -9, 4)):
+            on = (("a.k", "b.k"), last)
+            yield f"{name} on {on}", MultiBucketJoin(name, on, 80 << 10, True, inputs)
+
+
+def log_of(inputs: int) -> Path:
+    """The file of events for so many inputs."""
+    return PLACE / f"events_{inputs}.bin"
+
+
+def answers_of(join: HostedJoin, log: bytes) -> list[str]:
+    """For each event how many rows it brought, and a digest of these in their order."""
+    running, found = Running(join), []
+    try:
+        for event in unpack_events(log):
+            rows = [row for batch in running.apply(event) for row in batch.to_pylist()]
+            digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]
+            found.append(f"{len(rows)} {digest}")
+    finally:
+        running.close()
+    return found
+
+
+def events_of(inputs: int) -> Iterator[Event]:
+    """Rows of all inputs in turn, pauses, a settlement, and the end."""
+    rng = np.random.default_rng(inputs)
+    for turn in range(_TURNS):
+        for side in range(inputs):
+            keys, near = rng.integers(0, 12, _ROWS), rng.integers(0, 200, _ROWS)
+            names = [f"{turn}-{n}" for n in range(_ROWS)]
+            columns: list[Any] = [pa.array(keys), pa.array(near), pa.array(names)]
+            yield Event("push", side, rows=pa.RecordBatch.from_arrays(columns, schema=_SCHEMAS[side]).serialize())
+        yield Event("settle") if turn == 2 else Event("idle", units=3, times=2)
+    yield Event("finish")
+
+
+def write() -> None:
+    """The files, as this version writes and answers them."""
+    PLACE.mkdir(exist_ok=True)
+    for inputs in (2, 3):
+        log_of(inputs).write_bytes(pack_events(events_of(inputs)))
+    answers = {name: answers_of(join, log_of(len(join.names)).read_bytes()) for name, join in joins()}
+    ANSWERS.write_text(json.dumps({"epoch": EPOCH, "answers": answers}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write()

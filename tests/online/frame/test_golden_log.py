@@ -1,0 +1,30 @@
+"""Logs that were written before are answered as they were then, event by event; else the epoch must be raised."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.online.frame.golden_log import ANSWERS, answers_of, joins, log_of
+
+from dovetail.online.event_log import EPOCH
+
+GOLDEN = json.loads(ANSWERS.read_text())
+_ANEW = "write the golden log anew: python -m tests.online.frame.golden_log"
+
+
+def test_the_golden_log_is_of_this_epoch_and_of_every_algorithm() -> None:
+    assert GOLDEN["epoch"] == EPOCH, f"EPOCH is {EPOCH}, the golden log is of {GOLDEN['epoch']}; {_ANEW}"
+    assert set(GOLDEN["answers"]) == {name for name, _ in joins()}, _ANEW
+
+
+@pytest.mark.parametrize("name", list(GOLDEN["answers"]))
+def test_answers_come_in_the_order_in_which_they_came(name: str) -> None:
+    join = dict(joins())[name]
+    found, wanted = answers_of(join, log_of(len(join.names)).read_bytes()), GOLDEN["answers"][name]
+    differ = [number for number, (now, then) in enumerate(zip(found, wanted, strict=True)) if now != then]
+    assert not differ, (
+        f"{name} answers events {differ} otherwise than when state of epoch {EPOCH} was written, which would then be "
+        f"replayed wrongly: raise EPOCH in dovetail/online/event_log.py, and {_ANEW}"
+    )
+    assert sum(int(text.split()[0]) for text in found) > 0

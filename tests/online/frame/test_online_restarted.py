@@ -1,0 +1,186 @@
+"""Online joins that start again from their checkpoint with other partitions and budgets, and one whose host dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from tests.online.frame.cases import Feed, answers, bag
+from tests.online.frame.multi_cases import SHAPES, MultiFeed, bag_of
+from tests.online.frame.test_online_stream import run_all, start
+
+from dovetail import online_join, online_multijoin
+from dovetail.online.frame import plan_online_join
+from dovetail.online.host_process import ADDRESS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+PARTITIONS = "spark.sql.shuffle.partitions"
+RUNS = [(2, "64KB"), (8, "1MB"), (3, "40KB")]
+"""Partitions of the session and the budget, run by run."""
+
+
+@pytest.fixture
+def spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, which has its partitions again afterwards."""
+    before = spark.conf.get(PARTITIONS)
+    yield spark
+    spark.conf.set(PARTITIONS, before)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"buckets": 4, "hot": [1]}, {"on": None, "within": ("k", 1), "buckets": 3}], ids=["", "hot", "band"]
+)
+def test_two_inputs_with_other_partitions_and_budgets(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    feed = Feed(tmp_path)
+    for partitions, memory in RUNS:
+        spark.conf.set(PARTITIONS, partitions)
+        feed.add()
+        left, right = feed.streams(spark)
+        out = online_join(left, right, **({"on": "k"} | given), memory=memory, owed="batch", retain="1 hour")
+        run_all(out, tmp_path)
+        found = answers(tmp_path)
+        if "within" in given:
+            assert Counter((row["a"], row["b"]) for row in found) == near(feed)
+        else:
+            assert bag(found) == feed.expected
+
+
+def near(feed: Feed) -> Counter[tuple[int, int]]:
+    """The pairs of keys that differ by one at most."""
+    left, right = (pa.concat_tables(tables).drop_null().to_pylist() for tables in (feed.left, feed.right))
+    return Counter((a["a"], b["b"]) for a in left for b in right if abs(a["k"] - b["k"]) <= 1)
+
+
+@pytest.mark.parametrize("buckets", [None, 4])
+def test_three_inputs_with_other_partitions_and_budgets(
+    spark: SparkSession, tmp_path: Path, buckets: int | None
+) -> None:
+    feed = MultiFeed(tmp_path, "chain3", rows=60)
+    for partitions, memory in RUNS:
+        spark.conf.set(PARTITIONS, partitions)
+        feed.add()
+        out = online_multijoin(
+            feed.streams(spark), SHAPES["chain3"], memory=memory.replace("40", "96").replace("64", "160"),
+            buckets=buckets, owed="batch", retain="1 hour",
+        )  # fmt: skip
+        run_all(out, tmp_path)
+        assert bag_of(answers(tmp_path), feed.tables) == feed.expected(spark)
+
+
+def test_another_number_of_buckets_is_refused_whatever_rows_come(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    for buckets in (2, 5):
+        feed.add()
+        left, right = feed.streams(spark)
+        out = online_join(left, right, on="k", memory="64KB", buckets=buckets, owed="batch", retain="1 hour")
+        if buckets == 2:
+            run_all(out, tmp_path)
+        else:
+            # Rows of one key go to one bucket, which the checkpoint may not have: the query must fail all the same.
+            only = online_join(left.where("k = 3"), right.where("k = 3"), on="k", memory="64KB", buckets=buckets,
+                               owed="batch", retain="1 hour")  # fmt: skip
+            with pytest.raises(StreamingQueryException, match=r"buckets: 2 there, 5 here.* give buckets=2"):
+                run_all(only, tmp_path)
+
+
+@pytest.mark.parametrize("owed", ["batch", "idle"])
+def test_a_join_that_ran_out_of_memory_goes_on_with_more(spark: SparkSession, tmp_path: Path, owed: str) -> None:
+    feed = Feed(tmp_path, rows=150)
+    feed.add()
+    feed.add()
+
+    def out(memory: str) -> DataFrame:
+        left, right = feed.streams(spark)
+        return online_join(left, right, on="k", algorithm="shj", memory=memory, owed=owed, retain="1 hour")
+
+    with pytest.raises(StreamingQueryException, match="give it more memory"):
+        run_all(out("48KB"), tmp_path)
+    assert 0 < len(answers(tmp_path)) < feed.expected.total()
+    run_all(out("1MB"), tmp_path)
+    assert bag(answers(tmp_path)) == feed.expected
+    feed.add()
+    run_all(out("900KB"), tmp_path)
+    assert bag(answers(tmp_path)) == feed.expected
+
+
+class Older(StatefulProcessor):
+    """State as it was when the names of buckets came from the session's partitions: they were ints."""
+
+    def init(self, handle: Any) -> None:
+        key = T.StructType([T.StructField("number", T.LongType())])
+        self.pieces = handle.getMapState("events", key, T.StructType([T.StructField("data", T.BinaryType())]))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        frame = next(rows)
+        self.pieces.updateValue((-1,), (b"{}",))
+        yield frame[["k"]]
+
+    def close(self) -> None: ...
+
+
+def test_a_checkpoint_with_buckets_of_other_names_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.add()
+    left, right = feed.streams(spark)
+    both = left.selectExpr("k", "cast(0 as int) bucket").union(right.selectExpr("k", "cast(0 as int) bucket"))
+    run_all(both.groupBy("bucket").transformWithStateInPandas(Older(), "k long", "append", "none"), tmp_path)
+    feed.add()
+    with pytest.raises(StreamingQueryException, match="KEY_SCHEMA"):
+        run_all(online_join(left, right, on="k", memory="64KB", owed="batch", retain="1 hour"), tmp_path)
+
+
+def host_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The process that a worker finds at the host's address."""
+    for _ in batches:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.connect(os.environ[ADDRESS])
+            pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        yield pa.RecordBatch.from_pydict({"pid": [pid]})
+
+
+def host_pid(spark: SparkSession) -> int:
+    return int(spark.range(1).repartition(1).mapInArrow(host_of, "pid int").collect()[0][0])
+
+
+def wait_until(done: Any, query: Any) -> None:
+    end = time.monotonic() + 240
+    while not done():
+        assert query.exception() is None, query.exception()
+        assert time.monotonic() < end, query.lastProgress
+        time.sleep(0.1)
+
+
+def test_a_host_that_was_killed_is_started_again(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path)
+    feed.add()
+    left, right = feed.streams(spark)
+    plan = plan_online_join(left, right, on="k", memory="64KB", buckets=2, owed="batch", retain="1 hour")
+    query = start(plan.frame(), tmp_path)
+    try:
+        wait_until(lambda: bag(answers(tmp_path)) == feed.expected, query)
+        before = host_pid(spark)
+        os.kill(before, signal.SIGKILL)
+        for _ in range(3):
+            feed.add()
+            wait_until(lambda: bag(answers(tmp_path)) == feed.expected, query)
+    finally:
+        query.stop()
+    assert host_pid(spark) != before
+    assert plan.metrics().value("joins_rebuilt") == 4  # of each of two buckets at the start and after the kill
