@@ -5,7 +5,8 @@ Spark starts it as `python -m dovetail.spark.daemon` where `spark.python.daemon.
 import dovetail, as it must for any of our joins; where it cannot, Spark cannot start Python workers, and
 `session(**{"spark.python.daemon.module": "pyspark.daemon"})` brings them back, without our joins.
 
-It also starts the process that keeps online joins while workers come and go, which ends when the daemon does.
+It also starts the process that keeps online joins while workers come and go, which ends when the daemon does, and
+starts it again if it dies before.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""Rows that leave the state of a bucket under watermarks, without a JVM: never before their last pair."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.tws_tester import TwsTester
+from tests.online.frame.test_online_long import BUCKET, HEADER, Kept
+
+from dovetail.online import frame_state, state_header
+from dovetail.online.bucket_join import BucketJoin
+from dovetail.online.frame_pack import OnlineTask
+from dovetail.online.frame_state import Buckets
+from dovetail.online.lateness import Lateness
+from dovetail.online.predicate import Band
+from dovetail.online.request import Terms
+
+SECOND = 1_000_000
+BAND = Band("at", "at", timedelta(seconds=-3), timedelta(seconds=5))
+SCHEMAS = [pa.schema([(name, pa.int64()), ("at", pa.timestamp("us", "UTC"))]) for name in "ab"]
+Rows = list[tuple[int, int]]
+
+
+class Stream:
+    """A bucket under a watermark of a minute, its rows so far, and the pairs that it gave."""
+
+    def __init__(self, retain_ms: int | None = None) -> None:
+        self.join = BucketJoin("diner", (), BAND, 1 << 20, False, *SCHEMAS)
+        terms = Terms("diner", self.join.memory, 1, 25, "batch", retain_ms, False)
+        lateness, none = Lateness.of(BAND, (60_000, 60_000)), pa.schema([])
+        task = OnlineTask("leaving", self.join, terms, 1, True, False, none, none, Kept(), lateness)  # type: ignore[arg-type]  # `task` is all it needs
+        self.buckets = TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
+        self.came: tuple[Rows, Rows] = ([], [])
+        self.found: Counter[tuple[int, int]] = Counter()
+        self.schema = self.join.spec().layout(self.join.schemas).schema
+
+    def batch(self, now_ms: int, chunks: list[tuple[int, list[int]]]) -> None:
+        """A micro-batch of (side, times) chunks."""
+        lines: list[dict[str, Any]] = []
+        for number, (side, times) in enumerate(chunks):
+            rows = [(len(self.came[side]) + n, at) for n, at in enumerate(times)]
+            self.came[side].extend(rows)
+            columns = [pa.array([n for n, _ in rows]), pa.array(times, pa.timestamp("us", "UTC"))]
+            data = pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[side]).serialize().to_pybytes()
+            lines.append({"side": side, "part": 0, "number": number, "rows": data, "n": len(rows)})
+        frame = pd.DataFrame(lines).assign(ends=False, dropped=0, now_ms=now_ms, spread='{"buckets": 1}')
+        out = self.buckets.testInPandas(BUCKET, frame)
+        for data in out["rows"] if len(out) else ():
+            answer = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).to_pydict()
+            self.found.update(zip(answer["a"], answer["b"], strict=True))
+
+    @property
+    def pieces(self) -> int:
+        return len(self.buckets.peekMapState("events", BUCKET)) - 1
+
+    def check(self) -> None:
+        """Every pair inside the band once, and what can match nothing any more is gone."""
+        left, right = self.came
+        wanted = Counter((a, b) for a, at in left for b, bt in right if -3 * SECOND <= bt - at <= 5 * SECOND)
+        missing, extra = (wanted - self.found).total(), (self.found - wanted).total()
+        assert (missing, extra) == (0, 0), f"of {wanted.total()} pairs"
+        assert json.loads(self.buckets.peekMapState("events", BUCKET)[HEADER][0])["first"] > 0
+
+
+@pytest.mark.parametrize("retain_ms", [None, 10**9])
+def test_a_burst_of_several_pieces_stays_for_as_long_as_its_own_rows_match(
+    monkeypatch: pytest.MonkeyPatch, retain_ms: int | None
+) -> None:
+    """Forty quiet minutes; then a burst from far ahead, which the watermark reaches while its matches still come."""
+    monkeypatch.setattr(frame_state, "_PIECE", 2 << 10)
+    stream, minute = Stream(retain_ms), 60 * SECOND
+    for number in range(40):
+        stream.batch(1000 * number, [(side, [number * minute]) for side in (0, 1)])
+    ahead = 100 * minute
+    burst = [ahead + n * SECOND for n in range(1000)]
+    stream.batch(50_000, [(0, burst[at : at + 100]) for at in range(0, 1000, 100)])
+    for number, at in enumerate(range(0, 1000, 50)):
+        stream.batch(51_000 + 1000 * number, [(1, burst[at : at + 50]), (0, [burst[at]])])
+    stream.batch(200_000, [(side, [ahead + 100 * minute]) for side in (0, 1)])
+    stream.batch(201_000, [(side, [ahead + 100 * minute]) for side in (0, 1)])
+    stream.check()
+
+
+def test_no_pair_is_lost_in_hundreds_of_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece a micro-batch, rows up to fifty seconds out of order, now and then one that is long ahead of others."""
+    monkeypatch.setattr(state_header, "_OPEN", 1)
+    rng, stream, most = np.random.default_rng(0), Stream(), 0
+    for number in range(340):
+        now = number * SECOND // 5  # of event time, so that three hundred micro-batches are inside the watermark
+        chunks = []
+        for side in (0, 1):
+            times = now - rng.integers(0, 20, 3) * SECOND
+            times[0] += int(rng.integers(0, 40)) * SECOND if rng.random() < 0.1 else 0
+            chunks.append((side, [int(at) for at in times]))
+        stream.batch(200 * number, chunks)
+        most = max(most, stream.pieces)
+    assert most > 256
+    for now_ms in (10**6, 2 * 10**6):
+        stream.batch(now_ms, [(side, [1000 * SECOND]) for side in (0, 1)])
+    stream.check()
