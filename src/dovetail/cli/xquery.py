@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dovetail.errors import BudgetExceeded, ConfigError, DataError, DovetailError, PlanError, XQueryError
+from dovetail.errors import PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 RUNS, TIMED = 5, 3
 """The protocol of the source: each query five times, and the mean of the last three."""
-_KINDS: dict[str, type[DovetailError]] = {kind.__name__: kind for kind in (DataError, BudgetExceeded, ConfigError)}
 
 
 class OutputChoice(StrEnum):
@@ -48,6 +47,7 @@ def xquery(
     skip: Annotated[bool, typer.Option("--skip-malformed", help="Leave malformed files out.")] = False,
     partitions: Annotated[int | None, typer.Option(min=1, help="Tasks that read a collection.")] = None,
     memory: Annotated[str, typer.Option(help="What one task may use to scan, or to hold.")] = "64MB",
+    context: Annotated[Path | None, typer.Option(help="An XML file: the context item of the query.")] = None,
 ) -> None:
     """Answer an XQuery query over collections of XML files, in parallel on Spark."""
     if output == OutputChoice.parquet and to is None and not (explain or timed):
@@ -59,7 +59,9 @@ def xquery(
     spark, owned = quiet_session("dovetail xquery")
     try:
         on_error = "skip" if skip else "fail"
-        plan = plan_xquery(spark, text, places, on_error=on_error, partitions=partitions, memory=memory)
+        plan = plan_xquery(
+            spark, text, places, on_error=on_error, partitions=partitions, memory=memory, context=context
+        )
         _run(plan, explain, timed, output, to)
     finally:
         if owned:
@@ -89,13 +91,10 @@ def _run(plan: XQueryPlan, explain: bool, timed: bool, output: OutputChoice, to:
     if explain:
         typer.echo(plan.explain())
         return
-    try:
-        if timed:
-            _time(plan)
-        else:
-            _write(plan.frame(), output, to)
-    except Exception as error:
-        raise _plain(error) from error
+    if timed:
+        _time(plan)
+    else:
+        _write(plan.frame(), output, to)
     skipped = plan.metrics().as_dict().get("skipped files", 0)
     if skipped:
         typer.echo(f"{skipped} malformed file(s) skipped", err=True)
@@ -129,16 +128,3 @@ def _items(frame: DataFrame) -> Iterator[str]:
     """The items in the order of the query, a partition at a time."""
     rows: Any = frame.toArrow().column("item")
     return (item.as_py() for item in rows)
-
-
-def _plain(error: Exception) -> Exception:
-    """The error of a task without Spark's account of where it happened, if it is one of ours."""
-    if isinstance(error, DovetailError):
-        return error
-    for line in str(error).splitlines():
-        kind, _, message = line.strip().rpartition("dovetail.errors.")[2].partition(": ")
-        if kind == "XQueryError" and message.startswith("["):
-            return XQueryError(message[1:9], message[10:].strip())
-        if kind in _KINDS and message:
-            return _KINDS[kind](message)
-    return error

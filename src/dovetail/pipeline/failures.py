@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 
-from dovetail.errors import BudgetExceeded, ConfigError, DataError, DovetailError, PlanError, UnsupportedError
+from dovetail.errors import DataError, DovetailError
 from dovetail.pipeline.problems import PipelineError
 from dovetail.pipeline.secrets import Secrets
+from dovetail.spark.task_errors import task_error
 
-_OURS: dict[str, type[DovetailError]] = {
-    kind.__name__: kind for kind in (DataError, ConfigError, PlanError, UnsupportedError, BudgetExceeded)
-}
-_MARK = "dovetail.errors."
 _LONGEST = 600
 _CLASSED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+?)(?: SQLSTATE:|$)", re.MULTILINE)
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF"}
@@ -26,10 +23,9 @@ def plain_error(error: Exception, secrets: Secrets) -> DovetailError:
         error.args = (secrets.masked(str(error)), *error.args[1:])
         return error
     text = secrets.masked(str(error))
-    for line in text.splitlines():
-        kind, _, message = line.strip().rpartition(_MARK)[2].partition(": ")
-        if _MARK in line and kind in _OURS and message:
-            return _OURS[kind](message.strip())
+    ours = task_error(text)
+    if ours is not None:
+        return ours
     return DataError(f"{type(error).__name__}: {_first(text)}")
 
 

@@ -11,12 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import to_arrow_type
 
+from dovetail.spark.task_errors import translate_task_errors
+
 Batches = Iterator[pa.RecordBatch]
 _PLAIN = re.compile(r"\w+", re.ASCII)
 
 
 def map_in_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schema: T.StructType) -> DataFrame:
-    """`frame.mapInArrow(function, schema)`, also for column names that PySpark would read as paths or quotes."""
+    """`frame.mapInArrow(function, schema)`, also for column names that PySpark would read as paths or quotes.
+
+    An error of ours that the function raises comes out of an action as that error.
+    """
+    translate_task_errors()
     names, out = frame.columns, schema.names
     if all(_PLAIN.fullmatch(name) for name in names):
         return frame.mapInArrow(function, schema)

@@ -28,6 +28,7 @@ from dovetail.xquery.frame_plan import Way, XQueryPlan
 from dovetail.xquery.rules.matching import source_name
 from dovetail.xquery.rules.order import Rewriting, rewrite
 from dovetail.xquery.syntax.parser import parse
+from dovetail.xquery.syntax.stack import deep_stack
 from dovetail.xquery.syntax.tree import Module
 from dovetail.xquery.xdm.cast import cast
 
@@ -43,6 +44,7 @@ def xquery(
     on_error: str = "fail",
     partitions: int | None = None,
     memory: int | str = "64MB",
+    context: str | Path | None = None,
 ) -> DataFrame:
     """The answer of an XQuery query over collections of XML files, as a lazy DataFrame in the order of the query.
 
@@ -60,18 +62,21 @@ def xquery(
             if a task would get more than 128 MB.
         memory: What one task may use to scan a file: the largest matching element must fit into it. Also what the last
             task may hold of rows from other tasks, where a query has one (`explain` says so).
+        context: The place of one XML file: its document is the context item of the query, `.`, from which paths like
+            `/a/b` and `//c` start.
 
     Returns:
         The answer. Nothing is read before an action but the list of the files.
 
     Raises:
-        XQueryError: for a wrong query, with its W3C code, line and column; what goes wrong in a task comes as Spark's
-            exception with the same text.
+        XQueryError: for a wrong query, with its W3C code, line and column; for what goes wrong in a task, out of the
+            action that met it.
         PlanError: for a collection without files, an unknown option or variable.
     """
-    return plan_xquery(spark, query, collections, variables, output, on_error, partitions, memory).frame()
+    return plan_xquery(spark, query, collections, variables, output, on_error, partitions, memory, context).frame()
 
 
+@deep_stack()
 def plan_xquery(
     spark: SparkSession,
     query: str,
@@ -81,6 +86,7 @@ def plan_xquery(
     on_error: str = "fail",
     partitions: int | None = None,
     memory: int | str = "64MB",
+    context: str | Path | None = None,
     way: Way = "auto",
 ) -> XQueryPlan:
     """The plan of `xquery` with the same arguments: `explain`, `frame`, `metrics`.
@@ -93,24 +99,25 @@ def plan_xquery(
     _require(way, ("auto", "tuples", "one task"), "way")
     if partitions is not None and partitions < 1:
         raise PlanError(f"partitions is {partitions}; at least one is needed.")
-    module, rewriting = _rewritten(query)
+    item = None if context is None else _document(spark, str(context))
+    module, rewriting = _rewritten(query, item)
     plan, row = rewriting.plan, Row()
     assert isinstance(plan, DistributeResult)  # noqa: S101  (every plan ends in it)
     if output == "columns":
         plan, row = in_columns(plan)
     found = {name: _listed(spark, name, str(place)) for name, place in (collections or {}).items()}
     _check_names(plan, found)
-    job = Job(module, found, _values(module, variables or {}), on_error == "skip", parse_bytes(memory))
+    job = Job(module, found, _values(module, variables or {}), on_error == "skip", parse_bytes(memory), item)
     wanted = partitions or _partitions(spark, found.values())
     return XQueryPlan(spark, job, rewriting, plan, row, wanted, way, [MetricsSink(spark)])
 
 
 @functools.lru_cache(maxsize=128)
-def _rewritten(query: str) -> tuple[Module, Rewriting]:
-    """A query and its plans, which depend on nothing but its text: asked again, it is not planned again."""
+def _rewritten(query: str, context: str | None) -> tuple[Module, Rewriting]:
+    """A query and its plans, which depend on nothing but these texts: asked again, it is not planned again."""
     module = parse(query)
     compile_module(module)
-    return module, rewrite(normalise(module))
+    return module, rewrite(normalise(module, context))
 
 
 def _require(value: str, allowed: tuple[str, ...], name: str) -> None:
@@ -121,6 +128,15 @@ def _require(value: str, allowed: tuple[str, ...], name: str) -> None:
 def _listed(spark: SparkSession, name: str, pattern: str) -> Collection:
     local = local_paths(pattern)
     return collection_of(name, pattern, hadoop_paths(spark, pattern) if local is None else local)
+
+
+def _document(spark: SparkSession, place: str) -> str:
+    """The address of the one file at a place."""
+    local = local_paths(place)
+    found = hadoop_paths(spark, place) if local is None else local
+    if len(found) != 1:
+        raise PlanError(f"context={place!r} is {len(found)} files; give the place of one XML file.")
+    return found[0][0]
 
 
 def _partitions(spark: SparkSession, found: Iterable[Collection]) -> int:

@@ -11,11 +11,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
+from dovetail.spark.arrow import map_in_arrow
 from dovetail.spark.metrics import MetricsSink
 from dovetail.xquery.algebra.operators import DistributeResult, GroupBy, Join, Order
 from dovetail.xquery.algebra.walk import operators
 from dovetail.xquery.execute.job import Job
-from dovetail.xquery.execute.last_task import COUNT, CUT, TOTAL, Received
+from dovetail.xquery.execute.last_task import COUNT, CUT, MARKER, TOTAL, Received
 from dovetail.xquery.execute.parts import Cut, Division, divided
 from dovetail.xquery.execute.result import Row
 from dovetail.xquery.execute.scan_task import STATE
@@ -23,6 +24,7 @@ from dovetail.xquery.execute.scan_work import Wanted
 from dovetail.xquery.frame_rows import Builder, Rows
 from dovetail.xquery.frame_tasks import retype, run_rest, run_whole
 from dovetail.xquery.rules.order import Rewriting
+from dovetail.xquery.syntax.stack import deep_stack
 
 Way = Literal["auto", "tuples", "one task"]
 """How a query is executed: as well as can be proved right, with every element built, or all of it in one task."""
@@ -52,12 +54,14 @@ class XQueryPlan:
             together.merge(sink.collect())
         return together
 
+    @deep_stack()
     def explain(self) -> str:
         """The plan before and after the rules, which of them were applied, how each part is executed, Spark's plan."""
         frame, notes = self._built()
         steps = "\n".join(f"- {note}" for note in notes)
         return f"{self.rewriting.explain()}\nexecution\n\n{steps}\n\nSpark\n\n{_spark_plan(frame)}"
 
+    @deep_stack()
     def _built(self) -> tuple[DataFrame, list[str]]:
         division = Division(self.plan, reason="as asked for")
         if self.way != "one task":
@@ -71,30 +75,35 @@ class XQueryPlan:
 
     def _whole(self) -> DataFrame:
         task = partial(run_whole, self.job, self.plan, self.row, self.sinks[0])
-        return self.spark.range(0, 1, 1, 1).mapInArrow(task, from_arrow_schema(self.row.schema))
+        return map_in_arrow(self.spark.range(0, 1, 1, 1), task, from_arrow_schema(self.row.schema))
 
     def _direct(self, builder: Builder, cut: Cut) -> DataFrame:
         if not self.row.columns:
             return builder.rows(cut.part, Wanted(items=self.plan.variable)).frame
         rows = builder.rows(cut.part, Wanted(variables=self.row.variables))
         rows = rows if len(rows.orders) == 1 else builder.sorted(rows)
-        return rows.frame.mapInArrow(partial(retype, self.row, rows.forms), from_arrow_schema(self.row.schema))
+        task = partial(retype, self.row, rows.forms)
+        return map_in_arrow(rows.frame, task, from_arrow_schema(self.row.schema))
 
     def _rest(self, builder: Builder, division: Division, rest: DistributeResult) -> DataFrame:
-        frames, received = [], []
+        frames, received = [self._marker()], []
         for number, cut in enumerate(division.cuts):
             rows = builder.rows(cut.part, _wanted(cut))
             received.append(Received(tuple(rows.forms.items()), cut.aggregate, rows.doubles))
             frames.append(_numbered(rows, number, received[-1]))
         builder.notes.append(
-            f"one last task combines {len(frames)} part(s) and runs the rest of the plan{_done_last(rest)}, "
+            f"one last task combines {len(received)} part(s) and runs the rest of the plan{_done_last(rest)}, "
             f"over at most {format_bytes(self.job.memory)} of rows"
         )
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         # What Spark aggregated is one partition already; a shuffle would be one stage more.
         one = frame.coalesce(1) if all(one.doubles for one in received) else frame.repartition(1)
         task = partial(run_rest, self.job.without_files(), rest, tuple(received), self.row)
-        return one.sortWithinPartitions(CUT, "o").mapInArrow(task, from_arrow_schema(self.row.schema))
+        return map_in_arrow(one.sortWithinPartitions(CUT, "o"), task, from_arrow_schema(self.row.schema))
+
+    def _marker(self) -> DataFrame:
+        """One row of no part: the last task runs even if no part has rows, as adaptive execution drops empty exchanges."""
+        return self.spark.range(0, 1, 1, 1).selectExpr(f"{MARKER} as {CUT}", "array(id) as o")
 
 
 _LAST = {Order: "order by", GroupBy: "group by", Join: "a join"}

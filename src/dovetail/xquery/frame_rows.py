@@ -10,7 +10,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from dovetail.errors import XQueryError
+from dovetail.spark.arrow import map_in_arrow
 from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task_errors import MARK
 from dovetail.xquery.algebra.expressions import Call, Expression, Variable
 from dovetail.xquery.algebra.walk import available
 from dovetail.xquery.execute.files import Collection
@@ -31,6 +34,7 @@ HASHED_BYTES = 96 << 20
 _STATES = pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())])
 _DOUBLE = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SPACE = " \t\n\r"
+_RAISED = f"{MARK}{XQueryError.__name__}:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class Builder:
         self._note_scan(work, len(packed))
         schema = from_arrow_schema(schema_of(work))
         task = partial(scan_files, self.job.without_files(), work, packed_apart(packed), self._sink())
-        frame = self.spark.range(0, len(packed), 1, len(packed)).mapInArrow(task, schema)
+        frame = map_in_arrow(self.spark.range(0, len(packed), 1, len(packed)), task, schema)
         order = self._named(ORDER)
         if wanted.items is None:
             frame = frame.withColumnRenamed(ORDER, order)
@@ -155,7 +159,7 @@ class Builder:
 
     def _in_tasks(self, work: JoinWork, joined: Rows, schema: pa.Schema) -> DataFrame:
         task = partial(run_joined, self.job.without_files(), work, joined.forms, joined.orders, schema)
-        return joined.frame.mapInArrow(task, from_arrow_schema(schema))
+        return map_in_arrow(joined.frame, task, from_arrow_schema(schema))
 
     def _items(self, work: JoinWork, joined: Rows) -> Rows:
         spread = spread_items(work, joined.forms)
@@ -216,7 +220,7 @@ def _met(n: int, many: bool) -> str:
 def _arithmetic(expression: Expression) -> Column:
     if isinstance(expression, Variable):
         values = F.col(f"v{expression.number}")
-        message = "[XPTY0004] an operand is a sequence of several items; one is allowed"
+        message = f"{_RAISED} [XPTY0004] an operand is a sequence of several items; one is allowed"
         return F.when(F.size(values) > 1, F.raise_error(F.lit(message)).cast("double")).otherwise(
             double_of(F.get(values, F.lit(0)))
         )
@@ -233,7 +237,7 @@ def _arithmetic(expression: Expression) -> Column:
 def double_of(text: Column) -> Column:
     """An untyped text as xs:double, null for null; any other text is the error FORG0001."""
     plain = F.trim(text, F.lit(_SPACE))
-    message = F.concat(F.lit("[FORG0001] '"), text, F.lit("' is not a valid xs:double"))
+    message = F.concat(F.lit(f"{_RAISED} [FORG0001] '"), text, F.lit("' is not a valid xs:double"))
     return (
         F.when(text.isNull(), F.lit(None).cast("double"))
         .when(plain.rlike(_DOUBLE), plain.try_cast("double"))

@@ -14,6 +14,8 @@ Reference: specification 7.5, VX-2.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable, call
 from dovetail.xquery.algebra.functions import AGGREGATES, ARITHMETIC, GENERAL, INTERNAL, NODE, SEQUENCE, VALUE
 from dovetail.xquery.algebra.normalise_flwor import flwor, is_algebraic, quantified
@@ -29,6 +31,7 @@ from dovetail.xquery.algebra.tree_facts import (
     looks_up,
     needs_context,
     reads_data,
+    shared_nodes,
 )
 from dovetail.xquery.syntax import tree
 from dovetail.xquery.syntax.names import FN, XS, QName
@@ -38,34 +41,39 @@ from dovetail.xquery.xdm.atomic import PYTHON_TYPES
 _CONSTRUCTORS = set(PYTHON_TYPES) - {"string", "boolean", "untyped"}
 
 
-def normalise(module: tree.Module) -> Operator:
-    """The first plan of a query."""
-    return Normaliser(module).plan()
+def normalise(module: tree.Module, context: str | None = None) -> Operator:
+    """The first plan of a query; `context` is the address of the document that is its context item."""
+    return Normaliser(module, context).plan()
 
 
 class Normaliser:
     """Translates expressions into values of the tuples of a chain, which it lengthens where it must."""
 
-    def __init__(self, module: tree.Module) -> None:
-        self.module = module
+    def __init__(self, module: tree.Module, context: str | None = None) -> None:
+        self.module, self.context = module, context
         self.numbers = Numbers()
         self.globals = Scope()
 
     def plan(self) -> Operator:
         """The whole query."""
         chain = Chain(EmptyTupleSource())
-        self._bind_globals(chain)
-        items = self.variable(self.module.body, self.globals, chain, stream=True)
+        focus = None if self.context is None else self._context_item(self.context, chain)
+        self._bind_globals(chain, focus)
+        items = self.variable(self.module.body, replace(self.globals, focus=focus), chain, stream=True)
         result = Variable(self.numbers.take())
         return DistributeResult(result, Unnest(result, call("iterate", items), chain.top))
 
-    def _bind_globals(self, chain: Chain) -> None:
+    def _context_item(self, address: str, chain: Chain) -> Expression:
+        return self._source("doc", (tree.Literal(address),), Scope(), chain).expression
+
+    def _bind_globals(self, chain: Chain, focus: Expression | None) -> None:
+        shared = shared_nodes(self.module)
         for declared in self.module.variables:
-            if declared.external or declared.value is None:
+            if declared.external or declared.value is None or declared.name in shared:
                 continue
             let = tree.LetClause(declared.name, declared.value, declared.type)
             value = typed_let(let) if declared.type is not None else declared.value
-            bound = Bound(self.variable(value, self.globals, chain, stream=True))
+            bound = Bound(self.variable(value, replace(self.globals, focus=focus), chain, stream=True))
             self.globals = self.globals.binding(declared.name, bound)
 
     def variable(self, node: tree.Expr, scope: Scope, chain: Chain, stream: bool = False) -> Variable:

@@ -63,6 +63,35 @@ def inlined(call: tree.FunctionCall, module: tree.Module) -> tree.FunctionDeclar
     return None
 
 
+def shared_nodes(module: tree.Module) -> set[QName]:
+    """Global variables that declared functions use and whose values may hold nodes that the query constructs.
+
+    Functions ask the evaluator for them. A plan that computed them too would compare nodes with copies of them.
+    """
+    values = {one.name: one.value for one in module.variables}
+    used = _used_globals([function.body for function in module.functions], values, module)
+    return {name for name in used if _constructs([values[name], *_values_used(values[name], values, module)], module)}
+
+
+def _used_globals(nodes: list[Any], values: dict[QName, Any], module: tree.Module) -> set[QName]:
+    found, todo = set[QName](), list(nodes)
+    while todo:
+        mentioned = {name for piece in with_callees(todo.pop(), module) for name in free_variables(piece)}
+        new = (mentioned & set(values)) - found
+        found |= new
+        todo += [values[name] for name in new]
+    return found
+
+
+def _values_used(node: Any, values: dict[QName, Any], module: tree.Module) -> list[Any]:
+    return [values[name] for name in _used_globals([node], values, module)]
+
+
+def _constructs(nodes: list[Any], module: tree.Module) -> bool:
+    pieces = [piece for node in nodes for piece in with_callees(node, module)]
+    return any(isinstance(part, _CONSTRUCTORS) for piece in pieces for part in tree_parts(piece))
+
+
 def looks_up(node: Any, module: tree.Module | None = None) -> bool:
     """Whether the piece, or a function it calls, may look above the nodes it is given."""
     return any(_looks_up(part) for piece in with_callees(node, module) for part in tree_parts(piece))
@@ -123,3 +152,7 @@ _TRUTH_FUNCTIONS = {
     "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
     "deep-equal",
 }  # fmt: skip
+_CONSTRUCTORS = (
+    tree.DirectElement, tree.ComputedElement, tree.ComputedAttribute, tree.ComputedText, tree.ComputedComment,
+    tree.ComputedInstruction, tree.ComputedDocument,
+)  # fmt: skip

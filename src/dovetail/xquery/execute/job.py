@@ -18,13 +18,14 @@ from dovetail.xquery.xdm.temporal import DateTime
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of one query; all its tasks have the same time of day."""
+    """One run of one query; all its tasks have the same time of day. `item`: the address of its context document."""
 
     module: Module
     collections: Mapping[str, Collection]
     variables: Mapping[str, list[Any]] = field(default_factory=dict)
     skip: bool = False
     memory: int = 64 << 20
+    item: str | None = None
     now: DateTime = field(default_factory=lambda: Context().now)
 
     def without_files(self) -> Job:

@@ -22,6 +22,8 @@ from dovetail.xquery.execute.scan_task import STATE
 from dovetail.xquery.execute.wire import Form, decoded
 
 CUT, COUNT, TOTAL = "cut", "n", "s"
+MARKER = -1
+"""Stands for the number of a part in a row that belongs to none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ def rest_items(
         _hold(held, batch)
         cells = {name: batch[name].to_pylist() for name in batch.schema.names}
         for row, number in enumerate(cells[CUT]):
+            if number == MARKER:
+                continue
             one = received[number]
             if one.aggregate is not None:
                 states[number] += [state for state in [one.state(cells, row)] if state is not None]

@@ -108,7 +108,8 @@ def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...
         return Division(plan, [Cut(whole, columns or (plan.variable,))])
     cuts: list[Cut] = []
     plan = _assigned(plan, plan)  # type: ignore[assignment]  # the topmost operator is no GROUP-BY
-    rest = _without(plan, module, cuts, {*all_uses(plan), *columns})
+    rest = _without(plan, module, cuts)
+    cuts = [_reduced(cut, {*all_uses(rest), *columns}) for cut in cuts]
     reason = _refusal(rest, Facts(plan), module) if cuts else "no collection is read tuple by tuple"
     if reason:
         return Division(plan, reason=reason)
@@ -142,8 +143,13 @@ def _refusal(rest: Operator, facts: Facts, module: Module) -> str:
     return "" if is_downward(rest) else "the query looks above the nodes that it selects"
 
 
-def _without(plan: Operator, module: Module, cuts: list[Cut], used: set[Variable]) -> Operator:
-    """The plan with parts replaced; they are noted in `cuts`."""
+def _reduced(cut: Cut, used: set[Variable]) -> Cut:
+    """The cut without the variables that only its part uses: a row would carry all ancestors of its nodes along."""
+    return cut if cut.aggregate is not None else replace(cut, variables=tuple(v for v in cut.variables if v in used))
+
+
+def _without(plan: Operator, module: Module, cuts: list[Cut]) -> Operator:
+    """The plan with parts replaced; they are noted in `cuts`, with all their variables."""
     if isinstance(plan, Aggregate) and plan.steps is not None:
         below = _part(plan.input, module)
         if below is not None and not _unknown(plan.expression, available(plan.input)) and _is_plain(plan, module):
@@ -152,10 +158,9 @@ def _without(plan: Operator, module: Module, cuts: list[Cut], used: set[Variable
             return Aggregate(plan.variable, call("create_sequence", plan.variable), given)
     found = _part(plan, module)
     if found is not None:
-        needed = tuple(sorted(used & available(plan)))
-        cuts.append(Cut(found, needed))
+        cuts.append(Cut(found, tuple(sorted(available(plan)))))
         return Given(len(cuts) - 1)
-    return with_inputs(plan, tuple(_without(below, module, cuts, used) for below in inputs(plan)))
+    return with_inputs(plan, tuple(_without(below, module, cuts) for below in inputs(plan)))
 
 
 def _unknown(expression: Expression, known: set[Variable]) -> bool:

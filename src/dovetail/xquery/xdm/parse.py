@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +13,54 @@ from dovetail.xquery.xdm.nodes import Document, adopt
 
 
 def parser() -> Any:
-    """A new parser with the safe settings; other readers of XML in the library use the same ones."""
-    return etree.XMLParser(**SAFE)
+    """A new parser that takes nodes of any size, for texts that have no document type or a checked one."""
+    # Without collected IDs, xml:id is an attribute like others, as in a scan; but external DTDs would be loaded.
+    return etree.XMLParser(huge_tree=True, collect_ids=False, **_SAFE)
 
 
-SAFE: dict[str, bool] = {
+_SAFE: dict[str, bool] = {
     "resolve_entities": False,
     "load_dtd": False,
     "dtd_validation": False,
     "attribute_defaults": False,
     "no_network": True,
-    "huge_tree": False,
     "remove_blank_text": False,
     "strip_cdata": True,
 }
+_BLOCK = 1 << 12
+_ENCODING = re.compile(rb"encoding\s*=\s*[\"']([^\"']*)")
+_LIKE_ASCII = (b"utf-8", b"us-ascii", b"iso-8859-1")
+"""Encodings in which a document type starts with the bytes `<!DOCTYPE`; there are others in which it does."""
 
 
 def parse_xml(data: bytes | str, uri: str | None = None) -> Document:
     """The document of an XML text. Raises FODC0006 if it is malformed or has a forbidden declaration."""
-    source = data.encode() if isinstance(data, str) else data
+    source, name = data.encode() if isinstance(data, str) else data, uri or "the given text"
     try:
+        if not _surely_declares_nothing(source):
+            _check_document_type(source, name)
         root = etree.fromstring(source, parser())
     except etree.XMLSyntaxError as error:
-        raise malformed(uri or "the given text", error) from None
-    check_declarations(root.getroottree(), uri or "the given text")
+        raise malformed(name, error) from None
     return adopt(root, uri)
+
+
+def _surely_declares_nothing(source: bytes) -> bool:
+    head = source[: source.find(b"?>")] if source.startswith(b"<?xml") else b""
+    encoding = _ENCODING.search(head)
+    like_ascii = source.startswith(b"<") and (encoding is None or encoding[1].lower() in _LIKE_ASCII)
+    return like_ascii and b"<!DOCTYPE" not in source
+
+
+def _check_document_type(source: bytes, name: str) -> None:
+    """Reads up to the root with all limits on, so that nothing is loaded or expanded by a parser that has none."""
+    start = etree.XMLPullParser(events=("start",), huge_tree=False, recover=True, **_SAFE)
+    for at in range(0, len(source), _BLOCK):
+        start.feed(source[at : at + _BLOCK])
+        for _, root in start.read_events():
+            check_declarations(root.getroottree(), name)
+            return
+    check_declarations(etree.fromstring(source, etree.XMLParser(huge_tree=False, **_SAFE)).getroottree(), name)
 
 
 def parse_file(path: Path | str, uri: str | None = None) -> Document:

@@ -1,0 +1,83 @@
+"""Errors of tasks as ours: a `DovetailError` that a worker raises is one on the driver, whatever action met it.
+
+PySpark turns every error of a task into an exception of its own, with our class and message somewhere in the text.
+`translate_task_errors` adds a step to that conversion: an exception whose text holds an error of ours becomes an
+instance of both classes, so that `except XQueryError` and `except PythonException` both catch it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+from dovetail import errors
+from dovetail.errors import DovetailError, XQueryError
+
+_KINDS: dict[str, type[DovetailError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, DovetailError) and kind is not DovetailError
+}
+MARK = "dovetail.errors."
+"""Stands before the class of an error in what a worker, or an expression of Spark, says of it."""
+_RAISED = re.compile(rf"{re.escape(MARK)}(\w+): (.+?)(?= SQLSTATE: |\n\s*\n|\n\s+at |\nCaused by: |\Z)", re.DOTALL)
+_XQUERY = re.compile(r"\[(\w+)\] (.*?)(?: \(line (\d+), column (\d+)\))?", re.DOTALL)
+_MODULES = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect")
+
+
+def task_error(text: str) -> DovetailError | None:
+    """The error of ours that Spark's account of a failure holds; None if it holds none."""
+    above_frames = re.split(r"\n\s+at ", text, maxsplit=1)[0]  # further on the same errors are told again
+    found = [one for one in _RAISED.findall(above_frames) or _RAISED.findall(text)[:1] if one[0] in _KINDS]
+    if not found:
+        return None
+    kind, message = found[-1][0], found[-1][1].strip()
+    parts = _XQUERY.fullmatch(message)
+    if kind == XQueryError.__name__ and parts is not None:
+        return XQueryError(parts[1], parts[2], int(parts[3] or 0), int(parts[4] or 0))
+    return None if kind == XQueryError.__name__ else _KINDS[kind](message)
+
+
+@functools.cache
+def translate_task_errors() -> None:
+    """From now on errors of ours come out of Spark's actions as such, of classic sessions and of Spark Connect."""
+    for name in _MODULES:
+        try:
+            module: Any = importlib.import_module(name)
+        except ImportError:  # Spark Connect needs packages that need not be there
+            continue
+        if hasattr(module, "recover_python_exception"):
+            module.recover_python_exception = _translating(module.recover_python_exception)
+
+
+def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def recovered(error: Any) -> Any:
+        error = recover(error)
+        ours = None if isinstance(error, DovetailError) else task_error(str(error))
+        return error if ours is None else _both(ours, error)
+
+    return recovered
+
+
+def _both(ours: DovetailError, theirs: Any) -> Exception:
+    """One exception of both classes: it says what ours says, and knows what theirs knows."""
+    made: Exception = (cls := _class_of_both(type(ours), type(theirs))).__new__(cls)
+    made.__dict__.update(vars(theirs) | vars(ours))
+    made.args = ours.args
+    return made.with_traceback(theirs.__traceback__)
+
+
+@functools.cache
+def _class_of_both(ours: type[DovetailError], theirs: type[Exception]) -> type[Exception]:
+    # PySpark throws away the conversion of what it does not know, and raises what Py4J gave it.
+    base = theirs.__mro__[1] if theirs.__name__ == "UnknownException" else theirs
+    inside = {"__module__": ours.__module__, "__str__": DovetailError.__str__, "__reduce__": _reduced}
+    return type(ours.__name__, (ours, base), inside)
+
+
+def _reduced(error: Any) -> tuple[object, ...]:
+    """Pickled as what a worker said of it: the copy is an error of ours alone."""
+    return task_error, (f"{MARK}{type(error).__name__}: {error}",)
