@@ -64,7 +64,7 @@ def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _both(ours: DovetailError, theirs: Any) -> Exception:
     """One exception of both classes: it says what ours says, and knows what theirs knows."""
-    made: Exception = (cls := _class_of_both(type(ours), type(theirs))).__new__(cls)
+    made = Exception.__new__(_class_of_both(type(ours), type(theirs)))  # their constructors ask the JVM
     made.__dict__.update(vars(theirs) | vars(ours))
     made.args = ours.args
     return made.with_traceback(theirs.__traceback__)

@@ -114,9 +114,10 @@ def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) 
 
 def parts(expression: Expression) -> Iterator[Expression]:
     """The expression and everything inside it."""
-    yield expression
-    for part in children(expression):
-        yield from parts(part)
+    waiting = [expression]
+    while waiting:
+        yield (part := waiting.pop())
+        waiting.extend(reversed(children(part)))
 
 
 def variables(expression: Expression) -> Iterator[Variable]:

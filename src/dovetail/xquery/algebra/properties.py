@@ -197,7 +197,9 @@ class Facts:
         whole, written = self._source(source), self._written_out(item, source.variable)
         if written is None:
             return Properties(type=self.of(item).type)
-        return Facts(self.plan, {source.variable: whole}).of(written)
+        inside = Facts(self.plan, {source.variable: whole})
+        inside.definitions = self.definitions  # the same plan: found once
+        return inside.of(written)
 
     def _written_out(self, item: Expression, source: Variable) -> Expression | None:
         """The item with assigned variables written out, if only steps and filters lead to it from the source."""

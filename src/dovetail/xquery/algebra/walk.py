@@ -34,9 +34,10 @@ Change = Callable[[Expression], Expression]
 
 def operators(plan: Operator) -> Iterator[Operator]:
     """Every operator from the top down, nested plans before what lies below them."""
-    yield plan
-    for below in inputs(plan):
-        yield from operators(below)
+    waiting = [plan]
+    while waiting:
+        yield (operator := waiting.pop())
+        waiting.extend(reversed(inputs(operator)))
 
 
 def chain(plan: Operator) -> Iterator[Operator]:
