@@ -102,7 +102,7 @@ class XQueryPlan:
         return map_in_arrow(one.sortWithinPartitions(CUT, "o"), task, from_arrow_schema(self.row.schema))
 
     def _marker(self) -> DataFrame:
-        """One row of no part: the last task runs even if no part has rows, as adaptive execution drops empty exchanges."""
+        """One row of no part: adaptive execution drops an exchange without rows, and with it the last task."""
         return self.spark.range(0, 1, 1, 1).selectExpr(f"{MARKER} as {CUT}", "array(id) as o")
 
 

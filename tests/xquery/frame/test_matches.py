@@ -130,7 +130,7 @@ def test_all_files_skipped(spark: SparkSession, tmp_path: Path):
     [
         (f'exactly-one({A}[k eq "none"])', "FORG0005"),
         (f'exactly-one({A}[k eq "many"]/v)', "FORG0005"),
-        (f'one-or-more({SHAPES["join"].replace("KIND", "none")})', "FORG0004"),
+        (f"one-or-more({SHAPES['join'].replace('KIND', 'none')})", "FORG0004"),
         (f'<r>{{zero-or-one({A}[k eq "many"]/v)}}</r>', "FORG0003"),
         (f'{A}[k eq "none"]/v cast as xs:string', "XPTY0004"),
     ],

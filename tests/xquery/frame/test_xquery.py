@@ -341,7 +341,9 @@ def test_the_context_item(spark: SparkSession, tmp_path: Path):
     }.items():
         found = dovetail.xquery(spark, query, {"c": tmp_path / "c"}, context=tmp_path / "a.xml")
         assert items(found) == answer, query
-    parallel = plan_xquery(spark, 'count(collection("c")/r/e[k = "2"])', {"c": tmp_path / "c"}, context=tmp_path / "a.xml")
+    parallel = plan_xquery(
+        spark, 'count(collection("c")/r/e[k = "2"])', {"c": tmp_path / "c"}, context=tmp_path / "a.xml"
+    )
     assert "streaming scan" in parallel.explain()
     with pytest.raises(XQueryError, match="XPDY0002"):
         items(dovetail.xquery(spark, "/r/k"))

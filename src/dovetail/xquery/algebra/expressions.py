@@ -58,10 +58,11 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """A function of the algebra or of XQuery applied to arguments."""
+    """A function of the algebra or of XQuery applied to arguments; `place` is its line and column in the query."""
 
     name: str
     arguments: tuple[Expression, ...] = ()
+    place: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 def with_children(expression: Expression, new: tuple[Expression, ...]) -> Expression:
     """The same expression around other ones."""
     if isinstance(expression, Call):
-        return Call(expression.name, new)
+        return Call(expression.name, new, expression.place)
     if isinstance(expression, Evaluate):
         names = (name for name, _ in expression.bindings)
         return replace(expression, bindings=tuple(zip(names, new, strict=True)))

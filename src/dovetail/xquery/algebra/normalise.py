@@ -64,7 +64,7 @@ class Normaliser:
         return DistributeResult(result, Unnest(result, call("iterate", items), chain.top))
 
     def _context_item(self, address: str, chain: Chain) -> Expression:
-        return self._source("doc", (tree.Literal(address),), Scope(), chain).expression
+        return self._source(tree.FunctionCall(QName(FN, "doc"), (tree.Literal(address),)), Scope(), chain).expression
 
     def _bind_globals(self, chain: Chain, focus: Expression | None) -> None:
         shared = shared_nodes(self.module)
@@ -130,26 +130,26 @@ class Normaliser:
             case tree.Logical():
                 return Value(self.condition(node, scope, chain), self.numbers.last)
             case tree.Comparison("node", op, left, right):
-                return self._call(NODE[op], [self.value(one, scope, chain).expression for one in (left, right)])
+                return self._call(NODE[op], [self.value(one, scope, chain).expression for one in (left, right)], node)
             case tree.Comparison(kind, op, left, right):
                 names = VALUE if kind == "value" else GENERAL
-                return self._call(names[op], [self.operand(one, scope, chain) for one in (left, right)])
+                return self._call(names[op], [self.operand(one, scope, chain) for one in (left, right)], node)
             case tree.Arithmetic(op, left, right):
-                return self._call(ARITHMETIC[op], [self.operand(one, scope, chain) for one in (left, right)])
+                return self._call(ARITHMETIC[op], [self.operand(one, scope, chain) for one in (left, right)], node)
             case tree.Range(first, last):
-                return self._call("to", [self.operand(one, scope, chain) for one in (first, last)])
+                return self._call("to", [self.operand(one, scope, chain) for one in (first, last)], node)
             case tree.Unary(op, inner):
-                return self._call("minus" if op == "-" else "plus", [self.operand(inner, scope, chain)])
+                return self._call("minus" if op == "-" else "plus", [self.operand(inner, scope, chain)], node)
             case tree.StringConcat(left, right):
-                return self._call("string-concat", [self.operand(one, scope, chain) for one in (left, right)])
+                return self._call("string-concat", [self.operand(one, scope, chain) for one in (left, right)], node)
             case tree.SetOperation(op, left, right):
-                return self._call(op, [self.variable(one, scope, chain) for one in (left, right)])
+                return self._call(op, [self.variable(one, scope, chain) for one in (left, right)], node)
             case tree.Sequence(items):
-                return self._call(SEQUENCE, [self.value(item, scope, chain).expression for item in items])
+                return self._call(SEQUENCE, [self.value(item, scope, chain).expression for item in items], node)
         return self.evaluated(node, scope, chain)
 
-    def _call(self, name: str, arguments: list[Expression] | list[Variable]) -> Value:
-        return Value(Call(name, tuple(arguments)), self.numbers.take())
+    def _call(self, name: str, arguments: list[Expression] | list[Variable], node: tree.Expr) -> Value:
+        return Value(Call(name, tuple(arguments), (node.line, node.column)), self.numbers.take())
 
     def _function(self, node: tree.FunctionCall, scope: Scope, chain: Chain) -> Value:
         name, arguments = node.name.local, node.arguments
@@ -159,16 +159,16 @@ class Normaliser:
         if node.name.uri not in (FN, XS) or asks_context(node) or name in ("position", "last") or name in INTERNAL:
             return self.evaluated(node, scope, chain)
         if node.name.uri == XS or (name in _CONSTRUCTORS and len(arguments) == 1):
-            return self._call(f"xs:{name}", [self.value(one, scope, chain).expression for one in arguments])
+            return self._call(f"xs:{name}", [self.value(one, scope, chain).expression for one in arguments], node)
         if name in ("true", "false") and not arguments:
             return Value(Constant(name == "true"), self.numbers.take())
         if name in ("doc", "collection") and len(arguments) < 2:
-            return self._source(name, arguments, scope, chain)
+            return self._source(node, scope, chain)
         if name in AGGREGATES and len(arguments) == 1:
             items = self.variable(arguments[0], scope, chain, stream=True)
-            value = self._call(name, [items])
+            value = self._call(name, [items], node)
             return Value(chain.assign(value.number, value.expression))
-        return self._call(name, [self.value(one, scope, chain).expression for one in arguments])
+        return self._call(name, [self.value(one, scope, chain).expression for one in arguments], node)
 
     def _inlined(
         self, declared: tree.FunctionDeclaration, arguments: tuple[tree.Expr, ...], scope: Scope, chain: Chain
@@ -179,9 +179,9 @@ class Normaliser:
             inner = inner.binding(parameter.name, Bound(self.variable(argument, scope, chain, stream=True)))
         return self.value(declared.body, inner, chain, stream=True)
 
-    def _source(self, name: str, arguments: tuple[tree.Expr, ...], scope: Scope, chain: Chain) -> Value:
-        given = [call("promote", self.operand(one, scope, chain), Name("string")) for one in arguments]
-        value = self._call(name, list[Expression](given))
+    def _source(self, node: tree.FunctionCall, scope: Scope, chain: Chain) -> Value:
+        given = [call("promote", self.operand(one, scope, chain), Name("string")) for one in node.arguments]
+        value = self._call(node.name.local, list[Expression](given), node)
         return Value(chain.assign(value.number, value.expression))
 
     def evaluated(self, node: tree.Expr, scope: Scope, chain: Chain) -> Value:

@@ -114,7 +114,7 @@ class Runner:
         if not isinstance(expression, Call) or len(expression.arguments) != 1:
             raise PlanError(f"{expression} is no aggregate expression.")
         value = self.compiler.closure(expression.arguments[0])
-        return aggregated(self.compiler, expression.name, steps, [value(given) for given in found])
+        return aggregated(self.compiler, expression, steps, [value(given) for given in found])
 
     def _subplan(self, operator: Subplan, outer: Tuple) -> Iterator[Tuple]:
         for given in self.tuples(operator.input, outer):

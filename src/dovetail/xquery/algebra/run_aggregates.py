@@ -6,42 +6,37 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
+from dovetail.xquery.algebra.expressions import Call
 from dovetail.xquery.algebra.operators import TwoStep
-from dovetail.xquery.algebra.run_expressions import Compiler, Items, called
-from dovetail.xquery.syntax.names import QName
-from dovetail.xquery.syntax.tree import VariableRef
+from dovetail.xquery.algebra.run_expressions import Compiler, Items
 
 PARTS = 3
 """Into so many parts the tuples are divided for an aggregate of two steps."""
 
 
-def aggregated(compiler: Compiler, name: str, steps: TwoStep | None, values: list[Items]) -> Items:
+def aggregated(compiler: Compiler, call: Call, steps: TwoStep | None, values: list[Items]) -> Items:
     """The aggregate of the items of all tuples, one after the other."""
-    if name == "create_sequence":
+    if call.name == "create_sequence":
         return _all(values)
     if steps is None:
-        return _function(compiler, name)(_all(values))
+        return _function(compiler, call.name, call)(_all(values))
     size = max(1, -(-len(values) // PARTS))
     parts = [_all(values[at : at + size]) for at in range(0, len(values), size)]
     filled = [part for part in parts if part]
-    return _combined(compiler, name, steps, filled) if filled else _function(compiler, name)([])
+    return _combined(compiler, call, steps, filled) if filled else _function(compiler, call.name, call)([])
 
 
-def _combined(compiler: Compiler, name: str, steps: TwoStep, parts: list[Items]) -> Items:
+def _combined(compiler: Compiler, call: Call, steps: TwoStep, parts: list[Items]) -> Items:
     """Parts without items send nothing: they say nothing about the type of the answer."""
-    local = [_all(_function(compiler, step)(part) for part in parts) for step in steps.local]
+    local = [_all(_function(compiler, step, call)(part) for part in parts) for step in steps.local]
     if steps.combine != "divide":
-        return _function(compiler, steps.combine)(local[0])
-    sums = [_function(compiler, "sum")(one) for one in local]
-    names = [QName("", "total"), QName("", "count")]
-    divide = compiler.function(called("divide", [VariableRef(one) for one in names]), names)
-    return divide(None, sums)
+        return _function(compiler, steps.combine, call)(local[0])
+    return compiler.named("divide", 2)([_function(compiler, "sum", call)(one) for one in local])
 
 
-def _function(compiler: Compiler, name: str) -> Callable[[Items], Items]:
-    items = QName("", "items")
-    function = compiler.function(called(name, [VariableRef(items)]), [items])
-    return lambda given: function(None, [given])
+def _function(compiler: Compiler, name: str, call: Call) -> Callable[[Items], Items]:
+    function = compiler.named(name, 1, call.place)
+    return lambda given: function([given])
 
 
 def _all(values: Iterable[Items]) -> list[Any]:

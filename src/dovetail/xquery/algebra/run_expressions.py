@@ -7,6 +7,7 @@ the evaluator, so that there is one definition of each function of XQuery.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dovetail.errors import PlanError, XQueryError
@@ -71,7 +72,8 @@ class Compiler:
             case Call(name, (inner, test)) if name in STEPS:
                 return _stepped(name, test, self.closure(inner))
             case Call(name, arguments):
-                return self._call(name, [self.closure(one) for one in arguments[: _OWN.get(name, len(arguments))]])
+                given = [self.closure(one) for one in arguments[: _OWN.get(name, len(arguments))]]
+                return self._call(name, given, expression.place)
         raise PlanError(f"{expression} has no value.")
 
     def _logical(self, every: bool, tests: list[Callable[[Tuple], bool]]) -> Closure:
@@ -79,15 +81,14 @@ class Compiler:
             return lambda given: [all(test(given) for test in tests)]
         return lambda given: [any(test(given) for test in tests)]
 
-    def _call(self, name: str, arguments: list[Closure]) -> Closure:
+    def _call(self, name: str, arguments: list[Closure], place: tuple[int, int]) -> Closure:
         if name in _DIRECT:
             change, inner = _DIRECT[name], arguments[0]
             return lambda given: change(inner(given))
         if name == SEQUENCE:
             return lambda given: [item for one in arguments for item in one(given)]
-        names = [QName("", f"a{number}") for number in range(len(arguments))]
-        function = self.function(called(name, [tree.VariableRef(one) for one in names]), names)
-        return lambda given: function(None, [one(given) for one in arguments])
+        function = self.named(name, len(arguments), place)
+        return lambda given: function([one(given) for one in arguments])
 
     def _evaluated(self, piece: Evaluate) -> Closure:
         bound = {name: self.closure(value) for name, value in piece.bindings}
@@ -100,6 +101,13 @@ class Compiler:
             return function(item, [value(given) for value in values])
 
         return run
+
+    def named(self, name: str, n: int, place: tuple[int, int] = (0, 0)) -> Callable[[list[Items]], Items]:
+        """A function of XQuery or of the algebra with n arguments; its errors say where in the query it stands."""
+        names = [QName("", f"a{number}") for number in range(n)]
+        node = called(name, [tree.VariableRef(one) for one in names])
+        function = self.function(replace(node, line=place[0], column=place[1]), names)
+        return lambda values: function(None, values)
 
     def function(self, node: tree.Expr, names: list[QName]) -> Callable[[Any, list[Items]], Items]:
         """A tree as a function of the context item (None: there is none) and of the values of variables."""

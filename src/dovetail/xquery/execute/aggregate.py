@@ -9,10 +9,8 @@ import numpy as np
 
 from dovetail.kernels.xml_plain import plain_integers
 from dovetail.xquery.algebra.operators import Aggregate
-from dovetail.xquery.algebra.run_expressions import Compiler, called
+from dovetail.xquery.algebra.run_expressions import Compiler
 from dovetail.xquery.execute.texts import Texts
-from dovetail.xquery.syntax.names import QName
-from dovetail.xquery.syntax.tree import VariableRef
 from dovetail.xquery.xdm.atomic import UntypedAtomic
 from dovetail.xquery.xdm.values import atomise
 
@@ -25,11 +23,11 @@ class Local:
 
     def __init__(self, compiler: Compiler, aggregate: Aggregate) -> None:
         assert aggregate.steps is not None  # noqa: S101  (only such aggregates are cut)
-        self._functions = [(name, _function(compiler, name)) for name in aggregate.steps.local]
+        self._functions = [(name, _function(compiler, name, aggregate)) for name in aggregate.steps.local]
         self._names = set(aggregate.steps.local)
         self._state: list[Items] = [[] for _ in self._functions]
         self._doubles: dict[str, float] = {}
-        self._number = _function(compiler, "sum")
+        self._number = _function(compiler, "sum", aggregate)
         self._counts = all(name == "count" for name, _ in self._functions)
         self.seen = 0
 
@@ -93,16 +91,13 @@ def combined(compiler: Compiler, aggregate: Aggregate, states: list[list[Items]]
     name, steps = aggregate.expression.name, aggregate.steps  # type: ignore[attr-defined]  # A2 asks for a call
     assert steps is not None  # noqa: S101  (as above)
     if not states:
-        return _function(compiler, name)([])
+        return _function(compiler, name, aggregate)([])
     local = [[item for state in states for item in state[place]] for place in range(len(steps.local))]
     if steps.combine != "divide":
-        return _function(compiler, steps.combine)(local[0])
-    names = [QName("", "total"), QName("", "count")]
-    divide = compiler.function(called("divide", [VariableRef(one) for one in names]), names)
-    return divide(None, [_function(compiler, "sum")(one) for one in local])
+        return _function(compiler, steps.combine, aggregate)(local[0])
+    return compiler.named("divide", 2)([_function(compiler, "sum", aggregate)(one) for one in local])
 
 
-def _function(compiler: Compiler, name: str) -> Callable[[Items], Items]:
-    items = QName("", "items")
-    function = compiler.function(called(name, [VariableRef(items)]), [items])
-    return lambda given: function(None, [given])
+def _function(compiler: Compiler, name: str, aggregate: Aggregate) -> Callable[[Items], Items]:
+    function = compiler.named(name, 1, aggregate.expression.place)  # type: ignore[attr-defined]  # a call, by A2
+    return lambda given: function([given])

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Variable, substituted, variables
+from dovetail.xquery.algebra.expressions import (
+    Call,
+    Constant,
+    Evaluate,
+    Expression,
+    Variable,
+    substituted,
+    variables,
+    with_children,
+)
 from dovetail.xquery.algebra.functions import ARITHMETIC, GENERAL, VALUE
 from dovetail.xquery.algebra.operators import Assign, DataScan, Operator, Select
 from dovetail.xquery.algebra.walk import above, chain
@@ -124,7 +133,7 @@ class _Translation:
         if name in _INNER and any(self._is_raw(one) for one in expression.arguments):
             return None  # the truth of a node is not the truth of its text
         inner = [self.of(argument, not strict) for argument in expression.arguments]
-        return None if None in inner else Call(name, tuple(inner))  # type: ignore[arg-type]  # no None is left
+        return None if None in inner else with_children(expression, tuple(inner))  # type: ignore[arg-type]  # no None is left
 
 
 def is_global(expression: Expression) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.engine.metrics import Metrics
 from dovetail.xquery.algebra.run_expressions import Compiler
-from dovetail.xquery.algebra.tree_facts import reads_data
+from dovetail.xquery.algebra.tree_facts import needs_context, reads_data
 from dovetail.xquery.evaluate.context import Context, Environment
 from dovetail.xquery.evaluate.static import Static
 from dovetail.xquery.execute.files import Collection, CollectionFiles
@@ -43,4 +43,8 @@ class Job:
 
     def compiler(self, metrics: Metrics) -> Compiler:
         """Compiles the expressions of the plan in a task."""
-        return Compiler(Static(self.module), Environment(self.context(metrics)))
+        environment = Environment(self.context(metrics))
+        if self.item is not None and any(needs_context(one.value) for one in self.module.variables):
+            # The plan reads the context item by its address; only functions that use such variables ask for it here.
+            environment.context = replace(environment.context, item=environment.doc(self.item))
+        return Compiler(Static(self.module), environment)

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from dovetail.xquery.algebra.expressions import Call, Evaluate, Expression, Variable, call, is_call, parts
+from dovetail.xquery.algebra.expressions import (
+    Call,
+    Evaluate,
+    Expression,
+    Variable,
+    call,
+    is_call,
+    parts,
+    with_children,
+)
 from dovetail.xquery.algebra.operators import (
     Aggregate,
     Assign,
@@ -131,7 +140,7 @@ def _assigned(plan: Operator, whole: Operator) -> Operator:
         if one.steps is not None:
             value = argument if is_call(one.expression, "count") else call("data", argument)
             below, number, argument = Assign(Variable(number), value, below), number + 1, Variable(number)
-        fields.append(replace(one, expression=Call(one.expression.name, (argument,))))  # type: ignore[attr-defined]  # as above
+        fields.append(replace(one, expression=with_children(one.expression, (argument,))))
     return GroupBy(tuple(keys), tuple(fields), below)
 
 

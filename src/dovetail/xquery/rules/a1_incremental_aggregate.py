@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.xquery.algebra.expressions import Call, Expression, Variable, substituted
+from dovetail.xquery.algebra.expressions import Call, Expression, Variable, substituted, with_children
 from dovetail.xquery.algebra.functions import AGGREGATES, is_step
 from dovetail.xquery.algebra.operators import Aggregate, Assign, Gathered, GroupBy, Operator, Subplan
 from dovetail.xquery.algebra.properties import Facts
@@ -32,9 +32,8 @@ def _nested(plan: Operator, assign: Assign, value: Expression, facts: Facts) -> 
     gathered = facts.definitions.get(value) if isinstance(value, Variable) else None
     match gathered:
         case Aggregate(variable, Call("create_sequence", (item,)), below) if facts.uses[variable] == 1:
-            name = assign.expression.name  # type: ignore[attr-defined]  # matched as a call
             subplan = next(o for o in operators(plan) if isinstance(o, Subplan) and o.nested is gathered)
-            new = Subplan(Aggregate(assign.variable, Call(name, (item,)), below), subplan.input)
+            new = Subplan(Aggregate(assign.variable, with_children(assign.expression, (item,)), below), subplan.input)
             without = exchanged(plan, assign, assign.input)
             return exchanged(without, subplan, new)
     return None
@@ -49,8 +48,7 @@ def _grouped(plan: Operator, assign: Assign, value: Expression, facts: Facts) ->
     field = next((one for one in group.gathered if one.variable == base), None)
     match field:
         case Gathered(_, Call("create_sequence", (item,))):
-            name = assign.expression.name  # type: ignore[attr-defined]  # matched as a call
-            added = Gathered(assign.variable, Call(name, (substituted(written, {base: item}),)))
+            added = Gathered(assign.variable, with_children(assign.expression, (substituted(written, {base: item}),)))
             without = exchanged(plan, assign, assign.input)
             return exchanged(without, group, replace(group, gathered=(*group.gathered, added)))
     return None
