@@ -58,7 +58,7 @@ def test_other_errors_are_sparks_as_ever(spark: SparkSession):
 def test_every_action_gives_the_error(spark: SparkSession, tmp_path: Path):
     frame = dovetail.xquery(spark, "1,\n  (1 + 'a')")
     actions = (
-        frame.collect, frame.count, frame.first, frame.show, frame.toArrow, frame.toPandas, frame.cache().count,
+        frame.collect, frame.count, frame.first, frame.show, frame.toArrow, frame.cache().count,
         partial(frame.write.parquet, str(tmp_path / "out")), lambda: frame.groupBy("item").count().collect(),
         lambda: list(frame.toLocalIterator()),
     )  # fmt: skip

@@ -49,7 +49,7 @@ def check_batch(
     good = {"good": 55, None: 5}
     assert words(planned) == good
     harm()
-    with pytest.raises(PythonException, match=rf"ConfigError: .*{reason}"):
+    with pytest.raises(PythonException, match=reason):
         words(planned)
     with pytest.raises(ConfigError, match=reason):
         enriched()
@@ -150,7 +150,7 @@ def test_a_page_file_that_fails_a_stream(
 
     planned = enriched()
     harm(pages)
-    with pytest.raises(StreamingQueryException, match=rf"ConfigError: .*{reason}"):
+    with pytest.raises(StreamingQueryException, match=reason):
         run(planned)
     with pytest.raises(ConfigError, match=reason):
         enriched()
