@@ -232,11 +232,14 @@ def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]
 
 def project(frame: DataFrame, left: Side, right: Side, request: Request) -> DataFrame:
     """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
-    shared = {key.left: f"{RESERVED}shared_{key.right}" for key in request.keys if key.shared}
+    prefix = f"{RESERVED}shared_"
+    shared = {name.removeprefix(prefix).lower(): name for name in right.frame.columns if name.startswith(prefix)}
 
     def column(name: str) -> str:
-        if name in shared and request.how in ("right", "full"):
-            return f"coalesce({quoted(name)}, {quoted(shared[name])}) as {quoted(name)}"
+        if name.lower() in shared and request.how in ("right", "full"):
+            values = [quoted(name), quoted(shared[name.lower()])]
+            first, second = values if request.how == "full" else values[::-1]  # equal keys may look different
+            return f"coalesce({first}, {second}) as {quoted(name)}"
         return quoted(name)
 
     return frame.selectExpr(*map(column, output_columns(left, right, request)))

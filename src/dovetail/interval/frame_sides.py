@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.errors import DataError, PlanError
 from dovetail.interval.relation import Closed
 from dovetail.interval.request import Request
+from dovetail.spark.collation import check_collations, collation_key, collation_of
 
 BOUND_TYPES = (
     T.ByteType,
@@ -128,6 +129,8 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
         bound_type = T.DecimalType(11, 6)  # seconds since midnight
     left_keys = [_find("left", left, key.left) for key in request.keys]
     right_keys = [_find("right", right, key.right) for key in request.keys]
+    for lk, rk in zip(left_keys, right_keys, strict=True):
+        check_collations(left.schema[lk], right.schema[rk])
     key_types = [
         _common_type(left, f"key {key.left!r}", left.schema[lk].dataType, right.schema[rk].dataType, keys=True)
         for key, lk, rk in zip(request.keys, left_keys, right_keys, strict=True)
@@ -155,20 +158,26 @@ def _side(
     letter = name[0]
     # SQL text instead of Column objects, each of which costs PySpark a millisecond or two.
     selected = [f"{quoted(column)} as {quoted(out[column])}" for column in frame.columns]
-    names = []
+    names, collated = [], []
     wanted = [(bounds[1], bounds[0], bound_type), (bounds[2], bounds[0], bound_type)]
     wanted += [(quoted(key), frame.schema[key].dataType, kind) for key, kind in zip(keys, key_types, strict=True)]
     for number, (expression, given, kind) in enumerate(wanted):
         column = next((c for c in frame.columns if quoted(c) == expression), None)
+        alias = f"{RESERVED}{letter}{number}"
+        if column is not None and collation_of(kind) is not None:  # equal text may differ in its bytes, these do not
+            collated.append(collation_key(frame.sparkSession, quoted(out[column])).alias(alias))
+            names.append(quoted(alias))
+            continue
         if column is not None and given == kind:
             names.append(quoted(out[column]))
             continue
-        alias = f"{RESERVED}{letter}{number}"
         selected.append(f"cast({expression} as {kind.simpleString()}) as {alias}")
         names.append(quoted(alias))
     kept = request.keeps_left if name == "left" else request.keeps_right
     payload = tuple(out[column] for column in frame.columns if not out[column].startswith(RESERVED))
     ready, own = frame.selectExpr(*selected), tuple(frame.columns)
+    if collated:
+        ready = ready.select("*", *collated)
     named = (bounds[1], bounds[2], *keys)
     return Side(name, ready, payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept, own, frame, named)
 
