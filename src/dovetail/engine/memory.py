@@ -108,6 +108,11 @@ class MemoryBudget:
         here = self.limit - self._own.current
         return here if self._parent is None else min(here, self._parent.available)
 
+    @property
+    def root(self) -> MemoryBudget:
+        """The budget that contains this one and all others above it: what the user gave."""
+        return self if self._parent is None else self._parent.root
+
     def child(self, name: str, limit: int | str | None = None) -> MemoryBudget:
         """A budget inside this one, limited to `limit` (default: to all of this one) and to what this one has left."""
         child = MemoryBudget(self.limit if limit is None else limit, name)
@@ -226,11 +231,13 @@ class Reservation:
 
     def _refusal(self, n: int) -> str:
         budget = self.budget
+        whole = budget.root
+        more = max(1.0, (budget.limit - budget.available + n) / budget.limit)  # all shares grow with the whole
         return (
             f"component {self.name!r} asked for {format_bytes(n)} ({n} bytes) more, but {budget.name!r} has "
             f"{format_bytes(budget.available)} ({budget.available} bytes) available of its limit of "
             f"{format_bytes(budget.limit)}, and this component cannot spill; give the join more memory "
-            f'(for example memory="{_suggestion(budget.limit + n)}"), or smaller batches.'
+            f'(for example memory="{suggestion(int(whole.limit * max(2.0, more)))}"), or smaller batches.'
         )
 
     def __enter__(self) -> Reservation:
@@ -250,7 +257,12 @@ def _check_amount(n: int) -> None:
         raise ValueError(f"an amount of memory must be 0 bytes or more, not {n}.")
 
 
-def _suggestion(wanted: int) -> str:
+def suggestion(wanted: int) -> str:
+    """A power of two of at least so many bytes, as users write it.
+
+    >>> suggestion(3 << 20)
+    '4MB'
+    """
     power = 1 << max(wanted - 1, 1).bit_length()
     for shift, unit in ((30, "GB"), (20, "MB"), (10, "KB")):
         if power >= 1 << shift:

@@ -48,7 +48,8 @@ class Spool:
         """Keep the rows of one batch."""
         for part in _cut(batch, self.block_bytes):
             self.rows += part.num_rows
-            if not self._small and nbytes(part) * 2 > self.block_bytes:
+            if nbytes(part) * 2 > self.block_bytes:
+                self._store_small()
                 self._store(part)
             else:
                 self._add_small(part)

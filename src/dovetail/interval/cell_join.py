@@ -17,20 +17,22 @@ import pyarrow.compute as pc
 
 from dovetail.engine.columns import nbytes
 from dovetail.engine.keys import KeyEncoder
-from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
-from dovetail.errors import PlanError
+from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.interval.algorithms import OPERATORS
 from dovetail.interval.codes import bound_codes, classify, encode_stream
 from dovetail.interval.operators.driver import IntervalOperator
 from dovetail.interval.operators.feed import END, KEY, START
 from dovetail.interval.operators.rule import pair_rule
+from dovetail.interval.operators.weights import RowBytes
 from dovetail.interval.relation import Closed, Relation
 
 SIDE = "__dt_side"
 CELL = "__dt_cell"
 LEFT, RIGHT = 0, 1
+_LARGEST_ROW = 32  # a task with so many times the bytes of its largest row joins all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +120,21 @@ def join_cell(
             yield from run.finish()
             if metrics is not None:
                 metrics.merge(run.measured())
+    except BudgetExceeded as error:
+        raise BudgetExceeded(f"{_advice(task, run)} Refused was: {error}") from error
     finally:
         if run is not None:
             run.close()
+
+
+def _advice(task: CellJoin, run: _Run | None) -> str:
+    """How much memory joins rows like those seen, in the words of the user's request."""
+    largest = 0 if run is None else run.largest_row
+    enough = suggestion(max(2 * task.memory, _LARGEST_ROW * largest))
+    return (
+        f"rows of up to {format_bytes(largest)} do not fit an interval join with algorithm={task.algorithm!r} and "
+        f'memory={format_bytes(task.memory)} per task; give it memory="{enough}", or use route="native".'
+    )
 
 
 class _Run:
@@ -135,6 +149,8 @@ class _Run:
             for side, columns in (("left", task.left.columns), ("right", task.right.columns))
         }
         self.rows = {"left": 0, "right": 0}
+        self.largest_row = 0
+        self._weights = {side: RowBytes(schema) for side, schema in self.schemas.items()}
         # Spark hands over whole Arrow batches. Up to half of the budget is kept free for the one in hand; what a batch
         # has beyond that is Spark's memory, and reported.
         self._room = min(2 * nbytes(first), task.memory // 2)
@@ -162,7 +178,8 @@ class _Run:
 
     def _spool(self, side: str) -> Spool:
         room = (self.task.memory - self._room) // (8 * len(self.task.tracked))
-        memory, reading = self.budget.child(f"{side} rows", room), self.budget.child(f"{side} reading", room)
+        # A block is read when the operator is done and no batch is in hand: it may be one row of any size.
+        memory, reading = self.budget.child(f"{side} rows", room), self.budget.child(f"{side} reading")
         return Spool(self.schemas[side], memory, reading, room // 4, f"{side} rows")
 
     def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -189,6 +206,7 @@ class _Run:
                 continue
             rows = _taken(batch.select(list(columns.columns)), chosen).cast(self.schemas[name])
             self.rows[name] += rows.num_rows
+            self.largest_row = max(self.largest_row, int(self._weights[name].each(rows).max()))
             other = self.task.right if name == "left" else self.task.left
             usable = classify(rows[columns.start], rows[columns.end], columns.closed) == 0
             if columns.keys:

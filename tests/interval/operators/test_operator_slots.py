@@ -109,7 +109,7 @@ def test_the_file_is_in_partition_order_however_many_runs_were_merged(keyed: boo
     rows = random_side(np.random.default_rng(5), 200, 100, 30, 3 if keyed else 1)
     rows = rows.append_column(ROW, pa.array(np.arange(200)))
     slots, memory = Slots(5, 10, 90), MemoryBudget("1MB")
-    store = SlotStore("left", rows.schema, slots, keyed, 7, False, memory, None)
+    store = SlotStore("left", rows.schema, slots, keyed, 7, 1 << 20, False, memory, None)
     for number, piece in enumerate(cut(rows, 5)):
         store.add(piece)
         if number % spill_every == spill_every - 1:

@@ -70,6 +70,7 @@ class DisjointPartitionOperator(PartitionedOperator):
             self.spec.keyed,
             frame_rows,
             block_rows,
+            self.shares.segment,
             by_tuples,
             self.budget,
             self.spill_dir,

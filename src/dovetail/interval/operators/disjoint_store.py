@@ -13,8 +13,10 @@ from dovetail.engine.columns import compact, held_bytes, nbytes, take_columns
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.interval.operators.loaded import Loaded, empty_batch, pieces_of
-from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes
-from dovetail.kernels.arrays import I64, int64s
+from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes, stretches
+from dovetail.kernels.arrays import I64, Bool, int64s
+
+_LARGEST = 2**62  # bytes of a block that is cut by its rows alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,14 @@ class DisjointStore:
         keyed: bool,
         frame_rows: int,
         block_rows: int,
+        block_bytes: int,
         by_tuples: bool,
         budget: MemoryBudget,
         spill_dir: Path | None,
     ) -> None:
         self.side, self.schema, self.keyed, self.row_bytes = side, schema, keyed, RowBytes(schema)
         self.frame_rows, self.block_rows, self._by_tuples = frame_rows, max(frame_rows, block_rows), by_tuples
+        self._block_bytes = _LARGEST if by_tuples else block_bytes
         self.on_disk = False
         self.file = SpillFile(schema, spill_dir, f"{side}-partitions")
         self.keys: list[int] = []
@@ -75,22 +79,46 @@ class DisjointStore:
             self.weight += self.weigh(batch)
 
     def flush(self, open_parts: I64) -> None:
-        """Write what is complete: all rows of partitions that are closed, and whole frames of the open ones."""
+        """Write what is complete: all rows of partitions that are closed, and whole frames of the open ones.
+
+        If that is little, because open partitions have few but large rows, everything is written. Rows are gathered
+        block by block, so that beside those in memory there are a few blocks, and a copy of the rows that stay.
+        """
         self.on_disk = True
-        self._reading.grow(2 * self._memory.used)
-        batch, parts = self._gathered(np.arange(self.partitions))
-        counts = np.bincount(parts, minlength=1)
-        still_open = np.isin(np.arange(counts.size), open_parts)
-        wanted = np.where(still_open, counts - counts % self.frame_rows, counts)
-        place = np.arange(parts.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen = place < np.repeat(wanted, counts)
-        self._write(batch, np.flatnonzero(chosen), wanted)
-        rest = take_columns(batch, int64s(np.flatnonzero(~chosen)))
-        del batch
+        if not self._pending:
+            return
+        parts = np.concatenate([parts for _, parts in self._pending])
+        weights = np.concatenate([self.row_bytes.each(batch) for batch, _ in self._pending])
+        order = np.argsort(parts, kind="stable")
+        counts = np.bincount(parts)
+        wanted = np.where(np.isin(np.arange(counts.size), open_parts), counts - counts % self.frame_rows, counts)
+        chosen = _first_of_each(counts, wanted)
+        if not self._by_tuples and weights[order[chosen]].sum() * 4 < weights.sum():
+            wanted, chosen = counts, np.ones(parts.size, np.bool_)
+        self._write(order[chosen], wanted, weights)
+        self._keep(np.sort(order[~chosen]), parts, weights)
+
+    def _keep(self, numbers: I64, parts: I64, weights: I64) -> None:
+        """Of the rows in memory keep these."""
+        self._reading.grow(int(weights[numbers].sum()))
+        rest = self._picked(numbers)
+        self._pending = []
         self.weight = 0
         self._memory.close()
         self._reading.close()
-        self.add(rest, parts[~chosen])
+        self.add(rest, parts[numbers])
+
+    def _picked(self, numbers: I64) -> pa.RecordBatch:
+        """Rows in memory by their numbers among all of them, in this order."""
+        starts = np.cumsum([0, *(batch.num_rows for batch, _ in self._pending)])
+        at = np.searchsorted(starts, numbers, side="right") - 1
+        used = np.unique(at)
+        taken = [take_columns(self._pending[i][0], int64s(numbers[at == i] - starts[i])) for i in used]
+        if len(taken) < 2:
+            return taken[0] if taken else empty_batch(self.schema)
+        place = np.empty(numbers.size, np.int64)
+        place[np.argsort(at, kind="stable")] = np.arange(numbers.size)
+        return take_columns(pa.concat_batches(taken), int64s(place))
 
     def _gathered(self, rank: I64) -> tuple[pa.RecordBatch, I64]:
         """All rows in memory, ordered by their partition's rank and then as they came; none are pending then."""
@@ -102,22 +130,28 @@ class DisjointStore:
         order = np.argsort(rank[parts], kind="stable")
         return take_columns(whole, int64s(order)), parts[order]
 
-    def _write(self, batch: pa.RecordBatch, chosen: I64, wanted: I64) -> None:
-        """Write the chosen rows, `wanted` of each partition, as blocks that a partition shares only if it is small."""
+    def _write(self, numbers: I64, wanted: I64, weights: I64) -> None:
+        """Write rows, `wanted` of each partition in turn, as blocks that a partition shares only if it is small."""
         group: list[tuple[int, int]] = []
-        first = grouped = 0
+        first = grouped = held = begin = 0
         for part in np.flatnonzero(wanted):
-            for rows in _split(int(wanted[part]), self.block_rows):
-                if group and (rows >= self.frame_rows or grouped >= self.frame_rows):
-                    first, group, grouped = self._write_block(batch, chosen, first, group), [], 0
+            own = weights[numbers[begin : begin + wanted[part]]]
+            begin += int(wanted[part])
+            for start, stop in stretches(own, self.block_rows, self._block_bytes):
+                rows, size = stop - start, int(own[start:stop].sum())
+                full = rows >= self.frame_rows or grouped >= self.frame_rows or held + size > self._block_bytes
+                if group and full:
+                    first, group, grouped, held = self._write_block(numbers, first, group, held), [], 0, 0
                 group.append((int(part), rows))
-                grouped += rows
+                grouped, held = grouped + rows, held + size
         if group:
-            self._write_block(batch, chosen, first, group)
+            self._write_block(numbers, first, group, held)
 
-    def _write_block(self, batch: pa.RecordBatch, chosen: I64, first: int, group: list[tuple[int, int]]) -> int:
+    def _write_block(self, numbers: I64, first: int, group: list[tuple[int, int]], size: int) -> int:
         last = first + sum(rows for _, rows in group)
-        block = self.file.append(take_columns(batch, int64s(chosen[first:last])))
+        self._reading.grow(3 * size)  # the rows of each batch, all of them in order, and serialised
+        block = self.file.append(self._picked(numbers[first:last]))
+        self._reading.close()
         offset = 0
         for part, rows in group:
             self._pieces.append(Piece(part, block, offset, rows))
@@ -203,7 +237,7 @@ class DisjointStore:
         self.file.close()
 
 
-def _split(rows: int, most: int) -> Iterator[int]:
-    while rows > 0:
-        yield min(rows, most)
-        rows -= most
+def _first_of_each(counts: I64, wanted: I64) -> Bool:
+    """Of rows in the order of their partitions, `counts` of each, the first `wanted` ones of each."""
+    place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.asarray(place < np.repeat(wanted, counts), np.bool_)

@@ -126,9 +126,12 @@ class OverlapPartitionOperator(PartitionedOperator):
         by_tuples = self.spec.frames is not None
         return RowQueue(f"{intake.side}-input", intake.schema, by_tuples, self.budget, self.spill_dir)
 
+    @property
+    def _block_bytes(self) -> int:
+        return min(self.shares.segment, self.shares.blocking(0) // _BLOCKS)
+
     def _block_rows(self, intake: Intake) -> int:
-        room = min(self.shares.segment, self.shares.blocking(0) // _BLOCKS)
-        return max(1, room // RowBytes(intake.schema).fixed)
+        return max(1, self._block_bytes // RowBytes(intake.schema).fixed)
 
     def _store(self, intake: Intake) -> SlotStore:
         return SlotStore(
@@ -137,6 +140,7 @@ class OverlapPartitionOperator(PartitionedOperator):
             self.slots,
             self.spec.keyed,
             self._block_rows(intake),
+            self._block_bytes,
             self.spec.frames is not None,
             self.budget,
             self.spill_dir,

@@ -13,6 +13,8 @@ from dovetail.kernels.arrays import I64, int64s
 
 Order = Callable[[pa.RecordBatch], tuple[I64, I64]]
 """The partition and the key of each row; no keys if there are none."""
+Cut = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
+"""Rows in blocks of a size that can be held; all but the last are full."""
 
 
 class _Run:
@@ -47,18 +49,16 @@ class _Run:
         return taken
 
 
-def merged_blocks(files: list[SpillFile], order: Order, keyed: bool, block_rows: int) -> Iterator[pa.RecordBatch]:
-    """All rows of the sorted files, sorted by key and partition, in batches of about `block_rows`."""
+def merged_blocks(files: list[SpillFile], order: Order, keyed: bool, cut: Cut) -> Iterator[pa.RecordBatch]:
+    """All rows of the sorted files, sorted by key and partition, in blocks as `cut` makes them."""
     runs = [run for run in (_Run(file, order) for file in files) if run.more]
-    waiting: list[pa.RecordBatch] = []
+    rest: list[pa.RecordBatch] = []
     while runs:
         bound = min(run.last() for run in runs)
         taken = pa.concat_batches([run.take(bound) for run in runs])
         parts, keys = order(taken)
         rank = np.lexsort((parts, keys)) if keyed else np.argsort(parts, kind="stable")
-        waiting.append(take_columns(taken, int64s(rank)))
+        blocks = list(cut(pa.concat_batches([*rest, take_columns(taken, int64s(rank))])))
         runs = [run for run in runs if run.more]
-        if sum(batch.num_rows for batch in waiting) >= block_rows or not runs:
-            whole = pa.concat_batches(waiting)
-            yield from (whole.slice(first, block_rows) for first in range(0, whole.num_rows, block_rows))
-            waiting = []
+        rest = [blocks.pop()] if runs else []  # it may not be full yet
+        yield from blocks

@@ -16,10 +16,11 @@ from dovetail.interval.operators.feed import KEY
 from dovetail.interval.operators.loaded import Loaded, empty_batch, pieces_of
 from dovetail.interval.operators.slot_merge import merged_blocks
 from dovetail.interval.operators.slots import Slots
-from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes
+from dovetail.interval.operators.weights import OVERHEAD_BYTES, RowBytes, stretches
 from dovetail.kernels.arrays import I64, int64s
 
 _FAN_IN = 8
+_LARGEST = 2**62  # bytes of a block that is cut by its rows alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,14 @@ class SlotStore:
         slots: Slots,
         keyed: bool,
         block_rows: int,
+        block_bytes: int,
         by_tuples: bool,
         budget: MemoryBudget,
         spill_dir: Path | None,
     ) -> None:
         self.side, self.schema, self.slots, self.keyed = side, schema, slots, keyed
         self.row_bytes, self.block_rows, self._by_tuples = RowBytes(schema), max(1, block_rows), by_tuples
+        self._block_bytes = _LARGEST if by_tuples else block_bytes
         self.weight = self.rows_written = self.rows_read = self.sorted_rows = 0
         self.bytes_written = self.bytes_read = 0
         self._pending: list[pa.RecordBatch] = []
@@ -94,8 +97,8 @@ class SlotStore:
         self._reading.grow(2 * self._memory.used)
         batch, _, _ = self._ordered()
         run = self._new_file()
-        for first in range(0, batch.num_rows, self.block_rows):
-            self._append(run, batch.slice(first, self.block_rows))
+        for block in self._cut(batch):
+            self._append(run, block)
         self._runs.append(run)
         self.weight = 0
         self._memory.close()
@@ -206,13 +209,18 @@ class SlotStore:
     def _new_file(self) -> SortedFile:
         return SortedFile(SpillFile(self.schema, self._spill_dir, f"{self.side}-partitions"))
 
+    def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows in blocks of bounded size."""
+        for first, last in stretches(self.row_bytes.each(batch), self.block_rows, self._block_bytes):
+            yield batch.slice(first, last - first)
+
     def _append(self, run: SortedFile, batch: pa.RecordBatch) -> None:
         run.file.append(batch)
         run.directory.append(Block(*pieces_of(*self._order_of(batch))))
 
     def _merged(self, runs: list[SortedFile]) -> SortedFile:
         merged = self._new_file()
-        for batch in merged_blocks([run.file for run in runs], self._order_of, self.keyed, self.block_rows):
+        for batch in merged_blocks([run.file for run in runs], self._order_of, self.keyed, self._cut):
             self._append(merged, batch)
             self.sorted_rows += batch.num_rows
         for run in runs:

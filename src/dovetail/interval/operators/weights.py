@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,10 +46,27 @@ class RowBytes:
             return int(np.searchsorted(np.cumsum(weights), room, side="right"))
         return int(min(batch.num_rows, max(0, room) // self.fixed))
 
+    def each(self, batch: pa.RecordBatch) -> I64:
+        """The weight of each row, one number a row even if all are the same."""
+        weights = self.of(batch)
+        return weights if weights.size else np.full(batch.num_rows, self.fixed, np.int64)
+
     def total(self, batch: pa.RecordBatch) -> int:
         """The weight of all rows together."""
         weights = self.of(batch)
         return int(weights.sum()) if weights.size else self.fixed * batch.num_rows
+
+
+def stretches(weights: I64, rows: int, size: int) -> Iterator[tuple[int, int]]:
+    """Rows of these weights cut into stretches, first and last row, of at most `rows` and `size`; a row is never cut."""
+    ends = np.cumsum(weights)
+    first = 0
+    while first < weights.size:
+        room = size + (int(ends[first - 1]) if first else 0)
+        last = max(first + 1, min(first + rows, int(np.searchsorted(ends, room, side="right"))))
+        last = min(last, int(weights.size))
+        yield first, last
+        first = last
 
 
 def rows_within(batch: pa.RecordBatch, size: int) -> int:
