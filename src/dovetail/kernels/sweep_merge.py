@@ -61,15 +61,20 @@ def _merge_run(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64
             if state[sw.R_POS] == state[sw.R_END]:
                 return sw.RUN_OVER if state[sw.R_FINAL] != 0 else sw.NEED_R
             state[sw.PHASE] = _SCAN
+        beyond = False
         if state[sw.PHASE] == _SCAN:  # step 2
             if _is_plain(state, r, rule, out_r):
-                _scan_plain(state, r, s, active, out_r, out_s)
-            elif not _scan(state, r, s, rule, active, out_r, out_s):
-                return sw.OUT_FULL
+                beyond = _scan_plain(state, r, s, active, out_r, out_s)
+            else:
+                status = _scan(state, r, s, rule, active, out_r, out_s)
+                if status == sw.OUT_FULL:
+                    return status
+                beyond = status == sw.RUN_OVER
             state[sw.PHASE] = _LOAD
-        status = _load(state, r, s, rule, active, out_r, out_s)  # step 3
-        if status != sw.READY:
-            return status
+        if not beyond:  # S tuples to come start later than one that starts too late
+            status = _load(state, r, s, rule, active, out_r, out_s)  # step 3
+            if status != sw.READY:
+                return status
         state[sw.R_POS] += 1
         state[sw.PHASE] = _NEXT
         if state[sw.S_ACTIVE] == 0 and state[sw.S_POS] == state[sw.S_END] and state[sw.S_FINAL] != 0:
@@ -77,15 +82,22 @@ def _merge_run(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64
 
 
 @inlined
-def _scan(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out_s: I64) -> bool:
-    """Compare the R tuple with all of memory, dropping what no later R tuple can match; False if the output is full."""
+def _scan(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out_s: I64) -> int:
+    """Compare the R tuple with memory, in start order, dropping what no later R tuple can match.
+
+    OUT_FULL, READY when it has met all of memory, RUN_OVER when an S tuple started too late to match, as all others do.
+    """
     row = state[sw.R_POS]
     r_start, r_end = r.start[row], r.end[row]
     i, kept, n, store = state[sw.INNER], state[sw.KEEP], state[sw.OUT], state[sw.STORE] != 0
-    productive, unproductive, suppressed = 0, 0, 0
+    productive, unproductive, suppressed, beyond = 0, 0, 0, False
     while i < state[sw.S_ACTIVE] and not (store and n == out_r.size):
         other = active[i]
         s_start, s_end = s.start[other], s.end[other]
+        if not more_matches(rule, r_start, r_end, s_start):
+            unproductive += 1
+            beyond = True
+            break
         i += 1
         if no_more(rule, r_start, s_start, s_end):
             state[sw.USED] -= sw.weight_of(s, other)
@@ -105,11 +117,12 @@ def _scan(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out
     state[sw.PRODUCTIVE] += productive
     state[sw.UNPRODUCTIVE] += unproductive
     state[sw.SUPPRESSED] += suppressed
-    finished = i == state[sw.S_ACTIVE]
-    if finished:
-        state[sw.S_ACTIVE] = kept
-    state[sw.INNER], state[sw.KEEP] = (0, 0) if finished else (i, kept)
-    return bool(finished)
+    if not beyond and i < state[sw.S_ACTIVE]:
+        state[sw.INNER], state[sw.KEEP] = i, kept
+        return sw.OUT_FULL
+    state[sw.S_ACTIVE] = sw.close_gap(active, kept, i, state[sw.S_ACTIVE])
+    state[sw.INNER] = state[sw.KEEP] = 0
+    return sw.RUN_OVER if beyond else sw.READY
 
 
 @inlined
@@ -121,26 +134,27 @@ def _is_plain(state: I64, r: Rows, rule: Rule, out_r: I64) -> bool:
 
 
 @inlined
-def _scan_plain(state: I64, r: Rows, s: Rows, active: I64, out_r: I64, out_s: I64) -> None:
-    """As `_scan`, without a branch that depends on the tuples."""
+def _scan_plain(state: I64, r: Rows, s: Rows, active: I64, out_r: I64, out_s: I64) -> bool:
+    """As `_scan`, with just the branch that ends it; True if an S tuple started too late."""
     row, count = state[sw.R_POS], state[sw.S_ACTIVE]
     r_start, r_end, n, store = r.start[row], r.end[row], state[sw.OUT], state[sw.STORE] != 0
-    kept, found, dropped = 0, 0, 0
-    for i in range(count):
+    i, kept, dropped = 0, 0, 0
+    while i < count and s.start[active[i]] < r_end:
         other = active[i]
         alive = 1 if s.end[other] > r_start else 0
-        hit = alive if s.start[other] < r_end else 0
         active[kept] = other
         if store and n < out_r.size:
             out_r[n], out_s[n] = row, other
-            n += hit
+            n += alive
         kept += alive
-        found += hit
         dropped += (1 - alive) * sw.weight_of(s, other)
-    state[sw.OUT], state[sw.S_ACTIVE] = n, kept
+        i += 1
+    state[sw.OUT] = n
+    state[sw.S_ACTIVE] = sw.close_gap(active, kept, i, count)
     state[sw.USED] -= dropped
-    state[sw.PRODUCTIVE] += found
-    state[sw.UNPRODUCTIVE] += kept - found
+    state[sw.PRODUCTIVE] += kept
+    state[sw.UNPRODUCTIVE] += 1 if i < count else 0
+    return bool(i < count)
 
 
 @inlined

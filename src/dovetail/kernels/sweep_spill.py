@@ -21,16 +21,36 @@ def outlived(rule: Rule, spilled: int, start: int, held_start: int, held_end: in
     return held_end <= start
 
 
+@inlined
+def starts_too_late(rule: Rule, spilled: int, start: int, end: int, held_start: int) -> bool:
+    """Whether held tuples from this start on match a tuple of the spilled side neither now nor by their order."""
+    if rule.order == (sw.S_FIRST if spilled == 0 else sw.R_FIRST):
+        return held_start >> rule.halves > start >> rule.halves
+    if rule.order == (sw.S_FIRST_STRICT if spilled == 0 else sw.R_FIRST_STRICT):
+        return held_start >> rule.halves >= start >> rule.halves
+    return held_start >= end
+
+
 @kernel
 def spill_step(
-    state: I64, r: Rows, s: Rows, rule: Rule, spilled: int, count_drops: bool, held: I64, out_r: I64, out_s: I64
+    state: I64,
+    r: Rows,
+    s: Rows,
+    rule: Rule,
+    spilled: int,
+    count_drops: bool,
+    in_order: bool,
+    held: I64,
+    out_r: I64,
+    out_s: I64,
 ) -> int:
     """Compare tuples of the spilled side with the held tuples of the other, dropping those that can match no more.
 
     FREED: no held tuple is left; the tuple at the spilled side's position was not needed. EXHAUSTED: no tuple of the
     spilled side is left in this run. NEED_R (NEED_S): more rows of the spilled side. OUT_FULL: take the pairs.
     `held` are row numbers, as many as the other side has active; a dropped tuple counts as an unproductive comparison
-    if `count_drops`. Reference: seed 002, sections 3.3.1 to 3.3.3, spilling.
+    if `count_drops`. With `in_order` they are in start order, and the first one that starts too late ends a pass.
+    Reference: seed 002, sections 3.3.1 to 3.3.3, spilling.
     """
     sw.find_ends(state, r.key, s.key)
     at, other = spilled * sw.SIDE, (1 - spilled) * sw.SIDE
@@ -38,9 +58,9 @@ def spill_step(
         if state[at + sw.R_POS] == state[at + sw.R_END]:
             return sw.EXHAUSTED if state[at + sw.R_FINAL] != 0 else sw.NEED_R + spilled
         if spilled == 0:
-            passed = _pass(state, r, s, rule, 0, count_drops, held, out_r, out_s)
+            passed = _pass(state, r, s, rule, 0, count_drops, in_order, held, out_r, out_s)
         else:
-            passed = _pass(state, s, r, rule, 1, count_drops, held, out_s, out_r)
+            passed = _pass(state, s, r, rule, 1, count_drops, in_order, held, out_s, out_r)
         if not passed:
             return sw.OUT_FULL
         if state[other + sw.R_ACTIVE] > 0:
@@ -56,18 +76,23 @@ def _pass(
     rule: Rule,
     spilled: int,
     count_drops: bool,
+    in_order: bool,
     held: I64,
     out_moving: I64,
     out_fixed: I64,
 ) -> bool:
-    """One tuple past all held ones; False if the output is full."""
+    """One tuple past the held ones that it may match; False if the output is full."""
     row, count = state[spilled * sw.SIDE + sw.R_POS], (1 - spilled) * sw.SIDE + sw.R_ACTIVE
     start, end = moving.start[row], moving.end[row]
     i, kept, n, store = state[sw.INNER], state[sw.KEEP], state[sw.OUT], state[sw.STORE] != 0
-    productive, unproductive, suppressed = 0, 0, 0
+    productive, unproductive, suppressed, beyond = 0, 0, 0, False
     while i < state[count] and not (store and n == out_moving.size):
         other = held[i]
         other_start, other_end = fixed.start[other], fixed.end[other]
+        if in_order and starts_too_late(rule, spilled, start, end, other_start):
+            unproductive += 1
+            beyond = True
+            break
         i += 1
         if outlived(rule, spilled, start, other_start, other_end):
             state[sw.USED] -= sw.weight_of(fixed, other)
@@ -88,11 +113,12 @@ def _pass(
     state[sw.PRODUCTIVE] += productive
     state[sw.UNPRODUCTIVE] += unproductive
     state[sw.SUPPRESSED] += suppressed
-    finished = i == state[count]
-    if finished:
-        state[count] = kept
-    state[sw.INNER], state[sw.KEEP] = (0, 0) if finished else (i, kept)
-    return bool(finished)
+    if not beyond and i < state[count]:
+        state[sw.INNER], state[sw.KEEP] = i, kept
+        return False
+    state[count] = sw.close_gap(held, kept, i, state[count])
+    state[sw.INNER] = state[sw.KEEP] = 0
+    return True
 
 
 @register_warmup
@@ -102,4 +128,4 @@ def _warm() -> None:
     for spilled in (0, 1):
         state = sw.sample_state(rows, rows)
         state[sw.R_ACTIVE] = state[sw.SIDE + sw.R_ACTIVE] = 1
-        spill_step(state, rows, rows, rule, spilled, True, held, out_r, out_s)
+        spill_step(state, rows, rows, rule, spilled, True, True, held, out_r, out_s)

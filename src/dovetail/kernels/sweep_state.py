@@ -68,6 +68,15 @@ class Rule(NamedTuple):
 
 
 @inlined
+def close_gap(rows: I64, kept: int, first: int, count: int) -> int:
+    """Move rows [first, count) behind the first `kept` ones; how many there are then."""
+    if kept < first:
+        for i in range(first, count):
+            rows[kept + i - first] = rows[i]
+    return kept + count - first
+
+
+@inlined
 def compared(a: int, b: int) -> int:
     """0, 1, 2 for less, equal, greater."""
     return 1 + (1 if a > b else 0) - (1 if a < b else 0)

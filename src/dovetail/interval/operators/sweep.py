@@ -28,6 +28,8 @@ class SweepOperator(IntervalOperator):
 
     count_drops = True
     """Whether dropping a held tuple in the spilling mode counts as an unproductive comparison."""
+    held_in_order = True
+    """Whether held tuples are in start order in the spilling mode."""
 
     def __init__(
         self, spec: IntervalSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
@@ -117,7 +119,8 @@ class SweepOperator(IntervalOperator):
         while True:
             r, s = (f.rows for f in self.feeds)
             out_r, out_s = self.output.out_r, self.output.out_s
-            status = spill_step(self.state, r, s, self.rule, spilled, self.count_drops, held, out_r, out_s)
+            how = self.count_drops, self.held_in_order
+            status = spill_step(self.state, r, s, self.rule, spilled, *how, held, out_r, out_s)
             position = int(self.state[at + sw.R_POS])
             if status in (sw.FREED, sw.EXHAUSTED):
                 break

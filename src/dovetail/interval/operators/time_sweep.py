@@ -38,6 +38,8 @@ class TimeSweepJoin(FirstIsOuterSpec):
 class TimeSweepOperator(SweepOperator):
     """A time-sweep interval join in progress."""
 
+    held_in_order = False  # the last active tuple fills the place of one that ends
+
     def __init__(
         self, spec: TimeSweepJoin, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
     ) -> None:

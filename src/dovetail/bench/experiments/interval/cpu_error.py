@@ -87,8 +87,6 @@ def _cpu(mixed: bool, bench: Workbench) -> Findings:
         log_x=True,
     )
     note = "OIP has as many slots as its formula gives, which need not divide the range; the source's is unknown."
-    if mixed:
-        note += " Our sort-merge compares a short left row also with right rows that were loaded for a longer one."
     return checks.findings([chart], [grid], checked, note)
 
 
