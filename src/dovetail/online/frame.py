@@ -10,6 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.engine.layout import key_pairs
+from dovetail.errors import PlanError
 from dovetail.online.answers import with_phase as schema_with_phase
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.frame_plan import (
@@ -20,11 +22,13 @@ from dovetail.online.frame_plan import (
     build_plan,
     check_inputs,
     watermarks,
+    with_collation_keys,
 )
 from dovetail.online.hot_keys import hot_as_text
 from dovetail.online.lateness import Lateness
 from dovetail.online.predicate import Band, Predicate
 from dovetail.online.request import Request, parse_request
+from dovetail.spark.collation import check_collations
 
 _BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
 
@@ -108,6 +112,7 @@ def plan_online_join(
 ) -> OnlinePlan:
     """The plan of `online_join` with the same arguments: `explain`, `frame`, `metrics`."""
     request = parse_request(on, within, how, algorithm, memory, buckets, wait, owed, retain, with_phase)
+    left, right, request, extra = _by_collation(left, right, request, hot)
     terms, inputs = request.terms, {"left": left, "right": right}
     lateness = _lateness(left, right, request.within)
     check_inputs(inputs, terms, end_of_input, lateness, _BANDS)
@@ -123,7 +128,31 @@ def plan_online_join(
     fields = [left.schema[name] for name in layout.left] + [right.schema[name] for name in layout.right]
     named = [T.StructField(n, f.dataType, f.nullable) for n, f in zip(layout.schema.names, fields, strict=True)]
     placing = _placing(request, buckets_of(inputs, terms), hot)
-    return build_plan(inputs, join, terms, answers, named, placing, lateness, end_of_input)
+    columns = tuple(name for name in answers.names if name not in extra) if extra else None
+    return build_plan(inputs, join, terms, answers, named, placing, lateness, end_of_input, columns)
+
+
+def _by_collation(
+    left: DataFrame, right: DataFrame, request: Request, hot: Sequence[Any] | None
+) -> tuple[DataFrame, DataFrame, Request, set[str]]:
+    """Inputs and request with collated keys replaced by columns of their key bytes, and the names of these.
+
+    Of a key that both sides call by one name the answer has the left value, which the right side then need not carry.
+    """
+    pairs = key_pairs(request.on)
+    for a, b in pairs:
+        if a in left.columns and b in right.columns:
+            check_collations(left.schema[a], right.schema[b])
+    left, mine = with_collation_keys(left, [a for a, _ in pairs])
+    right, theirs = with_collation_keys(right, [b for _, b in pairs])
+    if not mine:
+        return left, right, request, set()
+    if hot:
+        raise PlanError(f"hot={hot!r} with keys of a collation, {sorted(mine)}, is not possible; leave hot out.")
+    right = right.drop(*(key for key in request.on if isinstance(key, str) and key in mine))
+    on = tuple(key if a not in mine else (mine[a], theirs[b]) for key, (a, b) in zip(request.on, pairs, strict=True))
+    extra = {*mine.values(), *theirs.values(), *(f"{name}_right" for name in theirs.values())}
+    return left, right, replace(request, on=on), extra
 
 
 def _placing(request: Request, buckets: int, hot: Sequence[Any] | None) -> str:

@@ -19,6 +19,7 @@ from dovetail.online.frame_plan import (
     build_plan,
     check_inputs,
     watermarks,
+    with_collation_keys,
 )
 from dovetail.online.multiway.answers import multi_schema
 from dovetail.online.multiway.bucket_join import MultiBucketJoin
@@ -27,6 +28,7 @@ from dovetail.online.multiway.lateness import multi_lateness
 from dovetail.online.multiway.registry import MULTIWAY
 from dovetail.online.phases import PHASE_COLUMN
 from dovetail.online.request import Terms, parse_terms
+from dovetail.spark.collation import check_collations
 
 _BANDS = "all inputs and, between all that are joined, a band (first time, second time, timedelta, timedelta)"
 
@@ -101,6 +103,7 @@ def plan_online_multijoin(
 ) -> OnlinePlan:
     """The plan of `online_multijoin` with the same arguments: `explain`, `frame`, `metrics`."""
     terms = parse_terms(tuple(MULTIWAY), algorithm, memory, buckets, wait, owed, retain, with_phase)
+    inputs, on, columns = _by_collation(inputs, on, _graph(inputs, on), columns)
     graph = _graph(inputs, on)
     lateness = multi_lateness(graph, [watermarks(frame) for frame in inputs.values()])
     check_inputs(inputs, terms, end_of_input, lateness, _BANDS)
@@ -114,6 +117,29 @@ def plan_online_multijoin(
     chosen = None if columns is None else (*columns, *([PHASE_COLUMN] if terms.with_phase else []))
     placing = join.cells(buckets_of(inputs, terms)).explain()
     return build_plan(inputs, join, terms, answers, fields, placing, lateness, end_of_input, chosen)
+
+
+def _by_collation(
+    inputs: Mapping[str, DataFrame], on: Sequence[tuple[Any, ...]], graph: JoinGraph, columns: Sequence[str] | None
+) -> tuple[Mapping[str, DataFrame], Sequence[tuple[Any, ...]], Sequence[str] | None]:
+    """Inputs, predicates and columns of the answer with collated keys compared by columns of their key bytes."""
+    used: dict[str, list[str]] = {name: [] for name in inputs}
+    for edge in graph.edges:
+        first, second = ((graph.names[end.relation], end.columns) for end in edge.ends)
+        for a, b in zip(first[1], second[1], strict=True):
+            if a in inputs[first[0]].columns and b in inputs[second[0]].columns:
+                check_collations(inputs[first[0]].schema[a], inputs[second[0]].schema[b])
+            used[first[0]].append(a)
+            used[second[0]].append(b)
+    keyed = {name: with_collation_keys(frame, dict.fromkeys(used[name])) for name, frame in inputs.items()}
+    renamed = {f"{name}.{old}": f"{name}.{new}" for name, (_, keys) in keyed.items() for old, new in keys.items()}
+    if not renamed:
+        return inputs, on, columns
+    if columns is None:
+        own = {name: arrow_schema(frame) for name, frame in inputs.items()}
+        columns = multi_schema(graph.names, own, with_phase=False).names
+    terms = [tuple(renamed.get(part, part) if isinstance(part, str) else part for part in term) for term in on]
+    return {name: frame for name, (frame, _) in keyed.items()}, terms, columns
 
 
 def _graph(inputs: Mapping[str, DataFrame], on: Sequence[tuple[Any, ...]]) -> JoinGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -22,9 +22,11 @@ from dovetail.online.lateness import Lateness
 from dovetail.online.phases import PHASE_COLUMN
 from dovetail.online.request import Terms
 from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.collation import collation_key, collation_of
 from dovetail.spark.metrics import MetricsSink
 
 _END = "dovetail_end_of_input"
+_COLLATED = "dovetail_collation_key_"
 _WATERMARK = "spark.watermarkDelayMs"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 End = Column | Mapping[str, Column] | None
@@ -190,6 +192,15 @@ def _check_provider(frame: DataFrame) -> None:
             f"{_PROVIDER} is {provider!r}; state of online joins needs Spark's RocksDB provider: leave the setting out "
             f"and call dovetail.configure(spark) first, or use dovetail.session()."
         )
+
+
+def with_collation_keys(frame: DataFrame, names: Iterable[str]) -> tuple[DataFrame, dict[str, str]]:
+    """The frame with a column of key bytes for each collated one of these, and the names to join by in their place."""
+    found = {name: f"{_COLLATED}{name}" for name in names if name in frame.columns}
+    found = {name: key for name, key in found.items() if collation_of(frame.schema[name].dataType) is not None}
+    column = "`{}`".format
+    keys = [collation_key(frame.sparkSession, column(n.replace("`", "``"))).alias(key) for n, key in found.items()]
+    return (frame.select("*", *keys) if keys else frame), found
 
 
 def watermarks(frame: DataFrame) -> dict[str, int]:
