@@ -13,6 +13,7 @@ from dovetail.kernels.online_flush import DPHJ, EHJ, XJOIN, flush_hashed, flush_
 from dovetail.kernels.online_rows import (
     CLOCK,
     CODED,
+    COMPARED,
     DONE,
     DROPPED,
     EMIT,
@@ -78,6 +79,7 @@ def _probe(rows: Rows, t: Table, new: Arrivals, out: Outcome, at: int, slot: int
     match = t.cell[cell_of(t, 1 - side, code)]
     while match != NONE:
         other, match = match, t.next_cell[match]
+        rows.meta[COMPARED] += 1
         if rows.code[other] != code or (rows.meta[CODED] and not new.low[at] <= rows.key[other] <= new.high[at]):
             continue
         found += 1

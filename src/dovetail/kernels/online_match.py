@@ -63,20 +63,23 @@ def match(
     """How many new pairs were written, rows of both stretches by number; `cursor` says where to go on.
 
     `cursor` is the inner row, where its range starts in the outer stretch, and the next outer row to look at, or -1
-    if it is at the start of its range. All is done when the inner row is past the last.
+    if it is at the start of its range; then comparisons made. All is done when the inner row is past the last.
     """
-    n, row, start, at = 0, cursor[0], cursor[1], cursor[2]
+    n, row, start, at, compared = 0, cursor[0], cursor[1], cursor[2], np.int64(0)
     n_outer = len(outer.key)
     while row < len(inner.key):
         low, high = inner.low[row], inner.high[row]
         if at < 0:
             while start < n_outer and outer.key[start] < low:
                 start += 1
+                compared += 1
             at = start
         while at < n_outer and outer.key[at] <= high:
             if n == len(out_outer):
                 cursor[0], cursor[1], cursor[2] = row, start, at
+                cursor[3] += compared
                 return n
+            compared += 1
             fresh = not coded or outer.code[at] == inner.code[row]
             fresh = fresh and not produced(outer.ats[at], outer.dts[at], inner.ats[row], inner.dts[row])
             fresh = fresh and not _visited(outer_visits, outer.dts[at], inner.ats[row], inner.dts[row])
@@ -86,6 +89,7 @@ def match(
             at += 1
         row, at = row + 1, np.int64(-1)
     cursor[0], cursor[1], cursor[2] = row, start, at
+    cursor[3] += compared
     return n
 
 
@@ -196,6 +200,6 @@ def _warm() -> None:
     some = int64s(np.arange(3))
     stretch, none = Stretch(some, some, some, some, some, some), Visits(int64s(some[:0]), int64s(some[:0]))
     out = np.zeros(2, np.int64)
-    match(stretch, stretch, False, none, none, np.array([0, 0, -1]), out, out)
+    match(stretch, stretch, False, none, none, np.array([0, 0, -1, 0]), out, out)
     whole_ranges(some, -1, 1)
     float_ranges(float_images(np.array([0.5])), -1.0, 1.0, True)

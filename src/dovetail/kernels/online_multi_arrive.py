@@ -15,6 +15,7 @@ from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.online_multi_flush import BENEFIT, Areas, area_of, count_areas, empty_areas, flush_areas
 from dovetail.kernels.online_multi_rows import (
     COMBOS,
+    COMPARED,
     DEPTH,
     EMIT,
     FOUND,
@@ -148,6 +149,7 @@ def _step(rows: MultiRows, t: Trees, e: Edges, r: int, stack: Stack, depth: int)
         node = first_from(t, rows.ats, other, theirs, low, _MIN) if low <= high else -1
     else:
         node = t.after[theirs, stack.slot[depth]]
+    rows.meta[COMPARED] += 1
     if node < 0 or t.key[theirs, node] > high:
         return -1
     e.counts[edge, MATCHES] += 1

@@ -121,10 +121,10 @@ def _first_at(s: Stretches, depth: int, key: int) -> int:
 def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
     """How many new combinations were written, rows by depth; `cursor` says where to go on.
 
-    `cursor` has for each depth the place in sorted order, -1 for one that was not begun, and the depth at its end;
-    that is below 0 when all is done. `rows` is room for one row a depth.
+    `cursor` has for each depth the place in sorted order, -1 for one that was not begun; then the depth, which is
+    below 0 when all is done; then comparisons made. `rows` is room for one row a depth.
     """
-    n, last, depth = 0, len(rows) - 1, cursor[-1]
+    n, last, depth = 0, len(rows) - 1, cursor[len(rows)]
     by_relation = np.zeros(len(rows), np.int64)
     while depth >= 0:
         parent = s.plan[depth, PARENT]
@@ -132,13 +132,14 @@ def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
         if depth > 0:
             key = s.key[s.plan[depth, ATTRIBUTE], rows[parent]]
             low, high = key_range(key, s.plan[depth, DOWN], s.plan[depth, UP], s.plan[depth, MEASURE])
+        cursor[len(rows) + 1] += 1
         place = cursor[depth] + 1 if cursor[depth] >= 0 else _first_at(s, depth, low)
         if low > high or place >= s.start[depth + 1] or s.sorted_key[place] > high:
             cursor[depth] = -1
             depth -= 1
             continue
         if depth == last and n == len(out):
-            cursor[-1] = depth
+            cursor[len(rows)] = depth
             return n
         cursor[depth], rows[depth] = place, s.at[place]
         if depth < last:
@@ -150,7 +151,7 @@ def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
             for d in range(len(rows)):
                 out[n, d] = rows[d]
             n += 1
-    cursor[-1] = depth
+    cursor[len(rows)] = depth
     return n
 
 
@@ -160,4 +161,4 @@ def _warm() -> None:
     plan = int64s(np.zeros((2, 6), np.int64))
     s = Stretches(int64s(np.array([0, 1, 2])), int64s(np.zeros((1, 2), np.int64)), row, row, row, row, two, plan)
     done = Done(row, int64s(np.zeros(3, np.int64)), int64s(row[:1]), int64s(row[:1]), int64s(row[:0]), int64s(row[:0]))
-    combine(s, done, np.array([-1, -1, 0]), np.zeros(2, np.int64), np.zeros((2, 2), np.int64))
+    combine(s, done, np.array([-1, -1, 0, 0]), np.zeros(2, np.int64), np.zeros((2, 2), np.int64))

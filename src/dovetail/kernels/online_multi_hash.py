@@ -16,6 +16,7 @@ from dovetail.kernels.online_multi_arrive import ENOUGH_PROBES, MATCHES, PROBES,
 from dovetail.kernels.online_multi_rows import (
     CLOCK,
     COMBOS,
+    COMPARED,
     DEPTH,
     EMIT,
     FRESH,
@@ -125,7 +126,9 @@ def _step(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int) -> int:
     else:
         slot = t.after[stack.slot[depth]]
     while slot >= 0 and t.key[slot] != key:
+        rows.meta[COMPARED] += 1
         slot = t.after[slot]
+    rows.meta[COMPARED] += 1
     if slot >= 0:
         t.counts[other, MATCHES] += 1
     return int(slot)

@@ -34,9 +34,9 @@ class MultiRows(NamedTuple):
     meta: I64
 
 
-CLOCK, N_FREE, BYTES, ROWS, MAX_BYTES, MAX_ROWS, EMIT, RESULTS = range(8)
+CLOCK, N_FREE, BYTES, ROWS, MAX_BYTES, MAX_ROWS, EMIT, RESULTS, COMPARED = range(9)
 """Places in `MultiRows.meta`: last tick, free slots, bytes and rows in memory, their limits, whether combinations are
-written or only counted, and how many there were."""
+written or only counted, how many there were, and rows that probes looked at since last asked."""
 ROW_BYTES = 8 * 2 + 4 * 3 + 1
 
 
@@ -83,7 +83,7 @@ DEPTH, FRESH, PENDING, FOUND = range(4)
 
 def empty_multi_rows(slots: int, relations: int, max_rows: int, max_bytes: int, emit: bool = True) -> MultiRows:
     """No rows, with room for so many."""
-    meta = np.zeros(8, np.int64)
+    meta = np.zeros(9, np.int64)
     meta[[N_FREE, MAX_BYTES, MAX_ROWS, EMIT]] = slots, max_bytes, max_rows, emit
     free = np.arange(slots - 1, -1, -1, dtype=np.int32)
     ats, ref, size = np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.int32)

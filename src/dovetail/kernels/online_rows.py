@@ -32,9 +32,9 @@ class Rows(NamedTuple):
     meta: I64
 
 
-CLOCK, N_FREE, BYTES, LEFT, RIGHT, MAX_BYTES, MAX_ROWS, CODED, EMIT, MATCHES = range(10)
+CLOCK, N_FREE, BYTES, LEFT, RIGHT, MAX_BYTES, MAX_ROWS, CODED, EMIT, MATCHES, COMPARED = range(11)
 """Places in `Rows.meta`: last tick, free slots, bytes and rows of each side in memory, their limits, whether codes are
-compared, whether pairs are written or only counted, pairs found so far."""
+compared, whether pairs are written or only counted, pairs found so far, rows that probes looked at since last asked."""
 ROW_BYTES = 8 * 3 + 4 + 1 + 4
 CODE_BYTES = 8
 
@@ -85,7 +85,7 @@ def empty_rows(slots: int, max_rows: int, max_bytes: int, coded: bool, emit: boo
     """No rows; at most `max_rows` with at most `max_bytes`, and `slots` at a time with those that leave."""
     key = np.zeros(slots, np.int64)
     code = np.zeros(slots, np.int64) if coded else key
-    meta = np.zeros(10, np.int64)
+    meta = np.zeros(11, np.int64)
     meta[[N_FREE, MAX_BYTES, MAX_ROWS, CODED, EMIT]] = slots, max_bytes, max_rows, coded, emit
     ats, ref = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
     free = np.arange(slots - 1, -1, -1, dtype=np.int32)

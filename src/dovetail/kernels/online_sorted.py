@@ -13,6 +13,7 @@ from dovetail.kernels.compile import kernel, register_warmup
 from dovetail.kernels.online_regions import Regions, empty_regions, flush_block, region_of
 from dovetail.kernels.online_rows import (
     CODED,
+    COMPARED,
     DONE,
     EMIT,
     INDEX_FULL,
@@ -58,6 +59,7 @@ def _probe(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, 
             place, inside = place + 1, 0
             continue
         key = theirs.keys[leaf, inside]
+        rows.meta[COMPARED] += 1
         if key > high:
             break
         match = theirs.values[leaf, inside]

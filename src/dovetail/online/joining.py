@@ -129,6 +129,10 @@ class JoiningOperator(OperatorBase, Generic[S]):
             self.metrics.add("blocks_read", store.blocks_read, name, unit="blocks")
             self.metrics.add("bytes_flushed", store.bytes_written, name, unit="bytes")
 
+    def compared(self, n: int) -> None:
+        """Count rows that were compared to find matches."""
+        self.metrics.add("comparisons", n)
+
     @property
     def phase(self) -> str:
         """The phase of work on disk."""

@@ -71,9 +71,9 @@ def ticks(part: Part, at: int) -> tuple[int, int, int]:
 
 def combined(parts: list[Part], done: Done, room: int) -> list[tuple[Any, ...]]:
     stretches, starts = stretches_of(parts, STEPS), np.cumsum([0, *(part.n_rows for part in parts)])[:3]
-    cursor, rows, out = np.array([-1, -1, -1, 0]), np.zeros(3, np.int64), np.empty((room, 3), np.int64)
+    cursor, rows, out = np.array([-1, -1, -1, 0, 0]), np.zeros(3, np.int64), np.empty((room, 3), np.int64)
     found = []
-    while cursor[-1] >= 0:
+    while cursor[3] >= 0:
         n = combine(stretches, done, cursor, rows, out)
         found += [tuple((row - starts).tolist()) for row in out[:n]]
     return found

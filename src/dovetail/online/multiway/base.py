@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dovetail.engine.operator import OperatorError
 from dovetail.kernels.arrays import I32, I64, AnyArray, int64s
-from dovetail.kernels.online_multi_rows import COMBOS, MAX_BYTES, MultiArrivals, multi_arrivals
+from dovetail.kernels.online_multi_rows import COMBOS, COMPARED, MAX_BYTES, MultiArrivals, multi_arrivals
 from dovetail.kernels.online_rows import DONE, STUCK
 from dovetail.online.multiway.settling import SettlingOperator
 from dovetail.online.multiway.sizes import arriving_bytes
@@ -79,6 +79,8 @@ class MultiOperator(SettlingOperator):
             self.write_gone()
             if status == STUCK:
                 raise OperatorError(f"{type(self).__name__} found nothing to flush with {self.rows.meta} in memory.")
+        self.compared(int(self.rows.meta[COMPARED]))
+        self.rows.meta[COMPARED] = 0
         self.pages[r].settle(first)
 
     def finish(self) -> Iterator[pa.RecordBatch]:

@@ -124,16 +124,17 @@ class SettlingOperator(MultiHolding):
         """New combinations of loaded rows."""
         n = len(parts)
         stretches, starts = stretches_of(parts, steps), np.cumsum([0, *(part.n_rows for part in parts)])
-        cursor, rows = np.full(n + 1, -1, np.int64), np.zeros(n, np.int64)
-        cursor[-1] = 0
+        cursor, rows = np.full(n + 2, -1, np.int64), np.zeros(n, np.int64)
+        cursor[n:] = 0
         out = np.empty((max(8, self.fitted.combos), n), np.int64)
         by_relation = {step.relation: part for part, step in zip(parts, steps, strict=True)}
-        while cursor[-1] >= 0:
+        while cursor[n] >= 0:
             found = combine(stretches, done, cursor, rows, out)
             refs = np.empty((found, n), np.int64)
             for depth, (part, step) in enumerate(zip(parts, steps, strict=True)):
                 refs[:, step.relation] = part.refs[out[:found, depth] - starts[depth]]
             yield from self.answers.batches(lambda r, at: by_relation[r].rows(at), refs, self.phase)
+        self.compared(int(cursor[n + 1]))
 
     def settle(self, numbers: Sequence[Sequence[int]], done: Done) -> Iterator[pa.RecordBatch]:
         """Every combination of these blocks, given by input, that was not produced before."""

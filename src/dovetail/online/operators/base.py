@@ -12,7 +12,7 @@ import pyarrow as pa
 from dovetail.engine.operator import OperatorError
 from dovetail.kernels.arrays import I32, I64, U8, AnyArray, int64s
 from dovetail.kernels.online_match import Visits, match
-from dovetail.kernels.online_rows import DONE, INDEX_FULL, MAX_BYTES, PAIRS, STUCK, Arrivals, outcome_bytes
+from dovetail.kernels.online_rows import COMPARED, DONE, INDEX_FULL, MAX_BYTES, PAIRS, STUCK, Arrivals, outcome_bytes
 from dovetail.kernels.online_sorted import arrivals
 from dovetail.online.blocks import Loaded
 from dovetail.online.keys import SIDES
@@ -103,6 +103,8 @@ class OnlineOperator(HoldingOperator):
                 self.enlarge()
             elif status == STUCK:
                 raise OperatorError(f"{type(self).__name__} found nothing to flush with {self.rows.meta} in memory.")
+        self.compared(int(self.rows.meta[COMPARED]))
+        self.rows.meta[COMPARED] = 0
         self.pages[side].settle(first)
 
     def take_outcome(self) -> Iterator[pa.RecordBatch]:
@@ -155,11 +157,12 @@ class OnlineOperator(HoldingOperator):
     ) -> Iterator[pa.RecordBatch]:
         """New pairs of loaded rows; `visits` are those of left's and of right's disk part."""
         n = max(8, self.fitted.pairs // 2)  # two numbers each, beside the slots of the arriving phase
-        cursor = np.array([0, 0, -1], np.int64)
+        cursor = np.array([0, 0, -1, 0], np.int64)
         rows, mates = np.empty(n, np.int64), np.empty(n, np.int64)
         while cursor[0] < len(right.refs):
             found = match(left.stretch, right.stretch, self.keys.coded, *visits, cursor, rows, mates)
             yield from self.answers.batches(left.rows, rows[:found], right.rows, mates[:found], phase)
+        self.compared(int(cursor[3]))
 
     # ------------------------------------------------------------------ state as tables
 
