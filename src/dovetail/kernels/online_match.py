@@ -17,7 +17,8 @@ NEVER = 2**63 - 1
 
 
 class Stretch(NamedTuple):
-    """Rows sorted by key: key, code, range of matching keys of the other stretch, arrival and departure ticks."""
+    """Rows sorted by key, or where codes are compared by code, then key: key, code, range of matching keys of the other
+    stretch, arrival and departure ticks."""
 
     key: I64
     code: I64
@@ -50,6 +51,31 @@ def _visited(visits: Visits, dts: int, memory_ats: int, memory_dts: int) -> bool
 
 
 @kernel
+def _is_below(rows: Stretch, coded: bool, at: int, code: int, key: int) -> bool:
+    if coded and rows.code[at] != code:
+        return rows.code[at] < code  # type: ignore[no-any-return]  # Numba's bool
+    return rows.key[at] < key  # type: ignore[no-any-return]  # as above
+
+
+@kernel
+def _first_from(rows: Stretch, coded: bool, start: int, code: int, key: int, cursor: I64) -> int:
+    """The first row from `start` on that is not below: in doubling steps, as it is near or far, then by halves."""
+    step, low = 1, start
+    while low < len(rows.key) and _is_below(rows, coded, min(low + step, len(rows.key)) - 1, code, key):
+        low, step = min(low + step, len(rows.key)), 2 * step
+        cursor[3] += 1
+    high = min(low + step, len(rows.key)) - 1  # which is not below
+    while low < high:
+        middle = (low + high) >> 1
+        cursor[3] += 1
+        if _is_below(rows, coded, middle, code, key):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
 def match(
     outer: Stretch,
     inner: Stretch,
@@ -68,20 +94,20 @@ def match(
     n, row, start, at, compared = 0, cursor[0], cursor[1], cursor[2], np.int64(0)
     n_outer = len(outer.key)
     while row < len(inner.key):
-        low, high = inner.low[row], inner.high[row]
+        low, high, code = inner.low[row], inner.high[row], inner.code[row]
+        if low > high:  # no key can match; such a range is no place to go on from
+            row += 1
+            continue
         if at < 0:
-            while start < n_outer and outer.key[start] < low:
-                start += 1
-                compared += 1
+            start = _first_from(outer, coded, start, code, low, cursor)
             at = start
-        while at < n_outer and outer.key[at] <= high:
+        while at < n_outer and outer.key[at] <= high and not (coded and outer.code[at] != code):
             if n == len(out_outer):
                 cursor[0], cursor[1], cursor[2] = row, start, at
                 cursor[3] += compared
                 return n
             compared += 1
-            fresh = not coded or outer.code[at] == inner.code[row]
-            fresh = fresh and not produced(outer.ats[at], outer.dts[at], inner.ats[row], inner.dts[row])
+            fresh = not produced(outer.ats[at], outer.dts[at], inner.ats[row], inner.dts[row])
             fresh = fresh and not _visited(outer_visits, outer.dts[at], inner.ats[row], inner.dts[row])
             if fresh and not _visited(inner_visits, inner.dts[row], outer.ats[at], outer.dts[at]):
                 out_outer[n], out_inner[n] = at, row

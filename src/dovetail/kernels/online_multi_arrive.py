@@ -21,7 +21,11 @@ from dovetail.kernels.online_multi_rows import (
     FOUND,
     FRESH,
     HEADS,
+    HIGH,
+    LOW,
     N_FREE,
+    NEAR_HIGH,
+    NEAR_LOW,
     NEXT,
     PENDING,
     RELATION,
@@ -39,20 +43,22 @@ from dovetail.kernels.online_multi_rows import (
     empty_stack,
     enter_row,
     keep_row,
-    key_range,
     multi_arrivals,
     needs_room,
+    no_bands,
+    order_of,
+    range_of,
 )
-from dovetail.kernels.online_multi_tree import Trees, empty_trees, first_from, insert_node
 from dovetail.kernels.online_rows import DONE, NO_SLOT, PAIRS_FULL, STUCK
+from dovetail.kernels.online_tree import Trees, empty_trees, first_from, insert_node
 
 ENOUGH_PROBES = 100
-_MIN = -(2**63)
+_MIN, _MAX = -(2**63), 2**63 - 1
 
 
 class Edges(NamedTuple):
-    """The join tree. By edge and end: relation, attribute, and the range of the other end's keys around a key with the
-    measure that it is in.
+    """The join tree. By edge and end: relation, attribute, and the range of the other end's keys around a key as down,
+    up and measure; then the same of a band besides equal columns: its key, -1 where there is none, and range.
 
     Matches, probes and rows that could have matched are counted; `sigma` is matches over those rows. `order` is, by
     relation of the arriving row and depth: relation, depth of its neighbour, edge, end of the edge.
@@ -60,9 +66,9 @@ class Edges(NamedTuple):
 
     relation: I64
     attribute: I64
-    down: I64
-    up: I64
-    measure: I64
+    around: I64
+    near: I64
+    near_around: I64
     counts: I64
     sigma: F64
     order: I64
@@ -72,12 +78,19 @@ MATCHES, SPACE, PROBES = range(3)
 O_RELATION, O_PARENT, O_EDGE, O_END = range(4)
 
 
-def edges_of(relation: I64, attribute: I64, down: I64, up: I64, measure: I64 | None = None) -> Edges:
-    """A tree of which nothing is known yet; keys are whole numbers unless a measure is given."""
+def edges_of(
+    relation: I64,
+    attribute: I64,
+    around: I64 | None = None,
+    near: I64 | None = None,
+    near_around: I64 | None = None,
+) -> Edges:
+    """A tree of which nothing is known yet; keys are equal whole numbers unless ranges are given."""
     n = len(relation)
-    measure = np.zeros((n, 2), np.int64) if measure is None else measure
-    order = np.zeros((n + 1, n + 1, 4), np.int64)
-    edges = Edges(relation, attribute, down, up, measure, np.zeros((n, 3), np.int64), np.zeros(n), order)
+    ranges = [np.zeros((n, 2, 3), np.int64) if given is None else given for given in (around, near_around)]
+    near = np.full((n, 2), -1, np.int64) if near is None else near
+    counts, order = np.zeros((n, 3), np.int64), np.zeros((n + 1, n + 1, 4), np.int64)
+    edges = Edges(relation, attribute, ranges[0], near, ranges[1], counts, np.zeros(n), order)
     order_probes(edges)
     return edges
 
@@ -118,7 +131,7 @@ def update_sigma(e: Edges) -> None:
 
 
 @kernel
-def _complete(rows: MultiRows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, out: MultiOutcome) -> None:
+def _complete(rows: MultiRows, s: Areas, e: Edges, r: int, stack: Stack, out: MultiOutcome) -> None:
     """A combination is found: every row of it counts in the region of each of its attributes."""
     n = len(e.order)
     at = out.n[COMBOS]
@@ -127,7 +140,7 @@ def _complete(rows: MultiRows, s: Areas, t: Trees, e: Edges, r: int, stack: Stac
         of = r if depth == 0 else e.order[r, depth, O_RELATION]
         rows.bit[slot] = 1
         for a in range(s.attributes[of]):
-            s.joins[of, a, area_of(s, of, a, t.key[a, slot])] += 1
+            s.joins[of, a, area_of(s, of, a, rows.key[a, slot])] += 1
         if rows.meta[EMIT]:
             out.slots[at, of] = slot
     rows.meta[RESULTS] += 1
@@ -136,24 +149,43 @@ def _complete(rows: MultiRows, s: Areas, t: Trees, e: Edges, r: int, stack: Stac
 
 
 @kernel
+def _set_range(rows: MultiRows, e: Edges, edge: int, end: int, slot: int, reach: I64) -> None:
+    """Which rows of the other end match a row: from the first key to the last, and those of the band besides."""
+    mine, near = e.attribute[edge, end], e.near[edge, end]
+    reach[LOW], reach[HIGH] = range_of(rows.key[mine, slot], e.around[edge, end])
+    reach[NEAR_LOW], reach[NEAR_HIGH] = _MIN, _MAX
+    if near >= 0:
+        reach[NEAR_LOW], reach[NEAR_HIGH] = range_of(rows.key[near, slot], e.near_around[edge, end])
+
+
+@kernel
 def _step(rows: MultiRows, t: Trees, e: Edges, r: int, stack: Stack, depth: int) -> int:
     """The next row of this depth that matches its neighbour, or -1."""
     other, edge, end = e.order[r, depth, O_RELATION], e.order[r, depth, O_EDGE], e.order[r, depth, O_END]
-    mine, theirs = e.attribute[edge, end], e.attribute[edge, 1 - end]
-    key = t.key[mine, stack.slot[e.order[r, depth, O_PARENT]]]
-    low, high = key_range(key, e.down[edge, end], e.up[edge, end], e.measure[edge, end])
+    theirs, near, reach = e.attribute[edge, 1 - end], e.near[edge, 1 - end], stack.range[depth]
+    o = order_of(rows, other, theirs)
+    in_order = near < 0 or near == rows.near[other, theirs]
     if stack.meta[FRESH]:
         e.counts[edge, PROBES] += 1
         e.counts[edge, SPACE] += rows.held[other]
         stack.meta[FRESH] = 0
-        node = first_from(t, rows.ats, other, theirs, low, _MIN) if low <= high else -1
+        _set_range(rows, e, edge, end, stack.slot[e.order[r, depth, O_PARENT]], reach)
+        some = reach[LOW] <= reach[HIGH] and reach[NEAR_LOW] <= reach[NEAR_HIGH]
+        first = reach[NEAR_LOW] if in_order else _MIN
+        node = first_from(t, o, other, theirs, reach[LOW], first, _MIN) if some else -1
     else:
-        node = t.after[theirs, stack.slot[depth]]
-    rows.meta[COMPARED] += 1
-    if node < 0 or t.key[theirs, node] > high:
-        return -1
-    e.counts[edge, MATCHES] += 1
-    return node
+        node = int(t.after[theirs, stack.slot[depth]])
+    while node >= 0:
+        rows.meta[COMPARED] += 1
+        if o.key[node] > reach[HIGH]:
+            return -1
+        if near < 0 or reach[NEAR_LOW] <= rows.key[near, node] <= reach[NEAR_HIGH]:
+            e.counts[edge, MATCHES] += 1
+            return node
+        if in_order:  # keys are equal, so all that follow are further away
+            return -1
+        node = int(t.after[theirs, node])
+    return -1
 
 
 @kernel
@@ -176,7 +208,7 @@ def _probe(rows: MultiRows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, 
             return False
         m[PENDING] = 0
         m[FOUND] += 1
-        _complete(rows, s, t, e, r, stack, out)
+        _complete(rows, s, e, r, stack, out)
     return True
 
 
@@ -184,8 +216,8 @@ def _probe(rows: MultiRows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, 
 def _store(rows: MultiRows, s: Areas, t: Trees, r: int, slot: int) -> None:
     """The row is found from now on, by each of its attributes."""
     for a in range(s.attributes[r]):
-        insert_node(t, rows.ats, r, a, slot)
-        s.held[r, a, area_of(s, r, a, t.key[a, slot])] += 1
+        insert_node(t, order_of(rows, r, a), r, a, slot)
+        s.held[r, a, area_of(s, r, a, rows.key[a, slot])] += 1
     keep_row(rows, slot, r)
 
 
@@ -210,10 +242,7 @@ def arrive_multi(
         if new.at[STAGE] == TO_ENTER:
             if rows.meta[N_FREE] == 0:
                 return NO_SLOT
-            slot = enter_row(rows, new, at)
-            for a in range(s.attributes[r]):
-                t.key[a, slot] = new.key[a, at]
-            stack.slot[0] = slot
+            stack.slot[0] = enter_row(rows, new, at)
             stack.meta[DEPTH], stack.meta[FRESH], stack.meta[PENDING], stack.meta[FOUND] = 1, 1, 0, 0
             new.at[STAGE] = TO_PROBE
         if new.at[STAGE] == TO_PROBE:
@@ -234,10 +263,9 @@ def arrive_multi(
 
 @register_warmup
 def _warm() -> None:
-    ends, attributes, none = np.array([[0, 1], [1, 2]]), np.array([[0, 0], [1, 0]]), np.zeros((2, 2), np.int64)
-    e = edges_of(ends, attributes, none, none)
+    e = edges_of(np.array([[0, 1], [1, 2]]), np.array([[0, 0], [1, 0]]))
     s = empty_areas(np.array([1, 2, 1]), 2, 1, BENEFIT)
-    rows, t = empty_multi_rows(20, 3, 6, 1000), empty_trees(3, 2, 20)
+    rows, t = empty_multi_rows(20, 3, 6, 1000, no_bands(3, 2), 2), empty_trees(3, 2, 20)
     out, stack = empty_multi_outcome(4, 3, 20, 8), empty_stack(3)
     key, size = int64s(np.zeros((2, 4), np.int64)), int64s(np.ones(4, np.int64))
     for r in range(3):

@@ -9,17 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.kernels.arrays import I64, int64s
+from dovetail.kernels.arrays import I64, Bool, int64s
 from dovetail.kernels.compile import kernel, register_warmup
-from dovetail.kernels.online_multi_rows import key_range
+from dovetail.kernels.online_multi_rows import range_of
 
 
 class Stretches(NamedTuple):
     """Rows of all relations one after the other, from `start[d]` on those of the relation at depth d.
 
     By attribute and row: key. By row: arrival and departure ticks, block. `sorted_key` has the keys of each relation
-    that face its neighbour, sorted, and `at` the rows they are of. By depth: relation, depth of the neighbour, the
-    neighbour's attribute, and the range of keys around a key of the neighbour with its measure.
+    that face its neighbour, sorted, `sorted_near` those of a band besides, or the same, and `at` the rows they are of.
+    By depth: relation, depth of the neighbour, the neighbour's attribute, and the range of keys around a key of the
+    neighbour with its measure; then the neighbour's key of the band besides, -1 without one, and the range around that.
     """
 
     start: I64
@@ -28,11 +29,12 @@ class Stretches(NamedTuple):
     dts: I64
     block: I64
     sorted_key: I64
+    sorted_near: I64
     at: I64
     plan: I64
 
 
-RELATION, PARENT, ATTRIBUTE, DOWN, UP, MEASURE = range(6)
+RELATION, PARENT, ATTRIBUTE, DOWN, UP, MEASURE, NEAR, NEAR_DOWN, NEAR_UP, NEAR_MEASURE = range(10)
 
 
 class Done(NamedTuple):
@@ -106,15 +108,27 @@ def _in_step(s: Stretches, done: Done, rows: I64) -> bool:
 
 
 @kernel
-def _first_at(s: Stretches, depth: int, key: int) -> int:
-    low, high = s.start[depth], s.start[depth + 1]
+def first_pair(keys: I64, nears: I64, start: int, stop: int, key: int, near: int) -> int:
+    """The first place from `start` on, before `stop`, that is not below (key, near)."""
+    low, high = start, stop
     while low < high:
         middle = (low + high) >> 1
-        if s.sorted_key[middle] < key:
+        if keys[middle] < key or (keys[middle] == key and nears[middle] < near):
             low = middle + 1
         else:
             high = middle
-    return low  # type: ignore[no-any-return]  # int and np.int64 are one in a kernel
+    return low
+
+
+@kernel
+def pairs_in_range(keys: I64, nears: I64, low: I64, high: I64, near_low: I64, near_high: I64, found: Bool) -> None:
+    """For each range whether one of the pairs, which are sorted, lies in it."""
+    for row in range(len(low)):
+        found[row] = False
+        if low[row] <= high[row] and near_low[row] <= near_high[row]:
+            at = first_pair(keys, nears, 0, len(keys), low[row], near_low[row])
+            if at < len(keys) and keys[at] <= high[row]:
+                found[row] = keys[at] < high[row] or nears[at] <= near_high[row]
 
 
 @kernel
@@ -131,10 +145,17 @@ def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
         low, high = -(2**63), 2**63 - 1
         if depth > 0:
             key = s.key[s.plan[depth, ATTRIBUTE], rows[parent]]
-            low, high = key_range(key, s.plan[depth, DOWN], s.plan[depth, UP], s.plan[depth, MEASURE])
+            low, high = range_of(key, s.plan[depth, DOWN : MEASURE + 1])
+        near_low, near_high = low, high
+        if s.plan[depth, NEAR] >= 0:
+            key = s.key[s.plan[depth, NEAR], rows[parent]]
+            near_low, near_high = range_of(key, s.plan[depth, NEAR_DOWN : NEAR_MEASURE + 1])
+        place, end = cursor[depth] + 1, s.start[depth + 1]
+        if cursor[depth] < 0:
+            place = first_pair(s.sorted_key, s.sorted_near, s.start[depth], end, low, near_low)
         cursor[len(rows) + 1] += 1
-        place = cursor[depth] + 1 if cursor[depth] >= 0 else _first_at(s, depth, low)
-        if low > high or place >= s.start[depth + 1] or s.sorted_key[place] > high:
+        beyond = low > high or near_low > near_high or place >= end or s.sorted_key[place] > high
+        if beyond or (s.sorted_key[place] == high and s.sorted_near[place] > near_high):
             cursor[depth] = -1
             depth -= 1
             continue
@@ -158,7 +179,8 @@ def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
 @register_warmup
 def _warm() -> None:
     row, two = int64s(np.zeros(2, np.int64)), int64s(np.array([0, 1]))
-    plan = int64s(np.zeros((2, 6), np.int64))
-    s = Stretches(int64s(np.array([0, 1, 2])), int64s(np.zeros((1, 2), np.int64)), row, row, row, row, two, plan)
+    plan = int64s(np.zeros((2, 10), np.int64))
+    s = Stretches(int64s(np.array([0, 1, 2])), int64s(np.zeros((1, 2), np.int64)), row, row, row, row, row, two, plan)
     done = Done(row, int64s(np.zeros(3, np.int64)), int64s(row[:1]), int64s(row[:1]), int64s(row[:0]), int64s(row[:0]))
     combine(s, done, np.array([-1, -1, 0, 0]), np.zeros(2, np.int64), np.zeros((2, 2), np.int64))
+    pairs_in_range(row, row, row, row, row, row, np.zeros(2, np.bool_))

@@ -20,8 +20,9 @@ from dovetail.kernels.online_multi_rows import (
     end_flush,
     largest_relation,
     let_row_go,
+    order_of,
 )
-from dovetail.kernels.online_multi_tree import FIRST, LAST, Trees, first_from, remove_node
+from dovetail.kernels.online_tree import FIRST, LAST, Trees, first_from, remove_node
 
 LOWER, MIDDLE, UPPER = range(3)
 BENEFIT, RANDOM = range(2)
@@ -30,8 +31,8 @@ _MIN, _MAX = -(2**63), 2**63 - 1
 
 
 class Areas(NamedTuple):
-    """By relation and attribute: boundaries, joins and rows of each region, the Clock's hand as (key, tick, set), how
-    often each region was chosen first. By relation: how many attributes it has, and how often it was flushed."""
+    """By relation and attribute: boundaries, joins and rows of each region, the Clock's hand as (key, near, tick, set),
+    how often each region was chosen first. By relation: how many attributes it has, and how often it was flushed."""
 
     low: I64
     up: I64
@@ -52,7 +53,8 @@ def empty_areas(attributes: I64, block_rows: int, seed: int, policy: int) -> Are
     """Everything is middle, nothing counted."""
     relations, most = len(attributes), int(max(attributes))
     low, up = np.full((relations, most), _MIN), np.full((relations, most), _MAX)
-    joins, held, hand, chosen = (np.zeros((relations, most, 3), np.int64) for _ in range(4))
+    joins, held, chosen = (np.zeros((relations, most, 3), np.int64) for _ in range(3))
+    hand = np.zeros((relations, most, 4), np.int64)
     meta = np.array([block_rows, seed, 0, policy], np.int64)
     flushed = np.zeros(relations, np.int64)
     return Areas(low, up, joins, held, hand, chosen, np.array(attributes, np.int64), flushed, meta)
@@ -70,8 +72,8 @@ def area_of(s: Areas, r: int, a: int, key: int) -> int:
 def _evict(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, slot: int) -> None:
     """One row leaves all indexes of its relation, and the counts of the regions it was in."""
     for a in range(s.attributes[r]):
-        s.held[r, a, area_of(s, r, a, t.key[a, slot])] -= 1
-        remove_node(t, rows.ats, r, a, slot)
+        s.held[r, a, area_of(s, r, a, rows.key[a, slot])] -= 1
+        remove_node(t, order_of(rows, r, a), r, a, slot)
     let_row_go(rows, out, slot)
 
 
@@ -86,27 +88,28 @@ def draw(s: Areas, below: int) -> int:
 @kernel
 def _hand(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> int:
     """The node at which the Clock goes on; at first one of the middle region by chance."""
-    if s.hand[r, a, 2] == 0:
-        node = first_from(t, rows.ats, r, a, s.low[r, a], _MAX)
+    o, hand = order_of(rows, r, a), s.hand[r, a]
+    if hand[3] == 0:
+        node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)
         for _ in range(draw(s, s.held[r, a, MIDDLE])):
             node = t.after[a, node]
-        s.hand[r, a, 0], s.hand[r, a, 1], s.hand[r, a, 2] = t.key[a, node], rows.ats[node], 1
-    return first_from(t, rows.ats, r, a, s.hand[r, a, 0], s.hand[r, a, 1])
+        hand[0], hand[1], hand[2], hand[3] = o.key[node], o.near[node], o.ats[node], 1
+    return first_from(t, o, r, a, hand[0], hand[1], hand[2])
 
 
 @kernel
 def _take_clock(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, a: int, n: int) -> None:
     """The hand goes round the middle region; a row with the bit set loses it and stays, one without leaves."""
-    node, taken = _hand(s, rows, t, r, a), 0
+    node, taken, o, hand = _hand(s, rows, t, r, a), 0, order_of(rows, r, a), s.hand[r, a]
     while taken < n:
-        if node < 0 or area_of(s, r, a, t.key[a, node]) != MIDDLE:
-            node = first_from(t, rows.ats, r, a, s.low[r, a], _MAX)  # ticks are smaller, so this is the next key
+        if node < 0 or area_of(s, r, a, rows.key[a, node]) != MIDDLE:
+            node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)  # ticks are smaller, so this is the next key
             continue
         following = t.after[a, node]
         if rows.bit[node]:
             rows.bit[node] = 0
         else:
-            s.hand[r, a, 0], s.hand[r, a, 1] = t.key[a, node], rows.ats[node] + 1
+            hand[0], hand[1], hand[2] = o.key[node], o.near[node], o.ats[node] + 1
             _evict(s, rows, t, out, r, node)
             taken += 1
         node = following
@@ -139,11 +142,11 @@ def _set_low(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
     node, seen = t.ends[r, a, FIRST], 1
     while seen < s.meta[BLOCK] and t.after[a, node] >= 0:
         node, seen = t.after[a, node], seen + 1
-    key = t.key[a, node]
+    key = rows.key[a, node]
     if key >= s.up[r, a]:
-        above = first_from(t, rows.ats, r, a, s.up[r, a], _MIN)
+        above = first_from(t, order_of(rows, r, a), r, a, s.up[r, a], _MIN, _MIN)
         below = t.before[a, above] if above >= 0 else t.ends[r, a, LAST]
-        key = t.key[a, below] if below >= 0 else _MIN
+        key = rows.key[a, below] if below >= 0 else _MIN
     s.low[r, a] = key
 
 
@@ -153,10 +156,10 @@ def _set_up(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
     node, seen = t.ends[r, a, LAST], 1
     while seen < s.meta[BLOCK] and t.before[a, node] >= 0:
         node, seen = t.before[a, node], seen + 1
-    key = t.key[a, node]
+    key = rows.key[a, node]
     if key <= s.low[r, a]:
-        above = first_from(t, rows.ats, r, a, s.low[r, a], _MAX)
-        key = t.key[a, above] if above >= 0 else _MAX
+        above = first_from(t, order_of(rows, r, a), r, a, s.low[r, a], _MAX, _MAX)
+        key = rows.key[a, above] if above >= 0 else _MAX
     s.up[r, a] = key
 
 
@@ -165,11 +168,11 @@ def count_areas(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
     """Rows of each region as the boundaries lie now."""
     s.held[r, a, :] = 0
     node = t.ends[r, a, LAST]
-    while node >= 0 and t.key[a, node] >= s.up[r, a]:
+    while node >= 0 and rows.key[a, node] >= s.up[r, a]:
         s.held[r, a, UPPER] += 1
         node = t.before[a, node]
     node = t.ends[r, a, FIRST]
-    while node >= 0 and area_of(s, r, a, t.key[a, node]) == LOWER:
+    while node >= 0 and area_of(s, r, a, rows.key[a, node]) == LOWER:
         s.held[r, a, LOWER] += 1
         node = t.after[a, node]
     s.held[r, a, MIDDLE] = rows.held[r] - s.held[r, a, LOWER] - s.held[r, a, UPPER]

@@ -43,17 +43,20 @@ from dovetail.kernels.online_multi_rows import (
     let_row_go,
     multi_arrivals,
     needs_room,
+    no_bands,
+    range_of,
 )
 from dovetail.kernels.online_rows import DONE, NO_SLOT, PAIRS_FULL, STUCK
 
 
 class Tables(NamedTuple):
-    """By slot: key and next slot of the chain; by relation and cell: first slot. By bucket: rows and generation.
+    """By slot: next slot of the chain; by relation and cell: first slot. By bucket: rows and generation.
 
-    A bucket is a run of cells. `counts` and `sigma` are by relation that is probed, `order` by selectivity.
+    A bucket is a run of cells. `counts` and `sigma` are by relation that is probed, `order` by selectivity. `bands` are
+    those besides the common key, in both directions: relation and key that it goes from, relation and key that it goes
+    to, and the range there as down, up and measure.
     """
 
-    key: I64
     after: I32
     heads: I32
     held: I64
@@ -61,22 +64,24 @@ class Tables(NamedTuple):
     counts: I64
     sigma: F64
     order: I64
+    bands: I64
     meta: I64
 
 
 BUCKETS, CELLS, SMALLEST = range(3)
 """Places in `Tables.meta`: buckets, cells a bucket, whether the smallest bucket is flushed and not the largest."""
-CHAIN_BYTES = 8 + 4
+CHAIN_BYTES = 4
 
 
-def empty_tables(relations: int, slots: int, buckets: int, smallest: bool) -> Tables:
+def empty_tables(relations: int, slots: int, buckets: int, smallest: bool, bands: I64 | None = None) -> Tables:
     """Tables without rows; generations start at 1."""
+    bands = np.zeros((0, 7), np.int64) if bands is None else bands
     cells = max(1, slots // buckets)
     heads, held = np.full((relations, buckets * cells), -1, np.int32), np.zeros(buckets, np.int64)
     counts, meta = np.zeros((relations, 3), np.int64), np.array([buckets, cells, smallest], np.int64)
     order, generation = np.arange(relations, dtype=np.int64), np.ones(buckets, np.int64)
-    key, after = np.zeros(slots, np.int64), np.full(slots, -1, np.int32)
-    return Tables(key, after, heads, held, generation, counts, np.zeros(relations), order, meta)
+    after = np.full(slots, -1, np.int32)
+    return Tables(after, heads, held, generation, counts, np.zeros(relations), order, bands, meta)
 
 
 @kernel
@@ -115,9 +120,24 @@ def _relation_at(t: Tables, r: int, depth: int) -> int:
 
 
 @kernel
+def _is_near(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int, other: int, slot: int) -> bool:
+    """Whether a row is within the bands between its relation and those at smaller depths."""
+    for band in range(len(t.bands)):
+        origin, mine, to, theirs = t.bands[band, 0], t.bands[band, 1], t.bands[band, 2], t.bands[band, 3]
+        if to != other:
+            continue
+        for before in range(depth):
+            if (r if before == 0 else _relation_at(t, r, before)) == origin:
+                low, high = range_of(rows.key[mine, stack.slot[before]], t.bands[band, 4:])
+                if not low <= rows.key[theirs, slot] <= high:
+                    return False
+    return True
+
+
+@kernel
 def _step(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int) -> int:
     """The next row of this depth with the arriving row's key, or -1."""
-    key, other = t.key[stack.slot[0]], _relation_at(t, r, depth)
+    key, other = rows.key[0, stack.slot[0]], _relation_at(t, r, depth)
     if stack.meta[FRESH]:
         t.counts[other, PROBES] += 1
         t.counts[other, SPACE] += rows.held[other]
@@ -125,12 +145,12 @@ def _step(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int) -> int:
         slot = t.heads[other, _cell(t, key)]
     else:
         slot = t.after[stack.slot[depth]]
-    while slot >= 0 and t.key[slot] != key:
+    while slot >= 0:
         rows.meta[COMPARED] += 1
+        if rows.key[0, slot] == key and _is_near(rows, t, r, stack, depth, other, slot):
+            t.counts[other, MATCHES] += 1
+            break
         slot = t.after[slot]
-    rows.meta[COMPARED] += 1
-    if slot >= 0:
-        t.counts[other, MATCHES] += 1
     return int(slot)
 
 
@@ -198,10 +218,10 @@ def flush_bucket(rows: MultiRows, t: Tables, out: MultiOutcome) -> bool:
 
 @kernel
 def _store(rows: MultiRows, t: Tables, r: int, slot: int) -> None:
-    cell = _cell(t, t.key[slot])
+    cell = _cell(t, rows.key[0, slot])
     t.after[slot] = t.heads[r, cell]
     t.heads[r, cell] = slot
-    t.held[bucket_of(t, t.key[slot])] += 1
+    t.held[bucket_of(t, rows.key[0, slot])] += 1
     keep_row(rows, slot, r)
 
 
@@ -233,7 +253,6 @@ def arrive_tables(rows: MultiRows, t: Tables, new: MultiArrivals, stack: Stack, 
             if rows.meta[N_FREE] == 0:
                 return NO_SLOT
             slot = enter_row(rows, new, at)
-            t.key[slot] = new.key[0, at]
             _store(rows, t, r, slot)
             stack.slot[0] = slot
             stack.meta[DEPTH], stack.meta[FRESH], stack.meta[PENDING] = 1, 1, 0
@@ -246,7 +265,7 @@ def arrive_tables(rows: MultiRows, t: Tables, new: MultiArrivals, stack: Stack, 
 
 @register_warmup
 def _warm() -> None:
-    rows, t = empty_multi_rows(20, 3, 6, 1000), empty_tables(3, 20, 2, False)
+    rows, t = empty_multi_rows(20, 3, 6, 1000, no_bands(3, 1), 1), empty_tables(3, 20, 2, False)
     out, stack = empty_multi_outcome(4, 3, 20, 8), empty_stack(3)
     key, size = int64s(np.zeros((1, 4), np.int64)), int64s(np.ones(4, np.int64))
     for r in range(3):

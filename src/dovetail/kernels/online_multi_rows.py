@@ -14,16 +14,21 @@ import numpy as np
 from dovetail.kernels.arrays import I32, I64, U8
 from dovetail.kernels.compile import kernel
 from dovetail.kernels.online_match import float_range, float_ranges, whole_ranges
+from dovetail.kernels.online_tree import Order
 
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
 class MultiRows(NamedTuple):
-    """Per slot: arrival tick, place of its columns, bytes, join bit, relation (-1 if it is not in memory).
+    """Per slot: keys, arrival tick, place of its columns, bytes, join bit, relation (-1 if it is not in memory).
 
-    `free` is a stack of slots, `held` the number of rows of each relation in memory.
+    Keys are those of the relation's attributes and then those of bands besides equal columns. By relation and
+    attribute, `near` is the key that rows with the same key are ordered by: one of a band, or the key itself. `free` is
+    a stack of slots, `held` the number of rows of each relation in memory.
     """
 
+    key: I64
+    near: I64
     ats: I64
     ref: I64
     size: I32
@@ -38,6 +43,7 @@ CLOCK, N_FREE, BYTES, ROWS, MAX_BYTES, MAX_ROWS, EMIT, RESULTS, COMPARED = range
 """Places in `MultiRows.meta`: last tick, free slots, bytes and rows in memory, their limits, whether combinations are
 written or only counted, how many there were, and rows that probes looked at since last asked."""
 ROW_BYTES = 8 * 2 + 4 * 3 + 1
+KEY_BYTES = 8
 
 
 class MultiArrivals(NamedTuple):
@@ -71,24 +77,34 @@ H_RELATION, H_MARK, H_TICK, H_ROWS, H_GROUP = range(5)
 
 
 class Stack(NamedTuple):
-    """Where the search for combinations of one arriving row stands: slot by depth, and depth."""
+    """Where the search for combinations of one arriving row stands: slot and range of keys by depth, and depth."""
 
     slot: I32
+    range: I64
     meta: I64
 
 
+LOW, HIGH, NEAR_LOW, NEAR_HIGH = range(4)
 DEPTH, FRESH, PENDING, FOUND = range(4)
 """Places in `Stack.meta`: depth, whether it was just entered, whether a combination waits for room, results so far."""
 
 
-def empty_multi_rows(slots: int, relations: int, max_rows: int, max_bytes: int, emit: bool = True) -> MultiRows:
-    """No rows, with room for so many."""
+def empty_multi_rows(
+    slots: int, relations: int, max_rows: int, max_bytes: int, near: I64, keys: int, emit: bool = True
+) -> MultiRows:
+    """No rows, with room for so many with so many keys."""
     meta = np.zeros(9, np.int64)
     meta[[N_FREE, MAX_BYTES, MAX_ROWS, EMIT]] = slots, max_bytes, max_rows, emit
     free = np.arange(slots - 1, -1, -1, dtype=np.int32)
     ats, ref, size = np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.int32)
     bit, relation = np.zeros(slots, np.uint8), np.full(slots, -1, np.int32)
-    return MultiRows(ats, ref, size, bit, relation, free, np.zeros(relations, np.int64), meta)
+    key, held = np.zeros((keys, slots), np.int64), np.zeros(relations, np.int64)
+    return MultiRows(key, near, ats, ref, size, bit, relation, free, held, meta)
+
+
+def no_bands(relations: int, attributes: int) -> I64:
+    """What `MultiRows.near` is where rows are ordered by their keys alone."""
+    return np.tile(np.arange(attributes, dtype=np.int64), (relations, 1))
 
 
 def empty_multi_outcome(combos: int, relations: int, slots: int, flushes: int) -> MultiOutcome:
@@ -99,7 +115,7 @@ def empty_multi_outcome(combos: int, relations: int, slots: int, flushes: int) -
 
 def empty_stack(relations: int) -> Stack:
     """A search that has not begun."""
-    return Stack(np.full(relations, -1, np.int32), np.zeros(4, np.int64))
+    return Stack(np.full(relations, -1, np.int32), np.zeros((relations, 4), np.int64), np.zeros(4, np.int64))
 
 
 def multi_arrivals(relation: int, first_ref: int, key: I64, size: I64, slot: I32) -> MultiArrivals:
@@ -145,12 +161,24 @@ def key_range(key: int, down: int, up: int, measure: int) -> tuple[int, int]:
     return float_range(key, lo, hi, measure == FORTH)
 
 
+@kernel
+def range_of(key: int, around: I64) -> tuple[int, int]:
+    """As `key_range`, with down, up and measure in an array."""
+    return key_range(key, around[0], around[1], around[2])
+
+
 def key_ranges(keys: I64, down: int, up: int, measure: int) -> tuple[I64, I64]:
     """As `key_range`, for many keys."""
     if measure == WHOLE:
         return whole_ranges(keys, down, up)
     lo, hi = np.array([down, up], np.int64).view(np.float64).tolist()
     return float_ranges(keys, lo, hi, measure == FORTH)
+
+
+@kernel
+def order_of(rows: MultiRows, r: int, a: int) -> Order:
+    """What the rows of a relation are ordered by in the index of an attribute."""
+    return Order(rows.key[a], rows.key[rows.near[r, a]], rows.ats)
 
 
 @kernel
@@ -162,6 +190,8 @@ def enter_row(rows: MultiRows, new: MultiArrivals, at: int) -> int:
     m[CLOCK] += 1
     rows.ats[slot], rows.ref[slot] = m[CLOCK], new.at[FIRST_REF] + at
     rows.size[slot], rows.bit[slot] = new.size[at], 0
+    for a in range(len(new.key)):
+        rows.key[a, slot] = new.key[a, at]
     new.slot[at] = slot
     return slot
 

@@ -14,6 +14,7 @@ from dovetail.kernels.compile import kernel
 from dovetail.kernels.hashing import mixed
 from dovetail.kernels.online_rows import (
     CLOCK,
+    CODED,
     FLUSHED,
     GONE,
     LEFT,
@@ -23,6 +24,7 @@ from dovetail.kernels.online_rows import (
     close_flush,
     let_go,
 )
+from dovetail.kernels.online_tree import Order, Trees, remove_node
 from dovetail.kernels.sorted_leaves import USED, Leaves, lower_bound, rows_until
 from dovetail.kernels.sorted_removal import position_from_end, remove_rows
 
@@ -236,7 +238,7 @@ def _least_benefit(r: Regions, side: int, tried: int) -> int:
 
 
 @kernel
-def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, out: Outcome) -> bool:
+def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, keyed: Trees, out: Outcome) -> bool:
     """One block of the larger side leaves; false if there is no row at all."""
     side = 0 if rows.meta[LEFT] >= rows.meta[RIGHT] else 1
     if rows.meta[LEFT + side] == 0:
@@ -251,6 +253,9 @@ def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, out: Outcom
             r.chosen[side, region] += 1
         tried |= 1 << region
         taken += _take(r, rows, side, ix, out, region, need - taken)
+    if rows.meta[CODED]:
+        for at in range(first, out.n[GONE]):
+            remove_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, out.gone[at])
     # Boundaries move once the block is complete, so that the regions always hold all rows together.
     if is_first or tried & (1 << LOWER):
         _set_low(r, side, ix, rows.meta[LEFT + side])

@@ -41,18 +41,35 @@ from dovetail.kernels.online_rows import (
     is_full,
     meet,
 )
+from dovetail.kernels.online_tree import Order, Trees, empty_trees, first_from, insert_node
 from dovetail.kernels.sorted_leaves import USED, Leaves, empty_leaves, insert_sorted, lower_bound
+
+_MIN = -(2**63)
 
 
 @kernel
-def _probe(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
-    """Whether all pairs of the row were found and written; false when there is no room for more of them."""
-    side, done = new.at[SIDE], new.at[SKIP]
-    other, places = 1 - side, int(theirs.keys.shape[1])
+def _met(rows: Rows, new: Arrivals, out: Outcome, slot: int, match: int, found: int) -> bool:
+    """Whether the match of this number was written, now or before; false when there is no room for it."""
+    if found <= new.at[SKIP]:
+        return True
+    if rows.meta[EMIT]:
+        if out.n[PAIRS] == len(out.left):
+            new.at[SKIP] = found - 1
+            return False
+        meet(rows, out, new.at[SIDE], slot, match)
+    rows.bit[match] = 1
+    return True
+
+
+@kernel
+def _probe_ranges(
+    rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, at: int, slot: int, joined: I64
+) -> int:
+    """How many rows lie in the range of the row, all of them written; -1 when there is no room for more of them."""
+    other, places = 1 - new.at[SIDE], int(theirs.keys.shape[1])
     low, high = new.low[at], new.high[at]
     position = lower_bound(theirs, low) if low <= high else theirs.meta[USED] * places
-    place, inside, found = position // places, position % places, np.int64(0)
-    joined = np.zeros(3, np.int64)
+    place, inside, found = position // places, position % places, 0
     while place < theirs.meta[USED]:
         leaf = theirs.order[place]
         if inside >= theirs.sizes[leaf]:
@@ -62,35 +79,71 @@ def _probe(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, 
         rows.meta[COMPARED] += 1
         if key > high:
             break
-        match = theirs.values[leaf, inside]
-        inside += 1
-        if rows.meta[CODED] and rows.code[match] != new.code[at]:
-            continue
         found += 1
         joined[region_of(r, other, key)] += 1
-        if found <= done:
-            continue
-        if rows.meta[EMIT]:
-            if out.n[PAIRS] == len(out.left):
-                new.at[SKIP] = found - 1
-                return False
-            meet(rows, out, side, slot, match)
-        rows.bit[match] = 1
+        if not _met(rows, new, out, slot, theirs.values[leaf, inside], found):
+            return -1
+        inside += 1
+    return found
+
+
+@kernel
+def _probe_keyed(
+    rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outcome, at: int, slot: int, joined: I64
+) -> int:
+    """As `_probe_ranges`, of rows with the code of the row: they stand together, in the order of their keys."""
+    other, found = 1 - new.at[SIDE], 0
+    code, low, high = new.code[at], new.low[at], new.high[at]
+    order = Order(rows.code, rows.key, rows.ats)
+    node = first_from(keyed, order, other, 0, code, low, _MIN) if low <= high else -1
+    while node >= 0:
+        rows.meta[COMPARED] += 1
+        if rows.code[node] != code or rows.key[node] > high:
+            break
+        found += 1
+        joined[region_of(r, other, rows.key[node])] += 1
+        if not _met(rows, new, out, slot, node, found):
+            return -1
+        node = int(keyed.after[0, node])
+    return found
+
+
+@kernel
+def _probe(
+    rows: Rows, r: Regions, theirs: Leaves, keyed: Trees, new: Arrivals, out: Outcome, at: int, slot: int
+) -> bool:
+    """Whether all pairs of the row were found and written; false when there is no room for more of them."""
+    side, joined = new.at[SIDE], np.zeros(3, np.int64)
+    if rows.meta[CODED]:
+        found = _probe_keyed(rows, r, keyed, new, out, at, slot, joined)
+    else:
+        found = _probe_ranges(rows, r, theirs, new, out, at, slot, joined)
+    if found < 0:
+        return False
     rows.bit[slot] = 1 if found > 0 else 0
     rows.meta[MATCHES] += found
     r.joins[side, region_of(r, side, new.key[at])] += found
     for region in range(3):
-        r.joins[other, region] += joined[region]
+        r.joins[1 - side, region] += joined[region]
     return True
 
 
 @kernel
 def arrive_sorted(
-    rows: Rows, r: Regions, left: Leaves, right: Leaves, new: Arrivals, out: Outcome, one_key: I64, one_slot: I64
+    rows: Rows,
+    r: Regions,
+    left: Leaves,
+    right: Leaves,
+    keyed: Trees,
+    new: Arrivals,
+    out: Outcome,
+    one_key: I64,
+    one_slot: I64,
 ) -> int:
     """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped.
 
-    `one_key` and `one_slot` are room for one number each.
+    `keyed` holds the rows of both sides by code and key where codes are compared. `one_key` and `one_slot` are room
+    for one number each.
     """
     side = new.at[SIDE]
     mine = left if side == 0 else right
@@ -103,22 +156,31 @@ def arrive_sorted(
                     return NO_SLOT
                 enter(rows, new, at)
                 new.at[SKIP] = 0
-            if not _probe(rows, r, theirs, new, out, at, new.slot[at]):
+            if not _probe(rows, r, theirs, keyed, new, out, at, new.slot[at]):
                 return PAIRS_FULL
             new.at[STAGE] = TO_STORE
         slot = new.slot[at]
         while is_full(rows, new.size[at]):
             if not can_list(out, 1):
                 return NO_SLOT
-            if not flush_block(r, rows, left, right, out):
+            if not flush_block(r, rows, left, right, keyed, out):
                 return STUCK
         one_key[0], one_slot[0] = new.key[at], slot
         if insert_sorted(mine, one_key, one_slot, 0) == 0:
             return INDEX_FULL
+        if rows.meta[CODED]:
+            insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slot)
         hold(rows, slot, side)
         r.held[side, region_of(r, side, new.key[at])] += 1
         new.at[NEXT], new.at[STAGE], new.at[SKIP] = at + 1, TO_PROBE, -1
     return DONE
+
+
+@kernel
+def key_rows(rows: Rows, keyed: Trees, side: int, slots: I64) -> None:
+    """Rows that were in memory before are found by code and key again."""
+    for at in range(len(slots)):
+        insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slots[at])
 
 
 def arrivals(side: int, first_ref: int, key: I64, code: I64, low: I64, high: I64, size: I64) -> Arrivals:
@@ -131,10 +193,11 @@ def arrivals(side: int, first_ref: int, key: I64, code: I64, low: I64, high: I64
 def _warm() -> None:
     some = np.arange(8, dtype=np.int64)
     some.flags.writeable = False
-    rows, out = empty_rows(10, 6, 1000, coded=False), empty_outcome(4, 10, 8)
+    rows, out, keyed = empty_rows(10, 6, 1000, coded=False), empty_outcome(4, 10, 8), empty_trees(2, 1, 0)
     r, left, right = empty_regions(2, 1), empty_leaves(4, 4), empty_leaves(4, 4)
     for side in (0, 1):
         new = arrivals(side, 0, some, some, some, some, some)
-        arrive_sorted(rows, r, left, right, new, out, np.zeros(1, np.int64), np.zeros(1, np.int64))
-    flush_block(r, rows, left, right, out)
+        arrive_sorted(rows, r, left, right, keyed, new, out, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    flush_block(r, rows, left, right, keyed, out)
+    key_rows(rows, keyed, 0, np.zeros(0, np.int64))
     hold_all(rows, np.zeros(0, np.int64), 0)

@@ -22,6 +22,7 @@ from dovetail.online.stored import StoredBlocks
 
 KEY, CODE, ATS = "__dovetail_key", "__dovetail_code", "__dovetail_ats"
 LOADED_BYTES = 8 * 7
+_FIRST, _LAST = -(2**63), 2**63 - 1
 Rule = Literal["ticks", "group", "none"]
 
 
@@ -44,10 +45,12 @@ class Leaving(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Rows ready to be matched, sorted by key; `refs` name each in `pages`."""
+    """Rows ready to be matched; `refs` name each in `pages`. `reach` is the first and last key that any of them can
+    match."""
 
     stretch: Stretch
     refs: I64
+    reach: tuple[int, int]
     pages: dict[int, pa.RecordBatch]
     schema: pa.Schema
 
@@ -66,11 +69,18 @@ class Unsorted(NamedTuple):
     refs: I64
 
     def loaded(self, keys: RowKeys, side: int, pages: dict[int, pa.RecordBatch], schema: pa.Schema) -> Loaded:
-        """The rows sorted by key and ready to be matched."""
-        order = np.argsort(self.key, kind="stable")
+        """The rows in the order of stretches and ready to be matched."""
+        order = np.lexsort((self.key, self.code)) if keys.coded else np.argsort(self.key, kind="stable")
         key, code, ats, dts = (int64s(column[order]) for column in self[:4])
         low, high = keys.ranges(side, key)
-        return Loaded(Stretch(key, code, int64s(low), int64s(high), ats, dts), self.refs[order], pages, schema)
+        stretch = Stretch(key, code, int64s(low), int64s(high), ats, dts)
+        return Loaded(stretch, self.refs[order], _reach(low, high), pages, schema)
+
+
+def _reach(low: I64, high: I64) -> tuple[int, int]:
+    """The smallest and the largest key of these ranges, those apart that are empty."""
+    some = low <= high
+    return (int(low[some].min()), int(high[some].max())) if some.any() else (_LAST, _FIRST)
 
 
 class BlockStore(StoredBlocks):
@@ -155,9 +165,8 @@ class BlockStore(StoredBlocks):
 
     def meets(self, number: int, others: Loaded) -> bool:
         """Whether keys of this block can match keys of the loaded rows of the other side."""
-        other = others.stretch
-        own = self.directory[number]
-        return len(other.key) > 0 and bool(own.low <= other.high[-1] and other.low[0] <= own.high)
+        own, (first, last) = self.directory[number], others.reach
+        return own.low <= last and first <= own.high
 
     def load(self, numbers: Sequence[int], rule: Rule = "ticks") -> Loaded:
         """Blocks as one stretch; the caller has reserved their `bytes_of`.

@@ -10,32 +10,33 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.online_multi_arrive import O_RELATION, edges_of, order_probes, update_sigma
 from dovetail.kernels.online_multi_flush import area_of
 from dovetail.kernels.online_multi_rows import reach
-from dovetail.kernels.online_multi_tree import FIRST, empty_trees, first_from, insert_node, remove_node
+from dovetail.kernels.online_tree import FIRST, Order, empty_trees, first_from, insert_node, remove_node
 from dovetail.online.multiway.miner import MinerOperator
 from dovetail.online.multiway.odometer import Odometer
 
 
 def test_indexes_are_as_sorted_lists_whatever_comes_and_goes() -> None:
     rng = np.random.default_rng(1)
-    trees, ats = empty_trees(2, 1, 300), np.zeros(300, np.int64)
-    model: list[tuple[int, int, int]] = []
+    trees, order = empty_trees(2, 1, 300), Order(*(np.zeros(300, np.int64) for _ in range(3)))
+    model: list[tuple[int, int, int, int]] = []
     free = list(range(300))
     for tick in range(4000):
         if free and (rng.random() < 0.55 or not model):
             slot = free.pop(int(rng.integers(len(free))))
-            trees.key[0, slot], ats[slot] = int(rng.integers(-20, 20)), tick
-            insert_node(trees, ats, 1, 0, slot)
-            model.append((int(trees.key[0, slot]), tick, slot))
+            row = int(rng.integers(-9, 9)), int(rng.integers(-3, 3)), tick
+            order.key[slot], order.near[slot], order.ats[slot] = row
+            insert_node(trees, order, 1, 0, slot)
+            model.append((*row, slot))
         else:
-            slot = model.pop(int(rng.integers(len(model))))[2]
-            remove_node(trees, ats, 1, 0, slot)
+            slot = model.pop(int(rng.integers(len(model))))[3]
+            remove_node(trees, order, 1, 0, slot)
             free.append(slot)
         model.sort()
         if tick % 50 == 0:
-            assert walked(trees.after[0], int(trees.ends[1, 0, FIRST])) == [slot for _, _, slot in model]
-            for key in (-30, -3, 4, 30):
-                wanted = next((slot for k, _, slot in model if k >= key), -1)
-                assert first_from(trees, ats, 1, 0, key, -(2**63)) == wanted
+            assert walked(trees.after[0], int(trees.ends[1, 0, FIRST])) == [row[3] for row in model]
+            for place in ((-30, 0, 0), (-3, -1, 5), (4, 2, tick // 2), (4, 9, 0), (30, 0, 0)):
+                wanted = next((row[3] for row in model if row[:3] >= place), -1)
+                assert first_from(trees, order, 1, 0, *place) == wanted
     assert trees.ends[0, 0, FIRST] == -1
 
 
@@ -64,7 +65,7 @@ def check_regions(operator: MinerOperator) -> None:
     for r in range(len(operator.names)):
         slots = np.flatnonzero(operator.rows.relation == r)
         for a in range(int(operator.keys.counts[r])):
-            regions = [area_of(areas, r, a, trees.key[a, slot]) for slot in slots]
+            regions = [area_of(areas, r, a, operator.rows.key[a, slot]) for slot in slots]
             assert areas.held[r, a].tolist() == np.bincount(regions, minlength=3).tolist()
             assert areas.low[r, a] < areas.up[r, a]
             assert sorted(walked(trees.after[a], int(trees.ends[r, a, FIRST]))) == slots.tolist()
@@ -73,7 +74,7 @@ def check_regions(operator: MinerOperator) -> None:
 def test_probes_go_along_the_tree_least_sigma_first() -> None:
     """The example of the source: sigma23 <= sigma12 <= sigma34."""
     ends = np.array([[0, 1], [1, 2], [2, 3]])
-    edges = edges_of(ends, np.zeros_like(ends), np.zeros_like(ends), np.zeros_like(ends))
+    edges = edges_of(ends, np.zeros_like(ends))
     edges.sigma[:] = 0.2, 0.1, 0.3
     order_probes(edges)
     assert edges.order[1, 1:, O_RELATION].tolist() == [2, 0, 3]
@@ -82,7 +83,7 @@ def test_probes_go_along_the_tree_least_sigma_first() -> None:
 
 def test_sigma_is_kept_until_enough_probes_were_made() -> None:
     ends = np.array([[0, 1]])
-    edges = edges_of(ends, np.zeros_like(ends), np.zeros_like(ends), np.zeros_like(ends))
+    edges = edges_of(ends, np.zeros_like(ends))
     edges.sigma[0] = 0.5
     edges.counts[0] = 10, 990, 99
     update_sigma(edges)

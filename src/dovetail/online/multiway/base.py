@@ -41,7 +41,7 @@ class MultiOperator(SettlingOperator):
         self.metrics.add("rows", batch.num_rows, side)
         width = max(1, mean_row_bytes(batch))
         self.begin({r: width})
-        beside = arriving_bytes(int(self.keys.counts[r]))
+        beside = arriving_bytes(int(self.keys.widths[r]))
         step = max(1, min(self.fitted.chunk_rows, (self.fitted.chunk_bytes - 256) // (width + beside)))
         for start in range(0, batch.num_rows, step):
             yield from self._take(r, batch.slice(start, step), width, beside)

@@ -1,4 +1,4 @@
-"""Rows of one input on disk: blocks with the keys of all attributes and arrival ticks, and parts loaded for a join."""
+"""Rows of one input on disk: blocks with all keys and arrival ticks, and parts loaded for a join."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from dovetail.engine.columns import nbytes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.arrays import I64, Bool
 from dovetail.online.directory import Entry
+from dovetail.online.multiway.graph import JoinGraph
 from dovetail.online.store import SHIFT, gathered, picked
 from dovetail.online.stored import StoredBlocks
 
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
 
 
-def loaded_bytes(attributes: int, inputs: int) -> int:
+def loaded_bytes(graph: JoinGraph, relation: int) -> int:
     """Bytes of each loaded row beside its columns: keys, ticks, block and name, again for each input by which rows are
-    ruled out, and all of it sorted."""
-    return 8 * ((inputs + 1) * (attributes + 4) + 1)
+    ruled out, and all of it sorted, with the keys of a band."""
+    banded = bool(graph.nears(relation))
+    return 8 * ((len(graph.names) + 1) * (graph.n_keys(relation) + 4) + 1 + banded)
 
 
 class LeavingRows(NamedTuple):
-    """Rows on their way to disk, with keys by attribute and the arrival tick of each."""
+    """Rows on their way to disk, with keys and the arrival tick of each."""
 
     batch: pa.RecordBatch
     key: I64
@@ -100,21 +102,21 @@ class MultiBlocks(StoredBlocks):
     def __init__(
         self,
         schema: pa.Schema,
-        attributes: int,
-        inputs: int,
+        keys: int,
+        beside: int,
         budget: MemoryBudget,
         directory: Path | None,
         name: str,
     ) -> None:
-        self.attributes = attributes
-        extra = [*(pa.field(f"{KEY}{a}", pa.int64()) for a in range(attributes)), pa.field(ATS, pa.int64())]
-        super().__init__(schema, extra, loaded_bytes(attributes, inputs), budget, directory, name)
+        self.keys = keys
+        extra = [*(pa.field(f"{KEY}{a}", pa.int64()) for a in range(keys)), pa.field(ATS, pa.int64())]
+        super().__init__(schema, extra, beside, budget, directory, name)
 
     def append(self, rows: LeavingRows, dts: int, mark: int, group: int) -> int:
         """The number of a new block."""
         columns = [*rows.batch.columns, *map(pa.array, rows.key), pa.array(rows.ats)]
         number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
-        sorted_by = rows.key[mark if mark < self.attributes else 0]
+        sorted_by = rows.key[mark if mark < self.keys else 0]
         self.directory.append(Entry(len(rows.ats), dts, mark, group, int(sorted_by.min()), int(sorted_by.max())))
         self.largest = max(self.largest, self.bytes_of(number))
         return number
@@ -132,7 +134,7 @@ class MultiBlocks(StoredBlocks):
         batch = self.file.read(number)
         plain = pa.RecordBatch.from_arrays(batch.columns[: len(self.schema)], schema=self.schema)
         entry, n = self.directory[number], batch.num_rows
-        keys = [batch.column(f"{KEY}{a}").to_numpy() for a in range(self.attributes)]
+        keys = [batch.column(f"{KEY}{a}").to_numpy() for a in range(self.keys)]
         ats = batch.column(ATS).to_numpy()
         dts = np.full(n, entry.dts, np.int64)
         if by_group:

@@ -70,6 +70,16 @@ class JoinGraph:
         found = (end for edge in self.edges for end in edge.ends if end.relation == relation)
         return tuple(dict.fromkeys(found))
 
+    def nears(self, relation: int) -> tuple[str, ...]:
+        """The columns of one input by which bands besides equal columns are asked."""
+        bands = [(edge.within, edge.ends) for edge in self.edges]
+        found = ((b.left, b.right)[at] for b, ends in bands if b for at in (0, 1) if ends[at].relation == relation)
+        return tuple(dict.fromkeys(found))
+
+    def n_keys(self, relation: int) -> int:
+        """How many keys a row of one input has: of its attributes, and of bands besides equal columns."""
+        return len(self.attributes(relation)) + len(self.nears(relation))
+
     @property
     def is_common(self) -> bool:
         """Whether one attribute is equal in all inputs, as in the sources' simple star."""

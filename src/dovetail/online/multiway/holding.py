@@ -22,6 +22,7 @@ from dovetail.kernels.online_multi_rows import (
     H_TICK,
     HEADS,
     ROWS,
+    MultiRows,
     empty_multi_outcome,
     empty_multi_rows,
     empty_stack,
@@ -29,7 +30,7 @@ from dovetail.kernels.online_multi_rows import (
 )
 from dovetail.online.joining import JoiningOperator
 from dovetail.online.multiway.answers import MultiAnswers
-from dovetail.online.multiway.blocks import LeavingRows, MultiBlocks
+from dovetail.online.multiway.blocks import LeavingRows, MultiBlocks, loaded_bytes
 from dovetail.online.multiway.keys import MultiKeys
 from dovetail.online.multiway.sizes import MultiFitted
 from dovetail.online.store import RowPages, mean_row_bytes
@@ -55,8 +56,8 @@ class MultiHolding(JoiningOperator[MultiBlocks]):
         self.spec, self._given = spec, dict(schemas)
         self.keys = MultiKeys(spec.graph, schemas, spec.hash_bits)
         self.blocks = [
-            self.own(MultiBlocks(schema, int(n), len(self.names), budget, spill_dir, f"multi-{r}"))
-            for r, (schema, n) in enumerate(zip(self.schemas, self.keys.counts, strict=True))
+            self.own(MultiBlocks(schema, int(n), loaded_bytes(spec.graph, r), budget, spill_dir, f"multi-{r}"))
+            for r, (schema, n) in enumerate(zip(self.schemas, self.keys.widths, strict=True))
         ]
 
     def begin(self, seen: Mapping[int, int]) -> None:
@@ -69,7 +70,7 @@ class MultiHolding(JoiningOperator[MultiBlocks]):
         """Reserve and make everything that the split gives room for."""
         self.fitted, n = fitted, len(self.names)
         self._index.grow(fitted.index_bytes)
-        self.rows = empty_multi_rows(fitted.slots, n, fitted.rows, fitted.row_bytes)
+        self.rows = self._no_rows(fitted.slots, fitted.rows, fitted.row_bytes)
         self.out = empty_multi_outcome(fitted.combos, n, fitted.slots, FLUSHES)
         self.stack = empty_stack(n)
         self.pages = [self._pages_of(r) for r in range(n)]
@@ -99,9 +100,12 @@ class MultiHolding(JoiningOperator[MultiBlocks]):
         """Rows in memory."""
         return int(self.rows.meta[ROWS])
 
-    @abstractmethod
+    def _no_rows(self, slots: int, rows: int, row_bytes: int) -> MultiRows:
+        return empty_multi_rows(slots, len(self.names), rows, row_bytes, self.keys.order, int(self.keys.widths.max()))
+
     def keys_at(self, r: int, slots: I32) -> I64:
-        """Keys by attribute of rows in memory or on their way out."""
+        """Keys of rows in memory or on their way out."""
+        return self.rows.key[: self.keys.widths[r], slots]
 
     def write_gone(self) -> None:
         """Write the rows that left, and make their slots free."""
@@ -132,7 +136,7 @@ class MultiHolding(JoiningOperator[MultiBlocks]):
         """Every row leaves memory, and the indexes with them: all the budget but row names is for blocks."""
         self.flush_all()
         clock, n = self.clock, len(self.names)
-        self.rows, self.out = empty_multi_rows(0, n, 0, 0), empty_multi_outcome(0, n, 0, 0)
+        self.rows, self.out = self._no_rows(0, 0, 0), empty_multi_outcome(0, n, 0, 0)
         self.rows.meta[CLOCK] = clock
         self.drop_index()
         self._index.resize(8 * self.fitted.slots)

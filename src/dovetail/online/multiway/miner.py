@@ -15,8 +15,8 @@ from dovetail.kernels.arrays import I32, I64, AnyArray, int64s
 from dovetail.kernels.online_multi_arrive import arrive_multi, edges_of, store_all
 from dovetail.kernels.online_multi_combine import Done
 from dovetail.kernels.online_multi_flush import BENEFIT, count_areas, empty_areas, flush_areas
-from dovetail.kernels.online_multi_rows import ROW_BYTES, MultiArrivals
-from dovetail.kernels.online_multi_tree import NODE_BYTES, empty_trees
+from dovetail.kernels.online_multi_rows import MultiArrivals
+from dovetail.kernels.online_tree import LINK_BYTES, empty_trees
 from dovetail.online.multiway.base import MultiOperator
 from dovetail.online.multiway.blocks import Part, united
 from dovetail.online.multiway.odometer import Odometer
@@ -48,8 +48,7 @@ class Miner(MultiJoin):
 
     def footprint(self) -> MultiFootprint:
         """Slots, and nodes of the indexes for each attribute."""
-        attributes = self.most_attributes
-        return MultiFootprint(ROW_BYTES + 4 + NODE_BYTES * attributes, attributes)
+        return self.needs(LINK_BYTES * self.most_attributes)
 
     @property
     def operator(self) -> type[MultiOperator]:
@@ -71,7 +70,7 @@ class MinerOperator(MultiOperator):
         counts, keys = self.keys.counts, self.keys
         self.trees = empty_trees(len(self.names), int(counts.max()), self.fitted.slots)
         self.areas = empty_areas(counts, self.fitted.block_rows, self.spec.seed, self.policy)
-        each = (keys.ends, keys.attributes, keys.down, keys.up, keys.measure)
+        each = (keys.ends, keys.attributes, keys.around, keys.near, keys.near_around)
         self.edges = edges_of(*(np.array(some) for some in each))
         self.odometer = Odometer([0] * len(self.names))
 
@@ -86,10 +85,6 @@ class MinerOperator(MultiOperator):
     def flush(self) -> bool:
         """One block of the input with the most rows leaves."""
         return flush_areas(self.areas, self.rows, self.trees, self.out)
-
-    def keys_at(self, r: int, slots: I32) -> I64:
-        """Keys by attribute of rows in memory or on their way out."""
-        return self.trees.key[: self.keys.counts[r], slots]
 
     # ------------------------------------------------------------------ what is on disk
 
@@ -197,5 +192,5 @@ class MinerOperator(MultiOperator):
 
     def rebuild(self, r: int, slots: I32, key: I64) -> None:
         """The rows are in all indexes again."""
-        self.trees.key[: len(key), slots] = key
+        self.rows.key[: len(key), slots] = key
         store_all(self.rows, self.areas, self.trees, r, slots.astype(np.int64))

@@ -14,8 +14,8 @@ from dovetail.errors import PlanError
 from dovetail.kernels.arrays import I32, I64, AnyArray
 from dovetail.kernels.online_multi_flush import RANDOM
 from dovetail.kernels.online_multi_hash import CHAIN_BYTES, arrive_tables, empty_tables, flush_bucket, store_hashed
-from dovetail.kernels.online_multi_rows import ROW_BYTES, MultiArrivals
-from dovetail.kernels.online_multi_tree import NODE_BYTES
+from dovetail.kernels.online_multi_rows import MultiArrivals
+from dovetail.kernels.online_tree import LINK_BYTES
 from dovetail.online.multiway.base import MultiOperator
 from dovetail.online.multiway.miner import MinerOperator
 from dovetail.online.multiway.settling import nothing_done
@@ -46,9 +46,8 @@ class MJoin(MultiJoin):
 
     def footprint(self) -> MultiFootprint:
         """Slots, with chains and cells for each input, or nodes of indexes."""
-        attributes, n = self.most_attributes, len(self.inputs)
-        each = CHAIN_BYTES + 4 * n if self.graph.is_common else NODE_BYTES * attributes
-        return MultiFootprint(ROW_BYTES + 4 + each, attributes)
+        chains, links = CHAIN_BYTES + 4 * len(self.inputs), LINK_BYTES * self.most_attributes
+        return self.needs(chains if self.graph.is_common else links)
 
     @property
     def operator(self) -> type[MultiOperator]:
@@ -68,7 +67,15 @@ class MJoinOperator(MultiOperator):
     def index_rows(self) -> None:
         """A hash table for each input."""
         smallest = isinstance(self.spec, MJoin) and self.spec.flush == "smallest"
-        self.tables = empty_tables(len(self.names), self.fitted.slots, self.fitted.buckets, smallest)
+        self.tables = empty_tables(len(self.names), self.fitted.slots, self.fitted.buckets, smallest, self._bands())
+
+    def _bands(self) -> I64:
+        """Bands besides the common key, in both directions."""
+        keys, found = self.keys, []
+        for edge, end in np.argwhere(keys.near >= 0).tolist():
+            ends = [[int(keys.ends[edge, at]), int(keys.near[edge, at])] for at in (end, 1 - end)]
+            found.append([*ends[0], *ends[1], *keys.near_around[edge, end].tolist()])
+        return np.array(found, np.int64).reshape(-1, 7)
 
     def drop_index(self) -> None:
         """Forget all tables."""
@@ -81,10 +88,6 @@ class MJoinOperator(MultiOperator):
     def flush(self) -> bool:
         """One bucket leaves all tables."""
         return flush_bucket(self.rows, self.tables, self.out)
-
-    def keys_at(self, r: int, slots: I32) -> I64:
-        """The key of rows in memory or on their way out."""
-        return self.tables.key[slots][None, :]
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Bucket by bucket all combinations but those of one generation; then all rows are of one."""
@@ -100,7 +103,7 @@ class MJoinOperator(MultiOperator):
 
     def rebuild(self, r: int, slots: I32, key: I64) -> None:
         """The rows are in their table again."""
-        self.tables.key[slots] = key[0]
+        self.rows.key[: len(key), slots] = key
         store_hashed(self.rows, self.tables, r, slots.astype(np.int64))
 
 

@@ -40,8 +40,8 @@ class Runs:
     """Rows of many blocks in few pieces; each row keeps its ticks and the number of its block."""
 
     def __init__(self, blocks: MultiBlocks) -> None:
-        self.schema, self.attributes, self.beside = blocks.schema, blocks.attributes, blocks.beside
-        names = [*(f"{KEY}{a}" for a in range(self.attributes)), ATS, DTS, BLOCK]
+        self.schema, self.keys, self.beside = blocks.schema, blocks.keys, blocks.beside
+        names = [*(f"{KEY}{a}" for a in range(self.keys)), ATS, DTS, BLOCK]
         extra = [pa.field(name, pa.int64()) for name in names]
         self.file = SpillFile(pa.schema([*self.schema, *extra]), blocks.file.directory, f"{blocks.file.name}-runs")
         self._rows: list[int] = []
@@ -64,7 +64,7 @@ class Runs:
         """One run, with the ticks that its rows were given when it was written."""
         batch = self.file.read(number)
         plain = pa.RecordBatch.from_arrays(batch.columns[: len(self.schema)], schema=self.schema)
-        key = np.stack([batch.column(f"{KEY}{a}").to_numpy() for a in range(self.attributes)])
+        key = np.stack([batch.column(f"{KEY}{a}").to_numpy() for a in range(self.keys)])
         ats, dts, block = (batch.column(name).to_numpy() for name in (ATS, DTS, BLOCK))
         refs = (number << SHIFT) + np.arange(batch.num_rows)
         return Part(key, ats, dts, block, refs, {number: plain}, self.schema)

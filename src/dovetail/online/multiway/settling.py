@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.kernels.arrays import I64, Bool, int64s
-from dovetail.kernels.online_multi_combine import Done, Stretches, combine
+from dovetail.kernels.online_multi_combine import Done, Stretches, combine, pairs_in_range
 from dovetail.kernels.online_multi_rows import BACK, FORTH, WHOLE, key_ranges
 from dovetail.online.multiway.blocks import Part, united
 from dovetail.online.multiway.holding import MultiHolding
@@ -29,7 +29,7 @@ _MANY = 4
 
 class Step(NamedTuple):
     """An input at some depth of the join: the depth of its neighbour there, both attributes, the range around a key of
-    the neighbour's and the measure that it is in."""
+    the neighbour's and the measure that it is in; the same of a band besides, with -1 for the keys if there is none."""
 
     relation: int
     parent: int
@@ -38,16 +38,57 @@ class Step(NamedTuple):
     down: int
     up: int
     measure: int = WHOLE
+    parent_near: int = -1
+    near: int = -1
+    near_down: int = 0
+    near_up: int = 0
+    near_measure: int = WHOLE
 
-    def backward(self) -> tuple[int, int, int]:
-        """The range around a key of its own in which keys of the neighbour lie, and its measure."""
-        if self.measure == WHOLE:
-            return -self.up, -self.down, WHOLE
-        return self.down, self.up, FORTH + BACK - self.measure
+    @property
+    def down_edge(self) -> Sought:
+        """What rows of the neighbour look for in this input."""
+        return Sought(self.parent_attribute, self.parent_near, self.attribute, self.near, self[4:7], self[9:12])
 
-    def forward(self) -> tuple[int, int, int]:
-        """The range around a key of the neighbour's, and its measure."""
-        return self.down, self.up, self.measure
+    @property
+    def up_edge(self) -> Sought:
+        """What rows of this input look for in the neighbour."""
+        ranges = (_reversed(*self[4:7]), _reversed(*self[9:12]))
+        return Sought(self.attribute, self.near, self.parent_attribute, self.parent_near, *ranges)
+
+
+class Sought(NamedTuple):
+    """The keys that rows look with and that they look for, each with the key of a band besides, and the ranges of what
+    they look for."""
+
+    mine: int
+    my_near: int
+    theirs: int
+    their_near: int
+    around: tuple[int, int, int]
+    near_around: tuple[int, int, int]
+
+    def ordered(self, others: Part) -> tuple[I64, I64]:
+        """What is looked for, sorted by key and then by that of the band, which without one is the key again."""
+        key = others.key[self.theirs]
+        if self.their_near < 0:
+            key = np.sort(key)
+            return key, key
+        order = np.lexsort((others.key[self.their_near], key))
+        return key[order], others.key[self.their_near][order]
+
+    def matching(self, rows: Part, ordered: tuple[I64, I64]) -> Bool:
+        """For each row whether one of the others, which are `ordered`, matches it."""
+        low, high = near_low, near_high = key_ranges(rows.key[self.mine], *self.around)
+        if self.my_near >= 0:
+            near_low, near_high = key_ranges(rows.key[self.my_near], *self.near_around)
+        found = np.empty(rows.n_rows, np.bool_)
+        pairs_in_range(*map(int64s, (*ordered, low, high, near_low, near_high)), found)
+        return found
+
+
+def _reversed(down: int, up: int, measure: int) -> tuple[int, int, int]:
+    """The range around a key of the other end."""
+    return (-up, -down, WHOLE) if measure == WHOLE else (down, up, FORTH + BACK - measure)
 
 
 def path_of(keys: MultiKeys, order: Sequence[int]) -> list[Step]:
@@ -57,10 +98,12 @@ def path_of(keys: MultiKeys, order: Sequence[int]) -> list[Step]:
         for edge, ends in enumerate(keys.ends.tolist()):
             for end in (0, 1):
                 if ends[1 - end] == order[at] and ends[end] in order[:at]:
-                    attributes = keys.attributes[edge].tolist()
-                    reach = (int(each[edge, end]) for each in (keys.down, keys.up, keys.measure))
-                    parent = list(order).index(ends[end])
-                    steps.append(Step(order[at], parent, attributes[end], attributes[1 - end], *reach))
+                    attributes, near = keys.attributes[edge].tolist(), keys.near[edge].tolist()
+                    reach, beside = keys.around[edge, end].tolist(), keys.near_around[edge, end].tolist()
+                    step = Step(order[at], list(order).index(ends[end]), attributes[end], attributes[1 - end], *reach)
+                    near_by = {"parent_near": near[end], "near": near[1 - end]}
+                    near_by |= dict(zip(("near_down", "near_up", "near_measure"), beside, strict=True))
+                    steps.append(step._replace(**near_by))
     return steps
 
 
@@ -69,26 +112,18 @@ def neighbours(keys: MultiKeys, relation: int) -> list[int]:
     return [ends[1 - end] for ends in keys.ends.tolist() for end in (0, 1) if ends[end] == relation]
 
 
-def matching(keys: I64, ordered: I64, around: tuple[int, int, int]) -> Bool:
-    """For each key whether one of the others, which are sorted, lies in its range."""
-    low, high = key_ranges(keys, *around)
-    return np.searchsorted(ordered, low, side="left") < np.searchsorted(ordered, high, side="right")
-
-
 def reduced(parts: Sequence[Part], steps: Sequence[Step]) -> list[Part]:
     """The parts of a path without rows that the last part rules out, up to the first one; empty where nothing is left.
 
     Parts before the last are already reduced by each other in this way.
     """
     out, at = list(parts), len(parts) - 1
-    step = steps[at]
-    mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
-    out[at] = out[at].only(matching(mine, np.sort(theirs), step.backward()))
+    near = steps[at].up_edge
+    out[at] = out[at].only(near.matching(out[at], near.ordered(out[steps[at].parent])))
     while at > 0:
-        step = steps[at]
-        mine, theirs = out[at].key[step.attribute], out[step.parent].key[step.parent_attribute]
-        out[step.parent] = out[step.parent].only(matching(theirs, np.sort(mine), step.forward()))
-        at = step.parent
+        near, parent = steps[at].down_edge, steps[at].parent
+        out[parent] = out[parent].only(near.matching(out[parent], near.ordered(out[at])))
+        at = parent
     return out
 
 
@@ -98,14 +133,16 @@ def stretches_of(parts: Sequence[Part], steps: Sequence[Step]) -> Stretches:
     most = max(len(part.key) for part in parts)
     key = np.zeros((most, start[-1]), np.int64)
     facing, at = np.empty(start[-1], np.int64), np.empty(start[-1], np.int64)
+    beside = facing if all(step.near < 0 for step in steps) else np.empty(start[-1], np.int64)
     for depth, (part, step) in enumerate(zip(parts, steps, strict=True)):
         first, last = start[depth], start[depth + 1]
         key[: len(part.key), first:last] = part.key
-        order = np.argsort(part.key[step.attribute], kind="stable")
-        facing[first:last], at[first:last] = part.key[step.attribute][order], order + first
+        mine, near = part.key[step.attribute], part.key[step.attribute if step.near < 0 else step.near]
+        order = np.argsort(mine, kind="stable") if step.near < 0 else np.lexsort((near, mine))
+        facing[first:last], beside[first:last], at[first:last] = mine[order], near[order], order + first
     ats, dts, block = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
-    plan = np.array([[s.relation, s.parent, s.parent_attribute, *s.forward()] for s in steps], np.int64)
-    return Stretches(*map(int64s, (start, key, ats, dts, block, facing, at, plan)))
+    plan = np.array([[*s[:3], *s[4:8], *s[9:]] for s in steps], np.int64)
+    return Stretches(*map(int64s, (start, key, ats, dts, block, facing, beside, at, plan)))
 
 
 def nothing_done(relations: int) -> Done:
@@ -187,7 +224,8 @@ class SettlingOperator(MultiHolding):
     def _survivors(self, parts: list[Part], steps: Sequence[Step], source: Source, share: int) -> Iterator[Part]:
         """Rows of one input that match their neighbour, as many at a time as the share has room for."""
         step, store = steps[-1], source.store
-        near = np.sort(parts[step.parent].key[step.parent_attribute]) if parts else None
+        edge = step.up_edge
+        near = edge.ordered(parts[step.parent]) if parts else None
         held: list[Part] = []
         size = 0
         for number in source.numbers:
@@ -199,7 +237,7 @@ class SettlingOperator(MultiHolding):
             self.make_room(self._buffer, reading)
             part, kept = store.load(number, self.by_group), reading
             if near is not None:
-                wanted = matching(part.key[step.attribute], near, step.backward())
+                wanted = edge.matching(part, near)
                 part = part.only(wanted).compact(number) if wanted.any() else part.only(wanted)
                 kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
             self.let_blocks_go(reading - kept)

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import PlanError
-from dovetail.online.multiway.blocks import loaded_bytes
 from dovetail.online.sizes import Sizes, block_overhead, estimated_row_bytes
 
 _LEAST_ROWS = 8
@@ -38,10 +37,12 @@ class MultiFitted:
 
 @dataclass(frozen=True, slots=True)
 class MultiFootprint:
-    """What an operator needs besides columns: bytes a slot and a fixed part; most attributes of an input."""
+    """What an operator needs besides columns: bytes a slot, keys of the input that has the most, bytes of each loaded
+    row, and a fixed part."""
 
     slot: int
-    attributes: int
+    keys: int
+    loaded: int
     fixed: int = 4096
 
 
@@ -50,16 +51,16 @@ def row_widths(schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> tuple[i
     return tuple(seen.get(r, max(1, estimated_row_bytes(schema))) for r, schema in enumerate(schemas))
 
 
-def arriving_bytes(attributes: int) -> int:
+def arriving_bytes(keys: int) -> int:
     """Bytes of each arriving row beside its columns: keys twice, sizes, slots."""
-    return 16 * attributes + 24
+    return 16 * keys + 24
 
 
 def fit_multi(
     sizes: Sizes, limit: int, widths: tuple[int, ...], schemas: Sequence[pa.Schema], needs: MultiFootprint
 ) -> MultiFitted:
     """The split of `limit` bytes; `PlanError` with the smallest limit if it is too small."""
-    overhead = max(block_overhead(schema) + 64 * needs.attributes for schema in schemas)
+    overhead = max(block_overhead(schema) + 64 * needs.keys for schema in schemas)
     fitted = _split(sizes, limit, widths, overhead, needs)
     if fitted is None:
         least = _least(sizes, limit, widths, overhead, needs)
@@ -88,11 +89,11 @@ def _split(
         rows = sizes.memory_rows
         slots = rows + max(2, rows // 16)
     block_bytes = (buffer + columns) // (2 * (n + 2))
-    fits = (block_bytes - overhead) // (max(widths) + loaded_bytes(needs.attributes, n))
+    fits = (block_bytes - overhead) // (max(widths) + needs.loaded)
     if fits < 1:
         return None  # a block of each input, with what is read next, must fit once memory is empty
     block = min(sizes.block_rows or max(1, min(8, rows // 4), rows // 40), fits, max(1, rows))
-    chunk_rows = max(1, min(1 << 14, chunk // (width + arriving_bytes(needs.attributes))))
+    chunk_rows = max(1, min(1 << 14, chunk // (width + arriving_bytes(needs.keys))))
     index = needs.fixed + needs.slot * slots + 16 * buckets
     return MultiFitted(
         widths, slots, rows, columns, block, block_bytes - overhead, buckets, chunk_rows, chunk, combos, answer, index

@@ -26,7 +26,7 @@ from dovetail.online.snapshot import arrays_table, header_table, load_arrays, re
 if TYPE_CHECKING:
     from dovetail.online.multiway.base import MultiOperator
 
-VERSION = 1
+VERSION = 2
 BIT, SIZE = "__dovetail_bit", "__dovetail_size"
 
 
@@ -83,7 +83,7 @@ def _load_memory(operator: MultiOperator, r: int, table: pa.Table) -> None:
         first = operator.pages[r].add(_plain(part, operator.schemas[r]), slots)
         rows.ref[slots] = first + np.arange(len(slots))
         rows.ats[slots], rows.bit[slots], rows.size[slots] = (_numbers(part, name) for name in (ATS, BIT, SIZE))
-        operator.rebuild(r, slots, _keys(part, int(operator.keys.counts[r])))
+        operator.rebuild(r, slots, _keys(part, int(operator.keys.widths[r])))
         operator.pages[r].settle(first)
 
 
@@ -93,7 +93,7 @@ def _load_blocks(operator: MultiOperator, r: int, directory: pa.Table, rows: pa.
         entry = Entry(**line)
         part = rows.slice(at, entry.rows).combine_chunks()
         at += entry.rows
-        leaving = LeavingRows(_plain(part, store.schema), _keys(part, store.attributes), _numbers(part, ATS))
+        leaving = LeavingRows(_plain(part, store.schema), _keys(part, store.keys), _numbers(part, ATS))
         store.append(leaving, entry.dts, entry.bucket, entry.group)
 
 
@@ -101,8 +101,8 @@ def _plain(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     return table.select(list(schema.names)).cast(schema).to_batches()[0]
 
 
-def _keys(table: pa.Table, attributes: int) -> I64:
-    return np.stack([_numbers(table, f"{KEY}{a}") for a in range(attributes)])
+def _keys(table: pa.Table, keys: int) -> I64:
+    return np.stack([_numbers(table, f"{KEY}{a}") for a in range(keys)])
 
 
 def _numbers(table: pa.Table, name: str) -> I64:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
+from dovetail.kernels.online_multi_rows import KEY_BYTES, ROW_BYTES
 from dovetail.online.multiway.answers import multi_schema
 from dovetail.online.multiway.base import MultiOperator
+from dovetail.online.multiway.blocks import loaded_bytes
 from dovetail.online.multiway.graph import JoinGraph, Term, join_graph
 from dovetail.online.multiway.sizes import MultiFitted, MultiFootprint, fit_multi, row_widths
 from dovetail.online.sizes import FITTED, Sizes
@@ -62,6 +64,13 @@ class MultiJoin(ABC):
         """Join attributes of the input that has the most."""
         graph = self.graph
         return max(len(graph.attributes(r)) for r in range(len(self.inputs)))
+
+    def needs(self, index: int) -> MultiFootprint:
+        """What any of these joins needs, with an index of so many bytes a slot."""
+        graph, each = self.graph, range(len(self.inputs))
+        keys = max(graph.n_keys(r) for r in each)
+        slot = ROW_BYTES + 4 + KEY_BYTES * keys + index
+        return MultiFootprint(slot, keys, max(loaded_bytes(graph, r) for r in each))
 
     def schema(self, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
         """The columns of the answer; `PlanError` if keys or names do not fit the inputs."""

@@ -10,7 +10,8 @@ import numpy as np
 from dovetail.kernels.arrays import I32, U8, AnyArray, int64s
 from dovetail.kernels.online_regions import Regions, empty_regions, flush_block
 from dovetail.kernels.online_rows import CODE_BYTES, ROW_BYTES, Arrivals, hold_all
-from dovetail.kernels.online_sorted import arrive_sorted
+from dovetail.kernels.online_sorted import arrive_sorted, key_rows
+from dovetail.kernels.online_tree import LINK_BYTES, Trees, empty_trees
 from dovetail.kernels.sorted_leaves import LIVE, Leaves, copy_rows, empty_leaves, insert_sorted
 from dovetail.online.nested_loop import NestedLoop
 from dovetail.online.operators.base import OnlineOperator, outcome_footprint
@@ -35,10 +36,10 @@ class Diner(OnlineJoin):
     bands: ClassVar[bool] = True
 
     def footprint(self) -> Footprint:
-        """Slots, and leaves of both sides with room to pack them."""
+        """Slots, leaves of both sides with room to pack them, and where rows have a key and a band, trees by both."""
         slot, fixed = outcome_footprint(_FLUSHES)
-        code = CODE_BYTES if self.predicate.on and self.predicate.within is not None else 0
-        return Footprint(slot + ROW_BYTES + code + int(_LEAF_SHARE * 16) + 16, 0, fixed + 2 * _least_leaves() + 512)
+        keyed = CODE_BYTES + LINK_BYTES if self.predicate.on and self.predicate.within is not None else 0
+        return Footprint(slot + ROW_BYTES + keyed + int(_LEAF_SHARE * 16) + 16, 0, fixed + 2 * _least_leaves() + 512)
 
     @property
     def operator(self) -> type[OnlineOperator]:
@@ -66,11 +67,12 @@ class DinerOperator(BlockLoopOperator):
         self._n_leaves = 4 + int(_LEAF_SHARE * fitted.slots) // _places(fitted.slots)
         half = self._n_leaves // 2
         self.index = [self._leaves(half), self._leaves(self._n_leaves - half)]
+        self.keyed: Trees = empty_trees(2, 1, fitted.slots if self.keys.coded else 0)
         self._one_key, self._one_slot = np.zeros(1, np.int64), np.zeros(1, np.int64)
 
     def drop_index(self) -> None:
-        """Forget both indexes."""
-        self.index = [self._leaves(1), self._leaves(1)]
+        """Forget all indexes."""
+        self.index, self.keyed = [self._leaves(1), self._leaves(1)], empty_trees(2, 1, 0)
 
     def _leaves(self, n: int) -> Leaves:
         return empty_leaves(n, _places(self.fitted.slots))
@@ -82,12 +84,13 @@ class DinerOperator(BlockLoopOperator):
     def arrive(self, new: Arrivals) -> int:
         """Let rows arrive one by one."""
         left, right = self.index
-        return arrive_sorted(self.rows, self.regions, left, right, new, self.out, self._one_key, self._one_slot)
+        room = (self._one_key, self._one_slot)
+        return arrive_sorted(self.rows, self.regions, left, right, self.keyed, new, self.out, *room)
 
     def flush(self) -> bool:
         """One block of the larger side leaves."""
         left, right = self.index
-        return flush_block(self.regions, self.rows, left, right, self.out)
+        return flush_block(self.regions, self.rows, left, right, self.keyed, self.out)
 
     def enlarge(self) -> None:
         """Pack the leaves of both sides, and give each side leaves in proportion to its rows."""
@@ -122,10 +125,12 @@ class DinerOperator(BlockLoopOperator):
         return {f"regions.{name}": array for name, array in self.regions._asdict().items()}
 
     def rebuild(self, side: int, slots: I32, waits: U8) -> None:
-        """The rows are in the index again, equal keys by arrival."""
+        """The rows are in the indexes again, equal keys by arrival."""
         order = np.argsort(self.rows.key[slots], kind="stable")
         wide = slots[order].astype(np.int64)
         keys, done = self.rows.key[wide], 0
         hold_all(self.rows, wide, side)
+        if self.keys.coded:
+            key_rows(self.rows, self.keyed, side, wide)
         while (done := insert_sorted(self.index[side], int64s(keys), int64s(wide), done)) < len(keys):
             self.enlarge()

@@ -33,6 +33,7 @@ from dovetail.kernels.online_rows import (
 )
 from dovetail.kernels.online_sorted import arrivals, arrive_sorted
 from dovetail.kernels.online_table import empty_table
+from dovetail.kernels.online_tree import empty_trees
 from dovetail.kernels.sorted_leaves import empty_leaves
 
 BUCKETS, TURN = 50, 20
@@ -111,12 +112,12 @@ def _diner(streams: Streams, memory: int, block: int, turn: int, seed: int = 0) 
     rows, out = empty_rows(slots, memory, 2**62, coded=False, emit=False), empty_outcome(1, slots, 64)
     regions = empty_regions(block, seed)
     left_index, right_index = (empty_leaves(4 * slots // 64 + 4, 64) for _ in range(2))
-    one, other = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    one, other, keyed = np.zeros(1, np.int64), np.zeros(1, np.int64), empty_trees(2, 1, 0)
 
     def take(side: int, keys: I64) -> None:
         low, high = int64s(keys - streams.band), int64s(keys + streams.band)
         new = arrivals(side, 0, keys, keys, low, high, int64s(np.ones(len(keys), np.int64)))
-        while (status := arrive_sorted(rows, regions, left_index, right_index, new, out, one, other)) != DONE:
+        while (status := arrive_sorted(rows, regions, left_index, right_index, keyed, new, out, one, other)) != DONE:
             if status == INDEX_FULL:
                 raise DovetailError(f"the index has no room for {memory} rows.")
             _free(rows, out)

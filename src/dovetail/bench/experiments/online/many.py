@@ -15,7 +15,8 @@ from dovetail.bench.experiments.online.published import MEMORY, PAUSES, PRINTED_
 from dovetail.bench.experiments.parts import Part, judged
 from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
-from dovetail.kernels.online_multi_tree import empty_trees
+from dovetail.kernels.online_multi_rows import KEY_BYTES
+from dovetail.kernels.online_tree import empty_trees
 
 SCALES = {"small": (10_000, 10), "full": (100_000, 50)}
 CHAINS = tuple(f"chain of {n}, {how}" for n in (2, 3, 4) for how in ("MINER", "random", "oldest"))
@@ -88,7 +89,7 @@ def star_parts(found: Found) -> list[Part]:
 
 def _index_part(memory: int) -> Part:
     trees = empty_trees(4, 2, memory)
-    size = sum(np.asarray(array).nbytes for array in trees)
+    size = sum(np.asarray(array).nbytes for array in trees) + 2 * KEY_BYTES * memory
     percent = 100.0 * size / (memory * TUPLE_BYTES)
     return Part(
         f"indexes take less than 2 % of memory (found {percent:.1f} % of rows of {TUPLE_BYTES} bytes)", percent < 2

@@ -26,10 +26,11 @@ from dovetail.kernels.online_multi_rows import (
     empty_multi_rows,
     empty_stack,
     multi_arrivals,
+    no_bands,
     release_slots,
 )
-from dovetail.kernels.online_multi_tree import empty_trees
 from dovetail.kernels.online_rows import DONE
+from dovetail.kernels.online_tree import empty_trees
 from dovetail.online.multiway.graph import JoinGraph, join_graph
 from dovetail.workloads.relation_sets import chain_relations, star_relations
 
@@ -78,16 +79,17 @@ def online(algorithm: str, graph: JoinGraph, columns: Columns, memory: int, bloc
     if algorithm == "oldest":
         return _oldest(columns, memory, block)
     n, slots = len(graph.names), memory + max(64, block)
-    rows, out = empty_multi_rows(slots, n, memory, 2**62, emit=False), empty_multi_outcome(1, n, slots, 64)
-    stack = empty_stack(n)
     attributes = [graph.attributes(r) for r in range(n)]
-    tables = empty_tables(n, slots, BUCKETS, algorithm == "MJoin smallest")
     counts = np.array([len(some) for some in attributes])
+    most = int(counts.max())
+    rows = empty_multi_rows(slots, n, memory, 2**62, no_bands(n, most), most, emit=False)
+    out, stack = empty_multi_outcome(1, n, slots, 64), empty_stack(n)
+    tables = empty_tables(n, slots, BUCKETS, algorithm == "MJoin smallest")
     policy = RANDOM if algorithm == "random" else BENEFIT
-    trees, areas = empty_trees(n, int(counts.max()), slots), empty_areas(counts, block, 1, policy)
+    trees, areas = empty_trees(n, most, slots), empty_areas(counts, block, 1, policy)
     ends = np.array([[end.relation for end in edge.ends] for edge in graph.edges])
     at = np.array([[attributes[end.relation].index(end) for end in edge.ends] for edge in graph.edges])
-    edges = edges_of(ends, at, np.zeros_like(at), np.zeros_like(at))
+    edges = edges_of(ends, at)
     keys = [np.stack([columns[name][a.columns[0]] for a in attributes[r]]) for r, name in enumerate(graph.names)]
     for r, key in turns(keys):
         size = int64s(np.ones(key.shape[1], np.int64))

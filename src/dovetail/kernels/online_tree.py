@@ -1,7 +1,7 @@
-"""Ordered indexes of a multiway join, one for each relation and join attribute, whose nodes are the slots of rows.
+"""Ordered indexes whose nodes are the slots of rows in memory: by key, then by a second number, then by arrival.
 
-Each index is a treap (a search tree by key and arrival, a heap by a hash of the slot) with its nodes threaded in order,
-so that a range is found in logarithmic time and walked one step a row. All indexes share arrays: a slot belongs to one
+Each index is a treap (a search tree in that order, a heap by a hash of the slot) with its nodes threaded in order, so
+that a range is found in logarithmic time and walked one step a row. All indexes share arrays: a slot belongs to one
 relation, so it is a node of that relation's indexes and of no other. No index has a capacity of its own.
 Reference: specs/online.md, 4.1.
 """
@@ -19,31 +19,40 @@ from dovetail.kernels.hashing import mixed
 LEFT, RIGHT = range(2)
 FIRST, LAST, ROOT = range(3)
 NONE = -1
-NODE_BYTES = 8 + 4 * 4
+LINK_BYTES = 4 * 4
 
 
 class Trees(NamedTuple):
-    """By attribute and slot: key, children, next and previous node; by relation and attribute: first, last, root."""
+    """By attribute and slot: children, next and previous node; by relation and attribute: first, last, root."""
 
-    key: I64
     child: I32
     after: I32
     before: I32
     ends: I32
 
 
+class Order(NamedTuple):
+    """What rows of one index are ordered by, each by slot: key, then `near`, which may be the key itself, then tick."""
+
+    key: I64
+    near: I64
+    ats: I64
+
+
 def empty_trees(relations: int, attributes: int, slots: int) -> Trees:
     """Indexes without rows, for relations of up to so many attributes."""
-    key = np.zeros((attributes, slots), np.int64)
     after, before = np.full((attributes, slots), NONE, np.int32), np.full((attributes, slots), NONE, np.int32)
     child = np.full((attributes, slots, 2), NONE, np.int32)
-    return Trees(key, child, after, before, np.full((relations, attributes, 3), NONE, np.int32))
+    return Trees(child, after, before, np.full((relations, attributes, 3), NONE, np.int32))
 
 
 @kernel
-def _is_before(t: Trees, ats: I64, a: int, node: int, key: int, tick: int) -> bool:
-    found = t.key[a, node]
-    return found < key or (found == key and ats[node] < tick)  # type: ignore[no-any-return]  # Numba's bool
+def _is_before(o: Order, node: int, key: int, near: int, tick: int) -> bool:
+    if o.key[node] != key:
+        return o.key[node] < key  # type: ignore[no-any-return]  # Numba's bool
+    if o.near[node] != near:
+        return o.near[node] < near  # type: ignore[no-any-return]  # as above
+    return o.ats[node] < tick  # type: ignore[no-any-return]  # as above
 
 
 @kernel
@@ -60,11 +69,11 @@ def _link(t: Trees, r: int, a: int, parent: int, side: int, node: int) -> None:
 
 
 @kernel
-def first_from(t: Trees, ats: I64, r: int, a: int, key: int, tick: int) -> int:
-    """The first node at or after (key, arrival tick), or -1."""
+def first_from(t: Trees, o: Order, r: int, a: int, key: int, near: int, tick: int) -> int:
+    """The first node at or after (key, near, arrival tick), or -1."""
     node, best = int(t.ends[r, a, ROOT]), NONE
     while node >= 0:
-        if _is_before(t, ats, a, node, key, tick):
+        if _is_before(o, node, key, near, tick):
             node = int(t.child[a, node, RIGHT])
         else:
             best, node = node, int(t.child[a, node, LEFT])
@@ -72,14 +81,14 @@ def first_from(t: Trees, ats: I64, r: int, a: int, key: int, tick: int) -> int:
 
 
 @kernel
-def insert_node(t: Trees, ats: I64, r: int, a: int, slot: int) -> None:
-    """The slot, whose key and tick are set, becomes a node."""
-    key, tick, weight = t.key[a, slot], ats[slot], _weight(slot)
+def insert_node(t: Trees, o: Order, r: int, a: int, slot: int) -> None:
+    """The slot, whose place in the order is set, becomes a node."""
+    key, near, tick, weight = o.key[slot], o.near[slot], o.ats[slot], _weight(slot)
     parent, side, node = NONE, LEFT, int(t.ends[r, a, ROOT])
     before, after = NONE, NONE
     while node >= 0 and _weight(node) >= weight:
         parent = node
-        if _is_before(t, ats, a, node, key, tick):
+        if _is_before(o, node, key, near, tick):
             before, side = node, RIGHT
         else:
             after, side = node, LEFT
@@ -88,7 +97,7 @@ def insert_node(t: Trees, ats: I64, r: int, a: int, slot: int) -> None:
     # What stood here is split: nodes before the slot hang to its left, the others to its right.
     low_parent, low_side, high_parent, high_side = slot, LEFT, slot, RIGHT
     while node >= 0:
-        if _is_before(t, ats, a, node, key, tick):
+        if _is_before(o, node, key, near, tick):
             t.child[a, low_parent, low_side] = node
             before, low_parent, low_side = node, node, RIGHT
             node = int(t.child[a, node, RIGHT])
@@ -116,13 +125,13 @@ def _thread(t: Trees, r: int, a: int, before: int, after: int) -> None:
 
 
 @kernel
-def remove_node(t: Trees, ats: I64, r: int, a: int, slot: int) -> None:
+def remove_node(t: Trees, o: Order, r: int, a: int, slot: int) -> None:
     """The slot, which is a node, is none any more."""
-    key, tick = t.key[a, slot], ats[slot]
+    key, near, tick = o.key[slot], o.near[slot], o.ats[slot]
     parent, side, node = NONE, LEFT, int(t.ends[r, a, ROOT])
     while node != slot:
         parent = node
-        side = RIGHT if _is_before(t, ats, a, node, key, tick) else LEFT
+        side = RIGHT if _is_before(o, node, key, near, tick) else LEFT
         node = int(t.child[a, node, side])
     low, high = int(t.child[a, slot, LEFT]), int(t.child[a, slot, RIGHT])
     while low >= 0 and high >= 0:
