@@ -1,14 +1,13 @@
-"""Pairs of rows as batches of the answer: checked where codes were hashed, cut to the room there is."""
+"""Combinations of rows as batches of the answer: checked where codes were hashed, cut to the room there is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes
 from dovetail.engine.layout import Layout
 from dovetail.engine.memory import Reservation
 from dovetail.errors import PlanError
@@ -16,9 +15,9 @@ from dovetail.kernels.arrays import I64
 from dovetail.online.keys import RowKeys
 from dovetail.online.phases import PHASE_COLUMN
 from dovetail.online.progress import Progress
-from dovetail.online.store import picked
+from dovetail.online.store import NamedRows, picked
 
-Rows: TypeAlias = Callable[[I64], pa.RecordBatch]
+_COPIES = 2.5  # rows are gathered before they are put together
 
 
 def with_phase(layout: Layout, wanted: bool) -> pa.Schema:
@@ -30,47 +29,65 @@ def with_phase(layout: Layout, wanted: bool) -> pa.Schema:
     return layout.schema.append(pa.field(PHASE_COLUMN, pa.string(), nullable=False))
 
 
-class Answers:
-    """Turns pairs into batches of at most `room` bytes, which are reserved all the time."""
+class AnswerBatches(ABC):
+    """Turns combinations into batches that take at most the bytes of `room`, which are reserved all the time.
+
+    Their sizes are known before rows are copied, so any number of combinations fits in any room that takes one.
+    """
+
+    def __init__(self, schema: pa.Schema, room: Reservation, row_bytes: int, progress: Progress, phased: bool) -> None:
+        self.schema, self.room, self._progress, self._phased = schema, room, progress, phased
+        self._row_bytes = float(max(1, row_bytes))
+
+    @abstractmethod
+    def put_together(self, rows: Sequence[pa.RecordBatch]) -> list[pa.Array]:
+        """The columns of combinations, given as rows of each input, without those that hashes alone brought."""
+
+    def batches(self, rows: Sequence[NamedRows], refs: Sequence[I64], phase: str) -> Iterator[pa.RecordBatch]:
+        """The combinations of the rows named in `refs`, by input."""
+        done = 0
+        while done < len(refs[0]):
+            n = self._fitting(rows, [some[done:] for some in refs])
+            batch = self._built([of.take(some[done : done + n]) for of, some in zip(rows, refs, strict=True)], phase)
+            done += n
+            if batch.num_rows:
+                self._progress.gave(phase, batch.num_rows)
+                yield batch
+
+    def _fitting(self, rows: Sequence[NamedRows], refs: Sequence[I64]) -> int:
+        """How many combinations there is room for, at least one; that one is paid for if it is wider than the room."""
+        n = len(refs[0])
+        while True:
+            n = max(1, min(n, int(self.room.used / (_COPIES * self._row_bytes))))
+            size = sum(of.nbytes(some[:n]) for of, some in zip(rows, refs, strict=True))
+            self._row_bytes = max(1.0, size / n)
+            if n == 1 or _COPIES * size <= self.room.used:
+                break
+        if size > self.room.used:
+            self.room.resize(size)
+        return n
+
+    def _built(self, rows: list[pa.RecordBatch], phase: str) -> pa.RecordBatch:
+        columns = self.put_together(rows)
+        if self._phased:
+            columns.append(pa.repeat(pa.scalar(phase), len(columns[0])))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+class Answers(AnswerBatches):
+    """The answers of a join of two inputs."""
 
     def __init__(
         self, layout: Layout, schema: pa.Schema, keys: RowKeys, room: Reservation, row_bytes: int, progress: Progress
     ) -> None:
-        self.schema, self._layout, self._keys, self._room = schema, layout, keys, room
-        self._limit = room.used
-        self._row_bytes = float(max(1, row_bytes))
-        self._phased = len(schema) > len(layout.schema)
-        self._progress = progress
+        super().__init__(schema, room, row_bytes, progress, len(schema) > len(layout.schema))
+        self._layout, self._keys = layout, keys
 
-    def batches(self, left: Rows, left_at: I64, right: Rows, right_at: I64, phase: str) -> Iterator[pa.RecordBatch]:
-        """The pairs (left_at[i], right_at[i]), whose columns `left` and `right` give."""
-        done = 0
-        while done < len(left_at):
-            step = max(1, int(self._limit / (2.5 * self._row_bytes)))  # rows are gathered before they are put together
-            stop = min(len(left_at), done + step)
-            batch = self._built(left(left_at[done:stop]), right(right_at[done:stop]), phase)
-            done = stop
-            if batch.num_rows:
-                self._measure(batch)
-                self._progress.gave(phase, batch.num_rows)
-                yield batch
-                self._room.resize(self._limit)
-
-    def _built(self, mine: pa.RecordBatch, theirs: pa.RecordBatch, phase: str) -> pa.RecordBatch:
+    def put_together(self, rows: Sequence[pa.RecordBatch]) -> list[pa.Array]:
+        """The columns of pairs."""
+        left, right = rows
         if not self._keys.exact:
-            same = self._keys.same(mine, theirs)
+            same = self._keys.same(left, right)
             if not same.all():
-                right = np.flatnonzero(same)
-                mine, theirs = picked(mine, right), picked(theirs, right)
-        plain = self._layout.batch(mine, theirs)
-        if not self._phased:
-            return plain
-        phases = pa.repeat(pa.scalar(phase), plain.num_rows)
-        return pa.RecordBatch.from_arrays([*plain.columns, phases], schema=self.schema)
-
-    def _measure(self, batch: pa.RecordBatch) -> None:
-        """Learn how wide rows are, and pay for what is wider than expected."""
-        size = nbytes(batch)
-        self._row_bytes = max(self._row_bytes * 0.9, size / batch.num_rows, 1.0)
-        if 2 * size > self._limit:
-            self._room.resize(2 * size)
+                left, right = (picked(batch, np.flatnonzero(same)) for batch in rows)
+        return self._layout.batch(left, right).columns

@@ -17,7 +17,7 @@ from dovetail.kernels.online_match import Stretch
 from dovetail.online.directory import Entry
 from dovetail.online.event_time import EventTime
 from dovetail.online.keys import RowKeys
-from dovetail.online.store import SHIFT, gathered, picked
+from dovetail.online.store import SHIFT, NamedRows, picked
 from dovetail.online.stored import StoredBlocks
 
 KEY, CODE, ATS = "__dovetail_key", "__dovetail_code", "__dovetail_ats"
@@ -45,18 +45,13 @@ class Leaving(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Rows ready to be matched; `refs` name each in `pages`. `reach` is the first and last key that any of them can
+    """Rows ready to be matched; `refs` name each of `rows`. `reach` is the first and last key that any of them can
     match."""
 
     stretch: Stretch
     refs: I64
     reach: tuple[int, int]
-    pages: dict[int, pa.RecordBatch]
-    schema: pa.Schema
-
-    def rows(self, at: I64) -> pa.RecordBatch:
-        """The columns of these rows, by their number in the stretch."""
-        return gathered(self.pages, self.refs[at], self.schema)
+    rows: NamedRows
 
 
 class Unsorted(NamedTuple):
@@ -74,7 +69,7 @@ class Unsorted(NamedTuple):
         key, code, ats, dts = (int64s(column[order]) for column in self[:4])
         low, high = keys.ranges(side, key)
         stretch = Stretch(key, code, int64s(low), int64s(high), ats, dts)
-        return Loaded(stretch, self.refs[order], _reach(low, high), pages, schema)
+        return Loaded(stretch, self.refs[order], _reach(low, high), NamedRows(pages, schema))
 
 
 def _reach(low: I64, high: I64) -> tuple[int, int]:

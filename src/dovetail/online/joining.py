@@ -9,9 +9,11 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from dovetail.engine.clock import RealClock
+from dovetail.engine.columns import row_bytes
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Until
+from dovetail.online.answers import AnswerBatches
 from dovetail.online.phases import CLEANUP, REACTIVE, Asked
 from dovetail.online.progress import Progress
 from dovetail.online.store import RowPages
@@ -29,6 +31,7 @@ class JoiningOperator(OperatorBase, Generic[S]):
 
     blocks: Sequence[S]
     pages: list[RowPages]
+    answers: AnswerBatches
 
     def __init__(
         self, names: Sequence[str], schemas: Mapping[str, pa.Schema], schema: pa.Schema, budget: MemoryBudget
@@ -42,6 +45,8 @@ class JoiningOperator(OperatorBase, Generic[S]):
         self._buffer = self.own(budget.reserve("disk buffer"))
         self._index = self.own(budget.reserve("index"))
         self._begun = self._finished = False
+        self.widest = [0] * len(self.names)
+        """Bytes of the widest row of each input so far."""
 
     # ------------------------------------------------------------------ what an algorithm adds
 
@@ -167,6 +172,15 @@ class JoiningOperator(OperatorBase, Generic[S]):
         while not reservation.try_grow(n):
             if not self.squeeze_or_flush():
                 reservation.grow(n)
+
+    def answer_room(self, number: int, batch: pa.RecordBatch) -> int:
+        """Bytes more that an answer needs if rows of an input are as wide as these; then `grow_answers`."""
+        self.widest[number] = max(self.widest[number], int(row_bytes(batch).max()))
+        return max(0, sum(self.widest) - self.answers.room.used)
+
+    def grow_answers(self) -> None:
+        """Have room for an answer of the widest rows, if there is any: they need not match."""
+        self.answers.room.try_grow(max(0, sum(self.widest) - self.answers.room.used))
 
     def hold_blocks(self, number: int, blocks: Sequence[int]) -> int:
         """Bytes reserved in the disk buffer for these blocks of an input."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dovetail.online.joining import JoiningOperator
     from dovetail.online.operators.base import OnlineOperator
 
-VERSION = 1
+VERSION = 2
 BIT, SIZE, WAITS = "__dovetail_bit", "__dovetail_size", "__dovetail_waits"
 
 
@@ -76,6 +76,7 @@ def header_table(operator: JoiningOperator[Any], join: str, widths: Sequence[int
         "state": operator.state(),
         "progress": operator.progress.dump(),
         "metrics": operator.metrics.to_json(),
+        "widest": operator.widest,
     }
     return pa.table({"json": [json.dumps(header | dict(more))]})
 
@@ -97,6 +98,8 @@ def take_up(operator: JoiningOperator[Any], header: Mapping[str, Any]) -> None:
     operator.set_state(header["state"])
     operator.progress.load(header["progress"])
     operator.metrics.include(Metrics.from_json(header["metrics"]))
+    operator.widest = header["widest"]
+    operator.grow_answers()
 
 
 def arrays_table(arrays: Mapping[str, AnyArray]) -> pa.Table:

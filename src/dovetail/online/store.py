@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes, take_columns
+from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes, take_columns, taken_bytes
 from dovetail.engine.memory import Reservation
 from dovetail.kernels.arrays import I32, I64
 
@@ -28,6 +29,21 @@ class Page:
     slots: I32
     alive: int
     held: int
+
+
+class NamedRows(NamedTuple):
+    """Rows that are named by page and place."""
+
+    pages: Mapping[int, pa.RecordBatch]
+    schema: pa.Schema
+
+    def take(self, refs: I64) -> pa.RecordBatch:
+        """The rows of these names, in this order."""
+        return gathered(self.pages, refs, self.schema)
+
+    def nbytes(self, refs: I64) -> int:
+        """Bytes of these rows, to reserve them before they are taken."""
+        return sum(taken_bytes(self.pages[number], places) for number, places in _by_page(refs))
 
 
 class RowPages:
@@ -148,6 +164,10 @@ class RowPages:
         parts = [page.slots[page.slots != DEAD] for page in self._pages.values()]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
+    def rows(self) -> NamedRows:
+        """All rows by name, while none of them moves."""
+        return NamedRows(self.batches(), self.schema)
+
     def gather(self, refs: I64, distinct: bool = False) -> pa.RecordBatch:
         """The rows of these names, in this order; `distinct` promises that no name comes twice."""
         return gathered(self.batches(), refs, self.schema, distinct)
@@ -178,7 +198,9 @@ def gathered(
             places[at] = inverse + before
         parts.append(picked(pages[number], wanted))
         before += len(wanted)
-    return picked(pa.concat_batches(parts), places)
+    together = pa.concat_batches(parts)
+    del parts  # three copies of the rows would be one too many
+    return picked(together, places)
 
 
 def picked(batch: pa.RecordBatch, at: I64) -> pa.RecordBatch:

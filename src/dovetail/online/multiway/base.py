@@ -57,10 +57,11 @@ class MultiOperator(SettlingOperator):
         if chunk.num_rows:
             self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self.directory_bytes())
             arrays = beside * chunk.num_rows
-            needed = arrays + width * chunk.num_rows * 5 // 4 + 512
+            needed = arrays + width * chunk.num_rows * 5 // 4 + 512 + self.answer_room(r, chunk)
             while self.budget.available < needed and self.squeeze_or_flush():
                 pass
             self._arriving.grow(arrays)
+            self.grow_answers()
             yield from self._receive(r, chunk, key, width)
             self._arriving.shrink(arrays)
 
@@ -74,8 +75,8 @@ class MultiOperator(SettlingOperator):
             status = self.arrive(new)
             if n := int(self.out.n[COMBOS]):
                 self.out.n[COMBOS] = 0
-                refs = self.rows.ref[self.out.slots[:n]]
-                yield from self.answers.batches(lambda q, at: self.pages[q].gather(at), refs, ARRIVING)
+                refs = [self.rows.ref[slots] for slots in self.out.slots[:n].T]
+                yield from self.answers.batches([pages.rows() for pages in self.pages], refs, ARRIVING)
             self.write_gone()
             if status == STUCK:
                 raise OperatorError(f"{type(self).__name__} found nothing to flush with {self.rows.meta} in memory.")

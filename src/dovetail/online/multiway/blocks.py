@@ -14,7 +14,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.kernels.arrays import I64, Bool
 from dovetail.online.directory import Entry
 from dovetail.online.multiway.graph import JoinGraph
-from dovetail.online.store import SHIFT, gathered, picked
+from dovetail.online.store import SHIFT, NamedRows, picked
 from dovetail.online.stored import StoredBlocks
 
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
@@ -77,9 +77,10 @@ class Part(NamedTuple):
         """Bytes of the columns."""
         return sum(map(nbytes, self.pages.values()))
 
-    def rows(self, refs: I64) -> pa.RecordBatch:
-        """The columns of rows by name."""
-        return gathered(self.pages, refs, self.schema)
+    @property
+    def rows(self) -> NamedRows:
+        """The columns by name."""
+        return NamedRows(self.pages, self.schema)
 
 
 def united(parts: Sequence[Part]) -> Part:

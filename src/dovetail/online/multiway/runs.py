@@ -52,7 +52,7 @@ class Runs:
     def append(self, part: Part) -> None:
         """One more run."""
         numbers = [*part.key, part.ats, part.dts, part.block]
-        columns = [*part.rows(part.refs).columns, *(pa.array(np.ascontiguousarray(each)) for each in numbers)]
+        columns = [*part.rows.take(part.refs).columns, *(pa.array(np.ascontiguousarray(each)) for each in numbers)]
         self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
         self._rows.append(part.n_rows)
 

@@ -163,14 +163,14 @@ class SettlingOperator(MultiHolding):
         stretches, starts = stretches_of(parts, steps), np.cumsum([0, *(part.n_rows for part in parts)])
         cursor, rows = np.full(n + 2, -1, np.int64), np.zeros(n, np.int64)
         cursor[n:] = 0
-        out = np.empty((max(8, self.fitted.combos), n), np.int64)
-        by_relation = {step.relation: part for part, step in zip(parts, steps, strict=True)}
+        out = np.empty((max(8, self.fitted.combos // 2), n), np.int64)  # and as many names of rows
+        by_relation = [parts[depth].rows for depth in np.argsort([step.relation for step in steps])]
         while cursor[n] >= 0:
             found = combine(stretches, done, cursor, rows, out)
-            refs = np.empty((found, n), np.int64)
+            refs = [NONE] * n
             for depth, (part, step) in enumerate(zip(parts, steps, strict=True)):
-                refs[:, step.relation] = part.refs[out[:found, depth] - starts[depth]]
-            yield from self.answers.batches(lambda r, at: by_relation[r].rows(at), refs, self.phase)
+                refs[step.relation] = part.refs[out[:found, depth] - starts[depth]]
+            yield from self.answers.batches(by_relation, refs, self.phase)
         self.compared(int(cursor[n + 1]))
 
     def settle(self, numbers: Sequence[Sequence[int]], done: Done) -> Iterator[pa.RecordBatch]:

@@ -77,8 +77,9 @@ class OnlineOperator(HoldingOperator):
         if len(key):
             self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self.directory_bytes())
             arrays = ARRIVING_BYTES * len(key)
-            yield from self.make_ready(arrays + width * len(key) * 5 // 4 + 512)
+            yield from self.make_ready(arrays + width * len(key) * 5 // 4 + 512 + self.answer_room(side, chunk))
             self._arriving.grow(arrays)
+            self.grow_answers()
             yield from self.receive(side, chunk, int64s(key), int64s(code), width)
             self._arriving.shrink(arrays)
 
@@ -112,7 +113,7 @@ class OnlineOperator(HoldingOperator):
         n = int(self.out.n[PAIRS])
         if n:
             left, right = self.rows.ref[self.out.left[:n]], self.rows.ref[self.out.right[:n]]
-            yield from self.answers.batches(self.pages[0].gather, left, self.pages[1].gather, right, ARRIVING)
+            yield from self.answers.batches([pages.rows() for pages in self.pages], [left, right], ARRIVING)
             self.out.n[PAIRS] = 0
         self.write_gone()
 
@@ -161,7 +162,8 @@ class OnlineOperator(HoldingOperator):
         rows, mates = np.empty(n, np.int64), np.empty(n, np.int64)
         while cursor[0] < len(right.refs):
             found = match(left.stretch, right.stretch, self.keys.coded, *visits, cursor, rows, mates)
-            yield from self.answers.batches(left.rows, rows[:found], right.rows, mates[:found], phase)
+            refs = [left.refs[rows[:found]], right.refs[mates[:found]]]
+            yield from self.answers.batches([left.rows, right.rows], refs, phase)
         self.compared(int(cursor[3]))
 
     # ------------------------------------------------------------------ state as tables
