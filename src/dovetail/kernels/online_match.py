@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.kernels.compile import kernel, register_warmup
+from dovetail.kernels.sweep_inline import inlined
 
 NEVER = 2**63 - 1
 """The departure tick of a row that is in memory."""
@@ -50,14 +51,14 @@ def _visited(visits: Visits, dts: int, memory_ats: int, memory_dts: int) -> bool
     return False
 
 
-@kernel
+@inlined
 def _is_below(rows: Stretch, coded: bool, at: int, code: int, key: int) -> bool:
     if coded and rows.code[at] != code:
         return rows.code[at] < code  # type: ignore[no-any-return]  # Numba's bool
     return rows.key[at] < key  # type: ignore[no-any-return]  # as above
 
 
-@kernel
+@inlined
 def _first_from(rows: Stretch, coded: bool, start: int, code: int, key: int, cursor: I64) -> int:
     """The first row from `start` on that is not below: in doubling steps, as it is near or far, then by halves."""
     step, low = 1, start

@@ -15,6 +15,7 @@ from dovetail.kernels.arrays import I32, I64, U8
 from dovetail.kernels.compile import kernel
 from dovetail.kernels.online_match import float_range, float_ranges, whole_ranges
 from dovetail.kernels.online_tree import Order
+from dovetail.kernels.sweep_inline import inlined
 
 _MIN, _MAX = -(2**63), 2**63 - 1
 
@@ -175,7 +176,7 @@ def key_ranges(keys: I64, down: int, up: int, measure: int) -> tuple[I64, I64]:
     return float_ranges(keys, lo, hi, measure == FORTH)
 
 
-@kernel
+@inlined
 def order_of(rows: MultiRows, r: int, a: int) -> Order:
     """What the rows of a relation are ordered by in the index of an attribute."""
     return Order(rows.key[a], rows.key[rows.near[r, a]], rows.ats)

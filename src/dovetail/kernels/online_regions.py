@@ -27,6 +27,7 @@ from dovetail.kernels.online_rows import (
 from dovetail.kernels.online_tree import Order, Trees, remove_node
 from dovetail.kernels.sorted_leaves import USED, Leaves, lower_bound, rows_until
 from dovetail.kernels.sorted_removal import position_from_end, remove_rows
+from dovetail.kernels.sweep_inline import inlined
 
 LOWER, MIDDLE, UPPER = range(3)
 TAKEN = 2  # a join bit of 2 marks a row that the Clock has chosen
@@ -58,7 +59,7 @@ def empty_regions(block_rows: int, seed: int) -> Regions:
     return Regions(np.full(2, _MIN), np.full(2, _MAX), joins, held, np.zeros(2, np.int64), hand, chosen, meta)
 
 
-@kernel
+@inlined
 def region_of(r: Regions, side: int, key: int) -> int:
     """Where a key lies under this side's boundaries; upper is asked first."""
     if key >= r.up[side]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from dovetail.kernels.arrays import I32, I64, U8
 from dovetail.kernels.compile import kernel
+from dovetail.kernels.sweep_inline import inlined
 
 
 class Rows(NamedTuple):
@@ -181,7 +182,7 @@ def can_list(out: Outcome, flushes: int) -> bool:
     return bool(out.n[HEADS] + flushes <= len(out.heads))
 
 
-@kernel
+@inlined
 def meet(rows: Rows, out: Outcome, side: int, mine: int, other: int) -> None:
     """Write one pair; there must be room."""
     at = out.n[PAIRS]

@@ -43,11 +43,12 @@ from dovetail.kernels.online_rows import (
 )
 from dovetail.kernels.online_tree import Order, Trees, empty_trees, first_from, insert_node
 from dovetail.kernels.sorted_leaves import USED, Leaves, empty_leaves, insert_sorted, lower_bound
+from dovetail.kernels.sweep_inline import inlined
 
 _MIN = -(2**63)
 
 
-@kernel
+@inlined
 def _met(rows: Rows, new: Arrivals, out: Outcome, slot: int, match: int, found: int) -> bool:
     """Whether the match of this number was written, now or before; false when there is no room for it."""
     if found <= new.at[SKIP]:

@@ -15,6 +15,7 @@ import numpy as np
 from dovetail.kernels.arrays import I32, I64
 from dovetail.kernels.compile import kernel
 from dovetail.kernels.hashing import mixed
+from dovetail.kernels.sweep_inline import inlined
 
 LEFT, RIGHT = range(2)
 FIRST, LAST, ROOT = range(3)
@@ -46,7 +47,7 @@ def empty_trees(relations: int, attributes: int, slots: int) -> Trees:
     return Trees(child, after, before, np.full((relations, attributes, 3), NONE, np.int32))
 
 
-@kernel
+@inlined
 def _is_before(o: Order, node: int, key: int, near: int, tick: int) -> bool:
     if o.key[node] != key:
         return o.key[node] < key  # type: ignore[no-any-return]  # Numba's bool

@@ -15,7 +15,7 @@ from dovetail.kernels.arrays import I64
 from dovetail.online.keys import RowKeys
 from dovetail.online.phases import PHASE_COLUMN
 from dovetail.online.progress import Progress
-from dovetail.online.store import NamedRows, picked
+from dovetail.online.store import NamedRows, Picks, picked
 
 _COPIES = 2.5  # rows are gathered before they are put together
 
@@ -47,25 +47,26 @@ class AnswerBatches(ABC):
         """The combinations of the rows named in `refs`, by input."""
         done = 0
         while done < len(refs[0]):
-            n = self._fitting(rows, [some[done:] for some in refs])
-            batch = self._built([of.take(some[done : done + n]) for of, some in zip(rows, refs, strict=True)], phase)
-            done += n
+            picks = self._fitting(rows, [some[done:] for some in refs])
+            batch = self._built([of.take(some) for of, some in zip(rows, picks, strict=True)], phase)
+            done += picks[0].n
             if batch.num_rows:
                 self._progress.gave(phase, batch.num_rows)
                 yield batch
 
-    def _fitting(self, rows: Sequence[NamedRows], refs: Sequence[I64]) -> int:
-        """How many combinations there is room for, at least one; that one is paid for if it is wider than the room."""
+    def _fitting(self, rows: Sequence[NamedRows], refs: Sequence[I64]) -> list[Picks]:
+        """As many combinations as there is room for, at least one; that is paid for if it is wider than the room."""
         n = len(refs[0])
         while True:
             n = max(1, min(n, int(self.room.used / (_COPIES * self._row_bytes))))
-            size = sum(of.nbytes(some[:n]) for of, some in zip(rows, refs, strict=True))
+            picks = [Picks.of(some[:n]) for some in refs]
+            size = sum(of.nbytes(some) for of, some in zip(rows, picks, strict=True))
             self._row_bytes = max(1.0, size / n)
             if n == 1 or _COPIES * size <= self.room.used:
                 break
         if size > self.room.used:
             self.room.resize(size)
-        return n
+        return picks
 
     def _built(self, rows: list[pa.RecordBatch], phase: str) -> pa.RecordBatch:
         columns = self.put_together(rows)

@@ -37,13 +37,58 @@ class NamedRows(NamedTuple):
     pages: Mapping[int, pa.RecordBatch]
     schema: pa.Schema
 
-    def take(self, refs: I64) -> pa.RecordBatch:
-        """The rows of these names, in this order."""
-        return gathered(self.pages, refs, self.schema)
+    def take(self, picks: Picks, distinct: bool = False) -> pa.RecordBatch:
+        """The picked rows, in their order; rows that come often are taken from their page once.
 
-    def nbytes(self, refs: I64) -> int:
-        """Bytes of these rows, to reserve them before they are taken."""
-        return sum(taken_bytes(self.pages[number], places) for number, places in _by_page(refs))
+        `distinct` promises that none comes twice.
+        """
+        if not picks.groups:
+            return pa.RecordBatch.from_pylist([], self.schema)
+        if len(picks.groups) == 1:
+            return picked(self.pages[picks.groups[0].page], picks.groups[0].places)
+        parts, places, before = [], np.empty(picks.n, np.int64), 0
+        for page, at, wanted in picks.groups:
+            if distinct or len(at) < _FEW_OF_A_PAGE:
+                places[at] = np.arange(before, before + len(at))
+            else:
+                wanted, inverse = np.unique(wanted, return_inverse=True)
+                places[at] = inverse + before
+            parts.append(picked(self.pages[page], wanted))
+            before += len(wanted)
+        together = pa.concat_batches(parts)
+        del parts  # three copies of the rows would be one too many
+        return picked(together, places)
+
+    def nbytes(self, picks: Picks) -> int:
+        """Bytes of the picked rows, to reserve them before they are taken."""
+        return sum(taken_bytes(self.pages[group.page], group.places) for group in picks.groups)
+
+
+class Group(NamedTuple):
+    """Picked rows of one page: which of all they are, and their places in the page."""
+
+    page: int
+    at: I64
+    places: I64
+
+
+class Picks(NamedTuple):
+    """Rows by name in some order, by page."""
+
+    n: int
+    groups: list[Group]
+
+    @classmethod
+    def of(cls, refs: I64) -> Picks:
+        """The rows of these names."""
+        numbers, places = refs >> SHIFT, refs & PLACE
+        used = np.unique(numbers)
+        if len(used) == 1:
+            return cls(len(refs), [Group(int(used[0]), np.arange(0), places)])
+        order = np.argsort(numbers, kind="stable")
+        edges = np.append(np.searchsorted(numbers[order], used), len(numbers))
+        parts = [order[edges[i] : edges[i + 1]] for i in range(len(used))]
+        return cls(len(refs), [Group(int(n), at, places[at]) for n, at in zip(used, parts, strict=True)])
 
 
 class RowPages:
@@ -94,7 +139,7 @@ class RowPages:
 
     def forget(self, refs: I64) -> None:
         """These rows are dead; their columns stay until `tidy`."""
-        for number, places in _by_page(refs):
+        for number, _, places in Picks.of(refs).groups:
             page = self._pages[number]
             page.slots[places] = DEAD
             page.alive -= len(places)
@@ -170,37 +215,12 @@ class RowPages:
 
     def gather(self, refs: I64, distinct: bool = False) -> pa.RecordBatch:
         """The rows of these names, in this order; `distinct` promises that no name comes twice."""
-        return gathered(self.batches(), refs, self.schema, distinct)
+        return self.rows().take(Picks.of(refs), distinct)
 
     def close(self) -> None:
         """Forget every page."""
         self._pages.clear()
         self.reservation.close()
-
-
-def gathered(
-    pages: Mapping[int, pa.RecordBatch], refs: I64, schema: pa.Schema, distinct: bool = False
-) -> pa.RecordBatch:
-    """Rows named by page and place, in this order; names that come often are picked from their page once."""
-    numbers = refs >> SHIFT
-    used = np.unique(numbers)
-    if len(used) == 0:
-        return pa.RecordBatch.from_pylist([], schema)
-    if len(used) == 1:
-        return picked(pages[int(used[0])], refs & PLACE)
-    parts, places, before = [], np.empty(len(refs), np.int64), 0
-    for number, at in _groups(numbers, used):
-        wanted = refs[at] & PLACE
-        if distinct or len(at) < _FEW_OF_A_PAGE:
-            places[at] = np.arange(before, before + len(at))
-        else:
-            wanted, inverse = np.unique(wanted, return_inverse=True)
-            places[at] = inverse + before
-        parts.append(picked(pages[number], wanted))
-        before += len(wanted)
-    together = pa.concat_batches(parts)
-    del parts  # three copies of the rows would be one too many
-    return picked(together, places)
 
 
 def picked(batch: pa.RecordBatch, at: I64) -> pa.RecordBatch:
@@ -227,14 +247,3 @@ def _alive(page: Page) -> pa.RecordBatch:
     if page.alive == len(page.slots):
         return page.batch
     return picked(page.batch, np.flatnonzero(page.slots != DEAD))
-
-
-def _groups(numbers: I64, used: I64) -> list[tuple[int, I64]]:
-    order = np.argsort(numbers, kind="stable")
-    edges = np.append(np.searchsorted(numbers[order], used), len(numbers))
-    return [(int(n), order[edges[i] : edges[i + 1]]) for i, n in enumerate(used)]
-
-
-def _by_page(refs: I64) -> list[tuple[int, I64]]:
-    numbers = refs >> SHIFT
-    return [(number, refs[at] & PLACE) for number, at in _groups(numbers, np.unique(numbers))]

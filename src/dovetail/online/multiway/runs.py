@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dovetail.engine.spill import SpillFile
 from dovetail.online.multiway.blocks import ATS, KEY, MultiBlocks, Part
-from dovetail.online.store import SHIFT
+from dovetail.online.store import SHIFT, Picks
 
 DTS, BLOCK = "__dovetail_dts", "__dovetail_block"
 
@@ -52,7 +52,10 @@ class Runs:
     def append(self, part: Part) -> None:
         """One more run."""
         numbers = [*part.key, part.ats, part.dts, part.block]
-        columns = [*part.rows.take(part.refs).columns, *(pa.array(np.ascontiguousarray(each)) for each in numbers)]
+        columns = [
+            *part.rows.take(Picks.of(part.refs)).columns,
+            *(pa.array(np.ascontiguousarray(each)) for each in numbers),
+        ]
         self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
         self._rows.append(part.n_rows)
 
