@@ -49,83 +49,75 @@ _MIN = -(2**63)
 
 
 @inlined
-def _met(rows: Rows, new: Arrivals, out: Outcome, slot: int, match: int, found: int) -> bool:
-    """Whether the match of this number was written, now or before; false when there is no room for it."""
-    if found <= new.at[SKIP]:
-        return True
-    if rows.meta[EMIT]:
-        if out.n[PAIRS] == len(out.left):
-            new.at[SKIP] = found - 1
-            return False
-        meet(rows, out, new.at[SIDE], slot, match)
-    rows.bit[match] = 1
-    return True
+def _count(rows: Rows, r: Regions, new: Arrivals, at: int, slot: int, found: int, joined: I64) -> None:
+    """All pairs of a row were found: they count in its region, and in those of the rows that it met."""
+    side = new.at[SIDE]
+    rows.bit[slot] = 1 if found > 0 else 0
+    rows.meta[MATCHES] += found
+    r.joins[side, region_of(r, side, new.key[at])] += found
+    for region in range(3):
+        r.joins[1 - side, region] += joined[region]
 
 
 @kernel
-def _probe_ranges(
-    rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, at: int, slot: int, joined: I64
-) -> int:
-    """How many rows lie in the range of the row, all of them written; -1 when there is no room for more of them."""
-    other, places = 1 - new.at[SIDE], int(theirs.keys.shape[1])
+def _probe_ranges(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
+    """Whether all pairs of the row were found and written; false when there is no room for more of them."""
+    side, done = new.at[SIDE], new.at[SKIP]
+    other, places = 1 - side, int(theirs.keys.shape[1])
     low, high = new.low[at], new.high[at]
     position = lower_bound(theirs, low) if low <= high else theirs.meta[USED] * places
-    place, inside, found = position // places, position % places, 0
+    place, inside, found = position // places, position % places, np.int64(0)
+    joined, compared = np.zeros(3, np.int64), np.int64(0)
     while place < theirs.meta[USED]:
         leaf = theirs.order[place]
         if inside >= theirs.sizes[leaf]:
             place, inside = place + 1, 0
             continue
         key = theirs.keys[leaf, inside]
-        rows.meta[COMPARED] += 1
+        compared += 1
         if key > high:
             break
+        match = theirs.values[leaf, inside]
+        inside += 1
         found += 1
         joined[region_of(r, other, key)] += 1
-        if not _met(rows, new, out, slot, theirs.values[leaf, inside], found):
-            return -1
-        inside += 1
-    return found
+        if found <= done:  # written out here and below: a call for each match would cost more than the match
+            continue
+        if rows.meta[EMIT]:
+            if out.n[PAIRS] == len(out.left):
+                new.at[SKIP] = found - 1
+                return False
+            meet(rows, out, side, slot, match)
+        rows.bit[match] = 1
+    rows.meta[COMPARED] += compared
+    _count(rows, r, new, at, slot, found, joined)
+    return True
 
 
 @kernel
-def _probe_keyed(
-    rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outcome, at: int, slot: int, joined: I64
-) -> int:
+def _probe_keyed(rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
     """As `_probe_ranges`, of rows with the code of the row: they stand together, in the order of their keys."""
-    other, found = 1 - new.at[SIDE], 0
+    side, done, found, compared = new.at[SIDE], new.at[SKIP], np.int64(0), np.int64(0)
     code, low, high = new.code[at], new.low[at], new.high[at]
-    order = Order(rows.code, rows.key, rows.ats)
-    node = first_from(keyed, order, other, 0, code, low, _MIN) if low <= high else -1
+    order, joined = Order(rows.code, rows.key, rows.ats), np.zeros(3, np.int64)
+    node = first_from(keyed, order, 1 - side, 0, code, low, _MIN) if low <= high else -1
     while node >= 0:
-        rows.meta[COMPARED] += 1
+        compared += 1
         if rows.code[node] != code or rows.key[node] > high:
             break
+        match, node = node, int(keyed.after[0, node])
         found += 1
-        joined[region_of(r, other, rows.key[node])] += 1
-        if not _met(rows, new, out, slot, node, found):
-            return -1
-        node = int(keyed.after[0, node])
-    return found
-
-
-@kernel
-def _probe(
-    rows: Rows, r: Regions, theirs: Leaves, keyed: Trees, new: Arrivals, out: Outcome, at: int, slot: int
-) -> bool:
-    """Whether all pairs of the row were found and written; false when there is no room for more of them."""
-    side, joined = new.at[SIDE], np.zeros(3, np.int64)
-    if rows.meta[CODED]:
-        found = _probe_keyed(rows, r, keyed, new, out, at, slot, joined)
-    else:
-        found = _probe_ranges(rows, r, theirs, new, out, at, slot, joined)
-    if found < 0:
-        return False
-    rows.bit[slot] = 1 if found > 0 else 0
-    rows.meta[MATCHES] += found
-    r.joins[side, region_of(r, side, new.key[at])] += found
-    for region in range(3):
-        r.joins[1 - side, region] += joined[region]
+        joined[region_of(r, 1 - side, rows.key[match])] += 1
+        if found <= done:
+            continue
+        if rows.meta[EMIT]:
+            if out.n[PAIRS] == len(out.left):
+                new.at[SKIP] = found - 1
+                return False
+            meet(rows, out, side, slot, match)
+        rows.bit[match] = 1
+    rows.meta[COMPARED] += compared
+    _count(rows, r, new, at, slot, found, joined)
     return True
 
 
@@ -157,7 +149,11 @@ def arrive_sorted(
                     return NO_SLOT
                 enter(rows, new, at)
                 new.at[SKIP] = 0
-            if not _probe(rows, r, theirs, keyed, new, out, at, new.slot[at]):
+            if rows.meta[CODED]:
+                all_found = _probe_keyed(rows, r, keyed, new, out, at, new.slot[at])
+            else:
+                all_found = _probe_ranges(rows, r, theirs, new, out, at, new.slot[at])
+            if not all_found:
                 return PAIRS_FULL
             new.at[STAGE] = TO_STORE
         slot = new.slot[at]
