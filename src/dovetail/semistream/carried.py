@@ -14,9 +14,11 @@ from dovetail.errors import ConfigError
 from dovetail.semistream.cost.units import ReadCosts
 from dovetail.semistream.decision import Decision
 from dovetail.semistream.io_costs import IoCosts
+from dovetail.semistream.operators.base import unanswered
 from dovetail.semistream.sizes import Sizes
 
 _FORMAT = 1
+NEXT = "next_ms"  # of a parked row: when it is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Carried:
 
     `drained_ms` is the time of the batch since when rows wait. `snapshot` is the operator's, `parked` has rows without
     a match that are to be tried again, with when in column "next_ms". `turns` are micro-batches with rows so far.
+    `name` tells the owner from all others, those of other joins of the query among them; it has none in checkpoints
+    from before there were names.
     """
 
     version: str
@@ -74,6 +78,7 @@ class Carried:
     snapshot: Mapping[str, pa.Table] = field(default_factory=dict)
     parked: pa.Table | None = None
     turns: int = 0
+    name: str = ""
 
     @property
     def decision(self) -> Decision:
@@ -85,6 +90,16 @@ class Carried:
         """Rows that are unanswered."""
         return int(self.snapshot["rows"].num_rows) if "rows" in self.snapshot else 0
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether there are rows that wait or are parked."""
+        return self.waiting > 0 or (self.parked is not None and self.parked.num_rows > 0)
+
+    @property
+    def unanswered(self) -> list[pa.RecordBatch]:
+        """The rows that wait, in their order."""
+        return unanswered(self.snapshot)
+
     def to_bytes(self) -> bytes:
         """The state as it is stored."""
         tables = dict(self.snapshot)
@@ -93,7 +108,7 @@ class Carried:
         parts = {name: table_bytes(table) for name, table in tables.items()}
         head = {
             "format": _FORMAT, "version": self.version, **self.plan.to_json(), "drained_ms": self.drained_ms,
-            "turns": self.turns, "tables": [(name, len(part)) for name, part in parts.items()],
+            "turns": self.turns, "name": self.name, "tables": [(name, len(part)) for name, part in parts.items()],
         }  # fmt: skip
         text = json.dumps(head).encode()
         return b"".join([struct.pack("<I", len(text)), text, *parts.values()])
@@ -111,7 +126,7 @@ class Carried:
             at += size
         parked = tables.pop("parked", None)
         plan, turns = Plan.from_json(head), head.get("turns", 0)
-        return cls(head["version"], plan, head["drained_ms"], tables, parked, turns)
+        return cls(head["version"], plan, head["drained_ms"], tables, parked, turns, head.get("name", ""))
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:

@@ -28,6 +28,11 @@ class Arrivals:
         self.latest_ms = 0
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there are no rows."""
+        return not self._kept and not self._blocks
+
+    @property
     def spilled_bytes(self) -> int:
         """Bytes written to disk."""
         return self._file.bytes_written
@@ -38,8 +43,10 @@ class Arrivals:
         return self._held
 
     def add(self, part: int, number: int, now_ms: int, data: bytes) -> None:
-        """Take packet `number` of a partition."""
+        """Take packet `number` of a partition; one without rows only tells the time."""
         self.latest_ms = max(self.latest_ms, now_ms)
+        if not data:
+            return
         if self._held + len(data) <= self._limit:
             self._held += len(data)
             self._kept[part, number] = data

@@ -1,23 +1,25 @@
 """Mode "carry": rows wait from one micro-batch to the next in the stream's checkpointed state.
 
 Rows travel packed, as Arrow streams in binary columns: types stay exact, and state is written once an owner and batch.
-What a batch answers depends on the state before it, its rows in a fixed order, its logged version and its logged time
-alone, so that an attempt that is repeated answers the same rows.
+The state that a batch leaves is also logged. An attempt that is repeated answers the rows that the first one answered
+and leaves the state that it left, whatever memory, cores and code there are by then.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
@@ -25,18 +27,20 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.kernels.arrays import I64
-from dovetail.semistream.carried import Carried, Plan, table_bytes, table_of
+from dovetail.semistream.carried import NEXT, Carried, Plan, table_bytes, table_of
 from dovetail.semistream.dead_letters import DeadLetters
 from dovetail.semistream.decision import specification
 from dovetail.semistream.frame_arrivals import Arrivals
-from dovetail.semistream.frame_carry_decision import Owner
+from dovetail.semistream.frame_carry_decision import first_plan, next_plan
+from dovetail.semistream.frame_carry_log import Kept, StateLog
 from dovetail.semistream.frame_task import EnrichTask, Where, holds_of, open_letters, open_version, wanted_version
 from dovetail.semistream.frame_worker import Stopwatch, open_operator, owners_of, totals
 from dovetail.semistream.io_costs import IoDone
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.on_miss import DeadLetter, Park
-from dovetail.semistream.operators.base import SemiStreamOperator, unanswered
+from dovetail.semistream.operators.base import SemiStreamOperator
 from dovetail.spark.arrow import Batches, map_in_arrow
+from dovetail.spark.pinned import state_partitions
 
 _PACKED = T.StructType(
     [
@@ -47,18 +51,18 @@ _PACKED = T.StructType(
     ]
 )
 _ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
-NEXT = "next_ms"
 _WATERMARK = "spark.watermarkDelayMs"
 
 
-def carried_frame(rows: DataFrame, task: EnrichTask, owners: int, max_wait_ms: int, output: T.StructType) -> DataFrame:
+def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T.StructType) -> DataFrame:
     """The answers of a stream whose rows may wait for later micro-batches, until it pauses or `max_wait` is over.
 
     The time of batches is event time of our own, so that Spark runs one batch without rows when a stream pauses, and
-    ends after it where the stream is to end. A stream with a watermark cannot have another: its rows wait for rows.
+    ends after it where the stream is to end. A stream with a watermark cannot have another: every micro-batch calls all
+    owners, and the rows of the last one wait for the next.
     """
     timed = not any(_WATERMARK in (field.metadata or {}) for field in rows.schema)
-    packed = map_in_arrow(rows, partial(pack, task, owners), _PACKED)
+    packed = map_in_arrow(rows, partial(pack, task, not timed), _PACKED)
     packed = packed.withColumn("at", F.current_timestamp()).withColumn("now_ms", F.unix_millis("at"))
     if timed:
         packed = packed.withWatermark("at", "0 seconds")
@@ -74,26 +78,27 @@ def _without_watermarks(output: T.StructType) -> T.StructType:
     return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
 
 
-def pack(task: EnrichTask, owners: int, batches: Batches) -> Batches:
-    """The rows of each batch by the owner of their home page."""
-    where, context, pages, number = Where.here(), TaskContext.get(), None, 0
-    part = 0 if context is None else context.partitionId()
+def pack(task: EnrichTask, to_all: bool, batches: Batches) -> Batches:
+    """The rows of each batch by the owner of their home page; with `to_all`, each owner hears of the first batch.
+
+    There are as many owners as partitions of the state, a number that stays the same for good: rows that wait in an
+    owner's state would never be answered were there fewer owners one day.
+    """
+    where, owners, pages, number = Where.here(), state_partitions(), None, 0
     try:
         for batch in batches:
             rows = task.stream_rows(batch).cast(task.stream)
             if pages is None:
                 pages = open_version(task, where, wanted_version(task, where))
-            owner = _spread(task, pages, rows, owners)
-            order = np.argsort(owner, kind="stable")
-            names, starts = np.unique(owner[order], return_index=True)
-            slices = np.split(order, starts[1:])
-            data = [table_bytes(rows.take(pa.array(some))) for some in slices]
+            packets = _packets(rows, owners_of(task, pages, rows, owners, where.partition))
+            if to_all and number == 0:
+                packets = dict.fromkeys(range(owners), b"") | packets
             yield pa.RecordBatch.from_pydict(
                 {
-                    "owner": pa.array(names, pa.int32()),
-                    "part": pa.array([part] * len(data), pa.int32()),
-                    "number": pa.array([number] * len(data), pa.int64()),
-                    "rows": pa.array(data, pa.binary()),
+                    "owner": pa.array(packets.keys(), pa.int32()),
+                    "part": pa.array([where.partition] * len(packets), pa.int32()),
+                    "number": pa.array([number] * len(packets), pa.int64()),
+                    "rows": pa.array(packets.values(), pa.binary()),
                 }
             )
             number += 1
@@ -102,10 +107,12 @@ def pack(task: EnrichTask, owners: int, batches: Batches) -> Batches:
             pages.close()
 
 
-def _spread(task: EnrichTask, pages: Pages, rows: pa.RecordBatch, owners: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    if pages.indexed:
-        return owners_of(task, pages, rows, owners)
-    return (np.arange(rows.num_rows) % owners).astype(np.int32)
+def _packets(rows: pa.RecordBatch, owner: np.ndarray[Any, np.dtype[np.int32]]) -> dict[int, bytes]:
+    """The rows of each owner, in their order."""
+    order = np.argsort(owner, kind="stable")
+    names, starts = np.unique(owner[order], return_index=True)
+    slices = np.split(order, starts[1:])
+    return {int(name): table_bytes(rows.take(pa.array(some))) for name, some in zip(names, slices, strict=True)}
 
 
 def unpack(batches: Batches) -> Batches:
@@ -122,7 +129,7 @@ class Turn:
     One that is `spent` answered all that waited, and the next call opens another.
     """
 
-    owner: Owner
+    task: EnrichTask
     now_ms: int
     plan: Plan
     operator: SemiStreamOperator
@@ -134,11 +141,6 @@ class Turn:
     missed: list[pa.RecordBatch] = field(default_factory=list)
     resplits: int = 0
     spent: bool = False
-
-    @property
-    def task(self) -> EnrichTask:
-        """What is to be done."""
-        return self.owner.task
 
     def take(self, batches: Batches) -> None:
         """Pack the answers, and set those without a match aside."""
@@ -162,6 +164,19 @@ class Turn:
         if self.out:
             out, self.out = self.out, []
             yield pd.DataFrame({"rows": out})
+
+    def answer_all(self, batches: Batches) -> Iterator[pd.DataFrame]:
+        """The answers of these rows and of all that wait."""
+        for batch in batches:
+            self.take(self.operator.push("stream", batch))
+            yield from self.answers()
+        self.take(self.operator.drain())
+        yield from self.answers()
+
+    def close(self) -> None:
+        """Free memory and files."""
+        self.operator.close()
+        self.pages.close()
 
 
 class Carrier(StatefulProcessor):
@@ -195,21 +210,36 @@ class Carrier(StatefulProcessor):
         """One call: with rows, or, where None, with the news that none have come."""
         task, where = self.task, Where.here()
         before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
+        if not (arrived is None or not arrived.is_empty or (before is not None and before.keeps_rows)):
+            return
         letters = open_letters(task, where, f"{number}{'-idle' if arrived is None else ''}")
+        log = _log(task, where, before, arrived)
+        left = None if log is None else log.read()
         with letters or nullcontext():
-            first = arrived.head() if arrived and before is None else []
-            turn = _begun(Owner(task, where, number), before, first, now_ms, letters)
-            try:
-                after = yield from self._run(turn, before, arrived)
-            finally:
-                turn.operator.close()
-                turn.pages.close()
+            if before is None or log is None or left is None:
+                after = yield from self._answer(where, before, arrived, now_ms, letters)
+            else:
+                after = yield from _repeat(task, where, (before, left), arrived, now_ms, letters, log)
             if letters is not None:
                 letters.commit()
+        data = after.to_bytes()
+        if log is not None and left is None:
+            log.write(data)
         holds = holds_of(task, where)
         if holds is not None:
-            holds.wait(number, [state.version for state in (before, after) if state is not None and state.waiting])
-        self._store(after, now_ms)
+            holds.wait(after.name, [state.version for state in (before, after) if state is not None and state.waiting])
+        self._store(after, data, now_ms)
+
+    def _answer(
+        self, where: Where, before: Carried | None, arrived: Arrivals | None, now_ms: int, letters: DeadLetters | None
+    ) -> Generator[pd.DataFrame, None, Carried]:
+        """Give what can be answered; the state after it comes back."""
+        first = arrived.head() if arrived is not None and before is None else []
+        turn = _begun(self.task, where, before, first, now_ms, letters)
+        try:
+            return (yield from self._run(turn, before, arrived))
+        finally:
+            turn.close()
 
     def _run(
         self, turn: Turn, before: Carried | None, arrived: Arrivals | None
@@ -223,8 +253,9 @@ class Carrier(StatefulProcessor):
         for last in arrived.batches() if arrived else ():
             turn.take(operator.push("stream", _born(task, last, turn.now_ms)))
             yield from turn.answers()
-        if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms or not turn.pages.indexed:
-            turn.take(operator.drain())  # without an index a row may be answered in part, from a version that goes
+        name = before.name if before else ""
+        if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms or not name:
+            turn.take(operator.drain())  # a state without a name has no log that tells what was answered
         turns = (before.turns if before else 0) + (last is not None)
         if last is not None:
             _split_anew(turn, turns, last, IoDone.by(turn.pages.device).since(done))
@@ -235,9 +266,10 @@ class Carrier(StatefulProcessor):
         plan = turn.plan if turn.spent else replace(turn.plan, sizes=operator.sizes)
         parked = _parked(task, parked, turn.missed, turn.now_ms)
         _report(turn, arrived)
-        return Carried(turn.pages.version, plan, turn.drained_ms, snapshot, parked, turns)
+        name = name or uuid.uuid4().hex
+        return Carried(turn.pages.version, plan, turn.drained_ms, snapshot, parked, turns, name)
 
-    def _store(self, after: Carried, now_ms: int) -> None:
+    def _store(self, after: Carried, data: bytes, now_ms: int) -> None:
         """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
         if self.timed:
             for timer in list(self._handle.listTimers()):
@@ -246,13 +278,66 @@ class Carrier(StatefulProcessor):
                 self._handle.registerTimer(now_ms)
             elif after.parked is not None and after.parked.num_rows:
                 self._handle.registerTimer(max(now_ms, int(pc.min(after.parked[NEXT]).as_py())))
-        self._state.update((after.to_bytes(),))
+        self._state.update((data,))
+
+
+def _log(task: EnrichTask, where: Where, before: Carried | None, arrived: Arrivals | None) -> StateLog | None:
+    """Where the state after this batch is logged; None for the first one, which is answered in full."""
+    if where.batch is None or before is None or not before.name:
+        return None
+    directory = Path(task.log.path) / where.batch.query
+    return StateLog(directory, before.name, where.batch.number, arrived is None)
+
+
+def _repeat(
+    task: EnrichTask,
+    where: Where,
+    states: tuple[Carried, Carried],
+    arrived: Arrivals | None,
+    now_ms: int,
+    letters: DeadLetters | None,
+    log: StateLog,
+) -> Generator[pd.DataFrame, None, Carried]:
+    """Answer the rows of the state before and of the batch that are not in the state that the first attempt left."""
+    before, left = states
+    for state in states:
+        _check_columns(task, state)
+    kept, version = Kept(left, task.stream), wanted_version(task, where)
+    new = (_born(task, batch, now_ms) for batch in (arrived.batches() if arrived else ()))
+    parked = [] if before.parked is None else before.parked.drop_columns([NEXT]).to_batches()
+    missed = yield from _answered(
+        task, open_version(task, where, version), kept.others(chain(new, parked)), now_ms, letters
+    )
+    admitted = task.request.as_of == "admitted" and before.waiting and version != before.version
+    pages = _awaited(task, before) if admitted else open_version(task, where, version)
+    missed += yield from _answered(task, pages, kept.others(iter(before.unanswered)), now_ms, letters)
+    if len(kept):
+        raise ConfigError(
+            f"micro-batch {log.batch} left {len(kept)} rows waiting when it first ran and is now given rows without "
+            f"them; restore its source and its version of the master data, or remove {log.place} to answer it as if it "
+            f"had not run, which may give rows twice that a sink has."
+        )
+    return replace(left, parked=_parked(task, left.parked, missed, now_ms))
+
+
+def _answered(
+    task: EnrichTask, pages: Pages, batches: Batches, now_ms: int, letters: DeadLetters | None
+) -> Generator[pd.DataFrame, None, list[pa.RecordBatch]]:
+    """Answer all these rows; those set aside come back."""
+    plan, operator = _first(task, pages, [])
+    turn = Turn(task, now_ms, plan, operator, pages, now_ms, letters)
+    try:
+        yield from turn.answer_all(batches)
+        _report(turn, None)
+        return turn.missed
+    finally:
+        turn.close()
 
 
 def _split_anew(turn: Turn, turns: int, rows: pa.RecordBatch, done: IoDone) -> None:
     """Other sizes from now on, if skew or cost of reads moved away from what the plan was made for."""
     task, operator = turn.task, turn.operator
-    now = turn.owner.again(turn.plan, turns, turn.pages, rows, done)
+    now = next_plan(task, turn.plan, turns, turn.pages, rows, done)
     if now is None:
         return
     turn.plan, turn.resplits = now, 1
@@ -265,31 +350,36 @@ def _split_anew(turn: Turn, turns: int, rows: pa.RecordBatch, done: IoDone) -> N
 
 
 def _begun(
-    owner: Owner, before: Carried | None, batches: list[pa.RecordBatch], now_ms: int, letters: DeadLetters | None
+    task: EnrichTask,
+    where: Where,
+    before: Carried | None,
+    batches: list[pa.RecordBatch],
+    now_ms: int,
+    letters: DeadLetters | None,
 ) -> Turn:
     """The operator on the version of this batch, with the state before it taken up."""
-    task, where = owner.task, owner.where
     version = wanted_version(task, where)
     if before is None:
         pages = open_version(task, where, version)
-        plan, operator = _first(owner, pages, batches)
-        return Turn(owner, now_ms, plan, operator, pages, now_ms, letters)
+        plan, operator = _first(task, pages, batches)
+        return Turn(task, now_ms, plan, operator, pages, now_ms, letters)
     _check_columns(task, before)
     if version in (None, before.version):
-        return _resumed(owner, before, open_version(task, where, version), now_ms, letters)
+        return _resumed(task, before, open_version(task, where, version), now_ms, letters)
     if task.request.as_of == "admitted" and before.waiting:
-        turn = _resumed(owner, before, _awaited(task, before), now_ms, letters)
+        turn = _resumed(task, before, _awaited(task, before), now_ms, letters)
         return _adopted(turn, open_version(task, where, version))
-    return _readmitted(owner, before, open_version(task, where, version), now_ms, letters)
+    return _readmitted(task, before, open_version(task, where, version), now_ms, letters)
 
 
 def _check_columns(task: EnrichTask, before: Carried) -> None:
-    rows = before.snapshot.get("rows")
-    if rows is not None and not rows.schema.equals(task.stream):
-        raise ConfigError(
-            f"rows that wait in the checkpoint have columns of types {rows.schema.types}, those of the stream are now "
-            f"{task.stream.types}; start the query from a new checkpoint."
-        )
+    parked = None if before.parked is None else before.parked.drop_columns([NEXT])
+    for what, rows in (("wait", before.snapshot.get("rows")), ("are parked", parked)):
+        if rows is not None and rows.num_rows and not rows.schema.equals(task.stream):
+            raise ConfigError(
+                f"rows that {what} in the checkpoint have columns of types {rows.schema.types}, those of the stream "
+                f"are now {task.stream.types}; put the stream's columns and on_miss back, or use a new checkpoint."
+            )
 
 
 def _awaited(task: EnrichTask, before: Carried) -> Pages:
@@ -319,43 +409,42 @@ def _adopted(turn: Turn, pages: Pages) -> Turn:
     return turn
 
 
-def _readmitted(owner: Owner, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+def _readmitted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
     """A new operator on a newer version, for which rows that waited go on to wait."""
-    task = owner.task
     try:
         operator = open_operator(task, pages, task.stream, before.decision)
     except (PlanError, BudgetExceeded):
-        return _restarted(owner, before, pages, now_ms, letters)
-    turn = Turn(owner, now_ms, before.plan, operator, pages, before.drained_ms, letters)
+        return _restarted(task, before, pages, now_ms, letters)
+    turn = Turn(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
     if before.snapshot:
         turn.take(operator.readmit(before.snapshot, _changed(task, before.version, pages.version)))
     return turn
 
 
-def _first(owner: Owner, pages: Pages, batches: list[pa.RecordBatch]) -> tuple[Plan, SemiStreamOperator]:
-    task, plan = owner.task, owner.first(pages, batches)
+def _first(task: EnrichTask, pages: Pages, batches: list[pa.RecordBatch]) -> tuple[Plan, SemiStreamOperator]:
+    plan = first_plan(task, pages, batches)
     return plan, open_operator(task, pages, task.stream, plan.decision(task.decision.origin))
 
 
-def _resumed(owner: Owner, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
     """The operator as it was, on the version it was on.
 
     If memory was changed so that the state no longer fits, an empty one answers what waited.
     """
     try:
-        operator = open_operator(owner.task, pages, owner.task.stream, before.decision)
+        operator = open_operator(task, pages, task.stream, before.decision)
     except (PlanError, BudgetExceeded):
-        return _restarted(owner, before, pages, now_ms, letters)
-    turn = Turn(owner, now_ms, before.plan, operator, pages, before.drained_ms, letters)
+        return _restarted(task, before, pages, now_ms, letters)
+    turn = Turn(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
     if before.snapshot:
         turn.take(iter(operator.restore(before.snapshot)))
     return turn
 
 
-def _restarted(owner: Owner, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
-    batches = unanswered(before.snapshot)
-    plan, operator = _first(owner, pages, batches)
-    turn = Turn(owner, now_ms, plan, operator, pages, now_ms, letters)
+def _restarted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+    batches = before.unanswered
+    plan, operator = _first(task, pages, batches)
+    turn = Turn(task, now_ms, plan, operator, pages, now_ms, letters)
     for batch in batches:
         turn.take(turn.operator.push("stream", batch))
     turn.take(turn.operator.drain())

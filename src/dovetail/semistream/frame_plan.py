@@ -82,11 +82,11 @@ class EnrichPlan:
         from dovetail.semistream.frame_carry import carried_frame  # brings pandas, which nothing else here needs
 
         max_wait_ms = int(self.task.request.max_wait_s * 1000)
-        return carried_frame(rows, self.task, _owners(rows), max_wait_ms, self.columns.output)
+        return carried_frame(rows, self.task, max_wait_ms, self.columns.output)
 
     def _routed(self, rows: DataFrame) -> DataFrame:
         """Rows in the partition of the task that owns their slice of the master data."""
-        owners = _owners(rows)
+        owners = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
         schema = T.StructType([T.StructField("owner", T.IntegerType()), *rows.schema.fields])
         owned = map_in_arrow(rows, partial(owned_rows, self.task, owners), schema)
         return owned.repartitionById(owners, F.col("owner")).drop("owner")
@@ -164,11 +164,6 @@ class EnrichPlan:
             pages.close()
 
 
-def _owners(rows: DataFrame) -> int:
-    """Tasks that share the master data between them."""
-    return int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
-
-
 def measured_rate(metrics: Metrics) -> float | None:
     """Rows per second that operators served while they were at work; None before a run."""
     names = {entry.name for entry in metrics.entries()}
@@ -196,10 +191,11 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
         )
     if request.mode == "carry" and not frame.isStreaming:
         raise PlanError("mode='carry' is for streams; a batch DataFrame has no later batch: use mode='per_batch'.")
-    if request.as_of == "admitted" and not keeps_versions(store):
+    if request.mode == "carry" and not keeps_versions(store):
         raise UnsupportedError(
-            f"as_of='admitted' answers rows from versions that are no longer the newest, and {store.source} keeps no "
-            f"old ones; use as_of='answered', or build a page file."
+            f"mode='carry' needs master data that keeps old versions, so that a repeated micro-batch finds the "
+            f"one that it began with; {store.source} keeps only the newest. Build a page file (MasterStore.build), or "
+            f"use mode='per_batch'."
         )
     store = _by_part(frame, store, request)
     store = store.with_nulls() if request.null_safe else store

@@ -26,7 +26,7 @@ from dovetail.semistream.dead_letters import DeadLetters
 from dovetail.semistream.decision import Decision, decide, is_enough, looks_again, moved, sample_of, specification
 from dovetail.semistream.frame_task import EnrichTask, Where, open_letters, open_version, wanted_version
 from dovetail.semistream.io_costs import IoDone, dearer
-from dovetail.semistream.keys import key_columns
+from dovetail.semistream.keys import KeyCodes, key_columns
 from dovetail.semistream.master.pages import Pages, Resting
 from dovetail.semistream.measured import measured_sizes
 from dovetail.semistream.on_miss import DeadLetter
@@ -318,13 +318,13 @@ def forget() -> None:
 
 
 def owned_rows(task: EnrichTask, owners: int, batches: Batches) -> Batches:
-    """Rows with, in front, the number of the owner of their home page; rows without a home go anywhere."""
+    """Rows with, in front, the number of the owner of their home page."""
     where, pages = Where.here(), None
     try:
         for batch in batches:
             if pages is None:
                 pages = open_version(task, where, wanted_version(task, where))
-            owner = owners_of(task, pages, task.stream_rows(batch), owners)
+            owner = owners_of(task, pages, task.stream_rows(batch), owners, where.partition)
             yield pa.RecordBatch.from_arrays([pa.array(owner), *batch.columns], names=["owner", *batch.schema.names])
     finally:
         if pages is not None:
@@ -332,11 +332,19 @@ def owned_rows(task: EnrichTask, owners: int, batches: Batches) -> Batches:
 
 
 def owners_of(
-    task: EnrichTask, pages: Pages, rows: pa.RecordBatch, owners: int
+    task: EnrichTask, pages: Pages, rows: pa.RecordBatch, owners: int, partition: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """The owner of each row: pages are dealt to owners in equal runs."""
+    """The owner of each row: pages are dealt to owners in equal runs, keys that no page has by their hash.
+
+    Rows with a null in their key match nothing and never wait. They go to the owner of this task's number: the same
+    one when Spark runs the task again with its rows in another order.
+    """
     types = [pages.schema.field(name).type for name in pages.key]
-    home = pages.home(key_columns(rows, task.wiring.on, types))
+    key = key_columns(rows, task.wiring.on, types)
+    home = pages.home(key)
     n_pages = max(1, len(pages.starts) - 1)
-    anywhere = np.arange(rows.num_rows) % owners
-    return np.where(home >= 0, home * owners // n_pages, anywhere).astype(np.int32)
+    found = home * owners // n_pages
+    if (home < 0).any():
+        codes, valid = KeyCodes(types, null_safe=task.request.null_safe).encode(key)
+        found = np.where(home >= 0, found, np.where(valid, codes % owners, partition % owners))
+    return found.astype(np.int32)

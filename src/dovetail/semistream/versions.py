@@ -5,7 +5,6 @@ versions/
     <query id>/
         17.0.json        what batch 17 takes: the version, and when it was taken up
         pinned.0.json    what all batches take, where the version is pinned
-        owner-3-5f.17.json  what was decided in batch 17 about the join 5f of owner 3, in mode "carry"
     letters/
         <plan>.0.json    the query that keeps the dead letters of a planned join
 """
@@ -104,15 +103,6 @@ class VersionLog:
                 return proposal
             proposal = Entry(store.version(), time.time())
         raise ConfigError(f"{store.source} is pruned faster than versions can be held; keep more of them.")
-
-    def decided(self, batch: Batch, owner: int, decide: Callable[[], Any]) -> Any:
-        """What `decide` gave, as JSON has it, when an owner first asked in this batch; a replay hears the same."""
-        place = self._file(batch.query, f"owner-{owner}", batch.number)
-        if not place.exists():  # of a release that did not tell joins apart
-            place = self._file(batch.query, f"owner-{owner}{self.step}", batch.number)
-        if not place.exists():
-            self._publish(place, json.dumps(decide()))
-        return self._json(place)
 
     def letter_writer(self, plan: str, query: str) -> str:
         """The query that keeps the dead letters of a planned join: the first one that asked."""
@@ -224,8 +214,7 @@ class VersionLog:
 
     def _forget(self, query: str, newest: int) -> None:
         for name in self._names(query):
-            first, second = name.split(".")[:2]
-            number = second if first.startswith("owner-") else first
+            number = name.partition(".")[0]
             if number.isdigit() and int(number) < newest - _KEPT:
                 (Path(self.path) / query / name).unlink(missing_ok=True)
 

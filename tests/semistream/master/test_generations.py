@@ -55,10 +55,10 @@ def test_versions_that_streams_need_are_not_pruned(tmp_path: Path) -> None:
         if stamp < 2:
             assert holds.take(4 + stamp, found[-1])
     assert store.prune(1) == [found[2]]
-    holds.wait(0, found[:1])
+    holds.wait("a", found[:1])
     assert holds.take(7, found[3])  # micro-batches 4 and 5 cannot be replayed any more
     assert store.prune(1) == [found[1]]
-    holds.wait(0, [])
+    holds.wait("a", [])
     assert store.prune(1) == [found[0]]
     assert not holds.take(8, found[0])
     assert names(path / ".held" / "query") == [f"batch-7-{found[3]}"]

@@ -4,7 +4,7 @@ products.pages/
     .held/
         <query id>/
             batch-17-3-1f2e3d    micro-batch 17 may take version 3-1f2e3d
-            owner-0              a line each: the versions that rows which wait there were admitted with
+            owner-4d5e6f         a line each: the versions that rows which wait there were admitted with
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Holds:
                 self._remove(other)
         return True
 
-    def wait(self, owner: int, versions: Sequence[str]) -> None:
+    def wait(self, owner: str, versions: Sequence[str]) -> None:
         """Rows of this owner wait for these versions, in the state before a batch or after it; none release all."""
         if versions:
             self._write(f"owner-{owner}", sorted(set(versions)))
