@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
@@ -75,6 +79,10 @@ def numbers(first: int, rows: int = 200, keys: int = 280) -> pa.Table:
     return pa.table({"id": list(range(first, first + rows)), "k": [n * 7 % keys for n in range(rows)]})
 
 
+def timed(table: pa.Table) -> pa.Table:
+    return table.append_column("at", pa.array([3_600_000_000] * table.num_rows, pa.timestamp("us", "UTC")))
+
+
 def test_rows_cross_batches_and_equal_sparks_join(spark: SparkSession, tmp_path: Path) -> None:
     master = master_table(200).select(["k", "text"])
     store = page_store(tmp_path / "m.pages", master)
@@ -135,16 +143,17 @@ def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
     Pruning leaves alone what rows wait for, and only that.
     """
     store = page_store(tmp_path / "m.pages", words("old"))
-    drop_file(tmp_path / "in", numbers(0), 0)
+    drop_file(tmp_path / "in", numbers(-1000, rows=1), 0)  # the first micro-batch leaves nothing waiting
+    drop_file(tmp_path / "in", numbers(0), 1)
 
     def enriched() -> DataFrame:
         stream = file_stream(spark, tmp_path / "in")
-        return enrich(stream, store, algorithm="hybridjoin", **CARRY, as_of=as_of)
+        return enrich(stream, store, algorithm="hybridjoin", **CARRY, as_of=as_of).where("id >= 0")
 
     run(enriched(), tmp_path)
     page_store(tmp_path / "m.pages", words("new"))
     assert len(store.prune(1)) == (as_of == "answered")
-    drop_file(tmp_path / "in", numbers(1000), 1)
+    drop_file(tmp_path / "in", numbers(1000), 2)
     spark.conf.set(NO_DATA, True)
     if as_of == "admitted":
         (tmp_path / "m.pages" / "generation-1").rename(tmp_path / "away")
@@ -177,14 +186,83 @@ def test_memory_is_split_anew_in_a_replay_too(spark: SparkSession, tmp_path: Pat
     assert sorted(row[0] for row in sink.rows().elements()) == list(range(8001))
 
 
-def test_versions_of_admission_need_a_store_that_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("before", "after", "watermark"), [(4, 1, True), (4, 1, False), (2, 5, True), (2, 5, False)])
+def test_rows_that_wait_and_parked_ones_outlive_other_partitions(
+    spark: SparkSession, tmp_path: Path, before: int, after: int, watermark: bool
+) -> None:
+    """Every owner is called again: with fewer partitions, other memory, another version of another layout."""
+    early = words("early", keys=600)
+    page_store(tmp_path / "m.pages", early.filter(pc.not_equal(pc.bit_wise_and(early["k"], 3), 0)))
+    for number in range(3):
+        drop_file(tmp_path / "in", timed(numbers(1000 * number, rows=300, keys=600)), number)
+
+    def enriched(**asked: Any) -> DataFrame:
+        stream = file_stream(spark, tmp_path / "in")
+        stream = stream.withWatermark("at", "1 hour") if watermark else stream
+        misses, store = park(retry=0.001, deadline="1 day"), MasterStore.open(tmp_path / "m.pages")
+        return enrich(stream, store, algorithm="hybridjoin", on_miss=misses, **CARRY | asked).select("id")
+
+    try:
+        spark.conf.set(NO_DATA, False)
+        spark.conf.set(PARTITIONS, before)
+        run(enriched(), tmp_path)
+        answered = spark.read.parquet(str(tmp_path / "out")).count()
+        assert answered < 900 * 3 / 4 - before  # some of each owner wait, a quarter of all rows is parked
+        page_store(tmp_path / "m.pages", words("late", keys=5000), order="none")
+        drop_file(tmp_path / "in", timed(numbers(3000, rows=1)), 3)
+        spark.conf.set(NO_DATA, True)
+        spark.conf.set(PARTITIONS, after)
+        run(enriched(memory="2MB", max_wait=0.001), tmp_path)
+    finally:
+        spark.conf.unset(NO_DATA)
+        spark.conf.set(PARTITIONS, 2)
+    expected = [1000 * number + at for number in range(3) for at in range(300)]
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow()["id"].to_pylist()
+    assert sorted(got) == [*expected, 3000]
+
+
+@pytest.mark.usefixtures("one_owner")
+def test_rows_outlive_a_clock_that_is_set_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Time of micro-batches wakes owners up; rows that come at an earlier time than rows before are not too late."""
+    store = page_store(tmp_path / "m.pages", words("w"))
+    for number in range(2):
+        drop_file(tmp_path / "in", numbers(1000 * number, rows=20), number)
+
+    def enriched() -> DataFrame:
+        return enrich(file_stream(spark, tmp_path / "in"), store, algorithm="hybridjoin", **CARRY).select("id")
+
+    run(enriched(), tmp_path)
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    head, text = (commits / str(last)).read_text().split("\n")
+    found = json.loads(text)
+    found["nextBatchWatermarkMs"] += 3_600_000  # as it would be, had the clock been an hour fast
+    (commits / str(last)).write_text(f"{head}\n{json.dumps(found)}")
+    (commits / f".{last}.crc").unlink()
+    for number in range(2, 5):
+        drop_file(tmp_path / "in", numbers(1000 * number, rows=20), number)
+    run(enriched(), tmp_path)
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow()["id"].to_pylist()
+    assert sorted(got) == [1000 * number + at for number in range(5) for at in range(20)]
+
+
+def test_stores_without_history_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A repeated micro-batch could not be answered from the version that it began with."""
     drop_file(tmp_path / "in", numbers(0), 0)
     parquet.write_table(words("w"), tmp_path / "m.parquet")
-    stream, store = file_stream(spark, tmp_path / "in"), MasterStore.parquet(tmp_path / "m.parquet", "k")
-    with pytest.raises(UnsupportedError, match=r"Parquet .* keeps no old ones; use as_of='answered'"):
-        enrich(stream, store, **CARRY, as_of="admitted")
-    with pytest.raises(PlanError, match="as_of='admitted' is for mode='carry'"):
-        enrich(stream, store, on="k", as_of="admitted")
+    with closing(sqlite3.connect(tmp_path / "m.db")) as connection, connection:
+        connection.execute("CREATE TABLE m (k INTEGER PRIMARY KEY, word TEXT)")
+        connection.execute("INSERT INTO m VALUES (1, 'w')")
+    stream = file_stream(spark, tmp_path / "in")
+    stores = MasterStore.parquet(tmp_path / "m.parquet", "k"), MasterStore.sqlite(tmp_path / "m.db", "m", "k")
+    for store in stores:
+        with pytest.raises(
+            UnsupportedError, match=r"(Parquet|SQLite) .* only the newest\. Build a page file .*mode='per_batch'"
+        ):
+            enrich(stream, store, **CARRY)
+        with pytest.raises(PlanError, match="as_of='admitted' is for mode='carry'"):
+            enrich(stream, store, on="k", as_of="admitted")
 
 
 @pytest.mark.slow
