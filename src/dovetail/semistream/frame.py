@@ -52,7 +52,7 @@ def enrich(
         lookup: Which waiting row decides what is read next: oldest, alternate, guarded, or a position in (0, 1].
         cache: How CACHEJOIN's cache makes room: random, least_frequent or adaptive.
         mode: "per_batch": every micro-batch ends fully answered. "carry": rows may wait in the stream's checkpointed
-            state for the next one, so that reads are shared by more rows.
+            state for the next one, so that reads are shared by more rows; the master data must be a page file.
         memory: The budget of each task.
         tune: Sizes of the algorithm's parts: by "model", by "measure" on the first rows, "off" for an even split, or
             given: {"waiting": 10_000, "per_segment": 4}.
@@ -71,8 +71,8 @@ def enrich(
         null_safe: Null equals null, as one more value of a key. All master rows with a null in their key are read as
             one page; a page file must be built with `keep_nulls=True`. Keys of both sides must have one type.
         as_of: In mode "carry", the version that a row which waited is answered from: that of the micro-batch in which
-            it is "answered", or of the one in which it was "admitted". For the latter a store must keep old versions,
-            and rows that wait are answered as soon as a newer one is taken up.
+            it is "answered", or of the one in which it was "admitted". For the latter, rows that wait are answered as
+            soon as a newer version is taken up.
         condition: What else must hold for a stream row and a master row of its key to match: a Column or SQL text over
             the columns of an inner join's result, whatever `how` and `columns` are. A row whose master rows all fail
             it has no match. Not with `park`, and only for how="inner" on a store without an index.

@@ -58,14 +58,15 @@ def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T
     """The answers of a stream whose rows may wait for later micro-batches, until it pauses or `max_wait` is over.
 
     The time of batches is event time of our own, so that Spark runs one batch without rows when a stream pauses, and
-    ends after it where the stream is to end. A stream with a watermark cannot have another: every micro-batch calls all
-    owners, and the rows of the last one wait for the next.
+    ends after it where the stream is to end. A stream with a watermark cannot have another: the rows of its last batch
+    wait for the next.
     """
     timed = not any(_WATERMARK in (field.metadata or {}) for field in rows.schema)
-    packed = map_in_arrow(rows, partial(pack, task, not timed), _PACKED)
+    packed = map_in_arrow(rows, partial(pack, task), _PACKED)
     packed = packed.withColumn("at", F.current_timestamp()).withColumn("now_ms", F.unix_millis("at"))
     if timed:
         packed = packed.withWatermark("at", "0 seconds")
+    packed = packed.drop("at")  # else Spark drops rows as late when a clock was set back
     answers = packed.groupBy("owner").transformWithStateInPandas(
         Carrier(task, max_wait_ms, timed), _ANSWERS, "append", "eventTime" if timed else "none"
     )
@@ -78,11 +79,11 @@ def _without_watermarks(output: T.StructType) -> T.StructType:
     return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
 
 
-def pack(task: EnrichTask, to_all: bool, batches: Batches) -> Batches:
-    """The rows of each batch by the owner of their home page; with `to_all`, each owner hears of the first batch.
+def pack(task: EnrichTask, batches: Batches) -> Batches:
+    """The rows of each batch by the owner of their home page; an owner without rows hears of the first batch.
 
-    There are as many owners as partitions of the state, a number that stays the same for good: rows that wait in an
-    owner's state would never be answered were there fewer owners one day.
+    There are as many owners as partitions of the state, a number that stays the same for good, and all are called in
+    every micro-batch: rows that wait would not be answered in time, or never, were an owner left out.
     """
     where, owners, pages, number = Where.here(), state_partitions(), None, 0
     try:
@@ -91,7 +92,7 @@ def pack(task: EnrichTask, to_all: bool, batches: Batches) -> Batches:
             if pages is None:
                 pages = open_version(task, where, wanted_version(task, where))
             packets = _packets(rows, owners_of(task, pages, rows, owners, where.partition))
-            if to_all and number == 0:
+            if number == 0:
                 packets = dict.fromkeys(range(owners), b"") | packets
             yield pa.RecordBatch.from_pydict(
                 {
@@ -201,7 +202,7 @@ class Carrier(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
         """The answers of rows that have waited long enough, or are to be tried again."""
         if self._state.exists():
-            yield from self._turn(int(key[0]), None, timerValues.getCurrentWatermarkInMs())
+            yield from self._turn(int(key[0]), None, timerValues.getCurrentProcessingTimeInMs())
 
     def close(self) -> None:
         """Nothing is held between calls."""

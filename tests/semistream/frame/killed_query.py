@@ -1,25 +1,35 @@
 """Streaming queries to be killed: files to Parquet, enriched from a page file that changes meanwhile.
 
-Run as a script with the working directory and the modes, a query for each; ends when all input is answered.
+Run as a script with the working directory, settings as JSON (cores, partitions, memory) and the modes, a query for
+each; ends when all input is answered.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from pyarrow import parquet
 from tests.quick_java import QUICK_JAVA
 
 from dovetail import MasterStore, enrich, session
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 SCHEMA = "id long, k long"
 
 
-def main(place: Path, modes: list[str]) -> None:
+def main(place: Path, settings: dict[str, Any], modes: list[str]) -> None:
     spark = session(
         "killed",
         conf={
-            "spark.master": "local[2]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 1,
+            "spark.master": f"local[{settings['cores']}]", "spark.ui.enabled": False,
+            "spark.sql.shuffle.partitions": settings["partitions"],
             "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.local.dir": str(place / "local"),
         },
@@ -29,16 +39,36 @@ def main(place: Path, modes: list[str]) -> None:
     for mode in modes:
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(place / "in"))
         out = enrich(
-            stream, store, on="k", how="left", algorithm="cachejoin", tune="off", memory="512KB", mode=mode,
+            stream, store, on="k", how="left", algorithm="cachejoin", tune="off", memory=settings["memory"], mode=mode,
             versions=str(place / mode / "versions"),
         )  # fmt: skip
-        writer = out.writeStream.format("parquet").option("checkpointLocation", str(place / mode / "checkpoint"))
-        queries.append(writer.option("path", str(place / mode / "out")).trigger(availableNow=True).start())
+        writer = out.writeStream.foreachBatch(once(place / mode / "out"))
+        writer = writer.option("checkpointLocation", str(place / mode / "checkpoint"))
+        queries.append(writer.trigger(availableNow=True).start())
     (place / "started").touch()
     for query in queries:
         query.awaitTermination()
     spark.stop()
 
 
+def once(place: Path) -> Callable[[DataFrame, int], None]:
+    """A sink that keeps the answers of the first whole run of a micro-batch; of later runs it notes that there was one.
+
+    It takes its time to tell Spark that it has them: a query that is killed then runs the micro-batch again.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+
+    def keep(frame: DataFrame, number: int) -> None:
+        answers, kept = frame.toArrow(), place / f"{number}.parquet"
+        if kept.exists():
+            (place / f"{number}.again").touch()
+            return
+        parquet.write_table(answers, place / "staged")
+        (place / "staged").rename(kept)
+        time.sleep(0.5)
+
+    return keep
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3:])

@@ -1,5 +1,7 @@
 """Queries killed at random moments while their master data changes, and what must hold in the end.
 
+Every start has other cores, partitions and memory than the one before.
+
 `python -m tests.semistream.frame.kills 20 carry` runs one mode with that many kills; the tests run all with one.
 """
 
@@ -22,6 +24,7 @@ from pyarrow import parquet
 from tests.semistream.frame.cases import drop_file, page_store
 
 FILES, ROWS, KEYS = 5, 120, 90
+MEMORIES = ("512KB", "24KB", "2MB", "48KB", "100KB")
 MODES = ("per_batch", "carry")
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
@@ -51,7 +54,7 @@ def run_killed(
     rng, generation, killed = random.Random(seed), 0, 0  # noqa: S311  (moments, not secrets)
     while True:
         (place / "started").unlink(missing_ok=True)
-        query = _started(place, modes)
+        query = _started(place, modes, killed)
         end, wanted = None, _commits(place, modes) + rng.randrange(2)
         while query.poll() is None:
             generation += 1
@@ -76,10 +79,12 @@ def _commits(place: Path, modes: Sequence[str]) -> int:
     return sum(len(list(files)) for files in found)
 
 
-def _started(place: Path, modes: Sequence[str]) -> subprocess.Popen[bytes]:
+def _started(place: Path, modes: Sequence[str], start: int) -> subprocess.Popen[bytes]:
+    cores, partitions, memory = 1 + start % 3, (2, 1, 5, 3)[start % 4], MEMORIES[start % len(MEMORIES)]
+    settings = json.dumps({"cores": cores, "partitions": partitions, "memory": memory})
     with (place / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, str(_SCRIPT), str(place), *modes],
+            [sys.executable, str(_SCRIPT), str(place), settings, *modes],
             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         )  # fmt: skip
@@ -88,10 +93,11 @@ def _started(place: Path, modes: Sequence[str]) -> subprocess.Popen[bytes]:
 def check(place: Path, mode: str, files: int = FILES) -> int:
     """Every row is there once, by the version logged for its micro-batch; how many versions there were."""
     log = next(iter((place / mode / "versions").iterdir()))
-    logged = {int(f.name.split(".")[0]): _generation(f) for f in log.iterdir()}
+    logged = {int(file.name.split(".")[0]): _generation(file) for file in log.glob("*.json")}
     ids, used = Counter[int](), set[int]()
-    for number, found in _committed(place / mode).items():
-        for row in (row for file in found for row in parquet.read_table(file).to_pylist()):
+    for kept in (place / mode / "out").glob("*.parquet"):
+        number = int(kept.stem)
+        for row in parquet.read_table(kept).to_pylist():
             ids[row["id"]] += 1
             expected = logged[number] if row["k"] < KEYS else None
             assert row["made"] == expected, (mode, number, row, logged)
@@ -100,23 +106,13 @@ def check(place: Path, mode: str, files: int = FILES) -> int:
     return len(used)
 
 
+def repeated(place: Path, mode: str) -> int:
+    """Micro-batches that Spark ran again after the sink had them."""
+    return len(list((place / mode / "out").glob("*.again")))
+
+
 def _generation(entry: Path) -> int:
     return int(json.loads(entry.read_text())["version"].split("-")[0]) - 1
-
-
-def _committed(place: Path) -> dict[int, list[str]]:
-    """Files that Spark's sink counts, by micro-batch; a killed attempt leaves others.
-
-    The log of every tenth micro-batch lists all files so far: its own are those that no other log has.
-    """
-    listed: dict[int, list[str]] = {}
-    logs = [entry for entry in (place / "out" / "_spark_metadata").iterdir() if entry.name[0].isdigit()]
-    for entry in sorted(logs, key=lambda log: (log.suffix == ".compact", int(log.stem))):
-        lines = entry.read_text().splitlines()[1:]
-        files = [json.loads(line)["path"].removeprefix("file://") for line in lines]
-        known = {file for found in listed.values() for file in found}
-        listed[int(entry.stem)] = [file for file in files if file not in known]
-    return listed
 
 
 if __name__ == "__main__":
@@ -125,4 +121,8 @@ if __name__ == "__main__":
         killed = run_killed(Path(directory), int(sys.argv[1]), chosen, seed=int(time.time()), files=files)
         for mode in chosen:
             used = check(Path(directory), mode, files)
-            print(f"{killed} kills in mode {mode}: every row once, by its version; {used} versions were used")
+            again = repeated(Path(directory), mode)
+            print(
+                f"{killed} kills in mode {mode}: every row once, by its version; {used} versions were used, {again} "
+                f"micro-batches ran again that the sink had"
+            )
