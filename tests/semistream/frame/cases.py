@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,9 +103,9 @@ class Ledger:
         if number == self.fails_after and self.runs[number] == 1:
             raise RuntimeError("the sink has the answers, and Spark does not know it")
 
-    def run(self, frame: DataFrame, place: Path) -> None:
+    def run(self, frame: DataFrame, place: Path, each: Callable[[DataFrame, int], None] | None = None) -> None:
         """The stream to its end, or to the failure."""
-        writer = frame.writeStream.foreachBatch(self).option("checkpointLocation", str(place / "checkpoint"))
+        writer = frame.writeStream.foreachBatch(each or self).option("checkpointLocation", str(place / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         try:
             query.awaitTermination()

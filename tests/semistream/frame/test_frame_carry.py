@@ -281,6 +281,9 @@ def test_parked_rows_are_tried_again_until_their_deadline(spark: SparkSession, t
     assert set(rows_of(spark.read.parquet(str(tmp_path / "out")).select("id", "k").toArrow())) == early
     page_store(tmp_path / "m.pages", words("late", keys=200))
     drop_file(tmp_path / "in", numbers(1000, rows=28), 1)
+    without = enrich(file_stream(spark, tmp_path / "in"), store, algorithm="cachejoin", **CARRY)
+    with pytest.raises(StreamingQueryException, match=r"are parked in the checkpoint .* put .*on_miss back"):
+        run(without, tmp_path)
     run(enriched("2 ms"), tmp_path)
     got = rows_of(spark.read.parquet(str(tmp_path / "out")).toArrow())
     later = {(*row, "late"): 1 for row in rows_of(numbers(0)) if 100 <= row[1] < 200}

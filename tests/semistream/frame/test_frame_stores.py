@@ -12,10 +12,11 @@ import pytest
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from tests.semistream.frame.cases import bag, drop_file, file_stream, page_store
+from tests.semistream.frame.cases import Ledger, bag, drop_file, file_stream, page_store, rows_of
 from tests.semistream.master.server import Server
 
 from dovetail import MasterStore, enrich
+from dovetail.errors import UnsupportedError
 from dovetail.semistream.versions import VersionLog
 
 if TYPE_CHECKING:
@@ -71,6 +72,30 @@ def test_streams_follow_stores_without_history(spark: SparkSession, tmp_path: Pa
     assert logged[2] == store.version()
 
 
+@pytest.mark.parametrize("store_at", [sqlite_at, parquet_at])
+def test_a_repeated_batch_without_history_answers_the_same_rows(
+    spark: SparkSession, tmp_path: Path, store_at: Any
+) -> None:
+    """From the version that is there then: all rows of the micro-batch, as in the first run, with its own words."""
+    store = store_at(tmp_path, "first")
+    drop_file(tmp_path / "in", numbers(0), 0)
+    sink, runs = Ledger(fails_after=0), []
+
+    def keep(frame: DataFrame, number: int) -> None:
+        runs.append(rows_of(frame.select("id", "word").toArrow()))
+        sink(frame, number)
+
+    for word in ("first", "second"):
+        store_at(tmp_path, word)
+        out = enrich(
+            file_stream(spark, tmp_path / "in"), store, on="k", how="left", algorithm="hybridjoin", memory="1MB",
+            tune="off", versions=str(tmp_path / "versions"),
+        )  # fmt: skip
+        sink.run(out, tmp_path, keep)
+    assert sink.runs[0] == 2
+    assert runs == [{(number, word): 1 for number in range(30)} for word in ("first", "second")]
+
+
 def test_a_server_that_stops_fails_the_batch_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     with Server() as server:
         server.execute(
@@ -78,6 +103,9 @@ def test_a_server_that_stops_fails_the_batch_and_nothing_is_lost(spark: SparkSes
             "INSERT INTO m SELECT n, 'w' FROM generate_series(0, 39) n",
         )
         store = MasterStore.postgres(server.url, "m", "k")
+        drop_file(tmp_path / "in", numbers(0), 0)
+        with pytest.raises(UnsupportedError, match=r"PostgreSQL .* only the newest.*mode='per_batch'"):
+            enrich(file_stream(spark, tmp_path / "in"), store, on="k", mode="carry")
 
         def enriched() -> DataFrame:
             return enrich(
@@ -85,7 +113,6 @@ def test_a_server_that_stops_fails_the_batch_and_nothing_is_lost(spark: SparkSes
                 tune="off", versions=str(tmp_path / "versions"),
             )  # fmt: skip
 
-        drop_file(tmp_path / "in", numbers(0), 0)
         run(enriched(), tmp_path)
         drop_file(tmp_path / "in", numbers(100), 1)
         planned = enriched()
