@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.errors import ConfigError, DataError
+from dovetail.errors import DataError
 from dovetail.kernels.arrays import I64
 from dovetail.online.hosted_join import HostedJoin
 from dovetail.online.lateness import Lateness
@@ -24,6 +24,7 @@ from dovetail.online.request import Terms
 from dovetail.online.spread import Homes, Spread
 from dovetail.spark.arrow import Batches
 from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.pinned import state_partitions
 
 PACKED = T.StructType(
     [
@@ -48,8 +49,6 @@ _FLAT = (
 """Types that come through pandas as they are, without a copy, if their columns are Arrow's."""
 CHANGE_COLUMN = "_change_type"
 """What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
-_PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
-"""What Spark calls the partitions of a checkpoint's state in the properties of a task; the latter in older versions."""
 _SEED, _MASK = 42, 0xFFFFFFFF  # of Spark's hash partitioning
 _CHUNK_ROWS = 1 << 16
 _CHUNK_BYTES = 8 << 20
@@ -77,17 +76,7 @@ class OnlineTask:
 
     def spread(self) -> Spread | MultiSpread:
         """Which buckets rows belong to, the same in every micro-batch and after every restart."""
-        return self.join.spread(self.buckets or _partitions_of_the_checkpoint())
-
-
-def _partitions_of_the_checkpoint() -> int:
-    """The partitions of the state, which Spark keeps with the checkpoint whatever the session is set to by now."""
-    context = TaskContext.get()
-    found = [None if context is None else context.getLocalProperty(name) for name in _PARTITIONS]
-    number = next((text for text in found if text), None)
-    if number is None:
-        raise ConfigError(f"this Spark does not tell its tasks any of {list(_PARTITIONS)}; give buckets=.")
-    return int(number)
+        return self.join.spread(self.buckets or state_partitions())
 
 
 def pack(task: OnlineTask, side: int, batches: Batches) -> Batches:

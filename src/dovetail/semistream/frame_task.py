@@ -87,6 +87,7 @@ class Where:
 
     batch: Batch | None
     run: str = ""
+    partition: int = 0
 
     @classmethod
     def here(cls) -> Where:
@@ -95,7 +96,10 @@ class Where:
         if context is None:
             return cls(None)
         query, number = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-        return cls(Batch(query, int(number)), _run_of(context)) if query and number else cls(None)
+        partition = context.partitionId()
+        if not (query and number):
+            return cls(None, partition=partition)
+        return cls(Batch(query, int(number)), _run_of(context), partition)
 
 
 def _run_of(context: TaskContext) -> str:

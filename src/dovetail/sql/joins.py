@@ -205,7 +205,7 @@ def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[
             open_.discard(side or "")  # it may protect later conditions of its side
         else:
             frames[side] = frames[side].where(term.sql)
-    keys = []
+    keys: list[tuple[str, str]] = []
     for key in found.keys:
         if _same_type(frames["left"], frames["right"], key):
             frames["left"], left = _with_terms(pair.query, frames["left"], _key_terms(frames["left"], key, key.left))

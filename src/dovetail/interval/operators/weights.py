@@ -58,7 +58,7 @@ class RowBytes:
 
 
 def stretches(weights: I64, rows: int, size: int) -> Iterator[tuple[int, int]]:
-    """Rows of these weights cut into stretches, first and last row, of at most `rows` and `size`; a row is never cut."""
+    """Stretches of rows of these weights, first and last row, of at most `rows` and `size`; a row is never cut."""
     ends = np.cumsum(weights)
     first = 0
     while first < weights.size:
