@@ -59,10 +59,10 @@ def _ends(array: pa.Array) -> I64:
         return sum((_ends(child) for child in array.flatten()), np.arange(n + 1, dtype=np.int64))
     if pa.types.is_fixed_size_list(kind):
         items = array.values.slice(array.offset * kind.list_size, n * kind.list_size)
-        return _ends(items)[:: kind.list_size] if kind.list_size else np.zeros(n + 1, np.int64)
+        return _ends(items)[:: int(kind.list_size)] if kind.list_size else np.zeros(n + 1, np.int64)
     if kind in NARROW_TEXT or kind in WIDE_TEXT:
-        offsets = offsets_of(array).astype(np.int64)
-        return offsets - offsets[0] + (8 if kind in WIDE_TEXT else 4) * np.arange(n + 1)
+        offsets: I64 = offsets_of(array).astype(np.int64)
+        return offsets - int(offsets[0]) + (8 if kind in WIDE_TEXT else 4) * np.arange(n + 1)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         return _ends(array.values)[offsets_of(array)] + 8 * np.arange(n + 1)
     return np.arange(n + 1, dtype=np.int64)  # bits, and nothing

@@ -90,7 +90,7 @@ def _probe_ranges(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Ou
             meet(rows, out, side, slot, match)
         rows.bit[match] = 1
     rows.meta[COMPARED] += compared
-    _count(rows, r, new, at, slot, found, joined)
+    _count(rows, r, new, at, slot, int(found), joined)
     return True
 
 
@@ -117,7 +117,7 @@ def _probe_keyed(rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outco
             meet(rows, out, side, slot, match)
         rows.bit[match] = 1
     rows.meta[COMPARED] += compared
-    _count(rows, r, new, at, slot, found, joined)
+    _count(rows, r, new, at, slot, int(found), joined)
     return True
 
 

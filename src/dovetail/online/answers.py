@@ -91,4 +91,4 @@ class Answers(AnswerBatches):
             same = self._keys.same(left, right)
             if not same.all():
                 left, right = (picked(batch, np.flatnonzero(same)) for batch in rows)
-        return self._layout.batch(left, right).columns
+        return list(self._layout.batch(left, right).columns)

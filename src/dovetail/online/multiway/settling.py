@@ -82,7 +82,8 @@ class Sought(NamedTuple):
         if self.my_near >= 0:
             near_low, near_high = key_ranges(rows.key[self.my_near], *self.near_around)
         found = np.empty(rows.n_rows, np.bool_)
-        pairs_in_range(*map(int64s, (*ordered, low, high, near_low, near_high)), found)
+        keys, nears = map(int64s, ordered)
+        pairs_in_range(keys, nears, int64s(low), int64s(high), int64s(near_low), int64s(near_high), found)
         return found
 
 

@@ -25,7 +25,7 @@ class MultiJoin(ABC):
 
     `inputs` are the names of the inputs in order. `on` has ("orders.id", "items.order_id") for equal columns, and
     ("a.at", "b.at", lo, hi) for lo <= b.at - a.at <= hi on numbers, dates and times. Two inputs may have equal columns
-    and one band, which is then asked of combinations with equal keys. Chains, stars and snowflakes are possible; cycles
+    and one band, by which rows with equal keys are ordered. Chains, stars and snowflakes are possible; cycles
     and inputs that nothing connects are a `PlanError`. A null in any key of a row matches nothing.
 
     The answer has the columns of all inputs in order; a name that several inputs have becomes input_name in each of
