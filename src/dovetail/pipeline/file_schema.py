@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from json import loads
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -41,7 +42,7 @@ def inferred_schema(kind: str, place: str, options: Mapping[str, Any]) -> T.Stru
     try:
         if kind == "parquet":
             with system.open_input_file(files[0]) as file:
-                return _plain(from_arrow_schema(parquet.read_schema(file)))
+                return _plain(_parquet_schema(parquet.read_schema(file)))
         with system.open_input_stream(files[0]) as stream:
             head = stream.read(_HEAD)
         return _plain(from_arrow_schema(_head_schema(kind, head, options), prefer_timestamp_ntz=False))
@@ -49,6 +50,12 @@ def inferred_schema(kind: str, place: str, options: Mapping[str, Any]) -> T.Stru
         raise ConfigError(
             f'{files[0]} does not tell its columns ({error}); declare them: schema = "id long, name string, ..."'
         ) from error
+
+
+def _parquet_schema(schema: pa.Schema) -> T.StructType:
+    """The columns as Spark described them if it wrote the file, collations included; else as Arrow sees them."""
+    described = (schema.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
+    return from_arrow_schema(schema) if described is None else T.StructType.fromJson(loads(described))
 
 
 def _head_schema(kind: str, head: bytes, options: Mapping[str, Any]) -> pa.Schema:

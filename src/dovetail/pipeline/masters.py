@@ -13,6 +13,7 @@ from dovetail.semistream.master.generation import MANIFEST
 from dovetail.semistream.master.page_source import PageFileSource
 from dovetail.semistream.master.store import MasterStore
 from dovetail.spark.arrow import arrow_type
+from dovetail.spark.collation import refuse_collated
 
 
 def open_master(step: Step, build_from: DataFrame | None) -> MasterStore:
@@ -33,6 +34,8 @@ def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
     absent = [name for name in names if name not in schema.names]
     if absent:
         raise ConfigError(f"key: the source that it is built from has no column {absent[0]!r}; it has {schema.names}")
+    for name in names:
+        refuse_collated(build_from.schema[name], "key")
     order = step.values["build"].get("order", "key")
     return MasterStore(PageFileSource(step.values["path"]), schema, names, order)
 

@@ -29,6 +29,7 @@ from dovetail.semistream.master.page_writer import Part, PartWriter
 from dovetail.semistream.master.pages import Order
 from dovetail.semistream.master.write import DEFAULT_PAGE, check_order, part_name, store_part
 from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.collation import refuse_collated
 
 _REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
 _STRETCH = 4_000_000  # index entries that one task merges: 48 MB
@@ -70,6 +71,8 @@ def build_pages(
     place, schema = local_path(path), _arrow_schema(df)
     check_order(order, frequency, schema.names)
     form = key_form(schema, key)
+    for name in form.names:
+        refuse_collated(df.schema[name], "key")
     page_bytes = parse_bytes(page)
     keyed, missing, null_keys = _with_keys(df, form)
     with building(place) as work:

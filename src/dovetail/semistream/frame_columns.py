@@ -18,6 +18,7 @@ from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.on_miss import DeadLetter, Park
 from dovetail.semistream.request import KeyPair, Request, key_pairs, known
 from dovetail.spark.arrow import arrow_type
+from dovetail.spark.collation import refuse_collated
 
 KEY = "dovetail_key_"
 _UNITS = ("s", "ms", "us", "ns")
@@ -113,10 +114,7 @@ def _same_time(mine: pa.DataType, theirs: pa.DataType) -> bool:
 
 
 def _arrow_type(field: T.StructField) -> pa.DataType:
-    if isinstance(field.dataType, T.StringType) and field.dataType.simpleString() != "string":
-        raise PlanError(
-            f"on: column {field.name!r} is {field.dataType.simpleString()}; keys are compared by their bytes."
-        )
+    refuse_collated(field, "on")
     return arrow_type(field.dataType)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pyarrow import fs
 
 from dovetail.engine.device import Device
 from dovetail.engine.memory import format_bytes
-from dovetail.errors import ConfigError, UnsupportedError
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.master.key_form import KeyForm, key_form
 from dovetail.semistream.master.pages import Order, read_each, stored_each
@@ -25,6 +26,7 @@ from dovetail.semistream.master.write import plain_schema
 Marks = dict[str, tuple[int | None, int | None]]
 """Size and time of each file."""
 _CREDENTIALS = re.compile(r"//[^/@]*@")
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _KEPT = 4  # layouts of versions that this process remembers, so that each footer is read once
 _layouts: dict[tuple[str, tuple[str, ...], str], ParquetLayout] = {}
 
@@ -72,6 +74,7 @@ class ParquetSource:
         if name not in _layouts:
             schema = plain_schema(dataset.schema)
             key_form(schema, self.key)
+            _check_collations(dataset.schema, self.key)
             found = lay_out(dataset, schema, self.key)
             if _digest(_marks(dataset)) != version:
                 raise ConfigError(f"{self} was written while its footers were read; start again.")
@@ -117,6 +120,18 @@ class ParquetSource:
         return f"Parquet {_CREDENTIALS.sub('//', self.path)}"
 
     __repr__ = __str__
+
+
+def _check_collations(schema: pa.Schema, key: Sequence[str]) -> None:
+    """`PlanError` for a key to which Spark, when it wrote the files, gave a collation: keys are compared as bytes."""
+    described = (schema.metadata or {}).get(_SPARK_SCHEMA)
+    for field in json.loads(described)["fields"] if described else []:
+        collation = (field.get("metadata") or {}).get("__COLLATIONS", {}).get(field["name"])
+        if collation is not None and field["name"] in key:
+            raise PlanError(
+                f"key: column {field['name']!r} has the collation {collation}, and keys of master data are compared by "
+                f"their bytes; write the files with F.col({field['name']!r}).cast('string')."
+            )
 
 
 class ParquetPages:
