@@ -56,7 +56,9 @@ def translate_task_errors() -> None:
 def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def recovered(error: Any) -> Any:
         error = recover(error)
-        ours = None if isinstance(error, DovetailError) else task_error(str(error))
+        # An exception that Spark only wraps around another one need not tell what that one says.
+        cause = getattr(error, "_cause", None)
+        ours = cause if isinstance(cause, DovetailError) else task_error(str(error))
         return error if ours is None else _both(ours, error)
 
     return recovered
@@ -64,13 +66,13 @@ def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _both(ours: DovetailError, theirs: Any) -> Exception:
     """One exception of both classes: it says what ours says, and knows what theirs knows."""
-    made = Exception.__new__(_class_of_both(type(ours), type(theirs)))  # their constructors ask the JVM
-    made.__dict__.update(vars(theirs) | vars(ours))
+    kind = _KINDS[type(ours).__name__]  # a cause is of both classes already
+    made = Exception.__new__(_class_of_both(kind, type(theirs)))  # their constructors ask the JVM
+    made.__dict__.update(vars(ours) | vars(theirs))
     made.args = ours.args
     return made.with_traceback(theirs.__traceback__)
 
 
-@functools.cache
 def _class_of_both(ours: type[DovetailError], theirs: type[Exception]) -> type[Exception]:
     # PySpark throws away the conversion of what it does not know, and raises what Py4J gave it.
     base = theirs.__mro__[1] if theirs.__name__ == "UnknownException" else theirs

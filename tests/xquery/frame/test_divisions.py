@@ -79,6 +79,9 @@ def test_every_way_gives_the_same_for_random_queries(seed: int, collections: dic
         'declare variable $w := ("WEB", "COOKING"); collection("/ann")/bookstore/book[@category = $w]/title',
         'declare variable $w := <c>WEB</c>; for $b in collection("/ann")/bookstore/book '
         "where $b/@category eq $w return $b/title/@lang",
+        "declare variable $d := <a/>; declare variable $e := $d; declare function local:f() { $e }; "
+        '$d is local:f(), for $b in collection("/ann")/bookstore/book return $e is local:f()',
+        'for $b in collection("/ann")/bookstore/book count $c group by $k := $c mod 2 order by $k return sum($c)',
         'declare variable $none := (); for $b in collection("/ann")/bookstore/book where not($none) return $b/@id',
     ],
 )
