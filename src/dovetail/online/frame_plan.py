@@ -55,7 +55,7 @@ class OnlinePlan:
         parts = [map_in_arrow(rows, partial(pack, self.task, at), PACKED) for at, rows in enumerate(self.inputs)]
         packed = reduce(DataFrame.union, parts)
         if not self.inputs[0].isStreaming:
-            placed = packed.repartitionById(self.buckets, F.col("bucket"))
+            placed = packed.repartitionById(self.buckets, F.col("bucket").cast("int"))
             ordered = placed.sortWithinPartitions("bucket", *ORDER)
             return map_in_arrow(ordered, partial(join_buckets, self.task), self.output)
         from dovetail.online.frame_state import Buckets  # brings pandas, which nothing else here needs

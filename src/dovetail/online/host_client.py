@@ -25,7 +25,7 @@ def run_turn(name: str, before: str, after: str, join: str, events: Sequence[Eve
     the same answers, of which those that were given are left out.
     """
     given = 0
-    address = os.environ.get(ADDRESS)
+    address = os.environ.get(ADDRESS, "")
     for is_first in (True, False) if address else ():
         try:
             turn = _skipped(_hosted(address, name, before, after, join, events, log), given)

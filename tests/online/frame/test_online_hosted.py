@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -230,6 +231,22 @@ def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
     while any(tmp_path.iterdir()) and time.monotonic() < end:
         time.sleep(0.05)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_host_that_dies_is_started_again_once_for_all_workers(tmp_path: Path) -> None:
+    env = os.environ | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.online.frame.revived_host"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
+    ) as starter:  # fmt: skip
+        assert starter.stdout is not None
+        found = [json.loads(starter.stdout.readline()) for _ in range(2)]
+        starter.communicate()
+    for turns_of_one in found:
+        assert [anew for anew, _ in turns_of_one] == [True, False, True, False, False, False]
+        assert len({host for _, host in turns_of_one[2:]}) == 1
+    assert found[0][-1] == found[1][-1]
+    assert found[0][0][1] != found[0][-1][1]
 
 
 def test_events_come_back_from_bytes() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import struct
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,11 +17,11 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from tests.online.frame.cases import Feed, answers, bag
 from tests.online.frame.multi_cases import SHAPES, MultiFeed, bag_of
+from tests.online.frame.revived_host import host_pid
 from tests.online.frame.test_online_stream import run_all, start
 
 from dovetail import online_join, online_multijoin
 from dovetail.online.frame import plan_online_join
-from dovetail.online.host_process import ADDRESS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,15 +143,12 @@ def test_a_checkpoint_with_buckets_of_other_names_is_refused(spark: SparkSession
 
 
 def host_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The process that a worker finds at the host's address."""
+    """The host of a worker's daemon."""
     for _ in batches:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.connect(os.environ[ADDRESS])
-            pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        yield pa.RecordBatch.from_pydict({"pid": [pid]})
+        yield pa.RecordBatch.from_pydict({"pid": [host_pid()]})
 
 
-def host_pid(spark: SparkSession) -> int:
+def host_on(spark: SparkSession) -> int:
     return int(spark.range(1).repartition(1).mapInArrow(host_of, "pid long").collect()[0][0])
 
 
@@ -173,12 +168,12 @@ def test_a_host_that_was_killed_is_started_again(spark: SparkSession, tmp_path: 
     query = start(plan.frame(), tmp_path)
     try:
         wait_until(lambda: bag(answers(tmp_path)) == feed.expected, query)
-        before = host_pid(spark)
+        before = host_on(spark)
         os.kill(before, signal.SIGKILL)
         for _ in range(3):
             feed.add()
             wait_until(lambda: bag(answers(tmp_path)) == feed.expected, query)
     finally:
         query.stop()
-    assert host_pid(spark) != before
+    assert host_on(spark) != before
     assert plan.metrics().value("joins_rebuilt") == 4  # of each of two buckets at the start and after the kill

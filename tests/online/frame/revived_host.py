@@ -1,0 +1,56 @@
+"""A process that starts the host of online joins and forks two workers, of which one kills the host between two turns.
+
+Run as a script; each worker writes a line of JSON: for each of its turns whether the join was made anew, and the host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tests.online.frame.test_online_hosted import drained, join_of, turns
+
+from dovetail.online.event_log import pack_events
+from dovetail.online.host_client import run_turn
+from dovetail.online.host_process import start
+
+
+def host_pid() -> int:
+    """The host of the process that has forked this one: its child that leads a session."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,sid="], capture_output=True, text=True, check=True)
+    lines = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    return next(pid for pid, parent, session in lines if parent == os.getppid() and pid == session)
+
+
+def work(kills: bool) -> list[tuple[bool, int]]:
+    """Six turns of a bucket of its own; before the third one the host dies."""
+    join, log, found = join_of("diner"), list[bytes](), list[tuple[bool, int]]()
+    for number, events in enumerate(list(turns(1))[:6]):
+        if number == 2:
+            time.sleep(0.5)
+            if kills:
+                os.kill(host_pid(), signal.SIGKILL)
+            time.sleep(0.5)
+        turn = run_turn(f"{kills}", f"n{number}", f"n{number + 1}", join.to_json(), events, lambda: iter(log))
+        found.append((drained(turn)[1]["replayed"], host_pid()))
+        log.append(pack_events(events))
+    return found
+
+
+def main() -> None:
+    start()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as Spark's daemon does
+    for kills in (True, False):
+        if os.fork() == 0:
+            sys.stdout.write(json.dumps(work(kills)) + "\n")
+            sys.stdout.flush()
+            os._exit(0)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
