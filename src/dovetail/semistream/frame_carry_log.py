@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.errors import ConfigError
-from dovetail.kernels.arrays import I64
+from dovetail.kernels.arrays import I64, int64s
 from dovetail.semistream.carried import NEXT, Carried
 
 _REPLAYED = 1  # batches before the newest one whose states stay: only the newest one is ever replayed
@@ -140,7 +140,7 @@ def _codes(rows: pa.Table) -> I64:
 def _column_codes(column: pa.Array) -> I64:
     if pa.types.is_nested(column.type):  # Arrow has no dictionaries of these
         column = pa.array([repr(value) for value in column.to_pylist()], pa.large_string())
-    return pc.dictionary_encode(column, null_encoding="encode").indices.to_numpy().astype(np.int64)
+    return int64s(pc.dictionary_encode(column, null_encoding="encode").indices.to_numpy())
 
 
 def _ranks(codes: I64) -> I64:

@@ -65,7 +65,7 @@ def once(place: Path) -> Callable[[DataFrame, int], None]:
             return
         parquet.write_table(answers, place / "staged")
         (place / "staged").rename(kept)
-        time.sleep(0.5)
+        time.sleep(1.0)
 
     return keep
 

@@ -24,8 +24,9 @@ from pyarrow import parquet
 from tests.semistream.frame.cases import drop_file, page_store
 
 FILES, ROWS, KEYS = 5, 120, 90
-MEMORIES = ("512KB", "24KB", "2MB", "48KB", "100KB")
+MEMORIES = ("512KB", "36KB", "2MB", "48KB", "100KB")
 MODES = ("per_batch", "carry")
+_TOO_SLOW = "Timed out while waiting for the Python worker to connect back"  # Spark's ten seconds cannot be changed
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
 
@@ -68,9 +69,12 @@ def run_killed(
                 killed += 1
                 break
         else:
-            if query.returncode:
-                raise AssertionError((place / "log").read_text()[-3000:])
-            return killed
+            if not query.returncode:
+                return killed
+            said = (place / "log").read_text()
+            if _TOO_SLOW not in said[-30_000:]:
+                raise AssertionError(said[-3000:])
+            (place / "log").unlink()  # a busy machine failed it, not we: it goes on with the next start
 
 
 def _commits(place: Path, modes: Sequence[str]) -> int:
