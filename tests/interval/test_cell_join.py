@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.interval.frame.answers import LEFT_COLUMNS, expected, random_rows
 
 import oracle
+from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import PlanError
+from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.interval.algorithms import OPERATORS
 from dovetail.interval.answers import Question, answer_cell
 from dovetail.interval.cell_join import CELL, SIDE, CellJoin, SideColumns, join_cell, sweepable
@@ -117,3 +121,58 @@ def test_answers_of_a_cell(kind: str, portion: bool) -> None:
         assert answer == oracle.bag((*(row[c] for c in LEFT_COLUMNS), n) for row, n in wanted)
     else:
         assert answer == expected(left, right, kind, on=[("k", "k")])
+
+
+def wide_stream(n: int, width: int, together: bool) -> Iterator[pa.RecordBatch]:
+    """Rows of `width` bytes on both sides, all of them overlapping or each with its neighbours, some rows a batch."""
+    rows = sorted(
+        (0 if together else 10 * at, 10 * n if together else 10 * at + 15, tag, at) for at in range(n) for tag in (0, 1)
+    )
+    for first in range(0, len(rows), 5):
+        some = rows[first : first + 5]
+        columns: dict[str, pa.Array] = {
+            SIDE: pa.array([row[2] for row in some], pa.int8()),
+            CELL: pa.array([0] * len(some), pa.int32()),
+        }
+        for prefix, tag in (("l_", 0), ("r_", 1)):
+            own = [row if row[2] == tag else None for row in some]
+            columns[f"{prefix}start"] = pa.array([row and row[0] for row in own], pa.int64())
+            columns[f"{prefix}end"] = pa.array([row and row[1] for row in own], pa.int64())
+            columns[f"{prefix}text"] = pa.array([row and f"{row[3]:06d}".ljust(width) for row in own], pa.string())
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def wide_task(algorithm: str, how: str, memory: int) -> CellJoin:
+    left, right = (
+        SideColumns((f"{p}_start", f"{p}_end", f"{p}_text"), f"{p}_start", f"{p}_end", (), "left") for p in "lr"
+    )
+    return CellJoin(algorithm, Relation.parse("overlapping"), how, left, right, memory)
+
+
+def wide_pairs(task: CellJoin, n: int, width: int, together: bool, metrics: Metrics | None = None) -> list[Any]:
+    found = []
+    for batch in join_cell(task, wide_stream(n, width, together), metrics):
+        texts = (pc.utf8_slice_codeunits(batch[name], 0, 6).to_pylist() for name in ("l_text", "r_text"))
+        found += list(zip(*texts, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("algorithm", OPERATORS)
+@pytest.mark.parametrize("together", [True, False])
+def test_wide_rows_spill_inside_the_smallest_budget(algorithm: str, together: bool) -> None:
+    n, metrics = 60, Metrics()
+    found = wide_pairs(wide_task(algorithm, "full", 1 << 20), n, 10_000, together, metrics)
+    wanted = [(f"{a:06d}", f"{b:06d}") for a in range(n) for b in range(n) if together or abs(a - b) < 2]
+    assert sorted(found) == sorted(wanted)
+    assert metrics.value("memory") <= 1 << 20
+
+
+@pytest.mark.parametrize("algorithm", OPERATORS)
+def test_rows_too_wide_for_the_budget_are_refused_with_memory_that_is_enough(algorithm: str) -> None:
+    n, width = 12, 150_000
+    with pytest.raises(BudgetExceeded, match=r"rows of up to 146.* KiB do not fit.*memory=1 MiB per task") as refused:
+        wide_pairs(wide_task(algorithm, "full", 1 << 20), n, width, together=True)
+    advised = re.search(r'give it memory="(\w+)"', str(refused.value))
+    assert advised is not None
+    found = wide_pairs(wide_task(algorithm, "full", parse_bytes(advised[1])), n, width, together=True)
+    assert len(found) == n * n

@@ -103,7 +103,8 @@ class IntervalPlan:
         columns = output_columns(left, right, self.request)
         frame = self.frame()
         fields = [pa.field(f.name, arrow_type(f.dataType)) for f in frame.schema.fields]
-        target = new_target(path, columns, pa.schema(fields), compression, mode)
+        described = {"org.apache.spark.sql.parquet.row.metadata": frame.schema.json()}  # collations, for Spark's reader
+        target = new_target(path, columns, pa.schema(fields, described), compression, mode)
         ways = self._to_write()
         files = write_frame(frame, target) if ways is None else self._write_cells(left, right, ways, target)
         if is_connect(frame):  # what tasks counted does not come back; the answer is written all the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +124,14 @@ def test_a_shared_key_named_in_another_case_takes_the_value_of_the_side_that_has
     right = spark.createDataFrame([(2, 0, 5)], "k int, start int, end int")
     found = dovetail.interval_join(left, right, on="K", how=how).collect()
     assert {row.k for row in found} == ({2} if how == "right" else {1, 2})
+
+
+def test_written_files_keep_collations(spark: SparkSession, tmp_path: Path) -> None:
+    left = side(spark, "UTF8_LCASE", 0).withColumn("length", F.expr("interval '2' hour * v"))
+    right = side(spark, "UTF8_LCASE", 3).withColumnsRenamed({"k": "k2", "v": "v2"})
+    for at, keys in enumerate((None, [("k", "k2")])):
+        plan = dovetail.plan_interval_join(left, right, on=keys)
+        plan.write_parquet(str(tmp_path / str(at)))
+        written = spark.read.parquet(str(tmp_path / str(at)))
+        assert [field.dataType for field in written.schema] == [field.dataType for field in plan.frame().schema]
+        assert shown(written) == shown(plan.frame())

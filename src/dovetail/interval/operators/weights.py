@@ -58,7 +58,7 @@ class RowBytes:
 
 
 def stretches(weights: I64, rows: int, size: int) -> Iterator[tuple[int, int]]:
-    """Stretches of rows of these weights, first and last row, of at most `rows` and `size`; a row is never cut."""
+    """Rows of these weights in stretches, first and last row, of at most `rows` and `size`; no row is cut."""
     ends = np.cumsum(weights)
     first = 0
     while first < weights.size:
