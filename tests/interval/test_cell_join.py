@@ -176,3 +176,30 @@ def test_rows_too_wide_for_the_budget_are_refused_with_memory_that_is_enough(alg
     assert advised is not None
     found = wide_pairs(wide_task(algorithm, "full", parse_bytes(advised[1])), n, width, together=True)
     assert len(found) == n * n
+
+
+@pytest.mark.parametrize("kind", ["count", "left_semi", "left_anti"])
+@pytest.mark.parametrize("width", [0, 10_000])
+def test_answers_stay_inside_the_smallest_budget(kind: Any, width: int) -> None:
+    """More left rows than answers fit, or keys so wide that few right rows fit an index."""
+    n_left, n_right, keys = (150_000, 6_000, 1) if width == 0 else (150, 300, 60)
+    names = [f"{at % keys:06d}".ljust(width) for at in range(max(n_left, n_right))]
+    batches = []
+    for tag, n in ((1, n_right), (0, n_left)):
+        for first in range(0, n, 10_000 if width == 0 else 10):
+            at = range(first, min(n, first + (10_000 if width == 0 else 10)))
+            own = {"start": [5] * len(at), "end": [9] * len(at), "k": [names[i] for i in at]}
+            columns: dict[str, Any] = {SIDE: pa.array([tag] * len(at), pa.int8())}
+            for prefix, side in (("l_", 0), ("r_", 1)):
+                for name, kind_ in (("start", pa.int64()), ("end", pa.int64()), ("k", pa.string())):
+                    columns[prefix + name] = pa.array(own[name] if side == tag else [None] * len(at), kind_)
+            batches.append(pa.RecordBatch.from_pydict(columns))
+    left, right = (
+        SideColumns((f"{p}_start", f"{p}_end", f"{p}_k"), f"{p}_start", f"{p}_end", (f"{p}_k",), "left") for p in "lr"
+    )
+    metrics = Metrics()
+    found = list(answer_cell(Question(kind, Relation.parse("overlapping"), left, right, 1 << 20), batches, metrics))
+    assert sum(batch.num_rows for batch in found) == (0 if kind == "left_anti" else n_left)
+    if kind == "count":
+        assert {n for batch in found for n in batch["n_overlaps"].unique().to_pylist()} == {n_right // keys}
+    assert 0 < metrics.value("memory") <= 1 << 20

@@ -121,7 +121,8 @@ def answer_cell(
 ) -> Iterator[pa.RecordBatch]:
     """The answers of one cell (count, semi or anti) from batches in which all right rows come before the left ones.
 
-    Right rows that do not fit the budget are indexed in portions; left rows are then spooled and read once a portion.
+    Right rows that do not fit the budget are indexed in portions; left rows are then spooled, as many at a time as the
+    budget can hold an answer of, and read once a portion.
     """
     run: _Cell | None = None
     try:
@@ -144,8 +145,10 @@ class _Cell:
         room = question.memory // 8
         self._schemas = [pa.schema([schema.field(c) for c in s.columns]) for s in (question.left, question.right)]
         self._right = Spool(self._schemas[1], self.budget.child("right spool", room), self.budget, room // 4, "right")
-        self._left = Spool(self._schemas[0], self.budget.child("left spool", room), self.budget, room // 4, "left")
+        self._left = self._left_spool()
+        self._left_rows = max(1024, room // 8)  # the numbers found for so many are held at once
         self._portion_rows = max(1024, question.memory // 2 // (INDEX_BYTES * (2 if question.started else 1)))
+        self._portion_bytes, self._right_bytes = room // (2 if question.started else 1), 0
         self._portions: list[RightIndex] | None = None
 
     def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -153,13 +156,16 @@ class _Cell:
         right_rows = batch.select(list(self.question.right.columns)).filter(pa.array(~left))
         if right_rows.num_rows:
             self._right.append(right_rows)
+            self._right_bytes += nbytes(right_rows)
             self.metrics.add("placed", right_rows.num_rows, side="right", per_task=True)
         rows = batch.select(list(self.question.left.columns)).filter(pa.array(left))
         if not rows.num_rows:
             return
         self.metrics.add("placed", rows.num_rows, side="left", per_task=True)
-        if self._right.rows > self._portion_rows:
+        if self._right.rows > self._portion_rows or self._right_bytes > self._portion_bytes:
             self._left.append(rows)
+            if self._left.rows >= self._left_rows:
+                yield from self._by_portions()
             return
         if self._portions is None:
             self._portions = self._indexes(_whole(self._right.read(), self._schemas[1]))
@@ -174,7 +180,7 @@ class _Cell:
         with self.budget.reserve("answers") as held:
             held.grow(8 * self._left.rows)
             found = np.zeros(self._left.rows, np.int64)
-            for portion in _portions(self._right.read(), self._portion_rows):
+            for portion in _portions(self._right.read(), self._portion_rows, self._portion_bytes):
                 self.metrics.add("portions", 1, unit="indexes")
                 indexes, at = self._indexes(portion), 0
                 for rows in self._left.read():
@@ -186,6 +192,12 @@ class _Cell:
             for rows in self._left.read():
                 yield finished(self.question, rows, found[at : at + rows.num_rows], None)
                 at += rows.num_rows
+        self._left.close()
+        self._left = self._left_spool()
+
+    def _left_spool(self) -> Spool:
+        room = self.question.memory // 8
+        return Spool(self._schemas[0], self.budget.child("left spool", room), self.budget, room // 4, "left")
 
     def _indexes(self, rows: pa.RecordBatch) -> list[RightIndex]:
         """An index of all rows and, where pairs are counted in one cell only, one of those that start here."""
@@ -214,10 +226,11 @@ def _whole(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
     return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], schema))
 
 
-def _portions(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def _portions(batches: Iterator[pa.RecordBatch], most: int, size: int) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     for batch in batches:
-        if held and sum(b.num_rows for b in held) + batch.num_rows > most:
+        more = [*held, batch]
+        if held and (sum(b.num_rows for b in more) > most or sum(map(nbytes, more)) > size):
             yield pa.concat_batches(held)
             held = []
         held.append(batch)
