@@ -25,6 +25,8 @@ MARK = "dovetail.errors."
 """Stands before the class of an error in what a worker, or an expression of Spark, says of it."""
 _RAISED = re.compile(rf"{re.escape(MARK)}(\w+): (.+?)(?= SQLSTATE: |\n\s*\n|\n\s+at |\nCaused by: |\Z)", re.DOTALL)
 _XQUERY = re.compile(r"\[(\w+)\] (.*?)(?: \(line (\d+), column (\d+)\))?", re.DOTALL)
+_UNKNOWN = "UnknownException"
+"""PySpark throws such a conversion away, and raises what Py4J gave it."""
 _MODULES = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect")
 
 
@@ -56,9 +58,10 @@ def translate_task_errors() -> None:
 def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def recovered(error: Any) -> Any:
         error = recover(error)
-        # An exception that Spark only wraps around another one need not tell what that one says.
         cause = getattr(error, "_cause", None)
-        ours = cause if isinstance(cause, DovetailError) else task_error(str(error))
+        if isinstance(cause, DovetailError) and type(error).__name__ == _UNKNOWN:
+            return cause  # translated already; PySpark raises no exception that it does not know
+        ours = task_error(str(error))
         return error if ours is None else _both(ours, error)
 
     return recovered
@@ -66,16 +69,14 @@ def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _both(ours: DovetailError, theirs: Any) -> Exception:
     """One exception of both classes: it says what ours says, and knows what theirs knows."""
-    kind = _KINDS[type(ours).__name__]  # a cause is of both classes already
-    made = Exception.__new__(_class_of_both(kind, type(theirs)))  # their constructors ask the JVM
+    made = Exception.__new__(_class_of_both(type(ours), type(theirs)))  # their constructors ask the JVM
     made.__dict__.update(vars(ours) | vars(theirs))
     made.args = ours.args
     return made.with_traceback(theirs.__traceback__)
 
 
 def _class_of_both(ours: type[DovetailError], theirs: type[Exception]) -> type[Exception]:
-    # PySpark throws away the conversion of what it does not know, and raises what Py4J gave it.
-    base = theirs.__mro__[1] if theirs.__name__ == "UnknownException" else theirs
+    base = theirs.__mro__[1] if theirs.__name__ == _UNKNOWN else theirs
     inside = {"__module__": ours.__module__, "__str__": DovetailError.__str__, "__reduce__": _reduced}
     return type(ours.__name__, (ours, base), inside)
 

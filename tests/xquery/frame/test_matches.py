@@ -35,7 +35,7 @@ SHAPES = {
 KINDS, WAYS = ("none", "one", "many"), ("auto", "tuples", "one task")
 EXPRESSIONS = """
     X; count(X); sum(X); avg(X); max(X); min(X); exists(X); empty(X); not(exists(X)); boolean((X)[1]); sum(X, "zero")
-    every $x in X satisfies $x > 3; some $x in X satisfies $x > 3; if (exists(X)) then "yes" else "no"; string-join(X, "+")
+    every $x in X satisfies $x > 3; some $x in X satisfies $x > 3; if (exists(X)) then 1 else 2; string-join(X, "+")
     X = 3; not(X = 3); count(X) eq 0; (X, "end"); (count(X), sum(X)); max((0, X)); (X)[last()]; string((X)[1])
     distinct-values(X ! string(.)); deep-equal(X, ()); count((X, 1)); <r>{X}</r>; <r n="{count(X)}">{exists(X)}</r>
     for $i in 1 to 2 return count(X); let $x := X return ($x, count($x)); for $x in X count $c return $c
