@@ -15,7 +15,7 @@ import pyarrow as pa
 from dovetail.errors import DataError
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
-EPOCH = 1
+EPOCH = 2
 """Raised whenever a join gives other answers, or the same in another order, to the same events.
 
 State that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
