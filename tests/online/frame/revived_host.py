@@ -19,11 +19,16 @@ from dovetail.online.host_client import run_turn
 from dovetail.online.host_process import start
 
 
+def processes() -> list[tuple[int, int, int]]:
+    """All processes, with their parents and the leaders of their sessions."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,sid="], capture_output=True, text=True, check=True)
+    lines = [line.split() for line in listed.stdout.splitlines()]
+    return [(int(pid), int(parent), int(session)) for pid, parent, session in lines]
+
+
 def host_pid() -> int:
     """The host of the process that has forked this one: its child that leads a session."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,sid="], capture_output=True, text=True, check=True)
-    lines = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
-    return next(pid for pid, parent, session in lines if parent == os.getppid() and pid == session)
+    return next(pid for pid, parent, session in processes() if parent == os.getppid() and pid == session)
 
 
 def work(kills: bool) -> list[tuple[bool, int]]:

@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from tests.online.frame.cases import Feed, answers, bag
 from tests.online.frame.multi_cases import SHAPES, MultiFeed, bag_of
-from tests.online.frame.revived_host import host_pid
+from tests.online.frame.revived_host import processes
 from tests.online.frame.test_online_stream import run_all, start
 
 from dovetail import online_join, online_multijoin
@@ -142,14 +142,15 @@ def test_a_checkpoint_with_buckets_of_other_names_is_refused(spark: SparkSession
         run_all(online_join(left, right, on="k", memory="64KB", owed="batch", retain="1 hour"), tmp_path)
 
 
-def host_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The host of a worker's daemon."""
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict({"pid": [host_pid()]})
-
-
-def host_on(spark: SparkSession) -> int:
-    return int(spark.range(1).repartition(1).mapInArrow(host_of, "pid long").collect()[0][0])
+def hosts() -> set[int]:
+    """The hosts of this session, one for each daemon: forked from one, and leaders of sessions of their own."""
+    lines = processes()
+    mine, before = {os.getpid()}, 0
+    while len(mine) > before:
+        before = len(mine)
+        mine |= {pid for pid, parent, _ in lines if parent in mine}
+    leaders = {pid for pid, _, session in lines if pid == session and pid in mine}
+    return {pid for pid in leaders if b"dovetail.spark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
 def wait_until(done: Any, query: Any) -> None:
@@ -168,12 +169,14 @@ def test_a_host_that_was_killed_is_started_again(spark: SparkSession, tmp_path: 
     query = start(plan.frame(), tmp_path)
     try:
         wait_until(lambda: bag(answers(tmp_path)) == feed.expected, query)
-        before = host_on(spark)
-        os.kill(before, signal.SIGKILL)
+        before = hosts()
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
         for _ in range(3):
             feed.add()
             wait_until(lambda: bag(answers(tmp_path)) == feed.expected, query)
+        assert before
+        assert hosts() - before
     finally:
         query.stop()
-    assert host_on(spark) != before
     assert plan.metrics().value("joins_rebuilt") == 4  # of each of two buckets at the start and after the kill
