@@ -1,6 +1,7 @@
 """Streaming queries to be killed: for each of some places directories of files joined online, to Parquet.
 
-Run as a script with a directory for all, the way to owe, and the places; goes on until it is killed or a query fails.
+Run as a script with a directory for all, the way to owe, the numbers of cores and of partitions, how many times the
+smallest budget is given, and the places; goes on until it is killed or a query fails.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ from tests.online.frame.cases import Feed
 from dovetail import online_join, online_multijoin, session
 
 
-def joined(spark: SparkSession, feed: Feed, owed: str) -> DataFrame:
+def joined(spark: SparkSession, feed: Feed, owed: str, larger: int) -> DataFrame:
     """The join of two inputs, or of three if there is a third, which has every key once."""
     left, right = feed.streams(spark, last=True)
     keys, end = feed.key_stream(spark), F.col("last")
     if keys is None:
-        return online_join(left, right, on="k", memory="32KB", owed=owed, end_of_input=end, with_phase=True)
+        return online_join(left, right, on="k", memory=f"{32 * larger}KB", owed=owed, end_of_input=end, with_phase=True)
     inputs, on = {"a": left, "b": right, "c": keys}, [("a.k", "b.k"), ("b.k", "c.k")]
-    out = online_multijoin(inputs, on, memory="96KB", owed=owed, end_of_input=end, with_phase=True)
+    out = online_multijoin(inputs, on, memory=f"{96 * larger}KB", owed=owed, end_of_input=end, with_phase=True)
     return out.select(F.col("a_k").alias("k"), "a", "b", "_phase")
 
 
-def main(home: Path, owed: str, places: list[Path]) -> None:
+def main(home: Path, owed: str, cores: int, partitions: int, larger: int, places: list[Path]) -> None:
     spark = session(
         "killed",
         conf={
-            "spark.master": "local[2]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2,
+            "spark.master": f"local[{cores}]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": partitions,
             "spark.driver.memory": "1g", "spark.local.dir": str(home / "local"),
         },
     )  # fmt: skip
     queries = []
     for place in places:
         writer = (
-            joined(spark, Feed(place), owed)
+            joined(spark, Feed(place), owed, larger)
             .writeStream.format("parquet")
             .option("checkpointLocation", str(place / "checkpoint"))
         )
@@ -50,4 +51,4 @@ def main(home: Path, owed: str, places: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], [Path(place) for place in sys.argv[3:]])
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:6]), [Path(place) for place in sys.argv[6:]])

@@ -2,7 +2,8 @@
 
 `python -m tests.online.frame.kills 20` runs until each phase was hit by that many kills, or for as many seconds as a
 second number says; names of phases after that choose some. Several queries run in one process, each at a step of its
-own, so that a kill hits more than one; every third one joins three inputs. The tests run it with one kill.
+own, so that a kill hits more than one; every third one joins three inputs. Every start has other cores, partitions and
+budgets. The tests run it with one kill.
 """
 
 from __future__ import annotations
@@ -106,14 +107,14 @@ def run_killed(
             life.acted = False
             if life.is_done:
                 alive[at], made = Life(place, made, phases), made + 1
-    _let_end(place, alive, owed)
+    _let_end(place, alive, owed, rng)
     return hit
 
 
 def _killed_once(place: Path, alive: Sequence[Life], owed: str, rng: random.Random) -> Counter[str]:
     """The phases in which a kill has hit a micro-batch."""
     before = [life.logged("commits") for life in alive]
-    query = _started(place, alive, owed)
+    query = _started(place, alive, owed, rng)
     try:
         if rng.random() < 0.2:  # while what the last kill has hit is done again
             time.sleep(rng.uniform(0.0, 8.0))
@@ -130,8 +131,8 @@ def _killed_once(place: Path, alive: Sequence[Life], owed: str, rng: random.Rand
     return Counter(phase for life in alive if (phase := life.hit()) is not None)
 
 
-def _let_end(place: Path, alive: Sequence[Life], owed: str) -> None:
-    query = _started(place, alive, owed)
+def _let_end(place: Path, alive: Sequence[Life], owed: str, rng: random.Random) -> None:
+    query = _started(place, alive, owed, rng)
     try:
         for life in alive:
             life.step = len(_STEPS)
@@ -163,11 +164,12 @@ def _wait(
     return True
 
 
-def _started(place: Path, alive: Sequence[Life], owed: str) -> subprocess.Popen[bytes]:
+def _started(place: Path, alive: Sequence[Life], owed: str, rng: random.Random) -> subprocess.Popen[bytes]:
+    changed = [str(rng.choice(some)) for some in ((1, 2, 3), (2, 3, 5), (1, 2, 20))]  # cores, partitions, memory
     (place / "started").unlink(missing_ok=True)
     with (place / "log").open("ab") as log:
         query = subprocess.Popen(
-            [sys.executable, str(_SCRIPT), str(place), owed, *(str(life.place) for life in alive)],
+            [sys.executable, str(_SCRIPT), str(place), owed, *changed, *(str(life.place) for life in alive)],
             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])},
         )  # fmt: skip

@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
 import pytest
@@ -73,11 +72,11 @@ class Stream:
 def test_a_burst_of_several_pieces_stays_for_as_long_as_its_own_rows_match(
     monkeypatch: pytest.MonkeyPatch, retain_ms: int | None
 ) -> None:
-    """Forty quiet minutes; then a burst from far ahead, which the watermark reaches while its matches still come."""
-    monkeypatch.setattr(frame_state, "_PIECE", 2 << 10)
+    """Forty quiet micro-batches, then a burst from far ahead: the watermark reaches it while its matches still come."""
+    monkeypatch.setattr(frame_state, "_PIECE", 16 << 10)
     stream, minute = Stream(retain_ms), 60 * SECOND
     for number in range(40):
-        stream.batch(1000 * number, [(side, [number * minute]) for side in (0, 1)])
+        stream.batch(1000 * number, [(side, [number * SECOND // 100]) for side in (0, 1)])
     ahead = 100 * minute
     burst = [ahead + n * SECOND for n in range(1000)]
     stream.batch(50_000, [(0, burst[at : at + 100]) for at in range(0, 1000, 100)])
@@ -88,20 +87,15 @@ def test_a_burst_of_several_pieces_stays_for_as_long_as_its_own_rows_match(
     stream.check()
 
 
-def test_no_pair_is_lost_in_hundreds_of_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece a micro-batch, rows up to fifty seconds out of order, now and then one that is long ahead of others."""
+@pytest.mark.parametrize("quiet", [40, 255, 256, 257])
+def test_a_row_from_far_ahead_stays_however_many_pieces_there_are(monkeypatch: pytest.MonkeyPatch, quiet: int) -> None:
+    """A piece a micro-batch; one left row is ten minutes ahead, and its match comes when the right side is there."""
     monkeypatch.setattr(state_header, "_OPEN", 1)
-    rng, stream, most = np.random.default_rng(0), Stream(), 0
-    for number in range(340):
-        now = number * SECOND // 5  # of event time, so that three hundred micro-batches are inside the watermark
-        chunks = []
-        for side in (0, 1):
-            times = now - rng.integers(0, 20, 3) * SECOND
-            times[0] += int(rng.integers(0, 40)) * SECOND if rng.random() < 0.1 else 0
-            chunks.append((side, [int(at) for at in times]))
-        stream.batch(200 * number, chunks)
-        most = max(most, stream.pieces)
-    assert most > 256
-    for now_ms in (10**6, 2 * 10**6):
-        stream.batch(now_ms, [(side, [1000 * SECOND]) for side in (0, 1)])
+    stream = Stream()
+    for number in range(quiet):
+        stream.batch(200 * number, [(side, [number * SECOND // 100]) for side in (0, 1)])
+    stream.batch(200 * quiet, [(0, [600 * SECOND]), (1, [6 * SECOND])])
+    assert stream.pieces == quiet + 1
+    for number, at in enumerate((*range(7, 20), *range(50, 700, 50), 10_000, 10_001)):
+        stream.batch(10**6 + 200 * number, [(side, [at * SECOND]) for side in (0, 1)])
     stream.check()

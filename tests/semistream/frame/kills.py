@@ -2,7 +2,7 @@
 
 Every start has other cores, partitions and memory than the one before.
 
-`python -m tests.semistream.frame.kills 20 carry` runs one mode with that many kills; the tests run all with one.
+`python -m tests.semistream.frame.kills 20 carry` runs one mode with that many kills; the tests run both with three.
 """
 
 from __future__ import annotations
