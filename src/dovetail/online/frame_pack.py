@@ -150,7 +150,7 @@ def _packed(address: _Address, number: int, rows: pa.RecordBatch, homes: Homes) 
     """
     ordered = rows.take(pa.array(homes.rows))
     buckets, starts = np.unique(homes.buckets, return_index=True)
-    stops = np.append(starts[1:], len(homes.buckets))
+    stops = np.append(starts, len(homes.buckets))[1:]
     data: list[bytes | None] = [
         ordered.slice(a, b - a).serialize().to_pybytes() for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
     ]

@@ -99,7 +99,7 @@ _ARGUMENTS: dict[str, Kind] = {
     "freshness": v.FRESHNESS,
     "columns": v.NAMES,
     "suffixes": v.PAIR,
-    "versions": v.TEXT,
+    **dict.fromkeys(("versions", "context"), v.TEXT),
     "within": v.BAND,
     "end_of_input": v.TEXT_OR_TEXTS,
     "rows": v.NUMBERS,
@@ -158,7 +158,7 @@ def join_shape(join: str) -> Shape:
 
 
 def _paths(join: str) -> tuple[str, ...]:
-    return {"enrich": ("versions",), "xquery": ("collections",)}.get(join, ())
+    return {"enrich": ("versions",), "xquery": ("collections", "context")}.get(join, ())
 
 
 def shape_of(kind: str, type_: str) -> Shape | None:

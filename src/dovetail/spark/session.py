@@ -11,6 +11,7 @@ from dovetail.spark.connect import is_connect
 from dovetail.spark.launch import launch, launch_connect
 from dovetail.spark.output import Output
 from dovetail.spark.settings import SETTINGS, Setting
+from dovetail.spark.task_errors import translate_task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,7 @@ def session(
 
 def open_session(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
     """The session for settings as Spark spells them; `output` takes what a JVM prints that is started for it."""
+    translate_task_errors()
     if _wants_connect(given):
         return _connect(app, given)
     from pyspark import SparkContext
@@ -55,6 +57,7 @@ def configure(spark: SparkSession) -> list[str]:
     What you set yourself stays, and what cannot change while Spark runs. An empty list means that the session is as
     good as one from `dovetail.session()`.
     """
+    translate_task_errors()
     _set_runtime(spark, {})
     return [line for setting in SETTINGS if (line := _left(setting, _current(spark, setting.key)))]
 
