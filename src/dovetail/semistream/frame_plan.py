@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from dataclasses import dataclass, replace
@@ -302,8 +301,7 @@ def _task(
 
 def _log(frame: DataFrame, store: MasterStore, request: Request) -> VersionLog:
     """The version log, marked by the driver if micro-batches will read it."""
-    pairs = json.dumps([(pair.stream, pair.master) for pair in request.on])
-    log = replace(log_of(store, request.versions), step=f"-{uuid.uuid5(uuid.NAMESPACE_URL, pairs).hex[:8]}")
+    log = log_of(store, request.versions)
     return log.marked() if frame.isStreaming or _in_micro_batch(frame) else log
 
 

@@ -57,13 +57,12 @@ class VersionLog:
     """A directory that driver and executors share, with one small file for each micro-batch.
 
     The first task of a batch to ask writes the entry, in one step; all others, and every replay, read it. So a batch
-    has one version however many tasks, attempts and restarts it takes. `step` names a join where a query has several
-    on one store. `legacy` is where entries were kept when stores that shared a directory were not told apart.
+    has one version however many tasks, attempts and restarts it takes. `legacy` is where entries were kept when stores
+    that shared a directory were not told apart.
     """
 
     path: str
     mark: str | None = None
-    step: str = ""
     legacy: str | None = None
 
     def marked(self) -> VersionLog:

@@ -96,8 +96,8 @@ def _started(place: Path, modes: Sequence[str], start: int) -> subprocess.Popen[
 
 def check(place: Path, mode: str, files: int = FILES) -> int:
     """Every row is there once, by the version logged for its micro-batch; how many versions there were."""
-    log = next(iter((place / mode / "versions").iterdir()))
-    logged = {int(file.name.split(".")[0]): _generation(file) for file in log.glob("*.json")}
+    entries = (place / mode / "versions").glob("*/*/[0-9]*.json")  # by store, query and micro-batch
+    logged = {int(file.name.split(".")[0]): _generation(file) for file in entries}
     ids, used = Counter[int](), set[int]()
     for kept in (place / mode / "out").glob("*.parquet"):
         number = int(kept.stem)

@@ -17,7 +17,7 @@ from tests.semistream.master.server import Server
 
 from dovetail import MasterStore, enrich
 from dovetail.errors import UnsupportedError
-from dovetail.semistream.versions import VersionLog
+from dovetail.semistream.versions import VersionLog, log_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,12 +62,13 @@ def test_streams_follow_stores_without_history(spark: SparkSession, tmp_path: Pa
             versions=str(tmp_path / "versions"),
         )  # fmt: skip
         if query is not None and number == 2:
-            (tmp_path / "versions" / str(query.id) / "2.0.json").write_text('{"version": "gone", "taken_at": 1.0}')
+            log = Path(log_of(store, str(tmp_path / "versions")).path)
+            (log / str(query.id) / "2.0.json").write_text('{"version": "gone", "taken_at": 1.0}')
         query = run(out, tmp_path)
     found = spark.read.parquet(str(tmp_path / "out")).select("word").toArrow()["word"].to_pylist()
     assert Counter(found) == {"first": 30, "second": 30, "third": 30}
     assert query is not None
-    logged = VersionLog(str(tmp_path / "versions")).batches(str(query.id))
+    logged = log_of(store, str(tmp_path / "versions")).batches(str(query.id))
     assert len(set(logged.values())) == 3
     assert logged[2] == store.version()
 

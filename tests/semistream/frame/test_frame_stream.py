@@ -146,8 +146,9 @@ def test_a_store_that_fails_fails_the_batch_and_recovers(spark: SparkSession, tm
     drop_file(tmp_path / "in", numbers(100), 1)
     planned = query_of(spark, tmp_path, store)
     damage(tmp_path / "m.pages", trouble)
-    with pytest.raises(StreamingQueryException, match="ConfigError"):
+    with pytest.raises(StreamingQueryException, match="build the page file again") as failed:
         run(planned, tmp_path)
+    assert isinstance(failed.value, ConfigError)
     with pytest.raises(ConfigError, match="build the page file again"):
         query_of(spark, tmp_path, store)
     repair(tmp_path / "m.pages")

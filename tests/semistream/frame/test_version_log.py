@@ -53,15 +53,6 @@ def test_an_entry_of_a_former_release_counts(tmp_path: Path) -> None:
     assert log_of(other, str(tmp_path / "log")).entry(Batch("q", 3), PER_BATCH, other).version == other.version()
 
 
-def test_joins_on_one_store_decide_for_themselves(tmp_path: Path) -> None:
-    one, other = (VersionLog(str(tmp_path), step=step) for step in ("-a", "-b"))
-    assert one.decided(Batch("q", 1), 0, lambda: "hybridjoin") == "hybridjoin"
-    assert other.decided(Batch("q", 1), 0, lambda: "cachejoin") == "cachejoin"
-    assert one.decided(Batch("q", 1), 0, lambda: "other") == "hybridjoin"
-    VersionLog(str(tmp_path)).decided(Batch("q", 2), 0, lambda: "by a former release")
-    assert one.decided(Batch("q", 2), 0, lambda: "other") == "by a former release"
-
-
 def test_a_directory_that_is_not_the_drivers_is_refused(tmp_path: Path) -> None:
     log = VersionLog(str(tmp_path / "log")).marked()
     assert VersionLog(str(tmp_path / "log")).marked() == log
