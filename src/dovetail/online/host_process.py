@@ -16,6 +16,8 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -75,24 +77,48 @@ class _Resident:
 
     def __init__(self, place: Path) -> None:
         self.address, self.starter, self._pid = place / "host", os.getpid(), 0
+        self._is_reviving = False
+        self._host: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Fork the host; it can be reached when this returns."""
+        with self._listener() as listener:
+            self._pid = os.fork()
+            if self._pid == 0:
+                _become_host(listener, self.address.parent, self.starter)
+
+    def _listener(self) -> socket.socket:
         self.address.parent.mkdir(mode=0o700, exist_ok=True)
         self.address.unlink(missing_ok=True)  # of one that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self.address))
         listener.listen(256)
-        self._pid = os.fork()
-        if self._pid == 0:
-            _become_host(listener, self.address.parent, self.starter)
-        listener.close()
+        return listener
 
     def revive(self, *_: Any) -> None:
-        """Start the host if there is none: what the starter does at a signal, of which workers may send several."""
-        with contextlib.suppress(OSError):  # the starter has more to do than this
-            if not self._is_alive():
-                self.start()
+        """Start the host if there is none: what the starter does at a signal, of which workers may send several.
+
+        A signal may come while this process forks a worker, with locks held that another fork would wait for. So the
+        host is a new interpreter: to start one takes none of these locks.
+        """
+        if self._is_reviving:
+            return
+        self._is_reviving = True
+        try:
+            with contextlib.suppress(OSError):  # the starter has more to do than this
+                if not self._is_alive():
+                    self._spawn()
+        finally:
+            self._is_reviving = False
+
+    def _spawn(self) -> None:
+        with self._listener() as listener:
+            words = [str(listener.fileno()), str(self.address), str(self.starter)]
+            self._host = subprocess.Popen(  # noqa: S603  (our own module)
+                [sys.executable, "-m", "dovetail.online.host_process", *words],
+                pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+        self._pid = self._host.pid
 
     def _is_alive(self) -> bool:
         try:
@@ -210,3 +236,7 @@ def error_of(name: str, message: str) -> Exception:
     if isinstance(kind, type) and issubclass(kind, DovetailError):
         return kind(message)
     return RuntimeError(f"{name} in the process that hosts online joins: {message}")
+
+
+if __name__ == "__main__":
+    _become_host(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]).parent, int(sys.argv[3]))

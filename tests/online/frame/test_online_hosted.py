@@ -240,8 +240,10 @@ def test_a_host_that_dies_is_started_again_once_for_all_workers(tmp_path: Path) 
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
     ) as starter:  # fmt: skip
         assert starter.stdout is not None
-        found = [json.loads(starter.stdout.readline()) for _ in range(2)]
-        starter.communicate()
+        try:
+            found = [json.loads(starter.stdout.readline()) for _ in range(2)]
+        finally:
+            starter.kill()
     for turns_of_one in found:
         assert [anew for anew, _ in turns_of_one] == [True, False, True, False, False, False]
         assert len({host for _, host in turns_of_one[2:]}) == 1
