@@ -75,7 +75,7 @@ def test_a_healthy_demonstration_prints_its_own_lines_and_ends_as_finished(tmp_p
     assert any(line.startswith("live page: ") for line in lines)
     assert "retail: finished after" in done.stdout
     assert Watch.load(tmp_path / "out" / "work" / "checkpoint" / "watch.json").state == "ended"
-    assert ">Finished<" in (tmp_path / "out" / "page.html").read_text()
+    assert "&gt;Finished&lt;" in (tmp_path / "out" / "page.html").read_text()
     assert not list(tmp_path.glob("dovetail-spark-*")), "the log of a healthy run is not kept"
 
 
