@@ -143,14 +143,15 @@ def test_a_checkpoint_with_buckets_of_other_names_is_refused(spark: SparkSession
 
 
 def hosts() -> set[int]:
-    """The hosts of this session, one for each daemon: forked from one, and leaders of sessions of their own."""
+    """The hosts of this session, one for each daemon: started by one, and leaders of sessions of their own."""
     lines = processes()
     mine, before = {os.getpid()}, 0
     while len(mine) > before:
         before = len(mine)
         mine |= {pid for pid, parent, _ in lines if parent in mine}
     leaders = {pid for pid, _, session in lines if pid == session and pid in mine}
-    return {pid for pid in leaders if b"dovetail.spark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    names = (b"dovetail.spark.daemon", b"dovetail.online.host_process")  # forked, and started again as an interpreter
+    return {pid for pid in leaders if any(name in Path(f"/proc/{pid}/cmdline").read_bytes() for name in names)}
 
 
 def wait_until(done: Any, query: Any) -> None:
