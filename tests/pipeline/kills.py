@@ -1,14 +1,16 @@
 """Pipelines killed at random moments, and what must hold in the end: the tables of a run that was left alone.
 
-`python -m tests.pipeline.kills 20 [pipeline.toml | demo]` kills that many times; the tests kill twice. A pipeline runs
-to the end of its input (`dovetail run --once`). Its Parquet, CSV and PostgreSQL sinks are compared, all columns but the
-phase in which an online join found a pair, which is a matter of time. Relative paths in the file keep its runs apart,
-and `${DOVETAIL_KILLS_URI}` is a database of each run. "demo" is the pipeline of `dovetail demo`, whose rows arrive in
-real time, as there; it is stopped when it has answered all of them.
+`python -m tests.pipeline.kills 20 [pipeline.toml | demo]` kills that many times; the tests kill twice. Every start has
+other cores, shuffle partitions and memory of joins than the one before. A pipeline runs to the end of its input
+(`dovetail run --once`). Its Parquet, CSV and PostgreSQL sinks are compared, all columns but the phase in which an
+online join found a pair, which is a matter of time. Relative paths in the file keep its runs apart, and
+`${DOVETAIL_KILLS_URI}` is a database of each run. "demo" is the pipeline of `dovetail demo`, whose rows arrive in real
+time, as there; it is stopped when it has answered all of them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,6 +36,7 @@ from dovetail.pipeline.read import read_pipeline
 PIPELINE = Path(__file__).with_name("killed.toml")
 SECRET = "DOVETAIL_KILLS_URI"  # noqa: S105  (the name of a variable)
 DEMO_ROWS = 60_000
+CORES, PARTITIONS, MEMORIES = (2, 1, 3), (1, 4, 2, 3), ("2MB", "8MB", "3MB")
 _LONGEST_S = 4.0
 _PATIENCE_S = 600.0
 
@@ -50,7 +54,7 @@ class Killer:
     ) -> None:
         self.file, self.uri, self.overrides, self._is_done = file, uri, list(overrides), is_done
         self._random = random.Random(seed)  # noqa: S311  (moments, not secrets)
-        self.killed = 0
+        self.killed = self.starts = 0
         self.moments: list[str] = []
 
     def run(self, kills: int) -> None:
@@ -113,8 +117,20 @@ class Killer:
         places = (self.file.parent / "checkpoint", self.file.parent / "work" / "checkpoint")
         return [one for place in places for one in place.glob(f"*/{what}/[0-9]*")]
 
+    def _settings(self) -> list[str]:
+        """Other cores, shuffle partitions and memory at each start."""
+        declared = tomllib.loads(self.file.read_text())
+        cores, partitions, memory = (one[self.starts % len(one)] for one in (CORES, PARTITIONS, MEMORIES))
+        spark = declared["pipeline"].get("spark", {}) | {
+            "spark.master": f"local[{cores}]", "spark.sql.shuffle.partitions": partitions,
+        }  # fmt: skip
+        words = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in spark.items())
+        joins = [name for name, join in declared["join"].items() if "memory" in join]
+        return [f"pipeline.spark={{ {words} }}", *(f"join.{name}.memory={memory}" for name in joins)]
+
     def _started(self) -> subprocess.Popen[bytes]:
-        arguments = [word for one in self.overrides for word in ("--set", one)]
+        arguments = [word for one in (*self.overrides, *self._settings()) for word in ("--set", one)]
+        self.starts += 1
         with (self.file.parent / "log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-c", "from dovetail.cli.main import run; run()", "run", str(self.file),
