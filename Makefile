@@ -35,8 +35,8 @@ checks: lint $(KERNELS)
 lint: style types
 
 style: $(STAMP)
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src bench tests examples
+	$(BIN)/ruff format --check src bench tests examples
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -48,8 +48,8 @@ soak: $(KERNELS)  ## what `make test` leaves out: killed processes, clusters, la
 	$(BIN)/python -m pytest --slow
 
 bench: $(RIVALS) $(KERNELS)  ## every benchmark and experiment at small scale, and their page
-	$(BIN)/dovetail bench run --all --scale small --keep docs/experiments/figures
-	$(BIN)/dovetail bench report
+	$(BIN)/python -m bench run --all --scale small --keep docs/experiments/figures
+	$(BIN)/python -m bench report
 
 $(RIVALS): pyproject.toml  # what tests need, too: installed at once, it takes half the time
 	$(CHECK_PYTHON)

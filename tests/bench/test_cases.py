@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.bench import catalogue, harness
+from bench import catalogue, harness
 from dovetail.errors import PlanError
 
 FAST = ["gather", "multimap", "zipf"]

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-
-from dovetail.bench import catalogue
-from dovetail.bench.case import Case, Outcome, Params
-from dovetail.bench.cases import enrich, enrich_rates
-from dovetail.bench.enrichment import (
+from bench.case import Case, Outcome, Params
+from bench.cases import enrich, enrich_rates
+from bench.enrichment import (
     UNMATCHED,
     kept,
     master_files,
@@ -20,8 +17,11 @@ from dovetail.bench.enrichment import (
     stream_rows,
     stream_static,
 )
-from dovetail.bench.lookups import LruCache, batch_by_batch, full_read, row_by_row, without_cache
-from dovetail.bench.workbench import Workbench
+from bench.lookups import LruCache, batch_by_batch, full_read, row_by_row, without_cache
+from bench.workbench import Workbench
+from pyspark.sql import DataFrame, SparkSession
+
+from bench import catalogue
 
 TINY = {50_000: 1_000, 200_000: 4_000}
 """Master rows of the small points, made tiny."""

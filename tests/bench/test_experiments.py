@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from bench.case import SCALES, Case
+from bench.experiment import Chart, Experiment, Findings, Grid
+from bench.page import write_page
 from tests.bench.test_harness import rival
 
-from dovetail.bench import catalogue, figures, harness, lanes
-from dovetail.bench.case import SCALES, Case
-from dovetail.bench.experiment import Chart, Experiment, Findings, Grid
-from dovetail.bench.page import write_page
+from bench import catalogue, figures, harness, lanes
 from dovetail.errors import DataError, PlanError
 
 
@@ -33,7 +33,7 @@ def known(monkeypatch: pytest.MonkeyPatch):
     def become(*entries: Experiment | Case) -> None:
         found = {entry.name: entry for entry in entries}
         monkeypatch.setattr(catalogue, "load_all", lambda: found)
-        monkeypatch.setattr("dovetail.bench.page.load_all", lambda: found)
+        monkeypatch.setattr("bench.page.load_all", lambda: found)
 
     return become
 
@@ -121,7 +121,7 @@ def test_missing_package_fails_the_experiment() -> None:
 
 @pytest.mark.parametrize("kind", ["line", "bar", "heat"])
 def test_same_figures_draw_the_same_picture(kind: str) -> None:
-    from dovetail.bench.chart import draw
+    from bench.chart import draw
 
     points = [(1, 10, 0.5), (2, 10, 0.7), (1, 20, 0.1), (2, 20, 0.3)]
     chart = Chart("t", "x", "y", {"a": points}, kind=kind)
@@ -146,7 +146,7 @@ def test_names_with_a_star(known) -> None:
 
 
 def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
-    from dovetail.bench.code import digest
+    from bench.code import digest
 
     for entry in catalogue.load_all().values():
         assert entry.measures

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from bench.case import Bound, Case, Outcome, Params, Rival, Run
+from bench.result import CaseResult, PointResult, RivalResult, Sample
+from bench.workbench import Workbench
 
-from dovetail.bench import harness
-from dovetail.bench.case import Bound, Case, Outcome, Params, Rival, Run
-from dovetail.bench.result import CaseResult, PointResult, RivalResult, Sample
-from dovetail.bench.workbench import Workbench
+from bench import harness
 from dovetail.errors import PlanError
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.case import Bound, Case, Outcome, Params
+from bench.cases import interval_budget, interval_dense, interval_keyed, interval_overlap, interval_skew
+from bench.workbench import Workbench
 
 import oracle
-from dovetail.bench import catalogue
-from dovetail.bench.case import Bound, Case, Outcome, Params
-from dovetail.bench.cases import interval_budget, interval_dense, interval_keyed, interval_overlap, interval_skew
-from dovetail.bench.workbench import Workbench
+from bench import catalogue
 from dovetail.errors import DataError
 from dovetail.workloads import RandomIntervals
 

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import dovetail
-from dovetail.bench import machine
+from bench import machine
 
 
 def test_machine_facts_are_json_and_name_the_processor() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from bench.picture import LABEL, draw_file
 from typer.testing import CliRunner
 
-from dovetail.bench.picture import LABEL, draw_file
 from dovetail.cli.main import app
 from dovetail.errors import DataError
 

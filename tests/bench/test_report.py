@@ -1,11 +1,10 @@
 """Benchmark results as text."""
 
 import pytest
+from bench.case import Bound, Case, Rival
+from bench.report import case_tables, entry_list, seconds
+from bench.result import CaseResult, PointResult, RivalResult, Sample
 from rich.console import Console
-
-from dovetail.bench.case import Bound, Case, Rival
-from dovetail.bench.report import case_tables, entry_list, seconds
-from dovetail.bench.result import CaseResult, PointResult, RivalResult, Sample
 
 
 def rendered(renderable: object) -> str:

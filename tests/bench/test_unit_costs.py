@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.bench import calibrate, page_costs, spark_costs
-from dovetail.bench.kernel_costs import KERNEL_COSTS, wide_batch
-from dovetail.bench.unit_cost import Effort, cost_of, repeated
+from dovetail.calibrate import measure, page_costs, spark_costs
+from dovetail.calibrate.kernel_costs import KERNEL_COSTS, wide_batch
+from dovetail.calibrate.unit_cost import Effort, cost_of, repeated
 from dovetail.engine.profile import Cost, Profile
 from dovetail.errors import ConfigError
 
@@ -26,7 +26,7 @@ TINY = Effort(
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate, "QUICK", TINY)
+    monkeypatch.setattr(measure, "QUICK", TINY)
 
 
 def test_a_cost_is_the_median_between_quartiles() -> None:
@@ -86,7 +86,7 @@ def test_residency_follows_what_is_read(tmp_path: Path) -> None:
 def test_a_calibration_measures_every_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_costs, "cache_can_be_dropped", lambda place: True)
     seen: list[str] = []
-    done = calibrate.calibrate(True, tmp_path, with_spark=False, watch=lambda name, number, total: seen.append(name))
+    done = measure.calibrate(True, tmp_path, with_spark=False, watch=lambda name, number, total: seen.append(name))
     profile = done.profile
     assert profile.measured
     assert profile.versions["numba"]
@@ -105,15 +105,15 @@ def test_a_calibration_measures_every_field(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("tiny")
 def test_reads_that_would_measure_the_cache_stay_typical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_costs, "cache_can_be_dropped", lambda place: False)
-    done = calibrate.calibrate(True, tmp_path, with_spark=False)
+    done = measure.calibrate(True, tmp_path, with_spark=False)
     assert done.profile.page_read_random == Profile().page_read_random
     assert done.profile.page_write != Profile().page_write
     assert "cannot be dropped from the page cache" in done.notes[0]
 
 
 def test_rows_through_spark_are_measured(spark) -> None:
-    for measure in (spark_costs.python_to_jvm_row, spark_costs.shuffle_row):
-        cost = measure(spark, TINY)
+    for cost_of_row in (spark_costs.python_to_jvm_row, spark_costs.shuffle_row):
+        cost = cost_of_row(spark, TINY)
         assert cost.samples == 1
 
 

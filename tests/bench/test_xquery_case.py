@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from bench.case import Outcome
+from bench.cases.xquery import CASE, SCANS
+from bench.workbench import Workbench
+from bench.xquery_weather import expected
 from pyspark.sql import SparkSession
-
-from dovetail.bench.case import Outcome
-from dovetail.bench.cases.xquery import CASE, SCANS
-from dovetail.bench.workbench import Workbench
-from dovetail.bench.xquery_weather import expected
 
 
 @pytest.fixture(scope="module")

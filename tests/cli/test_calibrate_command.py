@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dovetail.bench import calibrate
-from dovetail.bench.machine import cpu_model, versions
-from dovetail.bench.unit_cost import Effort
+from dovetail.calibrate import measure
+from dovetail.calibrate.machine import cpu_model, versions
+from dovetail.calibrate.unit_cost import Effort
 from dovetail.cli import checks
 from dovetail.cli.main import app
 from dovetail.engine.profile import Profile, load_profile
@@ -34,7 +34,7 @@ def measured(**change: object) -> Profile:
 
 
 def test_the_command_measures_and_keeps_a_profile(profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate, "QUICK", TINY)
+    monkeypatch.setattr(measure, "QUICK", TINY)
     result = runner.invoke(app, ["calibrate", "--quick", "--no-spark"])
     assert result.exit_code == 0
     assert "page_write 4 KiB" in result.stdout
@@ -43,7 +43,7 @@ def test_the_command_measures_and_keeps_a_profile(profile: Path, monkeypatch: py
 
 
 def test_the_file_and_the_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate, "QUICK", TINY)
+    monkeypatch.setattr(measure, "QUICK", TINY)
     arguments = ["--profile", str(tmp_path / "mine.json"), "--directory", str(tmp_path)]
     assert runner.invoke(app, ["calibrate", "--quick", "--no-spark", *arguments]).exit_code == 0
     assert load_profile(tmp_path / "mine.json").measured

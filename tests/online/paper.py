@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.experiments.online.bands import band_shares
+from bench.experiments.online.counting import COLUMNS, share
+from bench.experiments.online.published import SPECIFIED, SPECIFIED_BANDS
+from bench.experiments.online.streams import BANDS, SOURCE_ROWS, synthetic
 from tests.online.handover import handover_table
-
-from dovetail.bench.experiments.online.bands import band_shares
-from dovetail.bench.experiments.online.counting import COLUMNS, share
-from dovetail.bench.experiments.online.published import SPECIFIED, SPECIFIED_BANDS
-from dovetail.bench.experiments.online.streams import BANDS, SOURCE_ROWS, synthetic
 
 ROWS, MEMORY, BLOCK = 100_000, 10_000, 50
 SETS = [("zipf", x) for x in (1, 2, 5)] + [("moving_mean", x) for x in (0, 2, 5, 10, 20)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from bench.experiments.online.counting import COLUMNS, share
+from bench.experiments.online.published import SPECIFIED, SPECIFIED_BANDS
+from bench.experiments.online.streams import synthetic
 from tests.online.handover import SETTING, simulate
 from tests.online.paper import BLOCK, MEMORY, ROWS, shares_of_bands
-
-from dovetail.bench.experiments.online.counting import COLUMNS, share
-from dovetail.bench.experiments.online.published import SPECIFIED, SPECIFIED_BANDS
-from dovetail.bench.experiments.online.streams import synthetic
 
 SETS = [("zipf", 1), ("zipf", 2), ("zipf", 5), ("moving_mean", 2), ("moving_mean", 10), ("moving_mean", 20)]
 

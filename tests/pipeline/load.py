@@ -24,11 +24,11 @@ from typing import Any
 import duckdb
 import psutil  # type: ignore[import-untyped]  # ships no type information
 import pyarrow.parquet as parquet
+from bench.chart import draw
+from bench.experiment import Chart
+from bench.resident import tree_memory
 from tests.pipeline.kills import copied
 
-from dovetail.bench.chart import draw
-from dovetail.bench.experiment import Chart
-from dovetail.bench.resident import tree_memory
 from dovetail.pipeline.watch import Watch
 from dovetail.workloads.retail import orders, products, shipments
 

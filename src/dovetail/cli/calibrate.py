@@ -12,7 +12,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dovetail.bench.calibrate import Calibration
+    from dovetail.calibrate.measure import Calibration
     from dovetail.engine.profile import Cost, Profile
 
 app = typer.Typer()
@@ -39,7 +39,7 @@ def calibrate(
 def _measure(quick: bool, directory: Path | None, spark: bool) -> Calibration:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from dovetail.bench.calibrate import calibrate as measure
+    from dovetail.calibrate.measure import calibrate as measure
 
     columns = (TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
@@ -76,7 +76,7 @@ def _costs(profile: Profile) -> Iterator[tuple[str, Cost]]:
 
 
 def _cells(cost: Cost) -> tuple[str, str, str]:
-    from dovetail.bench.report import seconds
+    from dovetail.calibrate.unit_cost import seconds
 
     if cost.samples == 0:
         return seconds(cost.seconds), "typical, not measured", "0"

@@ -211,7 +211,7 @@ def calibration(env: Environment) -> Finding:
 
 def _stale(profile: Profile, days: float) -> str:
     """Why the figures may no longer be right; empty if nothing speaks against them."""
-    from dovetail.bench.machine import cpu_model, versions
+    from dovetail.calibrate.machine import cpu_model, versions
 
     if profile.cpu != cpu_model():
         return f"The figures are of another processor ({profile.cpu})"
@@ -224,7 +224,7 @@ def _stale(profile: Profile, days: float) -> str:
 
 def query(env: Environment) -> Finding:
     """A Spark session that starts and a Python worker that answers; takes some seconds."""
-    from dovetail.bench.workbench import quiet_session
+    from dovetail.spark.session import quiet_session
 
     try:
         running, ours = quiet_session("dovetail doctor")

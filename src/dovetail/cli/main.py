@@ -19,7 +19,6 @@ COMMANDS = {
     "demo": "dovetail.cli.demo",
     "doctor": "dovetail.cli.doctor",
     "calibrate": "dovetail.cli.calibrate",
-    "bench": "dovetail.cli.bench",
     "xquery": "dovetail.cli.xquery",
     "page": "dovetail.cli.page",
     "run": "dovetail.cli.run",
@@ -62,16 +61,8 @@ class LazyCommands(MutableMapping[str, Any]):
         return len(self._modules)
 
 
-class DovetailGroup(TyperGroup):
-    """A group whose commands load late and whose errors are one line, not a traceback."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.commands = LazyCommands(dict(COMMANDS))
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of the table, without importing any module."""
-        return list(self.commands)
+class ErrorGroup(TyperGroup):
+    """A group of commands whose errors are one line, not a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand; an error of ours becomes one red line and exit code 2."""
@@ -82,6 +73,18 @@ class DovetailGroup(TyperGroup):
                 traceback.print_exception(error)
             show_error(error)
             raise typer.Exit(FAILED) from None
+
+
+class DovetailGroup(ErrorGroup):
+    """The subcommands of `dovetail`, each loaded when it is asked for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = LazyCommands(dict(COMMANDS))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the table, without importing any module."""
+        return list(self.commands)
 
 
 def show_error(error: DovetailError) -> None:

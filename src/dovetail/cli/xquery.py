@@ -52,7 +52,7 @@ def xquery(
     """Answer an XQuery query over collections of XML files, in parallel on Spark."""
     if output == OutputChoice.parquet and to is None and not (explain or timed):
         raise PlanError("--output parquet needs --to DIRECTORY.")
-    from dovetail.bench.workbench import quiet_session
+    from dovetail.spark.session import quiet_session
     from dovetail.xquery.frame import plan_xquery
 
     text, places = _text(query), _places(collection or [])

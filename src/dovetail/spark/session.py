@@ -36,6 +36,17 @@ def session(
     return open_session(app, _given(memory, conf, settings))
 
 
+def quiet_session(app: str) -> tuple[SparkSession, bool]:
+    """The session that runs, or a new one that leaves the terminal to us; and whether it is new, so ours to stop."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running, False
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    return session(app, conf=quiet), True
+
+
 def open_session(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
     """The session for settings as Spark spells them; `output` takes what a JVM prints that is started for it."""
     translate_task_errors()

@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.catalogue import load_experiments
+from bench.experiment import Experiment
+from bench.experiments.interval import cpu_error, io_error, spill_regions
+from bench.experiments.interval.data import Side, contacts, flights, pairs, statistics, steady
+from bench.experiments.interval.judge import Checks, off
+from bench.experiments.interval.runs import JOINS, run
+from bench.experiments.interval.top import TopOverlaps
+from bench.workbench import Workbench
 
-from dovetail.bench.catalogue import load_experiments
-from dovetail.bench.experiment import Experiment
-from dovetail.bench.experiments.interval import cpu_error, io_error, spill_regions
-from dovetail.bench.experiments.interval.data import Side, contacts, flights, pairs, statistics, steady
-from dovetail.bench.experiments.interval.judge import Checks, off
-from dovetail.bench.experiments.interval.runs import JOINS, run
-from dovetail.bench.experiments.interval.top import TopOverlaps
-from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError, PlanError
 from dovetail.interval.cost import expected_pairs
 from dovetail.interval.operators import Frames

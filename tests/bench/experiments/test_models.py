@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.catalogue import load_experiments
+from bench.experiments.models import interval, interval_choice, semistream, semistream_choice
+from bench.experiments.models.choices import Chosen, judged
+from bench.experiments.models.errors import Compared, spreads
+from bench.experiments.models.interval_inputs import Mix, Pair
+from bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
+from bench.experiments.models.semistream_scenes import scenes
 
-from dovetail.bench.catalogue import load_experiments
-from dovetail.bench.experiments.models import interval, interval_choice, semistream, semistream_choice
-from dovetail.bench.experiments.models.choices import Chosen, judged
-from dovetail.bench.experiments.models.errors import Compared, spreads
-from dovetail.bench.experiments.models.interval_inputs import Mix, Pair
-from dovetail.bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
-from dovetail.bench.experiments.models.semistream_scenes import scenes
 from dovetail.engine.profile import load_profile
 from dovetail.errors import DataError
 

@@ -6,14 +6,14 @@ import json
 
 import numpy as np
 import pytest
+from bench.catalogue import load_experiments
+from bench.experiments.online import counting, many_counting, streams
+from bench.experiments.online.many_pausing import miner_paused
+from bench.experiments.online.pausing import Setting, paused
+from bench.experiments.online.proving import proved
+from bench.experiments.parts import Part, judged
+from bench.workbench import Workbench
 
-from dovetail.bench.catalogue import load_experiments
-from dovetail.bench.experiments.online import counting, many_counting, streams
-from dovetail.bench.experiments.online.many_pausing import miner_paused
-from dovetail.bench.experiments.online.pausing import Setting, paused
-from dovetail.bench.experiments.online.proving import proved
-from dovetail.bench.experiments.parts import Part, judged
-from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError, DovetailError
 
 PLACES = {f"figure {n}" for n in range(7, 23)} | {"table 3", "table 4"}
@@ -54,7 +54,7 @@ def test_all_joins_give_the_definition_and_what_is_counted_for_them() -> None:
 
 def test_a_count_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = counting.Counted(np.array([7]), np.array([1]))
-    monkeypatch.setattr("dovetail.bench.experiments.online.proving.counted", lambda *given: wrong)
+    monkeypatch.setattr("bench.experiments.online.proving.counted", lambda *given: wrong)
     with pytest.raises(DataError, match=r"DINER over zipf 1 gave \d+ pairs while rows came, but 7 were counted"):
         proved(streams.synthetic("zipf", 1, 100), ["DINER"], 100)
 

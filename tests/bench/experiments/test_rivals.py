@@ -10,11 +10,11 @@ from types import FrameType
 
 import psutil
 import pytest
+from bench.experiments.rivals import interval_child
+from bench.experiments.rivals.interval import NEEDS
+from bench.experiments.rivals.limits import Contest, Fate, told
+from bench.workbench import Workbench
 
-from dovetail.bench.experiments.rivals import interval_child
-from dovetail.bench.experiments.rivals.interval import NEEDS
-from dovetail.bench.experiments.rivals.limits import Contest, Fate, told
-from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 
 DUCKDB = "duckdb"

@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from dovetail.bench.catalogue import load_experiments
-from dovetail.bench.experiments.scale import cluster, growth, paper
-from dovetail.bench.experiments.scale.cluster_job import Asked, Ran, write_data
-from dovetail.bench.experiments.scale.growth import Point, Prepared
-from dovetail.bench.experiments.scale.paper_bills import (
+from bench.catalogue import load_experiments
+from bench.experiments.scale import cluster, growth, paper
+from bench.experiments.scale.cluster_job import Asked, Ran, write_data
+from bench.experiments.scale.growth import Point, Prepared
+from bench.experiments.scale.paper_bills import (
     Cluster,
     interval_bill,
     online_bill,
@@ -19,7 +18,8 @@ from dovetail.bench.experiments.scale.paper_bills import (
     semistream_bill,
     xquery_bill,
 )
-from dovetail.bench.workbench import Workbench
+from bench.workbench import Workbench
+
 from dovetail.engine.profile import Profile
 from dovetail.errors import DataError
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bench.catalogue import load_experiments
+from bench.experiments.parts import Part
+from bench.experiments.semistream.counting import Point, count
+from bench.experiments.semistream.judging import close, judged, wave
+from bench.experiments.semistream.media import DISK, Runner, opened
+from bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
+from bench.experiments.semistream.paced import stays
+from bench.experiments.semistream.position_on_data import again
+from bench.experiments.semistream.real_keys import RealStream
+from bench.experiments.semistream.real_times import mean_wait
+from bench.experiments.semistream.timing import built, law_keys, page_file, run, timed
+from bench.workbench import Workbench
 
-from dovetail.bench.catalogue import load_experiments
-from dovetail.bench.experiments.parts import Part
-from dovetail.bench.experiments.semistream.counting import Point, count
-from dovetail.bench.experiments.semistream.judging import close, judged, wave
-from dovetail.bench.experiments.semistream.media import DISK, Runner, opened
-from dovetail.bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
-from dovetail.bench.experiments.semistream.paced import stays
-from dovetail.bench.experiments.semistream.position_on_data import again
-from dovetail.bench.experiments.semistream.real_keys import RealStream
-from dovetail.bench.experiments.semistream.real_times import mean_wait
-from dovetail.bench.experiments.semistream.timing import built, law_keys, page_file, run, timed
-from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 from dovetail.semistream.lookup import Lookup
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from bench.case import Case, Outcome, Params, Rival, Run
+from bench.cases.xquery import CASE
+from bench.catalogue import load_experiments
+from bench.experiments.xquery import timing
+from bench.workbench import Workbench
 
-from dovetail.bench.case import Case, Outcome, Params, Rival, Run
-from dovetail.bench.cases.xquery import CASE
-from dovetail.bench.catalogue import load_experiments
-from dovetail.bench.experiments.xquery import timing
-from dovetail.bench.workbench import Workbench
 from dovetail.errors import DataError
 
 PLACES = {f"figure 7.{n}" for n in range(5, 10)}

@@ -10,11 +10,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
+from bench.experiments.online.many import chain_parts, star_parts
+from bench.experiments.online.many_counting import BLOCK, ROWS, share
+from bench.experiments.online.published import MEMORY, SPECIFIED_MANY
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
-from dovetail.bench.experiments.online.many import chain_parts, star_parts
-from dovetail.bench.experiments.online.many_counting import BLOCK, ROWS, share
-from dovetail.bench.experiments.online.published import MEMORY, SPECIFIED_MANY
 from dovetail.online.phases import PHASES
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adbc_driver_postgresql import dbapi
 
-from dovetail.bench import postgres_server
+from bench import postgres_server
 
 PASSWORD = "s3cret p@ss/w:rd"  # noqa: S105  (of a server that lives as long as the tests)
 

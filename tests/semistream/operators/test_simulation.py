@@ -16,7 +16,7 @@ from dovetail.workloads.zipf import ZipfLaw
 
 ALTERNATE = Lookup("alternate")
 # Rows a second at exponent 1 and half a million master rows; warm-up and measurement in queue lengths. Larger master
-# data takes minutes: `dovetail bench run enrich-rates --scale full`.
+# data takes minutes: `python -m bench run enrich-rates --scale full`.
 TABLE: list[tuple[str, str, dict[str, Any], tuple[float, float], dict[float, float]]] = [
     ("inlj", "inlj", {}, (1, 1), {0.5: 207}),
     ("meshjoin", "meshjoin", {}, (1.1, 0.5), {0.5: 26_426}),

@@ -12,11 +12,11 @@ from pathlib import Path
 from xml.etree.ElementTree import canonicalize
 
 import pytest
+from bench.xquery_saxon import Saxon, located
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 import dovetail
-from dovetail.bench.xquery_saxon import Saxon, located
 from dovetail.errors import XQueryError
 from dovetail.xquery.frame import plan_xquery
 

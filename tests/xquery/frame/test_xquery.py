@@ -10,12 +10,12 @@ from pathlib import Path
 from xml.etree.ElementTree import canonicalize
 
 import pytest
+from bench.xquery_saxon import Saxon, located
 from pyspark.sql import SparkSession
 from tests.xquery.conformance.suite import features
 from tests.xquery.rules.sample import QUERIES
 
 import dovetail
-from dovetail.bench.xquery_saxon import Saxon, located
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, XQueryError
 from dovetail.workloads.weather import Weather
 from dovetail.xquery.evaluate.context import Context

@@ -1,0 +1,147 @@
+"""`python -m bench`: list the benchmarks, run them, and check what they claim."""
+
+from __future__ import annotations
+
+import json
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from dovetail.cli.main import ErrorGroup
+from dovetail.errors import ConfigError, PlanError
+
+if TYPE_CHECKING:
+    from bench.case import Params
+    from bench.catalogue import Entry
+    from bench.harness import Report
+
+os.environ["PYTHONPATH"] = os.pathsep.join(  # Spark's workers, wherever they start, find what a benchmark sends them
+    dict.fromkeys([str(Path(__file__).parents[1]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+)
+app = typer.Typer(
+    cls=ErrorGroup, help="Compare joins and kernels with their rivals.", no_args_is_help=True, add_completion=False
+)
+
+
+class ScaleChoice(StrEnum):
+    """How large the points of a case are."""
+
+    small = "small"
+    full = "full"
+
+
+@app.command("list")
+def list_cases() -> None:
+    """Show every benchmark: what it varies, who takes part, what it claims."""
+    from bench.catalogue import load_all
+    from bench.report import entry_list
+
+    Console().print(entry_list(load_all()))
+
+
+@app.command("run")
+def run_cases(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Benchmarks to run; `python -m bench list` shows them.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,
+    scale: Annotated[ScaleChoice, typer.Option(help="Size of the points.")] = ScaleChoice.small,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Keep the figures of each benchmark in this directory, for the page.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Warm runs of each rival; each case has its own number.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 if a claim does not hold or was not measured.")
+    ] = False,
+) -> None:
+    """Run benchmarks and experiments; exit 1 if an answer is wrong or one of them breaks. `online-*` names many."""
+    from bench.catalogue import choose
+    from bench.ending import ending_on_signals
+    from bench.harness import run
+    from bench.machine import usable_cores
+    from bench.report import show
+    from dovetail.pipeline.terminal import written
+
+    if names and everything:
+        raise PlanError(f"benchmarks {names} were named together with --all; give one or the other.")
+    entries = choose(names or [], everything)
+    if json_file is not None:
+        _check_writable(json_file)
+    console, progress = written(), Console(stderr=True)
+    with ending_on_signals(), progress.status("starting") as status:
+
+        def watch(entry: Entry, at: Params, rival: str, step: str) -> None:
+            line = f"{entry.name} {dict(at) or ''}: {rival}, {step}"
+            status.update(line)
+            if not progress.is_terminal:  # a log, in which a spinner says nothing
+                progress.print(line, highlight=False, markup=False, soft_wrap=True)
+
+        report = run(
+            entries, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file, keep), usable_cores()
+        )
+    show(report, console)
+    if json_file is not None:
+        console.print(f"figures: {json_file}", highlight=False, soft_wrap=True)
+    if report.failures or (check and report.broken_claims):
+        raise typer.Exit(1)
+
+
+@app.command("plot")
+def plot(
+    figures: Annotated[list[Path], typer.Argument(help="Files that `run --json` wrote.")],
+    to: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("figures"),
+) -> None:
+    """Draw the figures of runs: one SVG a case."""
+    from bench.picture import draw_file
+
+    for file in figures:
+        for picture in draw_file(file, to):
+            Console().print(str(picture), highlight=False, soft_wrap=True)
+
+
+@app.command("report")
+def report_page(
+    figures: Annotated[Path, typer.Option(help="Directory of kept figures.")] = Path("docs/experiments/figures"),
+    to: Annotated[Path, typer.Option(help="Directory for the page.")] = Path("docs/experiments"),
+) -> None:
+    """Write the page of all experiments from kept figures; exit 1 if one failed or has no figures."""
+    from bench.page import write_page
+
+    page, problems = write_page(figures, to)
+    console = Console()
+    for problem in problems:
+        console.print(f"[bold red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
+    console.print(f"page: {page}", highlight=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _write(report: Report, path: Path | None, directory: Path | None) -> None:
+    """After every entry, so that a crash in a later one does not take these figures with it."""
+    from bench.figures import keep
+
+    if path is not None:
+        path.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+    if directory is not None:
+        keep(report, directory)
+
+
+def _check_writable(path: Path) -> None:
+    """Find out before an hour of measuring, not after it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise ConfigError(f"cannot write the figures to {path}: {error}. Choose another file for --json.") from error
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m bench")

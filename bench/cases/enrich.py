@@ -1,0 +1,149 @@
+"""Enrichment of a skewed stream from master data, in small and large micro-batches, from files and from a server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from bench.case import Bound, Case, Params, Prepare, Rival, Run
+from bench.enrichment import (
+    MEMORY,
+    WARM_ROWS,
+    batches,
+    dovetail,
+    matched,
+    page_file,
+    stream_broadcast,
+    stream_static,
+    streamed,
+)
+from bench.enrichment_server import master_table
+from bench.lookups import Answer, LookupTask, batch_by_batch, looked_up, row_by_row
+from bench.postgres_server import PACKAGE
+from bench.workbench import Workbench
+from dovetail.engine.memory import parse_bytes
+from dovetail.semistream.master.store import MasterStore
+from dovetail.spark.arrow import map_in_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FILES, SERVER = "files", "PostgreSQL"
+NEEDED = (PACKAGE, "adbc_driver_postgresql")
+SMALL, LARGE = 10_000, 2_000_000
+
+
+def _expected(bench: Workbench, params: Params) -> int:
+    return matched(batches(bench, params) * int(params["batch_rows"]))
+
+
+def pages(bench: Workbench, params: Params) -> MasterStore:
+    """The page file of a point."""
+    return page_file(bench, params["master_rows"])
+
+
+@contextmanager
+def on_server(bench: Workbench, params: Params) -> Iterator[Run]:
+    """Ours with the master data in a database."""
+    table = master_table(bench, params["master_rows"])
+    store = MasterStore.postgres(table.url, table.name, "key")
+    with dovetail(lambda *_: store)(bench, params) as run:
+        yield run
+
+
+def _dovetail(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
+    return (on_server if params["store"] == SERVER else dovetail(pages))(bench, params)
+
+
+def _quarter(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
+    return _dovetail(bench, {**params, "master_rows": params["master_rows"] // 4})
+
+
+def by_hand(answer: Answer, warm_rows: int = WARM_ROWS) -> Prepare:
+    """A rival whose workers look keys up in that database themselves."""
+
+    @contextmanager
+    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+        table = master_table(bench, params["master_rows"])
+        task = LookupTask(uuid.uuid4().hex, table.url, table.name, parse_bytes(MEMORY), answer)
+        with streamed(lambda *_: partial(_joined, task), warm_rows)(bench, params) as run:
+            yield run
+
+    return prepare
+
+
+def _joined(task: LookupTask, frame: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, float]]]:
+    schema = T.StructType([*frame.schema.fields])
+    schema = schema.add("checksum", T.LongType()).add("payload", T.StringType())
+    return map_in_arrow(frame, partial(looked_up, task), schema), dict
+
+
+def _only_files(params: Params) -> str | None:
+    if params["store"] != FILES:
+        return "joins files"
+    return None if params["batch_rows"] == SMALL else "is compared on small micro-batches"
+
+
+def _only_larger(params: Params) -> str | None:
+    sizes = {point["master_rows"] for scale in CASE.points.values() for point in scale}
+    return None if params["master_rows"] // 4 in sizes else "is compared at four times the master data"
+
+
+def _only_server(params: Params) -> str | None:
+    return None if params["store"] == SERVER else "asks a server"
+
+
+def _points(master_rows: int, large: int) -> list[Params]:
+    def point(rows: int, batch_rows: int, store: str) -> Params:
+        return {"master_rows": rows, "batch_rows": batch_rows, "store": store}
+
+    small = [point(rows, SMALL, FILES) for rows in (master_rows, 4 * master_rows)]
+    return [*small, point(master_rows, large, FILES), point(master_rows, SMALL, SERVER)]
+
+
+def _small(name: str, at_most: float, against: str, rows: int, store: str = FILES) -> Bound:
+    where = {"master_rows": rows, "batch_rows": SMALL, "store": store}
+    return Bound(name, "dovetail", at_most, against=against, where=where, scale="full")
+
+
+CASE = Case(
+    name="enrich",
+    question="How many stream rows a second get the master rows of their key, with 50 MB a task?",
+    varies=("master_rows", "batch_rows", "store"),
+    points={"small": _points(50_000, 100_000), "full": _points(2_000_000, LARGE)},
+    rivals=(
+        Rival("dovetail", _dovetail),
+        Rival("dovetail, a quarter", _quarter, sits_out=_only_larger),
+        Rival("spark's stream-static join", streamed(stream_static, warm_rows=0), sits_out=_only_files),
+        Rival("spark's join, stream broadcast", streamed(stream_broadcast, warm_rows=0), sits_out=_only_files),
+        Rival("look-up per row", by_hand(row_by_row), requires=NEEDED, sits_out=_only_server),
+        Rival("look-up per batch", by_hand(batch_by_batch), requires=NEEDED, sits_out=_only_server),
+    ),
+    expected=_expected,
+    baseline="dovetail",
+    bounds=(
+        _small("five times Spark's rate", 1 / 5, "spark's stream-static join", 2_000_000),
+        _small("fifteen times Spark's rate", 1 / 15, "spark's stream-static join", 8_000_000),
+        _small("falls by less than 30 % with four times the master data", 1 / 0.7, "dovetail, a quarter", 8_000_000),
+        Bound(
+            "half a million rows a second",
+            "dovetail",
+            2.0,
+            where={"batch_rows": LARGE},
+            figure="us_per_row",
+            scale="full",
+        ),
+        _small("three times a look-up per row", 1 / 3, "look-up per row", 2_000_000, SERVER),
+        _small("no slower than a look-up per batch", 1.0, "look-up per batch", 2_000_000, SERVER),
+        Bound("inside the budget", "dovetail", 1.0, figure="peak_of_budget"),
+    ),
+    answer="rows answered",
+    rounds=3,
+    warms_up=False,
+    measures=("kernels", "engine", "semistream", "spark"),
+)

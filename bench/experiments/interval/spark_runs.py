@@ -1,0 +1,164 @@
+"""The source's query on Spark: split by time over tasks, one local join in each, and the 100 longest overlaps."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.experiments.interval.data import Side
+from bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH
+from bench.experiments.interval.top import TopOverlaps
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import DataError
+from dovetail.interval.algorithms import OPERATORS
+from dovetail.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns
+from dovetail.interval.operators import Frames
+from dovetail.kernels.arrays import int64s
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bench.workbench import Workbench
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A run over tasks: wall time of the whole job, and what the tasks counted together."""
+
+    seconds: float
+    pairs: int
+    spills: int
+    frames: int
+    slowest_join: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopTask:
+    """What a task is told: the cell join as the library places it, the algorithm's memory, and k."""
+
+    cell: CellJoin
+    frames: Frames | None = None
+    k: int = 100
+
+
+def frame(bench: Workbench, side: Side, tasks: int) -> DataFrame:
+    """A side as a DataFrame that so many tasks read; the same one for the same side, so that it is asked once.
+
+    Its rows are dealt out by number over Parquet files, as if distributed by a key.
+    """
+    _, read = bench.once(("frame", id(side)), lambda: (side, _written(bench, side)))  # the side lives as long as its id
+    return bench.once(("frame", id(side), tasks), lambda: read.coalesce(tasks))
+
+
+def _written(bench: Workbench, side: Side, files: int = 4) -> DataFrame:
+    place = Path(tempfile.mkdtemp(dir=bench.scratch))
+    table = pa.Table.from_batches([side.rows]).rename_columns({"_start": "start", "_end": "end"})
+    for number in range(files):
+        pq.write_table(table.take(np.arange(number, table.num_rows, files)), place / f"{number}.parquet")
+    return bench.spark.read.parquet(str(place))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Both inputs in the ranges of so many tasks, and what each task is told, but for the algorithm."""
+
+    frame: DataFrame
+    cell: CellJoin
+    tasks: int
+
+
+def place(left: DataFrame, right: DataFrame, points: list[int], relation: str = "overlapping") -> Placed:
+    """The inputs cut at the points, as the library cuts them."""
+    from dovetail.interval.frame import plan_interval_join
+    from dovetail.interval.frame_partitioned import PartitionedMeeting, RangeCells
+
+    tasks = len(points) + 1
+    how: dict[str, Any] = {"split_points": points} if points else {"partitions": 1}
+    plan = plan_interval_join(left, right, relation=relation, algorithm="sort_merge", route="streaming", **how)
+    cells = plan.route.cells
+    if not isinstance(cells, RangeCells) or cells.ranges != tasks:
+        raise DataError(f"{tasks} tasks were asked for; the plan is\n{plan.explain()}")
+    sides = plan.checked_sides()
+    rows, others = (cells.add(side, side.frame, ("cell",)) for side in sides)
+    meeting = PartitionedMeeting(plan.request.relation, "sort_merge", plan.request.memory, cells, plan.sink)
+    told = meeting.task(sides[0], rows, sides[1], others, "inner", once=True)
+    return Placed(meeting.placed(sides[0], rows, sides[1], others), told, tasks)
+
+
+def spread(placed: Placed, name: str, expected: int, frames: Frames | None = None, times: int = 2) -> Spread:
+    """The quickest of `times` runs of one join over the tasks; DataError for a wrong number of pairs."""
+    task = TopTask(replace(placed.cell, algorithm=MODELS[name]), frames)
+    found = min((_timed(placed.frame, task, placed.tasks) for _ in range(times)), key=lambda one: one.seconds)
+    if found.pairs != expected:
+        raise DataError(f"{name} on {placed.tasks} tasks found {found.pairs:,} pairs; there are {expected:,}.")
+    return found
+
+
+def _timed(placed: DataFrame, task: TopTask, tasks: int) -> Spread:
+    from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+    from dovetail.spark.arrow import map_in_arrow
+
+    kinds: dict[str, T.DataType] = {name: T.LongType() for name in ("pairs", "spills", "frames")}
+    kinds |= {"seconds": T.DoubleType(), "top": T.ArrayType(T.LongType())}
+    schema = T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
+    began = time.perf_counter()
+    rows = map_in_arrow(placed, partial(top_task, task), schema).collect()
+    np.sort(np.concatenate([np.asarray(row["top"], np.int64) for row in rows]))[-task.k :]
+    seconds = time.perf_counter() - began
+    if len(rows) != tasks:
+        raise DataError(f"{len(rows)} of {tasks} tasks had rows to join.")
+    total = {column: sum(row[column] for row in rows) for column in ("pairs", "spills", "frames")}
+    return Spread(seconds, total["pairs"], total["spills"], total["frames"], max(row["seconds"] for row in rows))
+
+
+def top_task(task: TopTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One task: join its cell and keep the longest overlaps; one row out, none for a cell without rows."""
+    delivered = list(batches)
+    if not delivered:
+        return
+    cell = task.cell
+    sides = [_rows(delivered, number, columns) for number, columns in ((LEFT, cell.left), (RIGHT, cell.right))]
+    began = time.perf_counter()
+    spec = _spec(task, int(delivered[0][CELL][0].as_py()))
+    left, right = ((int64s(side["_start"].to_numpy()), int64s(side["_end"].to_numpy())) for side in sides)
+    top = TopOverlaps(left, right, task.k)
+    with spec.open(MemoryBudget(AMPLE), dict(zip(("left", "right"), (s.schema for s in sides), strict=True))) as join:
+        for answer in join.join(*(side.to_batches(max_chunksize=ROWS_A_BATCH) for side in sides)):
+            top.offer(answer["left"].to_numpy(), answer["right"].to_numpy())
+        metrics = join.metrics
+    row = {
+        "pairs": top.pairs,
+        "spills": metrics.value("spills"),
+        "frames": metrics.value("frames_written") + metrics.value("frames_read"),
+        "seconds": time.perf_counter() - began,
+        "top": top.best.tolist(),
+    }
+    yield pa.RecordBatch.from_pylist([row])
+
+
+def _spec(task: TopTask, cell: int) -> Any:
+    told = task.cell
+    begins = None
+    if told.once and told.split_points is not None and cell > 0:
+        begins = int(told.split_points[cell - 1].as_py())
+    return OPERATORS[told.algorithm](
+        relation=told.relation, swapped=told.swapped, range_start=begins, emit="pairs", frames=task.frames
+    )
+
+
+def _rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumns) -> pa.Table:
+    """The rows of one side, as the operators name them."""
+    parts = [batch.filter(pa.array(np.asarray(batch[SIDE]) == number)) for batch in delivered]
+    table = pa.Table.from_batches(parts).select(list(columns.columns))
+    names = {columns.start: "_start", columns.end: "_end"}
+    return table.rename_columns({name: names.get(name, name) for name in columns.columns}).combine_chunks()

@@ -1,0 +1,174 @@
+"""The interval models beside the operators: comparisons, frames moved, and whether a join spills at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from bench.experiment import Cell, Experiment, Findings, Grid, Opinion
+from bench.experiments.models.errors import (
+    Compared,
+    Spread,
+    against_chart,
+    error_chart,
+    error_table,
+    spreads,
+)
+from bench.experiments.models.interval_inputs import Mix, Pair
+from bench.workbench import Workbench
+from dovetail.engine.host import Schedule, run_local
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import DataError
+from dovetail.interval.algorithms import OPERATORS
+from dovetail.interval.cost import ALGORITHMS, FrameMemory, Price, choose
+from dovetail.interval.operators import Frames
+from dovetail.interval.relation import Relation
+
+FRAME_BYTES: Final = 8192
+TUPLE_BYTES: Final = 2296  # the wide tuples of the source: three in a frame
+COMPARISONS, FRAMES = "comparisons", "frames"
+MOST_ERROR: Final = {COMPARISONS: 0.10, FRAMES: 0.25}
+"""Median errors up to which a model counts as right; the source prints 0.1 to 20 % for its frames."""
+SAME_SPILL: Final = 0.95
+_PIECES = 16
+_BUDGET = 8 << 20  # frames decide what is held; bytes decide how long the blocks are that partitioned joins read
+_OVERLAPPING = Relation.parse("overlapping")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Two inputs and a number of frames."""
+
+    pair: Pair
+    frames: int
+
+    def __str__(self) -> str:
+        return f"{self.pair}, {self.frames} frames"
+
+    def predicted(self) -> dict[str, Price]:
+        """The prices of the five algorithms, inputs as given."""
+        memory = FrameMemory(FRAME_BYTES, self.frames)
+        prices = choose(*self.pair.statistics(TUPLE_BYTES), memory).prices
+        return {price.algorithm: price for price in prices if not price.swapped}
+
+    def counted(self, algorithm: str) -> Metrics:
+        """What the operator counts; DataError if it finds another number of pairs than sorted bounds tell."""
+        frames = Frames(self.frames, FRAME_BYTES, TUPLE_BYTES)
+        spec = OPERATORS[algorithm](relation=_OVERLAPPING, emit="count", frames=frames)
+        run = run_local(spec, self.pair.batches(_PIECES), _BUDGET, Schedule("round_robin"))
+        for _ in run:
+            pass
+        found, expected = run.metrics.value("pairs"), self.pair.pairs()
+        if found != expected:
+            raise DataError(f"{algorithm} found {found:,} pairs of {self}, not {expected:,}.")
+        return run.metrics
+
+
+def grid(small: bool) -> Iterator[Setting]:
+    """Rates and durations from sparse to dense, alike and not, single and mixed, in memory from short to ample."""
+    long = 500 if small else 4_000
+    same = [(1.0, 20), (10.0, 10), (1.0, 100), (6.0, 50), (3.0, 150)]
+    other = [((1.0, 10), (10.0, 100)), ((10.0, 100), (1.0, 10)), ((5.0, 200), (1.0, 5)), ((20.0, 5), (2.0, 150))]
+    pairs = [Pair(Mix.even(*one), Mix.even(*one), long) for one in same]
+    pairs += [Pair(Mix.even(*one), Mix.even(*two), long) for one, two in other]
+    short, tail = ((0.9, 10), (0.1, 100)), ((0.7, 5), (0.2, 50), (0.1, 300))
+    pairs += [
+        Pair(Mix(5.0, short), Mix(5.0, short), long),
+        Pair(Mix(5.0, tail), Mix.even(2.0, 20), long),
+        Pair(Mix.even(4.0, 30), Mix(4.0, tail), long),
+        Pair(Mix(2.0, tail), Mix(8.0, short), long),
+    ]
+    for pair, frames in product(pairs, (48, 192, 768)):
+        yield Setting(pair, frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """Whether an algorithm spilled, as predicted and as it was."""
+
+    algorithm: str
+    setting: str
+    predicted: bool
+    found: bool
+
+
+def _moved(metrics: Metrics) -> float:
+    return float(
+        sum(metrics.value(name, side) for name in ("frames_written", "frames_read") for side in ("left", "right"))
+    )
+
+
+def compare(settings: Sequence[Setting]) -> tuple[list[Compared], list[Spilled], int]:
+    """Every algorithm in every setting: errors, spills, and the pairs that were checked."""
+    compared, spilled, rows = [], [], 0
+    for setting in settings:
+        prices = setting.predicted()
+        for algorithm in ALGORITHMS:
+            price, metrics = prices[algorithm], setting.counted(algorithm)
+            rows += int(metrics.value("pairs"))
+            done = float(metrics.value("comparisons_productive") + metrics.value("comparisons_unproductive"))
+            compared.append(Compared(algorithm, COMPARISONS, str(setting), price.comparisons, done))
+            moved = _moved(metrics)
+            spilled.append(Spilled(algorithm, str(setting), price.spills, moved > 0))
+            if price.spills and moved:
+                compared.append(Compared(algorithm, FRAMES, str(setting), price.frames, moved))
+    return compared, spilled, rows
+
+
+def _spill_table(spilled: Sequence[Spilled]) -> Grid:
+    rows: list[list[Cell]] = []
+    for name in ALGORITHMS:
+        some = [one for one in spilled if one.algorithm == name]
+        wrong = [one for one in some if one.predicted != one.found]
+        false = sum(one.predicted for one in wrong)
+        rows.append(
+            [name, len(some), sum(one.found for one in some), len(some) - len(wrong), false, len(wrong) - false]
+        )
+    heads = ("algorithm", "settings", "spilled", "predicted right", "predicted, did not", "did, not predicted")
+    return Grid("Does it spill?", heads, rows)
+
+
+def verdict(found: Sequence[Spread], spilled: Sequence[Spilled]) -> tuple[Opinion, str]:
+    """Holds if all median errors are within their bounds and spills are told; in part if most of the models are."""
+    right = [s for s in found if s.median <= MOST_ERROR[s.what]]
+    told = sum(one.predicted == one.found for one in spilled) / len(spilled)
+    if len(right) == len(found) and told >= SAME_SPILL:
+        opinion: Opinion = "holds"
+    else:
+        opinion = "holds in part" if 2 * len(right) > len(found) else "does not hold"
+    wrong = [f"{s.algorithm} ({s.what} {s.median:.0%})" for s in found if s not in right]
+    medians = {what: [s.median for s in found if s.what == what] for what in (COMPARISONS, FRAMES)}
+    texts = [f"{what} {min(errors):.1%} to {max(errors):.1%}" for what, errors in medians.items() if errors]
+    why = (
+        f"Median errors over the settings, by algorithm: {', '.join(texts)} (allowed {MOST_ERROR[COMPARISONS]:.0%} and "
+        f"{MOST_ERROR[FRAMES]:.0%}). Whether a join spills was told in {told:.1%} of {len(spilled)} cases (wanted "
+        f"{SAME_SPILL:.0%})."
+    )
+    return opinion, why + (f" Outside: {', '.join(wrong)}." if wrong else "")
+
+
+def _run(bench: Workbench) -> Findings:
+    compared, spilled, rows = compare(list(grid(bench.scale == "small")))
+    found = spreads(compared)
+    opinion, why = verdict(found, spilled)
+    charts = [against_chart(compared, FRAMES, FRAMES), error_chart(found, COMPARISONS), error_chart(found, FRAMES)]
+    tables = [error_table(found, "Predicted against counted"), _spill_table(spilled)]
+    return Findings(opinion, why, charts, tables, rows)
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="models-interval",
+        family="models",
+        source="seed 002",
+        places=("section 4.4", "our grid"),
+        claim=(
+            "For each of the five interval joins a formula on rates, durations and frames of memory tells the "
+            "comparisons, the frames written and read, and whether the join spills."
+        ),
+        run=_run,
+        measures=("kernels", "engine", "interval", "bench/experiments/models"),
+    ),
+)

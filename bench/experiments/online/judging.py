@@ -1,0 +1,141 @@
+"""Verdicts, tables and charts that the experiments of online joins share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.experiment import Cell, Chart, Experiment, Findings, Grid
+from bench.experiments.online.counting import COLUMNS, counted
+from bench.experiments.online.proving import proved
+from bench.experiments.online.published import SPECIFIED
+from bench.experiments.online.streams import Streams
+from bench.experiments.parts import Part, judged
+
+if TYPE_CHECKING:
+    from bench.workbench import Workbench
+
+MEASURES = ("kernels", "engine", "online", "workloads", "bench/experiments/online", "bench/experiments/parts.py")
+SOURCE = "seed 001"
+RIVALS = ("HMJ", "RPJ 1.0")
+"""The joins that the source compares with in every figure; RPJ as it reads it, which forgets no arrival."""
+SHOWN = {"RPJ 1.0": "RPJ", "RPJ 0.9": "RPJ, ageing", "oldest": "oldest first"}
+"""Names for readers where those of the counters are short."""
+
+Shares = Mapping[str, float]
+"""Percent online by join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a run is: rows a side, rows in memory and rows a block."""
+
+    rows: int
+    memory: int
+    block: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows a side, memory for {self.memory:,}, blocks of {self.block}"
+
+
+FULL = Size(100_000, 10_000, 50)
+QUARTER = Size(24_000, 2_400, 12)
+
+
+def size_of(bench: Workbench) -> Size:
+    """The source's own size, or some quarter of it with as many blocks in memory."""
+    return FULL if bench.scale == "full" else QUARTER
+
+
+def experiment(
+    name: str,
+    places: tuple[str, ...],
+    claim: str,
+    run: Callable[[Workbench], Findings],
+    requires: tuple[str, ...] = (),
+) -> Experiment:
+    """A counted experiment of this family."""
+    return Experiment(
+        name=f"online-{name}",
+        family="online",
+        source=SOURCE,
+        places=places,
+        claim=claim,
+        run=run,
+        measures=MEASURES,
+        requires=requires,
+    )
+
+
+def shares_of(streams: Streams, memory: int, block: int, names: Iterable[str] = COLUMNS) -> dict[str, float]:
+    """Percent online of each join."""
+    total = streams.pairs
+    return {name: 100.0 * counted(name, streams, memory, block).found / total for name in names}
+
+
+def factor(shares: Shares, over: str) -> float:
+    """How many times the pairs of another join DINER gives."""
+    return shares["DINER"] / max(shares[over], 1e-9)
+
+
+def shown(name: str) -> str:
+    """A join's name as readers see it."""
+    return SHOWN.get(name, name)
+
+
+def shares_grid(title: str, found: Mapping[str, Shares], specified: Mapping[str, Sequence[float | None]]) -> Grid:
+    """Percent online by line and join, DINER's factors, and below each line the specification's own."""
+    names = list(next(iter(found.values())))
+    heads = ["percent online", *(shown(name) for name in names), "DINER / HMJ", "DINER / RPJ", "DINER / oldest first"]
+    rows: list[list[Cell]] = []
+    for line, shares in found.items():
+        factors = [round(factor(shares, other), 2) for other in ("HMJ", "RPJ 1.0", "oldest")]
+        rows.append([line, *(round(share, 2) for share in shares.values()), *factors])
+        if line in specified:
+            by_name = dict(zip(COLUMNS, specified[line], strict=True))
+            rows.append(["specification", *(by_name.get(name) for name in names), None, None, None])
+    return Grid(title, heads, rows)
+
+
+def shares_chart(title: str, x: str, found: Mapping[float, Shares], log_x: bool = False) -> Chart:
+    """One line a join through its shares."""
+    names = list(next(iter(found.values())))
+    lines = {shown(name): [(at, round(shares[name], 3)) for at, shares in found.items()] for name in names}
+    return Chart(title, x, "% of the result while rows arrive", lines, log_x=log_x)
+
+
+def factors_chart(title: str, x: str, found: Mapping[float, Shares], log_x: bool = False) -> Chart:
+    """One line a join through DINER's factor over it."""
+    names = [name for name in next(iter(found.values())) if name != "DINER"]
+    few = [name for name in names if name in ("HMJ", "RPJ 1.0", "RPJ 0.9", "XJoin", "oldest", "PMJ")]
+    lines = {shown(name): [(at, round(factor(s, name), 3)) for at, s in found.items()] for name in few}
+    return Chart(title, x, "pairs of DINER / pairs of the other", lines, log_x=log_x)
+
+
+def specified_lines(set_name: str, xs: Iterable[float], label: str = "{x:g}") -> dict[str, Sequence[float | None]]:
+    """The specification's own figures of a set, by the label of its line."""
+    return {label.format(x=x): SPECIFIED[set_name, x] for x in xs if (set_name, x) in SPECIFIED}
+
+
+def apart_from(found: Mapping[str, Shares], specified: Mapping[str, Sequence[float | None]]) -> str:
+    """A sentence on the largest distance of DINER's share from the specification's."""
+    gaps = [abs(found[line]["DINER"] - (row[0] or 0.0)) for line, row in specified.items() if line in found]
+    return f"DINER is at most {max(gaps):.1f} points from the specification, which is for 100,000 rows a side."
+
+
+def beyond(found: Mapping[str, Shares], baseline: str = "oldest") -> str:
+    """A sentence on DINER against the baseline that no source proposes."""
+    factors = [factor(shares, baseline) for shares in found.values()]
+    return f"Over rows that leave oldest first DINER gives {min(factors):.2f} to {max(factors):.2f} times the pairs."
+
+
+def findings(
+    parts: Sequence[Part], note: str, charts: Sequence[Chart], tables: Sequence[Grid], proofs: Sequence[Streams]
+) -> Findings:
+    """What was found, with the pairs of the first rows of some streams compared with the definition."""
+    verdict, why = judged(parts, note)
+    rows = 0
+    for streams in proofs:
+        rows += proved(streams, ("DINER", "PMJ") if streams.band else COLUMNS)
+    return Findings(verdict, why, charts, tables, rows)

@@ -1,0 +1,220 @@
+"""Joins over streams that pause, in simulated time: results of pauses, and rows that wait when one ends.
+
+Each side comes in ten fragments, with a pause after each that is so many percent of the fragment's time. Reading or
+writing a block takes a part of the mean gap between rows of one side. Within a fragment rows come in groups of 20, left
+ones first. Reference: specs/online.md, 6.4; seed 001, section 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+
+from bench.experiments.online.counting import BUCKETS
+from bench.experiments.online.proving import numbered, specification
+from bench.experiments.online.streams import RECORDED, Streams, recorded, synthetic
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import DataError
+from dovetail.kernels.arrays import I64, int64s
+from dovetail.kernels.online_rows import EMIT, MATCHES
+from dovetail.online.multiway.base import MultiOperator
+from dovetail.online.operators.base import OnlineOperator
+from dovetail.online.phases import Handover
+from dovetail.online.sizes import Sizes
+from dovetail.workloads import relations
+
+GROUP = 20
+BUDGET = 1 << 27
+_US = 1000.0  # of a mean gap
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Rows in memory and a block, rows that may wait before work on disk stops, and costs in mean gaps between rows."""
+
+    memory: int
+    block: int
+    max_new: int
+    wait_gaps: float = 8.0
+    block_gaps: float = 0.4
+    result_gaps: float = 0.0
+    outer_blocks: int = 19
+
+    def __str__(self) -> str:
+        return (
+            f"memory for {self.memory:,} rows, blocks of {self.block}, work on disk after {self.wait_gaps:g} gaps of "
+            f"silence and until more than {self.max_new} rows wait, a block costs {self.block_gaps:g} gaps, a result "
+            f"{self.result_gaps:g}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Pairs while rows came, pairs of pauses before the last row, all pairs; rows that waited when a pause was over.
+
+    `step_rows` is the most rows that came during one unit of work on disk.
+    """
+
+    arriving: int
+    reactive: int
+    total: int
+    waited: tuple[int, ...]
+    step_gaps: float
+    step_rows: int
+
+    @property
+    def share(self) -> float:
+        """Percent of the result before the last row had come."""
+        return 100.0 * (self.arriving + self.reactive) / max(1, self.total)
+
+    @property
+    def most(self) -> int:
+        """The most rows that waited."""
+        return max(self.waited, default=0)
+
+    @property
+    def average(self) -> int:
+        """How many rows waited on average."""
+        return round(sum(self.waited) / max(1, len(self.waited)))
+
+
+@dataclass
+class Simulation:
+    """Virtual time in microseconds, rows in order of arrival, and what was waiting at each hand-over."""
+
+    operator: OnlineOperator | MultiOperator
+    setting: Setting
+    times: I64
+    sides: I64
+    rows: Mapping[str, pa.RecordBatch]
+    counter: int = MATCHES
+    emits: int = EMIT
+    now: float = 0.0
+    taken: int = 0
+    charged: int = 0
+    results: int = 0
+    reactive: int = 0
+    waited: list[int] = field(default_factory=list)
+    longest_step: float = 0.0
+
+    @property
+    def arriving(self) -> int:
+        """Pairs while rows came."""
+        return int(self.operator.rows.meta[self.counter])
+
+    def work(self) -> None:
+        """Let time pass for the blocks and results since the last call."""
+        blocks = sum(store.file.blocks_read + store.file.blocks_written for store in self.operator.blocks)
+        results = self.arriving + self.reactive
+        self.now += _US * self.setting.block_gaps * (blocks - self.charged)
+        self.now += _US * self.setting.result_gaps * (results - self.results)
+        self.charged, self.results = blocks, results
+
+    def waiting(self) -> int:
+        """Rows that have come and were not taken."""
+        before = self.now
+        self.work()
+        self.longest_step = max(self.longest_step, self.now - before)
+        return int(np.searchsorted(self.times, self.now, side="right")) - self.taken
+
+    @property
+    def longest_step_rows(self) -> int:
+        """The most rows that came while one unit of work on disk went on."""
+        ends = np.searchsorted(self.times, self.times + self.longest_step, side="right")
+        return int((ends - np.arange(len(self.times))).max())
+
+    def run(self) -> None:
+        """Rows as they come; work on disk when nothing has come for a while."""
+        silence = _US * self.setting.wait_gaps
+        pauses = np.flatnonzero(np.diff(self.times) > silence) + 1
+        for pause in [*pauses.tolist(), len(self.times)]:
+            if pause > self.taken:
+                self._take(pause)
+            if pause < len(self.times) and self.times[pause] - self.now > silence:
+                self._react()
+
+    def _take(self, due: int) -> None:
+        at = [int(np.count_nonzero(self.sides[: self.taken] == side)) for side in range(len(self.rows))]
+        for start in range(self.taken, due, GROUP):
+            group = self.sides[start : min(due, start + GROUP)]
+            for side, (name, batch) in enumerate(self.rows.items()):
+                n = int(np.count_nonzero(group == side))
+                if n == 0:
+                    continue
+                for _ in self.operator.push(name, batch.slice(at[side], n)):
+                    pass
+                self.operator.rows.meta[self.emits] = 0  # pairs of arriving rows are counted, not written
+                at[side] += n
+            self.taken = min(due, start + GROUP)
+            self.now = max(self.now, float(self.times[self.taken - 1]))
+            self.work()
+
+    def _react(self) -> None:
+        self.now += _US * self.setting.wait_gaps
+        handover = Handover(self.waiting, self.setting.max_new)
+        for batch in self.operator.idle(handover):
+            self.reactive += batch.num_rows
+        waiting = self.waiting()
+        if waiting > self.setting.max_new:  # handed over because input was back, not because nothing was left to do
+            self.waited.append(waiting)
+
+
+def keys_with_pauses(name: str, rows: int, pause: int, seed: int = 1) -> tuple[Streams, I64, I64]:
+    """Two streams and when their rows come: "zipf", a stand-in or a recorded set, with pauses of so many percent."""
+    if name == "zipf":
+        streams = synthetic("delays", pause, rows, seed=seed)
+    else:
+        streams = recorded(name).first(rows) if name in RECORDED else synthetic(name, None, rows, seed=seed)
+    both = relations("delays", pause, len(streams.left), len(streams.right), seed=seed)
+    left, right = (int64s(side.table().column("at").cast(pa.int64()).to_numpy()) for side in both)
+    return streams, left, right
+
+
+@cache
+def paused(name: str, keys: str, rows: int, pause: int, setting: Setting, to_the_end: bool = False) -> Paused:
+    """One join over one set with pauses; the same figures whenever it is asked again.
+
+    `to_the_end`: everything owed is asked for too, and DataError if the pairs are not as many as the definition says.
+    """
+    streams, *ats = keys_with_pauses(keys, rows, pause)
+    sizes = Sizes(
+        memory_rows=setting.memory,
+        block_rows=setting.block,
+        partitions=BUCKETS,
+        outer_blocks=setting.outer_blocks,
+        fan_in=10,
+    )
+    batches = {"left": numbered(streams.left, "left"), "right": numbered(streams.right, "right")}
+    schemas = {side: batch.schema for side, batch in batches.items()}
+    with specification(name, sizes).open(MemoryBudget(BUDGET), schemas) as operator:
+        return ended(Simulation(operator, setting, *in_order(ats), batches), streams.pairs, to_the_end)
+
+
+def in_order(ats: Sequence[I64]) -> tuple[I64, I64]:
+    """Times from the first row on, ascending, and the input of each row."""
+    times, sides = np.concatenate(ats), np.repeat(np.arange(len(ats)), [len(at) for at in ats])
+    order = np.argsort(times, kind="stable")
+    return int64s(times[order] - int(times.min())), int64s(sides[order])
+
+
+def ended(simulation: Simulation, total: int, to_the_end: bool) -> Paused:
+    """What a simulation gives; DataError if it is asked for everything and gives another number of results."""
+    simulation.run()
+    arriving = simulation.arriving
+    if to_the_end:
+        owed = sum(batch.num_rows for batch in simulation.operator.finish())
+        if arriving + simulation.reactive + owed != total:
+            parts = f"{arriving} + {simulation.reactive} + {owed}"
+            raise DataError(f"{simulation.operator.spec.explain()} with pauses gave {parts} results, not {total}.")
+    return Paused(
+        arriving,
+        simulation.reactive,
+        total,
+        tuple(simulation.waited),
+        simulation.longest_step / _US,
+        simulation.longest_step_rows,
+    )

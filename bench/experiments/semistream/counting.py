@@ -1,0 +1,178 @@
+"""Points of the sources' experiments, run by the real joins over keys alone on a simulated disk.
+
+Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (seed 000, table 5.2). Small scale
+divides master rows, memory and cache by 5 and leaves the segments of 500 rows, so that rows that wait per segment, and
+with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows. There are 800
+segments where the source has 4,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from bench.experiment import Experiment as Claim
+from bench.experiment import Findings
+from bench.workbench import Workbench
+from dovetail.engine.device import DeviceModel
+from dovetail.kernels.arrays import I64
+from dovetail.semistream.cache import CachePolicy
+from dovetail.semistream.cost import Policy, Prediction, Setting, Zipf, predict
+from dovetail.semistream.cost import Sizes as ModelSizes
+from dovetail.semistream.lookup import OLDEST, Lookup
+from dovetail.semistream.master.pages import Order
+from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.semistream.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service_rate
+from dovetail.semistream.simulation_from_key import rate_from_key
+from dovetail.workloads.zipf import ZipfLaw
+
+MEASURES = ("kernels", "engine", "semistream", "workloads", "bench/experiments/semistream")
+MILLION = 1_000_000
+MB = 2**20
+SMALL = 8
+"""What small scale divides the sizes by."""
+SEGMENT_ROWS = 500
+MESH_ROWS = int(0.93 * MB / 120)
+SETTING = "Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows."
+
+_SEED = 11
+_INLJ_ROWS = 400  # INLJ has no queue; that many rows stand for one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A join in a setting of the source: sizes at the source's scale, `divide` what they are divided by.
+
+    `segment` rows are read at a time (those of MESHJOIN are divided as well, since its w is). `cached` rows are in a
+    hash table, `pinned` ones in X-HYBRIDJOIN's other buffer; R-MESHJOIN meets a segment in `parts`. `from_key`: loads
+    begin at the key, as no join of ours reads and the source may have.
+    """
+
+    divide: int
+    algorithm: str = "hybridjoin"
+    rows: int = 2 * MILLION
+    memory_mb: float = 50
+    exponent: float = 1.0
+    segment: int = SEGMENT_ROWS
+    cached: int = 16_000
+    pinned: int | None = None
+    parts: int = 2
+    order: Order = "key"
+    lookup: Lookup = OLDEST
+    from_key: bool = False
+    disk: DeviceModel = SOURCE_DISK
+
+    @property
+    def mesh(self) -> bool:
+        """Whether all master data is read in turn."""
+        return self.algorithm in ("meshjoin", "r_meshjoin")
+
+    @property
+    def master_rows(self) -> int:
+        """Master rows that there really are."""
+        return self.rows // self.divide
+
+    @property
+    def cached_rows(self) -> int:
+        """Rows that are cached or pinned, really: whole segments of data in order."""
+        if self.algorithm == "x_hybridjoin":
+            return self.segment if self.pinned is None else self.pinned
+        kept = self.cached // self.divide if self.algorithm in _CACHING else 0
+        return kept // self.segment * self.segment if self.algorithm == "optimised_x_hybridjoin" else kept
+
+    def experiment(self) -> Experiment:
+        """The sizes as the simulation takes them."""
+        own = MESH_ROWS if self.segment == SEGMENT_ROWS else self.segment
+        segment = own // self.divide if self.mesh else None if self.algorithm == "inlj" else self.segment
+        return Experiment(
+            n=self.master_rows,
+            segment_rows=segment,
+            cached=self.cached // self.divide,
+            pinned_rows=self.pinned,
+            parts=self.parts,
+            order=self.order,
+            lookup=self.lookup,
+            cache=CachePolicy("random", 5),
+            memory=SourceSizes(memory=int(self.memory_mb * MB) // self.divide),
+            disk=self.disk,
+        )
+
+    def join(self) -> SemiStreamJoin:
+        """The join that runs."""
+        return self.experiment().join(self.algorithm)
+
+    def predicted(self) -> Prediction:
+        """What the corrected model says of the same sizes."""
+        policy = Policy(lookup=self.lookup.kind, position=self.lookup.position, cache="random", threshold=5)
+        law = Zipf(self.master_rows, self.exponent)
+        order: Order = "frequency" if self.order == "key" else self.order
+        setting = Setting(int(self.memory_mb * MB) // self.divide, law, order=order, policy=policy)
+        rows = self.experiment().rows(self.algorithm)
+        parts = self.parts if self.algorithm == "r_meshjoin" else 1
+        return predict(self.algorithm, setting, ModelSizes(rows, self.cached_rows, parts))
+
+
+_CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
+
+
+def counted(
+    name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings], source: str = "seed 000"
+) -> Claim:
+    """An experiment of this family on the simulated disk."""
+    return Claim(f"semistream-{name}", "semistream", source, places, claim, run, MEASURES)
+
+
+def divisor(bench: Workbench) -> int:
+    """What sizes are divided by at this scale."""
+    return 1 if bench.scale == "full" else SMALL
+
+
+def master_rows(bench: Workbench) -> tuple[int, ...]:
+    """Master rows of the source's figures; small scale has both ends and the middle."""
+    millions = (0.5, 1, 2, 4, 8) if bench.scale == "full" else (0.5, 2, 8)
+    return tuple(int(n * MILLION) for n in millions)
+
+
+def memories(bench: Workbench) -> tuple[int, ...]:
+    """Megabytes of the source's figures; small scale has both ends and the middle."""
+    return (50, 100, 150, 200, 250) if bench.scale == "full" else (50, 150, 250)
+
+
+@lru_cache(maxsize=4096)
+def count(point: Point) -> Rate:
+    """What the join does with a stream that is never short, counted after it has settled; once in a process."""
+    law, rng = ZipfLaw(point.master_rows, point.exponent, "integral"), np.random.default_rng(_SEED)
+
+    def keys(n: int) -> I64:
+        return law.ranks(rng, n) - 1
+
+    warm, measure = _lengths(point)
+    if point.from_key:
+        return rate_from_key(point.experiment(), keys, warm, measure)
+    join = point.join()
+    queue = join.sizes.waiting or _INLJ_ROWS
+    reaching = 1.0 if point.mesh else 1 - law.share(point.cached_rows)
+    return service_rate(join, keys, int(warm * queue / reaching), int(measure * queue / reaching))
+
+
+def _lengths(point: Point) -> tuple[float, float]:
+    """How often what waits is renewed before and while it is counted."""
+    if point.mesh or point.algorithm == "inlj":
+        return 1.1, 1.0
+    if point.lookup.kind != "oldest":
+        return 12, 6
+    return (5, 5) if point.algorithm in _CACHING else (10, 8)  # loads of a hot segment swing for long
+
+
+def rate(point: Point) -> float:
+    """Rows a second."""
+    return count(point).per_second
+
+
+def describe(divide: int) -> str:
+    """The scale in a sentence."""
+    scale = "the source's sizes" if divide == 1 else f"master data, memory and cache a {divide}th of the source's"
+    return f"{SETTING} Run at {scale}."

@@ -1,0 +1,32 @@
+"""What the models say of a join over a store of this machine, by costs that were measured here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.experiments.semistream.counting import Point
+from bench.experiments.semistream.timing import built
+from dovetail.engine.profile import load_profile
+from dovetail.semistream.cost import Policy, Prediction, Setting, Sizes, UnitCosts, Zipf, from_profile, predict
+from dovetail.semistream.cost.measure_reads import measured_reads
+from dovetail.semistream.master.pages import Pages
+
+
+def units_of(pages: Pages) -> UnitCosts:
+    """This machine's costs: reads of this store as they were just timed; rows come from an array, not from the JVM."""
+    return replace(from_profile(load_profile(), read=measured_reads(pages)), receive=0.0)
+
+
+def calculated(of: Point, pages: Pages, costs: UnitCosts) -> Prediction:
+    """What the model says of the join that is built for this point."""
+    join = built(of, pages)
+    rows, n_pages = int(pages.starts[-1]), len(pages.starts) - 1
+    each = rows / n_pages
+    segment = max(1, round((join.sizes.per_segment or 1) * each))
+    kept = join.sizes.cached or round((join.sizes.pinned or 0) * each)
+    policy = Policy(lookup="oldest", cache="random", threshold=5)
+    order = "none" if of.order == "none" else "frequency"
+    stored = pages.stored_bytes(0, n_pages) / rows
+    setting = Setting(2**40, Zipf(rows, of.exponent), costs=costs, order=order, policy=policy, stored_row_bytes=stored)  # type: ignore[arg-type]  # an order
+    sizes = Sizes(segment, kept, join.sizes.parts or 1, None if of.algorithm == "inlj" else join.sizes.waiting)
+    return predict(of.algorithm, setting, sizes)

@@ -1,0 +1,213 @@
+"""The page of all experiments and benchmarks, made from kept figures: claims, verdicts, pictures and tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.case import SCALES, Case
+from bench.catalogue import Entry, load_all
+from bench.chart import draw_all
+from bench.code import digest
+from bench.experiment import Chart, Experiment, Grid
+from bench.figures import kept
+from bench.report import cell_text, point_text
+from dovetail.calibrate.unit_cost import seconds
+from dovetail.errors import DataError
+
+TITLES = {
+    "semistream": "Semi-stream joins",
+    "online": "Online joins",
+    "interval": "Interval joins",
+    "xquery": "XQuery",
+    "models": "Cost models judged",
+    "scale": "Scale",
+    "rivals": "Rivals when memory is short",
+    "cases": "Rivals side by side",
+}
+SOURCES = {
+    "seed 000": "M. A. Naeem, Efficient Joins to Process Stream Data, thesis, University of Auckland, 2012",
+    "seed 001": "M. A. Bornea, V. Vassalos, Y. Kotidis, A. Deligiannakis, Adaptive Join Operators for Result Rate "
+    "Optimization on Streaming Inputs",
+    "seed 002": "E. P. Carman, Jr., Interval Joins for Big Data, dissertation, UC Riverside, 2020",
+    "seed 003": "M. A. Naeem and others, HYBRIDJOIN for Near-Real-Time Data Warehousing",
+    "seed 004": "M. A. Naeem, G. Weber, C. Lutteroth, G. Dobbie, Optimizing Queue-based Semi-Stream Joins with Indexed "
+    "Master Data",
+}
+_TEMPLATE = "page.html"
+
+
+@dataclass(slots=True)
+class Shown:
+    """One entry as the page shows it."""
+
+    name: str
+    family: str
+    repeats: str
+    claim: str
+    ground: str
+    scale: str
+    measured_at: str
+    where: str
+    stale: bool
+    verdicts: list[dict[str, str]] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
+    svgs: list[Any] = field(default_factory=list)
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[tuple[str, ...]] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """The worst of its verdicts."""
+        order = ["failed", "does not hold", "not measured", "holds in part", "holds", "reported"]
+        return min((line["verdict"] for line in self.verdicts), key=order.index, default="reported")
+
+
+def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
+    """Write `index.html` from the kept figures; its path, and a line for each entry that is missing or failed."""
+    found, known = kept(figures), load_all()
+    if not found:
+        raise DataError(f"{figures} holds no kept figures; make some: `python -m bench run --all --keep {figures}`.")
+    ours = {name: (known[name], scales) for name, scales in found.items() if name in known}
+    shown = [_shown(entry, one) for entry, scales in ours.values() for one in _telling(entry, scales)]
+    _draw(shown)
+    problems = [f"{name} has no figures" for name in known if name not in found]
+    problems += [f"{e.name} {e.verdicts[0]['verdict']}: {e.verdicts[0]['why']}" for e in shown if e.verdict == "failed"]
+    to.mkdir(parents=True, exist_ok=True)
+    page = to / "index.html"
+    page.write_text(_rendered(shown))
+    return page, problems
+
+
+def _telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What the page shows of an entry: figures of today's code, if any; of an experiment those of the largest scale."""
+    code = digest(entry.measures)
+    fresh = {scale: whole for scale, whole in scales.items() if whole["entry"]["code"] == code} or scales
+    found = [fresh[scale] for scale in reversed(SCALES) if scale in fresh]
+    return found if isinstance(entry, Case) else found[:1]
+
+
+def _rendered(shown: Sequence[Shown]) -> str:
+    import jinja2
+
+    sections = [(f, title, [e for e in shown if e.family == f]) for f, title in TITLES.items()]
+    counts = Counter(line["verdict"] for entry in shown for line in entry.verdicts)
+    summary = {
+        "n": len({entry.name for entry in shown}),
+        "verdicts": counts.most_common(),
+        "stale": sum(entry.stale for entry in shown),
+    }
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(Path(__file__).with_name(_TEMPLATE).read_text())
+    losses = sorted(loss for entry in shown for loss in entry.losses)
+    return template.render(sections=[s for s in sections if s[2]], summary=summary, losses=losses, sources=SOURCES)
+
+
+def _shown(entry: Entry, whole: Mapping[str, Any]) -> Shown:
+    found = whole["entry"]
+    shown = _headed(entry, found, whole["machine"])
+    return _experiment(found, shown) if isinstance(entry, Experiment) else _case(entry, found, shown)
+
+
+def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) -> Shown:
+    """What stands above the pictures and tables of an entry."""
+    if isinstance(entry, Experiment):
+        family, claim, ground = entry.family, entry.claim, entry.ground
+        repeats = f"{entry.source}: {', '.join(entry.places)}" if entry.places else entry.source
+    else:
+        family, claim, ground, repeats = "cases", entry.question, "measured", "our own"
+    return Shown(
+        name=entry.name,
+        family=family,
+        repeats=repeats,
+        claim=claim,
+        ground=ground,
+        scale=found["scale"],
+        measured_at=found["measured_at"][:10],
+        where=f"{machine['usable_cores']} cores, {machine['cpu']}, {machine['memory_bytes'] / 2**30:.0f} GiB",
+        stale=found["code"] != digest(entry.measures),
+    )
+
+
+def _experiment(found: Mapping[str, Any], shown: Shown) -> Shown:
+    findings = found["findings"]
+    if findings is None:
+        shown.verdicts = [{"verdict": "failed", "why": str(found["reason"])}]
+        return shown
+    why = findings["why"] + (f" {findings['rows']:,} rows checked." if findings["rows"] else "")
+    shown.verdicts = [{"verdict": findings["verdict"], "why": why}]
+    shown.charts = [Chart(**chart) for chart in findings["charts"]]
+    shown.tables = [_table(Grid(**grid)) for grid in findings["tables"]]
+    return shown
+
+
+def _draw(shown: Sequence[Shown]) -> None:
+    """Fill in the pictures of all entries."""
+    import markupsafe
+
+    drawn = iter(draw_all([chart for entry in shown for chart in entry.charts]))
+    for entry in shown:
+        entry.svgs = [markupsafe.Markup(next(drawn)) for _ in entry.charts]  # noqa: S704  (matplotlib escapes its text)
+
+
+def _table(grid: Grid) -> dict[str, Any]:
+    return {"title": grid.title, "heads": grid.heads, "rows": [[cell_text(c) for c in row] for row in grid.rows]}
+
+
+def _case(case: Case, found: Mapping[str, Any], shown: Shown) -> Shown:
+    decided = [bound for bound in found["bounds"] if bound["verdict"] != "other scale"]
+    shown.verdicts = [{"verdict": b["verdict"], "why": _bound_text(b)} for b in decided]
+    broken = [r for p in found["points"] for r in p["rivals"] if r["status"] in ("wrong", "failed")]
+    shown.verdicts += [{"verdict": "failed", "why": f"{r['name']} {r['status']}: {r['reason']}"} for r in broken]
+    shown.tables = [_point_table(case, point) for point in found["points"]]
+    shown.charts = list(_growth(case, found["points"]))
+    shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
+    return shown
+
+
+def _bound_text(bound: Mapping[str, Any]) -> str:
+    worst = bound["worst"]
+    measured = "" if worst is None else f"; measured {worst['median']:.3g} ({worst['low']:.3g} to {worst['high']:.3g})"
+    return str(bound["claim"]) + measured
+
+
+def _point_table(case: Case, point: Mapping[str, Any]) -> dict[str, Any]:
+    heads = ["rival", "cold", "warm (median)", "warm range", f"time over {case.baseline}", "memory grew by", "outcome"]
+    title = f"{point_text(point['params'])}: {point['expected']:,} {case.answer}"
+    return {"title": title, "heads": heads, "rows": [_rival_row(rival) for rival in point["rivals"]]}
+
+
+def _rival_row(rival: Mapping[str, Any]) -> list[str]:
+    cold, warm, ratio = rival["cold_s"], rival["warm_s"], rival["warm_ratio"]
+    grown = max((sample["rss_growth"] for sample in rival["samples"]), default=None)
+    return [
+        rival["name"],
+        seconds(cold["median"]) if cold else "-",
+        seconds(warm["median"]) if warm else "-",
+        f"{seconds(warm['low'])} to {seconds(warm['high'])}" if warm else "-",
+        f"{ratio['median']:.3g}" if ratio else "-",
+        "-" if grown is None else f"{grown / 2**20:,.0f} MiB",
+        rival["status"] if rival["reason"] is None else f"{rival['status']}: {rival['reason']}",
+    ]
+
+
+def _growth(case: Case, points: Sequence[Mapping[str, Any]]) -> list[Chart]:
+    """Warm seconds of every rival at every point, side by side."""
+    lines: dict[str, list[tuple[float | str, float]]] = {}
+    for point in points:
+        for rival in point["rivals"]:
+            if rival["warm_s"]:
+                lines.setdefault(rival["name"], []).append((point_text(point["params"]), rival["warm_s"]["median"]))
+    label = "seconds, warm, median"
+    return [Chart(case.name, "", label, lines, kind="bar", log_y=True)] if lines else []
+
+
+def _losses(case: Case, point: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    own = case.baseline
+    rivals = [r for r in point["rivals"] if r["name"] != own and not r["name"].startswith("dovetail")]
+    faster = [r for r in rivals if r["warm_ratio"] and r["warm_ratio"]["median"] < 1]
+    where = point_text(point["params"])
+    return [(case.name, where, r["name"], f"{r['warm_ratio']['median']:.3g}") for r in faster]

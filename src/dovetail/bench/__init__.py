@@ -1,1 +1,0 @@
-"""Experiments: benchmark cases with rivals, and the calibration of unit costs."""
