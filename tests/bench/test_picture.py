@@ -5,10 +5,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from bench.__main__ import app
 from bench.picture import LABEL, draw_file
 from typer.testing import CliRunner
 
-from dovetail.cli.main import app
 from dovetail.errors import DataError
 
 
@@ -45,7 +45,7 @@ def test_bars_are_as_long_as_the_times_and_text_is_text(tmp_path: Path) -> None:
 
 
 def test_the_command_names_what_it_drew(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "plot", str(figures(tmp_path)), "--to", str(tmp_path / "p")])
+    result = CliRunner().invoke(app, ["plot", str(figures(tmp_path)), "--to", str(tmp_path / "p")])
     assert result.exit_code == 0
     assert result.stdout.strip() == str(tmp_path / "p" / "race.svg")
 
