@@ -1,14 +1,17 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
-A test marked `sampled(n)` has many parameters of one kind: a run takes every n-th of them. One marked `slow` kills
-processes, starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
+A test marked `sampled(n)` has many parameters of one kind: a run takes one in n of them, the next run the next ones, so
+that n runs take all. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes,
+starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
 """
 
 from __future__ import annotations
 
+import secrets
+import zlib
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.quick_java import QUICK_JAVA
@@ -20,17 +23,54 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that are marked as slow, and no others")
     parser.addoption("--all", action="store_true", help="run slow tests too, and every parameter of sampled ones")
+    parser.addoption("--sample", type=int, help="which parameters of sampled tests to take; by default the next ones")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the sample: the one asked for, that of the run this worker is part of, or the one after the last."""
+    option, worker = config.option, getattr(config, "workerinput", {})
+    if option.sample is None:
+        option.sample = worker["sample"] if worker else _next_sample(config)
+
+
+def _next_sample(config: pytest.Config) -> int:
+    cache = config.cache
+    last = cache.get("dovetail/sample", None) if cache else None
+    sample = last + 1 if isinstance(last, int) else secrets.randbelow(1000)
+    if cache:
+        cache.set("dovetail/sample", sample)
+    return sample
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist the sample: all workers must collect the same tests."""
+    node.workerinput["sample"] = node.config.option.sample
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    config = terminalreporter.config
+    if not config.option.all:
+        terminalreporter.write_line(
+            f"sampled tests: pytest --sample {config.option.sample} takes these parameters again"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--all"):
         return
     seen: Counter[str] = Counter()
+
+    def first(test: str) -> int:
+        """Where a test's sample begins; tests with the same parameters begin at different ones."""
+        return zlib.crc32(test.encode()) + config.option.sample
+
     kept, left = [], []
     for item in items:
         mark, test = item.get_closest_marker("sampled"), item.nodeid.partition("[")[0]
         is_wanted = (item.get_closest_marker("slow") is not None) == config.getoption("--slow")
-        (kept if is_wanted and (mark is None or seen[test] % mark.args[0] == 0) else left).append(item)
+        is_sampled = mark is None or (seen[test] + first(test)) % mark.args[0] == 0
+        (kept if is_wanted and is_sampled else left).append(item)
         seen[test] += 1
     config.hook.pytest_deselected(items=left)
     items[:] = kept
