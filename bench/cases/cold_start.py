@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
+from bench.coldstart import EXPECTED_MATCHES, Workers, measure_cold_start
 from bench.workbench import Workbench
-from dovetail.spark.coldstart import EXPECTED_MATCHES, Workers, measure_cold_start
 
 
 def _workers(kind: Workers) -> Prepare:

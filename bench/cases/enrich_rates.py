@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 
 from bench.case import Bound, Case, Outcome, Params, Rival, Run
+from bench.simulation import Experiment, service_rate
 from bench.workbench import Workbench
 from dovetail.semistream.lookup import OLDEST, Lookup
-from dovetail.semistream.simulation import Experiment, service_rate
 from dovetail.workloads.zipf import ZipfLaw
 
 QUEUES = 10  # how often the rows that can wait are renewed while it is measured: fewer catch the waves of the start

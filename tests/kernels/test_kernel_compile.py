@@ -152,8 +152,6 @@ from dovetail.kernels.gather_nested import gather_bytes, gather_bytes_runs, gath
 from dovetail.kernels.hashing import partition_of
 from dovetail.kernels.interning import ByteInterner, PairInterner
 from dovetail.kernels.multimap import HashMultimap
-from dovetail.kernels.queue import LinkedQueue
-from dovetail.kernels.sorted_index import SortedIndex
 
 plain = np.arange(300)
 fixed = np.arange(300); fixed.flags.writeable = False
@@ -163,14 +161,6 @@ for keys in (plain, fixed, plain[::-1], plain[::3], plain.astype(np.int32), plai
     slots = pairs.insert(keys, keys)
     pairs.probe(keys), pairs.count(keys), pairs.contains(keys), list(pairs.probe_chunks(keys, 7)), pairs.items()
     pairs.delete_slots(slots[::2]), pairs.delete_pairs(keys, keys), pairs.delete_keys(keys)
-    queue = LinkedQueue()
-    slots = queue.append(keys)
-    queue.at(np.arange(5)), queue.position_of(slots), queue.window(1, 2), queue.delete(slots[::2]), queue.pop_front(3)
-    index = SortedIndex()
-    index.insert(keys, keys)
-    index.probe(keys, keys), list(index.probe_chunks(keys, keys, 7)), index.items(), index.bounds, index.contains(keys)
-    index.delete_pairs(keys[::2], keys[::2]), index.evict_low(2), index.evict_high(2)
-    index.delete_range(3, 9), index.compact()
     partition_of(keys, 3), PairInterner().intern(keys, keys), PairInterner().find(keys, keys, keys > 3)
 rows = np.array([3, 1, -1, 2])
 data = np.arange(2000).astype(np.uint8)

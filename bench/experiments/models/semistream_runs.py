@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from bench.simulation import SimulatedPages
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import PRESETS, Device, DeviceModel
 from dovetail.engine.memory import MemoryBudget
@@ -23,7 +24,6 @@ from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setti
 from dovetail.semistream.master.pages import Order
 from dovetail.semistream.operators.base import SemiStreamOperator
 from dovetail.semistream.request import Request, parse_request
-from dovetail.semistream.simulation import SimulatedPages
 from dovetail.workloads.zipf import ZipfLaw
 
 DEVICES: Final[dict[str, DeviceModel]] = {

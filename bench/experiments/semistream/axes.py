@@ -10,8 +10,8 @@ import numpy as np
 from bench.experiment import Chart, Grid
 from bench.experiments.semistream.counting import Point, count
 from bench.experiments.semistream.judging import grid
+from bench.simulation import Rate
 from dovetail.semistream.cost import NoRoomError
-from dovetail.semistream.simulation import Rate
 
 Figure = Callable[[Rate], float]
 Curves = Mapping[str, Sequence[float]]

@@ -16,6 +16,8 @@ import numpy as np
 
 from bench.experiment import Experiment as Claim
 from bench.experiment import Findings
+from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service_rate
+from bench.simulation_from_key import rate_from_key
 from bench.workbench import Workbench
 from dovetail.engine.device import DeviceModel
 from dovetail.kernels.arrays import I64
@@ -25,8 +27,6 @@ from dovetail.semistream.cost import Sizes as ModelSizes
 from dovetail.semistream.lookup import OLDEST, Lookup
 from dovetail.semistream.master.pages import Order
 from dovetail.semistream.operators.spec import SemiStreamJoin
-from dovetail.semistream.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service_rate
-from dovetail.semistream.simulation_from_key import rate_from_key
 from dovetail.workloads.zipf import ZipfLaw
 
 MEASURES = ("kernels", "engine", "semistream", "workloads", "bench/experiments/semistream")

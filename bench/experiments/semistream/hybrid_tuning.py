@@ -9,10 +9,10 @@ from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
 from bench.experiments.semistream.judging import close, grid, judged, wave
 from bench.experiments.semistream.media import Runner, everywhere
+from bench.experiments.semistream.printed_hybridjoin import eq_5_2, eq_5_3, eq_5_4
+from bench.simulation import SOURCE_DISK, SOURCE_UNITS, SourceSizes
 from bench.workbench import Workbench
-from dovetail.semistream.cost.printed_hybridjoin import eq_5_2, eq_5_3, eq_5_4
 from dovetail.semistream.master.pages import Order
-from dovetail.semistream.simulation import SOURCE_DISK, SOURCE_UNITS, SourceSizes
 
 _TABLE_5_2 = {
     "read": 9_939_229, "remove": 572_032, "receive": 408_641, "admit": 391_092, "probe": 1_308_500, "emit": 218_000,

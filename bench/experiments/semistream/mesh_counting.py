@@ -15,11 +15,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from bench.experiments.semistream.printed_meshjoin import eq_3_2, eq_3_3, eq_4_2, eq_4_3
+from bench.simulation import SOURCE_UNITS, Rate, SimulatedPages, service_rate
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
-from dovetail.semistream.cost.printed_meshjoin import eq_3_2, eq_3_3, eq_4_2, eq_4_3
 from dovetail.semistream.operators.meshjoin import MeshJoin, RMeshJoin
-from dovetail.semistream.simulation import SOURCE_UNITS, Rate, SimulatedPages, service_rate
 from dovetail.semistream.sizes import Sizes
 
 MB = 2**20

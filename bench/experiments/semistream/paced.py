@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from bench.experiments.semistream.counting import Point
+from bench.simulation import SOURCE_UNITS
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
 from dovetail.kernels.arrays import I64
 from dovetail.semistream.operators.base import SemiStreamOperator
-from dovetail.semistream.simulation import SOURCE_UNITS
 from dovetail.workloads.zipf import ZipfLaw
 
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])

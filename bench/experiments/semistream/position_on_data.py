@@ -22,10 +22,10 @@ from bench.experiments.semistream.look_up_position import (
     OPTIMISED_CACHE,
 )
 from bench.experiments.semistream.real_keys import RealStream, flights, orders
+from bench.simulation import Experiment, Rate, SourceSizes, service_rate
 from bench.workbench import Workbench
 from dovetail.kernels.arrays import I64, int64s
 from dovetail.semistream.lookup import OLDEST, Lookup
-from dovetail.semistream.simulation import Experiment, Rate, SourceSizes, service_rate
 
 JOINS: dict[str, tuple[str, Lookup]] = {
     HYBRID: ("hybridjoin", OLDEST),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bench.experiments.semistream.counting import Point
-from dovetail.semistream.cost.printed_cached import eq_7_2, eq_7_3, eq_7_4, eq_7_6, eq_7_7, eq_7_9, eq_8_1
-from dovetail.semistream.cost.printed_hybridjoin import eq_6_5, eq_6_6, eq_6_9
-from dovetail.semistream.simulation import SOURCE_DISK, SOURCE_UNITS
+from bench.experiments.semistream.printed_cached import eq_7_2, eq_7_3, eq_7_4, eq_7_6, eq_7_7, eq_7_9, eq_8_1
+from bench.experiments.semistream.printed_hybridjoin import eq_6_5, eq_6_6, eq_6_9
+from bench.simulation import SOURCE_DISK, SOURCE_UNITS
 
 UNITS = {"c_h": SOURCE_UNITS.probe, "c_o": SOURCE_UNITS.emit, "c_e": SOURCE_UNITS.remove, "c_s": SOURCE_UNITS.arrive,
          "c_a": SOURCE_UNITS.admit}  # fmt: skip

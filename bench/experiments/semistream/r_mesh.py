@@ -9,8 +9,8 @@ from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import MILLION, SMALL, counted
 from bench.experiments.semistream.judging import close, grid, judged, wave
 from bench.experiments.semistream.mesh_counting import CHAPTER_4, Mesh, best_buffer, count_mesh, tuned
+from bench.experiments.semistream.printed_meshjoin import alpha_4, eq_4_1, eq_4_4
 from bench.workbench import Workbench
-from dovetail.semistream.cost.printed_meshjoin import alpha_4, eq_4_1, eq_4_4
 
 _TABLE_4_2 = ((50, 0.31, 48.47, 1.21, 0.0005, 49.9905), (100, 0.43, 97.14, 2.42, 0.0013, 99.9913),
               (150, 0.52, 145.83, 3.64, 0.0024, 149.9924))  # fmt: skip

@@ -19,11 +19,11 @@ from bench.experiments.semistream.media import DISK, ClockRunner, on_stores
 from bench.experiments.semistream.position_on_data import JOINS, again
 from bench.experiments.semistream.real_keys import RealStream, flights, orders
 from bench.experiments.semistream.timing import Timed, timed
+from bench.simulation import SourceSizes
 from bench.workbench import Workbench
 from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.operators.registry import ALGORITHMS
-from dovetail.semistream.simulation import SourceSizes
 from dovetail.semistream.sizes import Sizes
 
 _SHARES = (0.1, 0.4)

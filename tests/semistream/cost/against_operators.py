@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from bench.simulation import Keys, Rate, SimulatedPages, service_rate
 
 from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.cost import Policy, Prediction, Setting, Sizes, Zipf, predict
 from dovetail.semistream.lookup import Lookup
 from dovetail.semistream.operators.registry import ALGORITHMS
 from dovetail.semistream.operators.spec import SemiStreamJoin
-from dovetail.semistream.simulation import Keys, Rate, SimulatedPages, service_rate
 from dovetail.semistream.sizes import Sizes as OperatorSizes
 from dovetail.workloads.zipf import ZipfLaw
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bench.simulation import SimulatedPages
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.semistream import io_costs
@@ -21,7 +22,6 @@ from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setti
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.master.write import write_pages
 from dovetail.semistream.request import parse_request
-from dovetail.semistream.simulation import SimulatedPages
 from dovetail.workloads.zipf import ZipfLaw
 
 STREAM = pa.schema([("key", pa.int64()), ("id", pa.int64())])

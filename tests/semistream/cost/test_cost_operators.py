@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from bench.simulation import SimulatedPages
 from tests.semistream.cost.against_operators import Case
 
 from dovetail.semistream.cost import MODELS, SOURCE_COSTS, Policy, Sizes, Zipf, drained, predict, tune
 from dovetail.semistream.cost.operator_sizes import operator_sizes, setting_of
 from dovetail.semistream.operators.registry import ALGORITHMS
-from dovetail.semistream.simulation import SimulatedPages
 
 STREAM = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field("amount", pa.int64(), nullable=False)])
 GUARDED, ALTERNATE = {"lookup": "guarded"}, {"lookup": "alternate"}

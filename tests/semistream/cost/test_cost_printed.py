@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from dovetail.semistream.cost import best_buffer_bytes, loss_of
-from dovetail.semistream.cost.printed_cached import (
+from bench.experiments.semistream.printed_cached import (
     eq_7_1,
     eq_7_2,
     eq_7_3,
@@ -18,7 +16,7 @@ from dovetail.semistream.cost.printed_cached import (
     eq_8_1,
     eq_8_2,
 )
-from dovetail.semistream.cost.printed_hybridjoin import (
+from bench.experiments.semistream.printed_hybridjoin import (
     eq_5_1,
     eq_5_2,
     eq_5_3,
@@ -35,7 +33,7 @@ from dovetail.semistream.cost.printed_hybridjoin import (
     eq_6_9_with_means,
     partition_share,
 )
-from dovetail.semistream.cost.printed_meshjoin import (
+from bench.experiments.semistream.printed_meshjoin import (
     alpha_4,
     eq_3_1,
     eq_3_2,
@@ -49,6 +47,8 @@ from dovetail.semistream.cost.printed_meshjoin import (
     eq_4_5,
     queue_ratio,
 )
+
+from dovetail.semistream.cost import best_buffer_bytes, loss_of
 
 MB = 2**20
 UNITS = {"c_e": 5248e-9, "c_s": 3749e-9, "c_a": 3588e-9, "c_o": 2000e-9, "c_h": 2617e-9}

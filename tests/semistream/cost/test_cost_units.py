@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.simulation import SimulatedPages
 
 from dovetail.engine.device import PRESETS
 from dovetail.engine.profile import Profile
@@ -28,7 +29,6 @@ from dovetail.semistream.cost.batch import drained
 from dovetail.semistream.cost.measure_reads import look_up_s, measured_reads, store_reads
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.master.write import write_pages
-from dovetail.semistream.simulation import SimulatedPages
 
 
 def test_the_sources_disk() -> None:

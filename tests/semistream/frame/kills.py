@@ -7,6 +7,7 @@ Every start has other cores, partitions and memory than the one before.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -21,12 +22,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
+from tests.busy_machine import TooBusyError, raise_failure
 from tests.semistream.frame.cases import drop_file, page_store
 
 FILES, ROWS, KEYS = 5, 120, 90
 MEMORIES = ("512KB", "36KB", "2MB", "48KB", "100KB")
 MODES = ("per_batch", "carry")
-_TOO_SLOW = "Timed out while waiting for the Python worker to connect back"  # Spark's ten seconds cannot be changed
 _SCRIPT = Path(__file__).with_name("killed_query.py")
 
 
@@ -71,10 +72,8 @@ def run_killed(
         else:
             if not query.returncode:
                 return killed
-            said = (place / "log").read_text()
-            if _TOO_SLOW not in said[-30_000:]:
-                raise AssertionError(said[-3000:])
-            (place / "log").unlink()  # a busy machine failed it, not we: it goes on with the next start
+            with contextlib.suppress(TooBusyError):  # it goes on with the next start
+                raise_failure(place / "log")
 
 
 def _commits(place: Path, modes: Sequence[str]) -> int:

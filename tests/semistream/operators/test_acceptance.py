@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.simulation import Rate, SimulatedPages, service_rate
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.semistream.cache import CachePolicy
 from dovetail.semistream.lookup import Lookup
 from dovetail.semistream.operators import CacheJoin, HybridJoin, MeshJoin, OptimisedXHybridJoin
-from dovetail.semistream.simulation import Rate, SimulatedPages, service_rate
 from dovetail.semistream.sizes import Sizes
 from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw

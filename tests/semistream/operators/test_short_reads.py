@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.simulation import SimulatedPages
 from tests.semistream.operators.stream_cases import HOWS, KEYS, answers, random_case, run
 from tests.semistream.operators.test_answers import random_spec
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.semistream.operators import ALGORITHMS, HybridJoin
-from dovetail.semistream.simulation import SimulatedPages
 from dovetail.semistream.sizes import Sizes
 
 INDEXED = [name for name in ALGORITHMS if "mesh" not in name and name != "inlj"]

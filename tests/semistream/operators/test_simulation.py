@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.simulation import SOURCE_DISK, Experiment, Rate, SimulatedPages, SourceSizes, service_rate
+from bench.simulation_from_key import hybridjoin_from_key, rate_from_key
 
 from dovetail.semistream.lookup import Lookup
 from dovetail.semistream.operators import ALGORITHMS
-from dovetail.semistream.simulation import SOURCE_DISK, Experiment, Rate, SimulatedPages, SourceSizes, service_rate
-from dovetail.semistream.simulation_from_key import hybridjoin_from_key, rate_from_key
 from dovetail.workloads.zipf import ZipfLaw
 
 ALTERNATE = Lookup("alternate")

@@ -11,11 +11,11 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.xquery.algebra.reader import parse_plan
 
 from dovetail.xquery.algebra.normalise import normalise
 from dovetail.xquery.algebra.operators import Operator
 from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.algebra.reader import parse_plan
 from dovetail.xquery.rules.order import Rewriting, rewrite
 from dovetail.xquery.syntax.parser import parse
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.xquery.algebra.reader import parse_plan
 
 from dovetail.xquery.algebra.normalise import normalise
 from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.algebra.reader import parse_plan
 from dovetail.xquery.rules.order import rewrite
 from dovetail.xquery.syntax.parser import parse
 

@@ -6,13 +6,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.xquery.algebra.reader import parse_expression, parse_plan, split_path
 
 from dovetail.errors import PlanError
 from dovetail.xquery.algebra.expressions import Constant, Variable, call
 from dovetail.xquery.algebra.normalise import normalise
 from dovetail.xquery.algebra.operators import Aggregate, DataScan, EmptyTupleSource, Exchange, Order, Subplan
 from dovetail.xquery.algebra.printer import print_expression, print_plan
-from dovetail.xquery.algebra.reader import parse_expression, parse_plan, split_path
 from dovetail.xquery.algebra.source_text import source_text
 from dovetail.xquery.algebra.walk import operators
 from dovetail.xquery.rules.order import rewrite

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.xquery.algebra.reader import parse_plan
+from tests.xquery.algebra.validity import validate
 
 from dovetail.errors import PlanError
-from dovetail.xquery.algebra.reader import parse_plan
-from dovetail.xquery.algebra.validity import validate
 
 
 def test_a_plan_that_holds_together():

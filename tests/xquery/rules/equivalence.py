@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 from xml.etree.ElementTree import canonicalize
 
+from tests.xquery.algebra.validity import validate
 from tests.xquery.rules.sample import context
 
 from dovetail.errors import XQueryError
@@ -14,7 +15,6 @@ from dovetail.xquery.algebra.normalise import normalise
 from dovetail.xquery.algebra.operators import Operator
 from dovetail.xquery.algebra.printer import print_plan
 from dovetail.xquery.algebra.run import run
-from dovetail.xquery.algebra.validity import validate
 from dovetail.xquery.evaluate.context import Context
 from dovetail.xquery.evaluate.static import evaluate
 from dovetail.xquery.rules.order import rewrite

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.xquery.algebra.reader import parse_plan
 
 from dovetail.errors import PlanError
 from dovetail.xquery.algebra.expressions import Variable
 from dovetail.xquery.algebra.operators import Assign, Operator
 from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.algebra.reader import parse_plan
 from dovetail.xquery.rules import order
 from dovetail.xquery.rules.order import GROUPS, RULES, rewrite
 

@@ -3,7 +3,7 @@
 Pure Python on summaries of stream and store. Symbols follow the source: M memory, R_t master rows, v_R and v_S bytes
 of a master row and a stream tuple, d rows of a segment, h_S waiting tuples, h_R cached rows, p_i the share of the
 stream that asks for segment i, p_N the share that the cache answers, w tuples finished per iteration, T_w the window,
-mu the service rate. Equations as printed are in `printed_meshjoin`, `printed_hybridjoin` and `printed_cached`.
+mu the service rate.
 """
 
 from dovetail.semistream.cost.arrival import Residence, at_rate, page_reads_suffice

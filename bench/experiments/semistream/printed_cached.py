@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dovetail.semistream.cost.printed_hybridjoin import GAMMA
+from bench.experiments.semistream.printed_hybridjoin import GAMMA
 
 
 def eq_7_1(*, memory: float, swappable: float, pinned: float, alpha: float) -> tuple[float, float, float, float]:

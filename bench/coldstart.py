@@ -53,7 +53,7 @@ def measure_cold_start(workers: Workers, cache: Cache, cores: int = 2) -> ColdSt
             environment |= {"DOVETAIL_CACHE": directory, "NUMBA_CACHE_DIR": directory}
         else:
             _run([sys.executable, "-m", "dovetail.spark.warm"], environment)
-        command = [sys.executable, "-m", "dovetail.spark.coldstart", workers, cache, str(cores)]
+        command = [sys.executable, "-m", "bench.coldstart", workers, cache, str(cores)]
         return ColdStart(**json.loads(_run(command, environment).splitlines()[-1]))
 
 
@@ -109,7 +109,7 @@ def _joined_with_itself(batches: Iterable[Any]) -> Iterator[Any]:
 
 if __name__ == "__main__":
     # The function that Spark pickles must belong to a module that workers can import, not to __main__.
-    from dovetail.spark import coldstart
+    from bench import coldstart
 
     name, state, n_cores = sys.argv[1:]
     if name not in ("plain", "warm") or state not in ("empty", "filled"):
