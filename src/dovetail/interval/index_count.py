@@ -1,6 +1,6 @@
 """How many pairs of two inputs match, from sorted bounds; no pair is ever formed.
 
-Inputs are codes as `dovetail.interval.codes` makes them: half-open and not empty (start < end), so that `overlapping`
+Inputs are codes as `codes.py` makes them: half-open and not empty (start < end), so that `overlapping`
 is start_l < end_r and start_r < end_l. Every other relation is looked up on the bounds as written: start >> h and
 (end - shift) >> h.
 """

@@ -1,8 +1,8 @@
 """A log of events as the state of online joins has it, and the answers that every join gave to each of them.
 
 State is replayed with answers discarded: a join that gives other answers, or the same in another order, to the same
-events would lose pairs or give them twice. So where the order changes, `EPOCH` in `dovetail/online/event_log.py` is
-raised by one, and `python -m tests.online.frame.golden_log` writes the files of this test anew.
+events would lose pairs or give them twice. So where the order changes, `EPOCH` in `event_log.py` is raised by one, and
+`python -m tests.online.frame.golden_log` writes the files of this test anew.
 """
 
 from __future__ import annotations

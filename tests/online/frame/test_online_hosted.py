@@ -203,13 +203,18 @@ def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
     assert rows_of(join, [answers]) == PAIRS
 
 
+START_HOST = """
+import sys
+from dovetail.online.host_process import start
+print(start(), flush=True)
+sys.stdin.read()
+"""
+
+
 def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
-    script = (
-        "import sys; from dovetail.online.host_process import start\nprint(start(), flush=True); sys.stdin.read()\n"
-    )
     env = os.environ | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
     parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        [sys.executable, "-c", START_HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
     )
     assert parent.stdout is not None
     address = Path(parent.stdout.readline().strip())
