@@ -14,6 +14,7 @@ def test_every_module_holds_a_case_of_its_own_name() -> None:
     assert all(case.name == name for name, case in cases.items())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FAST)
 def test_all_rivals_agree_at_small_scale(name: str) -> None:
     report = harness.run(catalogue.choose([name]), "small", rounds=1)

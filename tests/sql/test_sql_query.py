@@ -197,6 +197,7 @@ def test_a_group_by_that_begins_with_the_function_window(spark: SparkSession) ->
     assert "left to Spark" not in report
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["join", "left join", "full join", "left anti join"])
 def test_a_null_safe_equality_is_a_key(spark: SparkSession, how: str) -> None:
     """Null keys meet null keys; of two equalities one may be plain; also by function, turned round."""

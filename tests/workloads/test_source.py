@@ -62,6 +62,7 @@ def streamed(shop: SparkSession, name: str, options: dict[str, str], checkpoint:
     return seen
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_a_stream_gives_the_same_bytes(shop: SparkSession, name: str, tmp_path: Path) -> None:
     workload, options = CASES[name]

@@ -104,6 +104,7 @@ def test_route_and_algorithm_are_what_explain_says(spark: SparkSession) -> None:
     assert "route: in_memory, algorithm: index" in semi
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("how", "keep"),
     [*((how, "all") for how in HOWS), *itertools.product(("inner", "left"), ("first", "last"))],

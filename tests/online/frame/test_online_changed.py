@@ -129,7 +129,7 @@ CHOICES: dict[Any, list[HostedJoin]] = {
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("owed", [["idle"], ["batch"], ["idle", "batch"]])
 @pytest.mark.parametrize("make", [two, three])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_each_pair_comes_once_whatever_changes_and_whatever_is_repeated(
     make: Any, owed: Sequence[str], seed: int
 ) -> None:
@@ -154,6 +154,7 @@ def test_each_pair_comes_once_whatever_changes_and_whatever_is_repeated(
     query.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("owed", ["idle", "batch"])
 def test_a_budget_that_was_too_small_can_be_raised(owed: str) -> None:
     query = Query()

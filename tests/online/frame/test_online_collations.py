@@ -25,6 +25,7 @@ def shown(frame: DataFrame) -> Counter[Any]:
     return Counter(map(tuple, frame.collect()))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("collation", ["UTF8_LCASE", "UNICODE_CI_RTRIM", "UTF8_BINARY_RTRIM"])
 def test_two_inputs_match_as_spark_matches_them(spark: SparkSession, collation: str) -> None:
     left, right = side(spark, collation, "a"), side(spark, collation, "b")

@@ -40,6 +40,7 @@ def spark(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(PARTITIONS, before)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "given", [{}, {"buckets": 4, "hot": [1]}, {"on": None, "within": ("k", 1), "buckets": 3}], ids=["", "hot", "band"]
 )
@@ -66,6 +67,7 @@ def near(feed: Feed) -> Counter[tuple[int, int]]:
     return Counter((a["a"], b["b"]) for a in left for b in right if abs(a["k"] - b["k"]) <= 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("buckets", [None, 4])
 def test_three_inputs_with_other_partitions_and_budgets(
     spark: SparkSession, tmp_path: Path, buckets: int | None
@@ -96,6 +98,7 @@ def test_another_number_of_buckets_is_refused_whatever_rows_come(spark: SparkSes
         run_all(out(5), tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("owed", ["batch", "idle"])
 def test_a_join_that_ran_out_of_memory_goes_on_with_more(spark: SparkSession, tmp_path: Path, owed: str) -> None:
     feed = Feed(tmp_path, rows=150)

@@ -121,6 +121,7 @@ def test_one_join_does_not_write_the_letters_of_two_queries(spark: SparkSession,
     assert letters(spark, tmp_path / "more") == list(range(70, 100))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["per_batch", "carry"])
 def test_a_repeated_micro_batch_with_fewer_partitions_leaves_nothing_stale(
     spark: SparkSession, tmp_path: Path, mode: str
