@@ -19,7 +19,7 @@ Keys = Sequence[tuple[str, str]]
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 CLOSED = ("left", "right", "both", "neither")
 
-# specs/interval.md 1.3: the bounds of the left interval, then those of the right one.
+# The bounds of the left interval, then those of the right one. Reference: docs/algorithms/interval.md, 1.3.
 TABLE: dict[str, Callable[[Any, Any, Any, Any], bool]] = {
     "before": lambda ls, le, rs, re: le < rs,
     "after": lambda ls, le, rs, re: re < ls,

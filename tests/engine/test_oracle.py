@@ -1,4 +1,4 @@
-"""The oracle itself, checked against what is printed in the specification and against sets of points."""
+"""The oracle itself, checked against docs/algorithms/interval.md, 1.3 and 1.5, and against sets of points."""
 
 from __future__ import annotations
 

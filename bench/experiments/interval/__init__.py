@@ -1,1 +1,1 @@
-"""The experiments on interval joins, of seed 002."""
+"""The experiments on interval joins of Carman 2020."""

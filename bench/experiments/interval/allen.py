@@ -161,7 +161,7 @@ def _scale(which: str, frames: Frames | None, bench: Workbench) -> Findings:
 
 def _experiment(name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings]) -> Experiment:
     measures = ("kernels", "engine", "interval", "spark", "bench/experiments/interval")
-    return Experiment(f"interval-allen-{name}", "interval", "seed 002", places, claim, run, measures, "measured")
+    return Experiment(f"interval-allen-{name}", "interval", "Carman 2020", places, claim, run, measures, "measured")
 
 
 _SPEED = "Sort-merge for covers and overlaps speeds up as for overlapping, and both are faster than overlapping"
@@ -169,7 +169,7 @@ EXPERIMENTS = (
     Experiment(
         "interval-allen-counts",
         "interval",
-        "seed 002",
+        "Carman 2020",
         ("figure 6.6", "figure 6.7", "figure 6.8", "figure 6.9", "figure 6.10"),
         "Covers and overlaps need fewer tuples in memory and fewer comparisons than overlapping and a filter; "
         "intervals of one length cover nothing.",

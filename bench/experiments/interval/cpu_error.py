@@ -116,7 +116,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-cpu-error",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("table 4.4", "table 4.5"),
         claim="The comparisons of each of the five joins follow from rate and duration: within about 5 %, "
         "OIP within 12 %.",
@@ -126,7 +126,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-cpu-error-mixed",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("table 4.8", "table 4.9"),
         claim="For a union of two classes of intervals the comparisons are the sums over pairs of classes: within 6 %, "
         "OIP within 10 %.",

@@ -130,7 +130,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-io-error",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("table 4.6", "table 4.7"),
         claim="The frames that each join writes and reads when memory is short follow from rate, duration and memory: "
         "mostly within a few percent, OIP up to 29 % off.",
@@ -140,7 +140,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-io-error-mixed",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("table 4.10", "table 4.11"),
         claim="For a union of two classes, taking all as long as the longest predicts the frames: mostly within 8 %, "
         "TS up to 19 % and OIP up to 47 % off.",

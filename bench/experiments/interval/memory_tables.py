@@ -65,7 +65,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-memory-tuples",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("table 3.2", "table 3.3"),
         claim="Tuples of 74, 296 and 2,296 bytes fill join memories of 2 and 32 MB at fixed numbers, and the next one "
         "forces a spill.",

@@ -105,7 +105,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-ratio-to-best",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("figure 5.1", "figure 5.2", "figure 5.3", "figure 5.4"),
         claim="Through all settings the sweep is the fastest in two thirds and never far from the best; sort-merge and "
         "forward scan stay within a third of it; DIP and OIP are sometimes many times slower, DIP most when spilling.",

@@ -47,7 +47,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-result-forms",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("figure 3.18",),
         claim="Counting pairs is cheapest; keeping the k longest overlaps costs more than an empty result, and small k "
         "cost alike.",

@@ -115,7 +115,7 @@ EXPERIMENTS = (
     Experiment(
         "interval-scale-up",
         "interval",
-        "seed 002",
+        "Carman 2020",
         ("figure 3.29", "figure 3.30"),
         "With as much work for each task, time stays flat up to the number of cores, for all five joins.",
         _in_memory,
@@ -125,7 +125,7 @@ EXPERIMENTS = (
     Experiment(
         "interval-scale-up-spilling",
         "interval",
-        "seed 002",
+        "Carman 2020",
         ("figure 3.32", "figure 3.33"),
         "When memory is short and all spill, all but DIP still scale up; DIP is far behind.",
         _spilling,
@@ -135,7 +135,7 @@ EXPERIMENTS = (
     Experiment(
         "interval-dip-durations",
         "interval",
-        "seed 002",
+        "Carman 2020",
         ("figure 3.34",),
         "DIP needs a file and a frame for each simultaneous interval: it is well up to duration 20, 200 files, and "
         "gets worse up to 120.",
@@ -145,7 +145,7 @@ EXPERIMENTS = (
     Experiment(
         "interval-dip-scale-up",
         "interval",
-        "seed 002",
+        "Carman 2020",
         ("figure 3.34",),
         "DIP scales up to intervals of 20 instants; the longer they are beyond, the worse it does.",
         _dip_scale,

@@ -51,7 +51,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-size-error",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("table 4.2", "table 4.3"),
         claim="The number of pairs follows from arrival rate and duration to within 1 %, for every duration and rate.",
         run=_join_size,

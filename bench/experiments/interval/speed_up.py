@@ -106,7 +106,7 @@ def _experiment(
     name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings], requires: tuple[str, ...] = ()
 ) -> Experiment:
     measures = ("kernels", "engine", "interval", "spark", "bench/experiments/interval")
-    return Experiment(f"interval-{name}", "interval", "seed 002", places, claim, run, measures, "measured", requires)
+    return Experiment(f"interval-{name}", "interval", "Carman 2020", places, claim, run, measures, "measured", requires)
 
 
 EXPERIMENTS = (
@@ -150,7 +150,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-who-spills",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("figure 3.21", "figure 3.22", "figure 3.27", "figure 3.28"),
         claim="Long intervals make DIP spill alone, since each of its partitions needs a frame; large records make DIP "
         "and OIP spill.",

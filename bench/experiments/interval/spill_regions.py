@@ -90,7 +90,7 @@ def _experiment(figure: str, d_r: int) -> Experiment:
     return Experiment(
         name=f"interval-spill-regions-{d_r}",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=(figure,),
         claim=f"For R of rate 10 and duration {d_r}, simple tests on rate and duration of S tell which of sort-merge, "
         "sweep and forward scan run out of memory; each has a region of its own.",

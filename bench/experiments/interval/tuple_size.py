@@ -44,7 +44,7 @@ EXPERIMENTS = (
     Experiment(
         name="interval-tuple-size",
         family="interval",
-        source="seed 002",
+        source="Carman 2020",
         places=("figure 3.31",),
         claim="In a join memory of 2 MB, time rises sharply with the width of tuples, because spilling begins.",
         run=_tuple_size,

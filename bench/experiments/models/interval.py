@@ -162,7 +162,7 @@ EXPERIMENTS = (
     Experiment(
         name="models-interval",
         family="models",
-        source="seed 002",
+        source="Carman 2020",
         places=("section 4.4", "our grid"),
         claim=(
             "For each of the five interval joins a formula on rates, durations and frames of memory tells the "

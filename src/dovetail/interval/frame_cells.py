@@ -105,7 +105,7 @@ class BinCells:
 class OrderCells:
     """Cells for `before` and `after`: the earlier row goes to the range of its end and on, the later row to one range.
 
-    Reference: REPLICATE and PROJECT, seed 002, table 6.3.
+    Reference: REPLICATE and PROJECT of Carman 2020, table 6.3; docs/algorithms/interval.md, 1.4.
     """
 
     points: tuple[float, ...]

@@ -12,7 +12,7 @@ def overlapping_interval(ls: ColumnOrName, le: ColumnOrName, rs: ColumnOrName, r
     """The common part of two overlapping intervals, as a struct of `start` and `end`: [max of starts, min of ends).
 
     Null if they do not overlap.
-    Reference: seed 002, get_overlapping_interval.
+    Reference: get_overlapping_interval of Carman 2020, 3.4; docs/algorithms/interval.md, 1.1.
     """
     start, end = F.greatest(_column(ls), _column(rs)), F.least(_column(le), _column(re))
     return F.when(start < end, F.struct(start.alias("start"), end.alias("end")))
@@ -21,7 +21,7 @@ def overlapping_interval(ls: ColumnOrName, le: ColumnOrName, rs: ColumnOrName, r
 def interval_duration(start: ColumnOrName, end: ColumnOrName) -> Column:
     """How long an interval is: end minus start.
 
-    Reference: seed 002, duration_from_interval.
+    Reference: duration_from_interval of Carman 2020, 3.4; docs/algorithms/interval.md, 1.1.
     """
     return _column(end) - _column(start)
 

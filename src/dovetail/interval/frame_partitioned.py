@@ -1,7 +1,7 @@
 """The partitioned routes: rows go to the task that owns their stretch of time, and an operator joins them there.
 
 Split points cut time into ranges. SPLIT sends a row to every range that it reaches, PROJECT to the range of its start.
-Reference: seed 002, sections 3.2 and 6.2, table 6.3 with the sides exchanged for inverses.
+Reference: Carman 2020, 3.2, 6.2 and table 6.3 with the sides exchanged for inverses; docs/algorithms/interval.md, 1.4.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Relation:
     other. `overlapping` means that the two share a point: what `closed` says about the bounds decides touching
     intervals. Every other relation compares bounds as written, whatever `closed` says. Points lie densely: (3, 4)
     is not empty, also for whole numbers.
-    Reference: seed 002, tables 6.1 and 6.2, corrected as in the specification.
+    Reference: Carman 2020, tables 6.1 and 6.2, corrected; docs/algorithms/interval.md, 1.2 and 1.3.
     """
 
     names: frozenset[str]

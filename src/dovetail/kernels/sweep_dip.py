@@ -21,7 +21,7 @@ def assign_disjoint(state: I64, start: I64, end: I64, key: I64, ends: I64, refs:
 
     Rows come sorted by key, start, end. The heap `ends`, `refs` holds the last end of the state[OPEN] partitions that
     are open, at most state[LIMIT]; state[NEXT] is the number of the next partition. A new key opens new partitions.
-    Reference: seed 002, section 3.3.5, with a min-heap.
+    Reference: Carman 2020, 3.3.5, with a min-heap; docs/algorithms/interval.md, 2.5.
     """
     for row in range(start.size):
         if key.size > 0 and key[row] != state[LAST_KEY]:
@@ -57,7 +57,8 @@ def merge_disjoint(
 
     Piece i is rows r_first[i] to r_first[i + 1] of partition r_part[i]; partitions may continue in the next piece, also
     of a later call, because `cursor` keeps how far each S partition was merged and state[KEEP] whose cursors these are.
-    Reference: seed 002, section 4.4.5: of two tuples the one that ends first is left behind, on a tie S's.
+    Of two tuples the one that ends first is left behind, on a tie S's.
+    Reference: Carman 2020, 4.4.5; docs/algorithms/interval.md, 2.5.
     """
     while state[sw.R_POS] < r_part.size:
         piece = state[sw.R_POS]

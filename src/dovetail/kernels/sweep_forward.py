@@ -24,7 +24,7 @@ def forward_step(state: I64, r: Rows, s: Rows, rule: Rule, out_r: I64, out_s: I6
 
     state[PICKED] says which side's first active tuple is selected, state[INNER] how far it has scanned. MEMORY_FULL:
     the next tuple does not fit. If R starts first in every answer, only R tuples are selected and only S is held.
-    Reference: seed 002, section 3.3.3.
+    Reference: Carman 2020, 3.3.3; docs/algorithms/interval.md, 2.3.
     """
     if state[sw.RUNNING] != 0:
         sw.find_ends(state, r.key, s.key)

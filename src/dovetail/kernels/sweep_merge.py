@@ -39,7 +39,7 @@ def merge_step(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64
 
     NEED_R, NEED_S: more rows. OUT_FULL: take the pairs. MEMORY_FULL: the next S tuple does not fit; spill R from R_POS
     on. DONE: no pair is left. `active` holds the row numbers of the S tuples in memory, state[S_ACTIVE] of them.
-    Reference: seed 002, section 3.3.1 and table 6.4.
+    Reference: Carman 2020, 3.3.1 and table 6.4; docs/algorithms/interval.md, 2.1 and 3.1.
     """
     if state[sw.RUNNING] != 0:
         sw.find_ends(state, r.key, s.key)

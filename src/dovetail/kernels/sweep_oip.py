@@ -72,7 +72,8 @@ def join_slots(
     """Compare the rows of every R partition with those of every S partition that can match; OUT_FULL, or DONE.
 
     Piece i of R is rows r_first[i] to r_first[i + 1] of partition r_part[i]; likewise S, whose pieces ascend by key and
-    partition. Reference: seed 002, section 4.4.4.
+    partition.
+    Reference: Carman 2020, 4.4.4; docs/algorithms/interval.md, 2.4.
     """
     while state[sw.R_POS] < r_part.size:
         piece = state[sw.R_POS]

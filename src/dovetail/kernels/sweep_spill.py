@@ -50,7 +50,7 @@ def spill_step(
     spilled side is left in this run. NEED_R (NEED_S): more rows of the spilled side. OUT_FULL: take the pairs.
     `held` are row numbers, as many as the other side has active; a dropped tuple counts as an unproductive comparison
     if `count_drops`. With `in_order` they are in start order, and the first one that starts too late ends a pass.
-    Reference: seed 002, sections 3.3.1 to 3.3.3, spilling.
+    Reference: spilling in Carman 2020, 3.3.1 to 3.3.3; docs/algorithms/interval.md, 2.1 to 2.3.
     """
     sw.find_ends(state, r.key, s.key)
     at, other = spilled * sw.SIDE, (1 - spilled) * sw.SIDE

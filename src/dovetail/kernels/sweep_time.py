@@ -35,7 +35,7 @@ def time_step(
     `active_*` are the row numbers of the active tuples, `place_*` says where in it a row stands. The Delete Order is a
     heap `ends`, `refs` (row * 2, plus 1 for S). MEMORY_FULL: the next tuple in time does not fit; spill the side that
     has fewer active tuples. If R starts first in every answer, only R is held.
-    Reference: seed 002, section 3.3.2, with deletes before adds.
+    Reference: Carman 2020, 3.3.2, with removals before additions; docs/algorithms/interval.md, 2.2.
     """
     if state[sw.RUNNING] != 0:
         sw.find_ends(state, r.key, s.key)

@@ -30,7 +30,7 @@ class LambdaIntervals(Workload):
     """Rows `id`, `start`, `end`: at every instant of the range, `rate` intervals of each class (rate, duration) begin.
 
     Sorted by start. With `padding`, a text `filler` of so many bytes (0, 222 or 2222 in the experiments).
-    Reference: seed 002, section 3.5; mixtures of classes are the complex sets of section 4.4.6.
+    Reference: Carman 2020, 3.4; mixtures of classes are the complex sets of 4.4.6; docs/algorithms/interval.md, 5.2.
     """
 
     time_range: int
@@ -173,7 +173,7 @@ INTERVAL_SETS: dict[str, tuple[int, int, int, int, int]] = {
     "allen-dur-cluster": (10_000, 10, 200, 100, 0),
     "allen-rec-cluster": (10_000, 10, 20, 10, 2_222),
 }
-"""Range, rate, duration of the left side, of the right side, and padding of the sets of seed 002, chapters 3 and 6."""
+"""Range, rate, duration of the left side, of the right side, and padding of the sets: Carman 2020, chapters 3 and 6."""
 
 
 def interval_set(name: str, partitions: int = 1) -> tuple[LambdaIntervals, LambdaIntervals]:

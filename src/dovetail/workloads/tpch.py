@@ -50,7 +50,8 @@ def tpch_table(name: Table, scale: float = 0.01, directory: str | Path | None = 
 def shipping_intervals(lineitem: pa.Table) -> pa.Table:
     """Rows `id`, `key` (the order), `start`, `end`: the days from shipped to received, as days since 1970-01-01.
 
-    Between 1 and 30 days. Reference: seed 002, section 3.5; the self-join of scale factor 0.01 has 44 million overlaps.
+    Between 1 and 30 days. The self-join of scale factor 0.01 has 44 million overlaps.
+    Reference: Carman 2020, 3.4; docs/algorithms/interval.md, 5.2.
     """
     days = {name: lineitem[f"l_{name}date"].cast(pa.int32()).cast(pa.int64()) for name in ("ship", "receipt")}
     ids = pa.array(range(lineitem.num_rows), pa.int64())

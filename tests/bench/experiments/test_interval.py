@@ -43,7 +43,7 @@ def random_side(seed: int, rows: int = 60) -> Side:
 def test_every_figure_and_table_of_the_source_is_covered() -> None:
     covered = {place for one in family().values() for place in one.places}
     assert covered == set(PLACES)
-    assert {one.source for one in family().values()} == {"seed 002"}
+    assert {one.source for one in family().values()} == {"Carman 2020"}
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -86,7 +86,7 @@ def choose(
     Candidates that stay in memory come first, by comparisons; those that spill by frames. Unit costs turn both into
     seconds, with what a kept row costs beside its comparisons, and tell dear writes from cheap reads; they do not
     change the order of the rules. Ties go to the algorithm that needs less memory.
-    Reference: seed 002, section 4.6 and chapter 5.
+    Reference: Carman 2020, 4.6 and chapter 5; docs/algorithms/interval.md, 4.9.
     """
     unknown = [a for a in algorithms if a not in MODELS]
     if unknown or not algorithms:

@@ -15,7 +15,7 @@ class DisjointPartitionCost(CostModel):
     """DIP: S is joined in batches held whole, R is read once per batch.
 
     Overflow passes of the partitioning are not in the source's I/O; `overflow_frames` has them.
-    Reference: seed 002, sections 4.4.5 and 4.4.6, equations 4.59 to 4.65 and 4.72.
+    Reference: Carman 2020, equations 4.59 to 4.65 and 4.72; docs/algorithms/interval.md, 4.7 and 4.8.
     """
 
     name: ClassVar[Algorithm] = "dip"

@@ -14,7 +14,7 @@ class ForwardScanCost(CostModel):
     """Forward scan: S is freed and R replayed in every spill, the source's simplification.
 
     The operator spills the counterpart of whichever input holds more; `spilled_first` orients the model alike.
-    Reference: seed 002, section 4.4.3, equations 4.34 to 4.47.
+    Reference: Carman 2020, 4.4.3, equations 4.34 to 4.47; docs/algorithms/interval.md, 4.5.
     """
 
     name: ClassVar[Algorithm] = "forward_scan"

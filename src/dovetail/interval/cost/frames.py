@@ -16,7 +16,7 @@ class FrameMemory:
     """Join memory of `frames` frames (F_M) of `frame_bytes` bytes each (f).
 
     A frame holds whole tuples only, so its remainder is lost: floor(f / b) tuples of b bytes.
-    Reference: seed 002, tables 3.3 and 4.1.
+    Reference: Carman 2020, tables 3.3 and 4.1; docs/algorithms/interval.md, 4.0 and 5.1.
 
     >>> FrameMemory(8_192).tuples(2_296)
     768

@@ -34,7 +34,7 @@ class MixedCost:
     Comparisons are summed over pairs of subrelations. Memory and I/O take the worst case: every row as long as the
     longest, all arriving at the summed rate. `slots` and `refined` are OIP's;
     slots of 0 are chosen once for the whole inputs.
-    Reference: seed 002, section 4.4.6, equations 4.66 to 4.72.
+    Reference: Carman 2020, 4.4.6, equations 4.66 to 4.72; docs/algorithms/interval.md, 4.8.
     """
 
     algorithm: Algorithm

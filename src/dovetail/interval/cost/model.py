@@ -22,7 +22,7 @@ class CostModel(ABC):
     false. CPU is the number of comparisons, I/O the frames that the join itself writes and reads.
     `variant="printed"` evaluates the equations as the source has them, `"corrected"` with their slips removed and
     the number of spills per phase kept from going negative.
-    Reference: seed 002, sections 4.2 to 4.4.
+    Reference: Carman 2020, 4.2 to 4.4; docs/algorithms/interval.md, 4.1 to 4.7.
     """
 
     r: IntervalStatistics

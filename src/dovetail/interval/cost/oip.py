@@ -22,7 +22,7 @@ class OverlapPartitionCost(CostModel):
     A slot group i holds the partitions that span i slots. Two things in the equations differ from what the join does,
     and `refined=True` follows the join: tuples that reach past the end of the range, which the equations leave out, get
     slots of their own; and R is read once per block of S that fits memory, not once per S partition.
-    Reference: seed 002, section 4.4.4, equations 4.48 to 4.58; `refined` is ours.
+    Reference: Carman 2020, 4.4.4, equations 4.48 to 4.58; docs/algorithms/interval.md, 4.6. `refined` is ours.
     """
 
     slots: int = 0

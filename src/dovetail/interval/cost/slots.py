@@ -31,7 +31,7 @@ def choose_slots(
 
     A fixpoint from k = 1, ended when a value repeats the previous one or the one before; at least 1 and at most one
     slot per instant.
-    Reference: the algorithm that seed 002 section 3.3.4 builds on, whose formula the seed leaves out.
+    Reference: the algorithm that Carman 2020, 3.3.4 builds on without its formula; docs/algorithms/interval.md, 2.4.
     """
     if compare_cost <= 0 or frame_cost < 0:
         raise PlanError(f"costs of {compare_cost:g} per comparison and {frame_cost:g} per frame were given; give > 0.")

@@ -13,7 +13,7 @@ from dovetail.interval.cost.model import Algorithm, CostModel, Phases, sum_to
 class SortMergeCost(CostModel):
     """Sort-merge: R is spilled and replayed, S is held. Exchange `r` and `s` for the other orientation.
 
-    Reference: seed 002, section 4.4.1, equations 4.5 to 4.19.
+    Reference: Carman 2020, 4.4.1, equations 4.5 to 4.19; docs/algorithms/interval.md, 4.3.
     """
 
     name: ClassVar[Algorithm] = "sort_merge"

@@ -52,7 +52,7 @@ class SpillMap:
     """Spilling joins per duration (outer) and arrival rate (inner) of S, for a fixed R.
 
     OIP and DIP are left out: they spill by the size of their inputs alone.
-    Reference: seed 002, section 4.6, figures 4.12 and 4.13.
+    Reference: Carman 2020, 4.6, figures 4.12 and 4.13; docs/algorithms/interval.md, 4.9.
     """
 
     arrival_rates: tuple[float, ...]

@@ -21,7 +21,7 @@ class IntervalStatistics:
     `classes` are (arrival rate, duration) of subrelations with rates constant over the range; none means that all
     rows last `mean_duration`. `start_max` makes the range exact; without it the last start is taken to lie one mean
     duration before `end_max`.
-    Reference: seed 002, table 4.1.
+    Reference: Carman 2020, table 4.1; docs/algorithms/interval.md, 4.0.
 
     >>> s = IntervalStatistics(10_000, 0, 1_009, 10, 10, 74)
     >>> s.time_range, s.arrival_rate, s.active

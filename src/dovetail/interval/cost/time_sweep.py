@@ -36,7 +36,7 @@ class TimeSweepCost(CostModel):
     """Time sweep: whichever input holds more is freed and the other replayed, so both may be written.
 
     Symmetric in R and S.
-    Reference: seed 002, section 4.4.2, equations 4.20 to 4.33.
+    Reference: Carman 2020, 4.4.2, equations 4.20 to 4.33; docs/algorithms/interval.md, 4.4.
     """
 
     name: ClassVar[Algorithm] = "time_sweep"

@@ -34,7 +34,7 @@ class DisjointPartitionJoin(IntervalSpec):
     Blocking: both inputs are read to the end before the first answer. The relation changes nothing but the test of a
     pair. When memory is short the outer input goes to disk first, then the inner one, which is then joined in batches
     that fill memory, the outer input read once per batch.
-    Reference: seed 002, section 3.3.5 with the merge of 4.4.5 and the batches of equations 4.63 and 4.64.
+    Reference: Carman 2020, 3.3.5, 4.4.5 and equations 4.63 and 4.64; docs/algorithms/interval.md, 2.5.
     """
 
     def open(

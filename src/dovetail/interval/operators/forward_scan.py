@@ -24,7 +24,7 @@ class ForwardScanJoin(FirstIsOuterSpec):
 
     Only rows loaded ahead of their turn are held, in start order, so answers come in runs of neighbouring rows. A
     relation in which one input always starts first selects rows of that input only and holds the other.
-    Reference: seed 002, sections 3.3.3 and 6.2.2.
+    Reference: Carman 2020, 3.3.3 and 6.2.2; docs/algorithms/interval.md, 2.3 and 3.2.
     """
 
     def open(

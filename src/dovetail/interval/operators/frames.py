@@ -13,7 +13,7 @@ class Frames:
 
     `reserved` frames (inputs, output, spill) are deducted; 0 is the reading in which every frame holds data. Bytes are
     still charged to the budget as they are; only the capacity comes from here.
-    Reference: seed 002, table 3.3.
+    Reference: Carman 2020, table 3.3; docs/algorithms/interval.md, 5.1.
 
     >>> Frames(256, 8192, 2296).tuples
     768

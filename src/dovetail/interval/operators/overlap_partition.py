@@ -36,7 +36,7 @@ class OverlapPartitionJoin(IntervalSpec):
     slots. Without `slots` their number comes from the formula, and without `time_range` the range of the data is taken;
     in both cases the inputs are first read to the end, onto disk if they do not fit. If the inner input does not fit,
     it is loaded block by block, and the outer one read once per block, only where a pair of partitions can match.
-    Reference: seed 002, sections 3.3.4, 4.4.4 and 6.2.2.
+    Reference: Carman 2020, 3.3.4, 4.4.4 and 6.2.2; docs/algorithms/interval.md, 2.4 and 3.2.
     """
 
     slots: int | None = None

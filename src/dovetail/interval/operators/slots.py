@@ -21,7 +21,7 @@ class Slots:
     """`count` slots over [begin, end), numbered from 1; slot 0 is before the range and slot `count` + 1 after it.
 
     With half steps (`halves` = 1) two neighbouring codes are one instant, so that equal bounds share a slot.
-    Reference: seed 002, section 3.3.4; the partition order is that of 4.4.4.
+    Reference: Carman 2020, 3.3.4, with the order of 4.4.4; docs/algorithms/interval.md, 2.4.
 
     >>> slots = Slots(3, 0, 30)
     >>> ends, starts = zip(*(divmod(code, slots.base) for code in sorted(slots.parts(

@@ -24,7 +24,7 @@ class SortMergeJoin(IntervalSpec):
 
     The left input is outer, the right one with `swapped`. Memory holds inner rows only, and only the outer input is
     ever spilled. The relation decides when to stop loading and what to drop, in its tightest form.
-    Reference: seed 002, section 3.3.1 and table 6.4 as corrected.
+    Reference: Carman 2020, 3.3.1 and table 6.4, corrected; docs/algorithms/interval.md, 2.1 and 3.1.
     """
 
     def open(

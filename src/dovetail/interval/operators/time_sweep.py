@@ -25,7 +25,7 @@ class TimeSweepJoin(FirstIsOuterSpec):
     Makes no unproductive comparison in memory when sharing a point is the relation. A relation in which one input
     always starts first holds only that input. When memory is full, the side with fewer active rows is spilled past the
     other.
-    Reference: seed 002, sections 3.3.2 and 6.2.2.
+    Reference: Carman 2020, 3.3.2 and 6.2.2; docs/algorithms/interval.md, 2.2 and 3.2.
     """
 
     def open(
