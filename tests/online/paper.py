@@ -26,7 +26,7 @@ def shares_of_bands(name: str) -> tuple[float, ...]:
 
 
 def bands_table() -> str:
-    """Measured shares of band joins with those of the specification beside them."""
+    """Measured shares of band joins with the reference counts beside them (docs/algorithms/online.md, 6.4)."""
     lines = [f"{'percent online':18}" + "".join(f"{c:>16}" for c in ("DINER 5 %", "DINER 20 %", "PMJ 5 %", "PMJ 20 %"))]
     for name, printed in SPECIFIED_BANDS.items():
         cells = [f"{found:7.1f} ({wanted:4.1f})" for found, wanted in zip(shares_of_bands(name), printed, strict=True)]
@@ -35,7 +35,7 @@ def bands_table() -> str:
 
 
 def shares_table(columns: Sequence[str] = COLUMNS, rows: int = ROWS) -> str:
-    """Measured shares with those of the specification beside them."""
+    """Measured shares with the reference counts beside them (docs/algorithms/online.md, 6.4)."""
     lines = [f"{'percent online':18}" + "".join(f"{column:>16}" for column in columns)]
     for name, x in SETS:
         streams, printed = synthetic(name, x, rows), dict(zip(COLUMNS, SPECIFIED[name, x], strict=True))

@@ -1,7 +1,7 @@
 """The arriving phases as plain Python, one tuple after the other: what the kernels must decide, rule by rule.
 
 Rows are numbers in lists; nothing is fast, shared or clever. Each class gives the pairs that come while rows arrive.
-Reference: specs/online.md, 2.2 to 2.7 and 3.2 to 3.4.
+Reference: docs/algorithms/online.md, 2.2 to 2.7 and 3.2 to 3.4.
 """
 
 from __future__ import annotations

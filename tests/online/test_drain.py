@@ -65,7 +65,7 @@ class ForgetsDrains(XJoinOperator):
 
 
 class RetiresWhatIsOwed(DinerOperator):
-    """7.5: old blocks go before they have met what they must."""
+    """docs/algorithms/online.md, 7.5: old blocks go before they have met what they must."""
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         self.flush_all()

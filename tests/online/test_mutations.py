@@ -1,6 +1,6 @@
 """Known faults put in on purpose: each must be caught by the very trials that the sound operators pass.
 
-Reference: specs/online.md, section 5.1 (T1 to T5, T9), 1.2, 2.2 to 2.7 and 3.6.
+Reference: docs/algorithms/online.md, 5.1 (T1 to T5, T9), and the section that each docstring names.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class NoSwapAtStart(NestedLoop):
 
 
 class ShortPass(NestedLoop):
-    """E5: the last inner block is left out of each pass."""
+    """3.5: the last inner block is left out of each pass."""
 
     @property
     def batch_done(self) -> bool:

@@ -1,4 +1,4 @@
-"""Online shares and hand-over at the scale of the sources, against the specification's own figures."""
+"""Online shares and hand-over at the scale of the sources, against docs/algorithms/online.md, 6.4."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETS = [("zipf", 1), ("zipf", 2), ("zipf", 5), ("moving_mean", 2), ("moving_mean
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "x"), SETS)
-def test_diner_gives_the_share_of_the_specification(name: str, x: float) -> None:
+def test_diner_gives_the_share_of_the_reference_counts(name: str, x: float) -> None:
     found = share("DINER", synthetic(name, x, ROWS), MEMORY, BLOCK)
     assert found == pytest.approx(SPECIFIED[name, x][0], abs=1.5)
 
@@ -34,7 +34,7 @@ def test_the_others_give_theirs(name: str, x: float) -> None:
 
 
 def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
-    """The stock prices are one random walk each, so only the factor of the specification can be expected of them."""
+    """The stock prices are one random walk each, so only the factor of the reference counts can be expected of them."""
     assert shares_of_bands("weather") == pytest.approx(SPECIFIED_BANDS["weather"], abs=1.5)
     for found in (shares_of_bands("csco"), shares_of_bands("ipix")):
         assert 1.5 < found[0] / found[2] < 2.2

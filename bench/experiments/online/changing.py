@@ -59,7 +59,7 @@ def run_partly_sorted(bench: Workbench) -> Findings:
     aged = sum(s["DINER"] < s["RPJ 0.9"] for several in single.values() for s in several)
     note = (
         f"{beyond(lines)} Behind ageing RPJ in {aged} permutations. The order of intervals decides, so means of "
-        f"{len(seeds)} permutations differ from the specification's ten. {apart_from(lines, wanted)} {size}."
+        f"{len(seeds)} permutations differ from the ten of the reference counts. {apart_from(lines, wanted)} {size}."
     )
     charts = [
         shares_chart("Partly sorted Zipf keys", "sorted intervals", found, log_x=True),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.workbench import Workbench
 
 MEASURES = ("kernels", "engine", "online", "workloads", "bench/experiments/online", "bench/experiments/parts.py")
-SOURCE = "seed 001"
+SOURCE = "Bornea 2010"
 RIVALS = ("HMJ", "RPJ 1.0")
 """The joins that the source compares with in every figure; RPJ as it reads it, which forgets no arrival."""
 SHOWN = {"RPJ 1.0": "RPJ", "RPJ 0.9": "RPJ, ageing", "oldest": "oldest first"}
@@ -85,7 +85,10 @@ def shown(name: str) -> str:
 
 
 def shares_grid(title: str, found: Mapping[str, Shares], specified: Mapping[str, Sequence[float | None]]) -> Grid:
-    """Percent online by line and join, DINER's factors, and below each line the specification's own."""
+    """Percent online by line and join, DINER's factors, and below each line the reference counts.
+
+    Reference: docs/algorithms/online.md, 6.4.
+    """
     names = list(next(iter(found.values())))
     heads = ["percent online", *(shown(name) for name in names), "DINER / HMJ", "DINER / RPJ", "DINER / oldest first"]
     rows: list[list[Cell]] = []
@@ -94,7 +97,7 @@ def shares_grid(title: str, found: Mapping[str, Shares], specified: Mapping[str,
         rows.append([line, *(round(share, 2) for share in shares.values()), *factors])
         if line in specified:
             by_name = dict(zip(COLUMNS, specified[line], strict=True))
-            rows.append(["specification", *(by_name.get(name) for name in names), None, None, None])
+            rows.append(["reference count", *(by_name.get(name) for name in names), None, None, None])
     return Grid(title, heads, rows)
 
 
@@ -114,14 +117,14 @@ def factors_chart(title: str, x: str, found: Mapping[float, Shares], log_x: bool
 
 
 def specified_lines(set_name: str, xs: Iterable[float], label: str = "{x:g}") -> dict[str, Sequence[float | None]]:
-    """The specification's own figures of a set, by the label of its line."""
+    """The reference counts of a set, by the label of its line."""
     return {label.format(x=x): SPECIFIED[set_name, x] for x in xs if (set_name, x) in SPECIFIED}
 
 
 def apart_from(found: Mapping[str, Shares], specified: Mapping[str, Sequence[float | None]]) -> str:
-    """A sentence on the largest distance of DINER's share from the specification's."""
+    """A sentence on the largest distance of DINER's share from the reference counts."""
     gaps = [abs(found[line]["DINER"] - (row[0] or 0.0)) for line, row in specified.items() if line in found]
-    return f"DINER is at most {max(gaps):.1f} points from the specification, which is for 100,000 rows a side."
+    return f"DINER is at most {max(gaps):.1f} points from the reference counts, which are for 100,000 rows a side."
 
 
 def beyond(found: Mapping[str, Shares], baseline: str = "oldest") -> str:

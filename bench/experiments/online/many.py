@@ -47,7 +47,7 @@ def _grid(title: str, found: Found) -> Grid:
     for line, shares in found.items():
         rows.append([_label(line), *(round(each, 2) for each in shares)])
         if line in SPECIFIED_MANY:
-            rows.append([f"{_label(line)}, specification", *SPECIFIED_MANY[line]])
+            rows.append([f"{_label(line)}, reference count", *SPECIFIED_MANY[line]])
     return Grid(title, ["percent online", *(f"{percent} % memory" for percent in MEMORY)], rows)
 
 

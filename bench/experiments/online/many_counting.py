@@ -1,7 +1,7 @@
 """Combinations that joins of several inputs give while rows arrive: counted by the kernels of the operators.
 
 One of these results has some 170 million rows. All inputs come at one rate, so the small ones have come after a tenth
-of the time. Reference: seed 001, section 5.5; specs/online.md, 6.2 and 6.4.
+of the time. Reference: Bornea 2010, 5.5; docs/algorithms/online.md, 6.2 and 6.4.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ OUTER = (9, 19, 39, 59)
 REACHED = 0.7
 """The part of a printed gain that counts as the same size; costs of disks and rows are not the source's."""
 DIFFERENT = (
-    "The specification's simulation has 4.6 to 7.1 times HMJ at the shortest pause and 0.78 to 1.06 times RPJ. Here "
+    "Our reference counts have 4.6 to 7.1 times HMJ at the shortest pause and 0.78 to 1.06 times RPJ. Here "
     "HMJ merges the bucket with most segments first, where the frequent keys are, and RPJ joins disk with memory too."
 )
 ENDS = (PAUSES[0], PAUSES[-1])
@@ -194,7 +194,7 @@ def run_outer(bench: Workbench) -> Findings:
         grid.append([label, *cells, max(each.most for each in by.values())])
     heads = [head for pause in pauses for head in (f"% online, pauses of {pause} %", "of which in pauses")]
     chart = Chart("DINER by outer blocks", "outer blocks in memory", "% of the result before the last row", lines)
-    note = f"{rows:,} rows a side; {base}. The specification has 31.4 to 32.9 % at this size."
+    note = f"{rows:,} rows a side; {base}. The reference counts are 31.4 to 32.9 % at this size."
     verdict, why = judged([Part(said, spread <= 3)], note)
     return Findings(verdict, why, [chart], [Grid(f"Outer blocks, {base}", ["", *heads, "most rows waiting"], grid)])
 

@@ -2,7 +2,7 @@
 
 Each side comes in ten fragments, with a pause after each that is so many percent of the fragment's time. Reading or
 writing a block takes a part of the mean gap between rows of one side. Within a fragment rows come in groups of 20, left
-ones first. Reference: specs/online.md, 6.4; seed 001, section 5.3.
+ones first. Reference: Bornea 2010, 5.3; docs/algorithms/online.md, 6.4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What seed 001 prints, and what our specification's own simulation of it found (specs/online.md, 6.3 and 6.4)."""
+"""What Bornea 2010 prints, and our reference counts.
+
+Reference: docs/algorithms/online.md, 6.3 and 6.4.
+"""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
             rows.append([name, percent, *(round(shares[each], 2) for each in COLUMNS), *gains])
         if name in SPECIFIED_EQUAL:
             spec = SPECIFIED_EQUAL[name]
-            rows.append([f"{name}, specification", 5, *(spec.get(each) for each in COLUMNS), None, None, None])
+            rows.append([f"{name}, reference count", 5, *(spec.get(each) for each in COLUMNS), None, None, None])
     heads = ["set", "memory %", *(shown(name) for name in COLUMNS), "/ HMJ", "/ RPJ", "/ oldest first"]
     return Grid("Equality joins: percent of the result while rows arrive, and DINER's gains", heads, rows)
 

@@ -16,7 +16,7 @@ from dovetail.kernels.arrays import I64, int64s
 from dovetail.workloads import relations
 
 SOURCE_ROWS = {"csco": 10_355, "ipix": 22_784, "weather": 45_000}
-"""Rows a side of the recorded sets of seed 001, for which the synthetic sets of these names stand in."""
+"""Rows a side of the recorded sets of Bornea 2010, for which the synthetic sets of these names stand in."""
 BANDS = {"csco": 4, "ipix": 4, "weather": 49, "MSFT": 4, "IBM": 4, "New York": 49}
 """Smaller than 5 cents, and smaller than 5 degrees, on whole cents and tenths of a degree."""
 STAND_INS = ("csco", "ipix", "weather")

@@ -1,6 +1,6 @@
 """What leaves memory when it is full, for each of the joins that hash: one decision a function.
 
-Reference: specs/online.md, 2.2 to 2.7, and the oldest-first baseline of 6.4.
+Reference: docs/algorithms/online.md, 2.2 to 2.7 and 6.4.
 """
 
 from __future__ import annotations

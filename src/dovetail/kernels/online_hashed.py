@@ -1,6 +1,6 @@
 """The arriving phase of the joins that hash, one tuple at a time: probe, make room, store.
 
-Reference: specs/online.md, 2.1 to 2.7.
+Reference: docs/algorithms/online.md, 2.1 to 2.7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pairs of two sorted stretches of rows that were not produced before, and exact bounds of bands on floats.
 
-Reference: specs/online.md, 1.2, 2.3 and 5.3.
+Reference: docs/algorithms/online.md, 1.2, 2.3 and 5.3.
 """
 
 from __future__ import annotations

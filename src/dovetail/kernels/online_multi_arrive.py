@@ -1,7 +1,7 @@
 """MINER's arriving phase, one tuple at a time: probe by selectivity, count, make room, store.
 
 Every decision is the one that a tuple-at-a-time join takes; only the columns of rows move in batches, by the caller.
-Reference: specs/online.md, 4.2; seed 001, section 4.1.
+Reference: Bornea 2010, 4.1; docs/algorithms/online.md, 4.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Combinations of loaded rows of all relations that were not produced before.
 
-Reference: specs/online.md, 4.3 and 5.3 (R1 to R3).
+Reference: docs/algorithms/online.md, 4.3 and 5.3 (R1 to R3).
 """
 
 from __future__ import annotations

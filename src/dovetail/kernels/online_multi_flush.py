@@ -1,6 +1,6 @@
 """MINER's flush: three regions for each relation and attribute, the area of least benefit leaves from all indexes.
 
-Reference: specs/online.md, 3.4 and 4.2 (5); seed 001, section 4.1.
+Reference: Bornea 2010, 4.1; docs/algorithms/online.md, 3.4 and 4.2, step 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """MJoin's arriving phase: one hash table for each relation on a common key, buckets flushed from all of them at once.
 
-Reference: specs/online.md, 2.8.
+Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.8.
 """
 
 from __future__ import annotations

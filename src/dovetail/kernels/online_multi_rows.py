@@ -2,7 +2,7 @@
 
 A row is a slot of one relation, as in the two-way joins; only the caller makes slots free again, once it has written
 them. The clock is strict: one tick for each arrival that probes, one for each flush.
-Reference: specs/online.md, sections 2, 4.1 and 5.1.
+Reference: docs/algorithms/online.md, 2, 4.1 and 5.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DINER's flush: three regions of the key's domain a side, their benefits, Clock in the middle one, boundaries.
 
-Reference: specs/online.md, 3.3 and 3.4; seed 001, algorithm 2 and section 3.3.
+Reference: Bornea 2010, 3.3 and algorithm 2; docs/algorithms/online.md, 3.3 and 3.4.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A row is a slot: key, arrival tick, where its columns are, bytes. Kernels take slots from the free ones and list those
 that leave; only the caller, who has written them to disk, makes slots free again, so every slot named in an outcome
 stays readable until then. The clock is strict: one tick for each arrival that probes, one for each flush.
-Reference: specs/online.md, sections 2 and 3.1.
+Reference: docs/algorithms/online.md, 2 and 3.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The arriving phase over two sorted indexes, one tuple at a time: probe, count, make room, store.
 
 Every decision is the one that a tuple-at-a-time join takes; only the columns of rows move in batches, by the caller.
-Reference: specs/online.md, 3.2 and 3.3; seed 001, algorithms 1 and 3.
+Reference: Bornea 2010, algorithms 1 and 3; docs/algorithms/online.md, 3.2 and 3.3.
 """
 
 from __future__ import annotations

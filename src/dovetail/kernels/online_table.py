@@ -2,7 +2,7 @@
 
 Equal codes share a bucket on both sides. A bucket's queue is in order of arrival. Rows of a frozen bucket that only
 wait to be written stand in a second queue, where no probe finds them.
-Reference: specs/online.md, 2.1 to 2.7.
+Reference: docs/algorithms/online.md, 2.1 to 2.7.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each index is a treap (a search tree in that order, a heap by a hash of the slot) with its nodes threaded in order, so
 that a range is found in logarithmic time and walked one step a row. All indexes share arrays: a slot belongs to one
 relation, so it is a node of that relation's indexes and of no other. No index has a capacity of its own.
-Reference: specs/online.md, 4.1.
+Reference: docs/algorithms/online.md, 4.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ReactiveNL: blocks of two sides joined in a nested loop that can stop after each inner block and swap roles.
 
-Reference: specs/online.md, 3.5 and 3.6; seed 001, algorithm 4.
+Reference: Bornea 2010, algorithm 4; docs/algorithms/online.md, 3.5 and 3.6.
 """
 
 from __future__ import annotations

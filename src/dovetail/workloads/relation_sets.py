@@ -105,7 +105,10 @@ RELATION_SETS: dict[str, RelationSet] = {
         lambda x, side, rows: Temperatures(rows, x if side == "right" else 0.0),
     ),
 }
-"""The sets of seed 001, section 5; csco, ipix and weather are stand-ins for its recorded data."""
+"""The sets of Bornea 2010, 5; csco, ipix and weather are stand-ins for its recorded data.
+
+Reference: docs/algorithms/online.md, 6.2.
+"""
 
 
 def relation(
@@ -118,7 +121,7 @@ def relation(
 ) -> Relation:
     """One side of a two-relation set: columns `id`, `at`, `key`; x is what the experiment varies (None: its default).
 
-    Both sides come from the same seed. Reference: seed 001, sections 5.1 to 5.3.
+    Both sides come from the same seed. Reference: Bornea 2010, 5.1 to 5.3; docs/algorithms/online.md, 6.2.
     """
     if set not in RELATION_SETS:
         raise PlanError(f"unknown relation set {set!r}: {nearest(set, RELATION_SETS)}")
@@ -152,7 +155,7 @@ def chain_relations(inputs: int = 4, rows: int = 100_000, domain: int = 10_000, 
     """Two to four relations for R1.a1 = R2.a1, R2.a2 = R3.a2, R3.a3 = R4.a3; the number of results is the same for all.
 
     R2 and R3 have Zipf attributes; R1 and R4, which three and four inputs add, have each key of 0..domain-1 once.
-    Reference: seed 001, section 5, the data of MINER.
+    Reference: the data of MINER in Bornea 2010, 5.5; docs/algorithms/online.md, 6.2.
     """
     require(inputs in (2, 3, 4), f"inputs must be 2, 3 or 4, not {inputs}.")
     zipf, unique = ZipfKeys(domain, 1.0, first_key=0), UniqueKeys(domain)

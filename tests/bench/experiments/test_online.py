@@ -29,7 +29,7 @@ def test_every_figure_and_table_of_the_source_has_an_experiment() -> None:
     assert set(places) == PLACES
     assert len(places) == len(PLACES)
     assert {each.ground for each in mine().values()} == {"counted"}
-    assert {each.source for each in mine().values()} == {"seed 001"}
+    assert {each.source for each in mine().values()} == {"Bornea 2010"}
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -1,4 +1,4 @@
-"""Online shares of MINER and MJoin at the scale of the sources, with those of the specification and a verdict.
+"""Online shares of MINER and MJoin at the scale of the sources, with the reference counts and a verdict.
 
 Run it to see the tables: `python -m tests.online.multiway.paper`. The shares are those of the experiments
 `online-chains` and `online-star`, which count combinations and write none.
@@ -19,7 +19,7 @@ from dovetail.online.phases import PHASES
 
 
 def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:
-    """Measured shares with those of the specification beside them, line by line as they are found; the verdicts."""
+    """Measured shares with the reference counts beside them, line by line as they are found; the verdicts."""
     yield f"{'percent online':28}" + "".join(f"{f'{percent} % memory':>20}" for percent in MEMORY)
     found = {}
     for line, printed in SPECIFIED_MANY.items():
@@ -31,7 +31,7 @@ def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:
 
 
 TRIALS = {"pair": 1000, "chain3": 2000, "chain4": 500, "sstar4": 500, "snowflake6": 250}
-"""Trees of specs/online.md, 4.5, and its numbers of trials."""
+"""Trees of docs/algorithms/online.md, 4.5, and its numbers of trials."""
 
 
 def evidence_table(part: float = 1.0) -> str:

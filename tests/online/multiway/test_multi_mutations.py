@@ -1,6 +1,6 @@
 """Known faults of multiway joins put in on purpose: the random schedules catch every one of them.
 
-Reference: specs/online.md, 5.1.
+Reference: docs/algorithms/online.md, 5.1 (T1 to T12), 5.3 (R2) and 2.8.
 """
 
 from __future__ import annotations

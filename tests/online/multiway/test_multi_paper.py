@@ -1,4 +1,4 @@
-"""Online shares of MINER and MJoin below the sources' scale, against the specification's own figures."""
+"""Online shares of MINER and MJoin below the sources' scale, against docs/algorithms/online.md, 6.4."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS, BLOCK = 10_000, 10
 
 
 @pytest.mark.slow
-def test_miner_gives_shares_near_those_of_the_specification() -> None:
+def test_miner_gives_shares_near_the_reference_counts() -> None:
     """Blocks and inputs are smaller than there, which costs some points."""
     for line in ("chain of 2, MINER", "chain of 4, MINER", "star of 4, MINER"):
         assert share(line, 20, 2 * ROWS, 2 * BLOCK) == pytest.approx(SPECIFIED_MANY[line][-1], abs=8.0), line

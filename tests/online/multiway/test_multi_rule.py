@@ -1,4 +1,4 @@
-"""The redundancy rule on loaded rows, R1 to R3 of specs/online.md 5.3, against its definition row by row."""
+"""The redundancy rule on loaded rows, R1 to R3 of docs/algorithms/online.md, 5.3, against its definition row by row."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A row goes to the cells that agree with the keys it has; along axes of keys that it does not have it is copied. So every
 combination meets in exactly one cell. Where one key is equal in all inputs there is one axis and no copy.
-Reference: specs/online.md, 7.2.
+Reference: docs/algorithms/online.md, 7.2.
 """
 
 from __future__ import annotations

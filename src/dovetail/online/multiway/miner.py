@@ -35,7 +35,7 @@ class Miner(MultiJoin):
     stop after each block when input is back, and pass over what cannot match. Decisions are those of the
     tuple-at-a-time algorithm, whatever the size of batches. `cleanup` is how what is owed at the end is found:
     "survivors" holds rows that can still match, "odometer" goes on with the nested loops of the pauses.
-    Reference: specs/online.md, section 4 and 5.3; seed 001, section 4.
+    Reference: Bornea 2010, 4; docs/algorithms/online.md, 4 and 5.3.
     """
 
     cleanup: Literal["survivors", "odometer"] = "survivors"

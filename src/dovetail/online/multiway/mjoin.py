@@ -33,7 +33,7 @@ class MJoin(MultiJoin):
     their bucket; `flush` is which bucket leaves, the one with most rows as in the source, or with fewest. Other trees
     are not the source's: there rows leave by chance and combinations are told apart by ticks, as in MINER. There is no
     work in pauses.
-    Reference: specs/online.md, 2.8.
+    Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.8.
     """
 
     flush: Literal["largest", "smallest"] = "largest"

@@ -3,7 +3,7 @@
 Blocks 0 to joined[r] - 1 of all inputs have met each other. A batch joins the next blocks of the outer input with all
 of these of the others, counted like the digits of an odometer. Sizes are given anew each time, as blocks may be added
 at any moment; `joined` and the batch change only as written here.
-Reference: specs/online.md, 4.3; seed 001, section 4.2.
+Reference: Bornea 2010, 4.2; docs/algorithms/online.md, 4.3.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Blocks of the first input are held in turn, as many as fit. Of the next input only rows that match what is held are
 kept, from as many blocks as fit, and so on: the number of turns follows from rows that match and not, as with nested
 loops over blocks, from the product of the numbers of blocks.
-Reference: specs/online.md, 4.3 (6) and 5.3.
+Reference: docs/algorithms/online.md, 4.3, step 6, and 5.3.
 """
 
 from __future__ import annotations

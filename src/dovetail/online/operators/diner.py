@@ -30,7 +30,7 @@ class Diner(OnlineJoin):
     The middle region is evicted by the Clock algorithm. What was flushed is joined in pauses by a nested loop over
     sorted blocks, which stops after each inner block when input is back. Equality and bands. Decisions are those of the
     tuple-at-a-time algorithm, whatever the size of batches.
-    Reference: specs/online.md, section 3; seed 001, algorithms 1 to 4.
+    Reference: Bornea 2010, algorithms 1 to 4; docs/algorithms/online.md, 3.
     """
 
     bands: ClassVar[bool] = True

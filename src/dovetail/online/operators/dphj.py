@@ -21,7 +21,7 @@ class DoublePipelinedJoin(HashedJoin):
 
     Rows that arrive for a frozen bucket are not probed and go to disk as new; the clean-up joins all but old with old.
     There is no reactive phase. Good for inputs little larger than memory, poor for larger ones.
-    Reference: specs/online.md, 2.2; seed 000, section 2.3.2.
+    Reference: Naeem 2012, 2.3.2; docs/algorithms/online.md, 2.2.
     """
 
     @property

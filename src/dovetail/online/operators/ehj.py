@@ -27,7 +27,7 @@ class EarlyHashJoin(HashedJoin):
     `cardinality="one_to_many"` left keys are unique ("many_to_one": right ones), and a row of the other side is
     dropped once it has found its match; where keys are hashed (text, several columns) this is treated as many to many.
     There is no reactive phase.
-    Reference: specs/online.md, 2.7; seed 000, section 2.3.5.
+    Reference: Naeem 2012, 2.3.5; docs/algorithms/online.md, 2.7.
     """
 
     cardinality: Cardinality = "many_to_many"

@@ -24,7 +24,7 @@ class HashMergeJoin(HashedJoin):
     `flush="smallest"` takes the smallest pair of at least a block instead. In pauses, and at the end, up to `fan_in`
     pairs of segments of a bucket are merged: pairs of rows of different segments come out, and the merged pair is one
     segment from then on. A merge is the unit of work, after which `until` is asked; it grows as segments grow.
-    Reference: specs/online.md, 2.5; seed 001, section 2; seed 000, section 2.3.4.
+    Reference: Bornea 2010, 2; Naeem 2012, 2.3.4; docs/algorithms/online.md, 2.5.
     """
 
     flush: Literal["largest", "smallest"] = "largest"

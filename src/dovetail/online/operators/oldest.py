@@ -18,7 +18,8 @@ class OldestFirst(HashedJoin):
     """The oldest block of the side with more rows in memory leaves; blocks meet as those of DINER do.
 
     With f the share of each side that fits in memory, 2f - f² of the result comes online if the order is random.
-    Reference: specs/online.md, 6.4 (a baseline of ours, not of the sources).
+    A baseline of ours, not of the sources.
+    Reference: docs/algorithms/online.md, 6.4.
     """
 
     @property

@@ -40,7 +40,7 @@ class ProgressiveMergeJoin(OnlineJoin):
 
     So results come only at those moments. At the end, `fan_in` / 2 pairs of runs are merged at a time: pairs of rows
     of different runs come out. Equality and bands. There is no reactive phase.
-    Reference: specs/online.md, 2.4; seed 001, section 2.
+    Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.4.
     """
 
     bands: ClassVar[bool] = True

@@ -29,7 +29,7 @@ class RateBasedJoin(HashedJoin):
     next bucket where one has too few. In pauses the task of the highest expected rate runs: a disk part against
     memory, or up to `fan_in` segments of one side against the other's joined ones; a task is the unit of work, after
     which `until` is asked.
-    Reference: specs/online.md, 2.6; seed 001, section 2.
+    Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.6.
     """
 
     ageing: float = 0.9

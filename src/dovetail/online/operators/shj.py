@@ -24,7 +24,7 @@ class SymmetricHashJoin(HashedJoin):
     """All results in the arriving phase, with both inputs in memory: `BudgetExceeded` when they do not fit.
 
     Nothing is flushed, so there is no reactive phase, no clean-up, and no pair can come twice.
-    Reference: specs/online.md, 2.1; seed 000, section 2.3.1.
+    Reference: Naeem 2012, 2.3.1; docs/algorithms/online.md, 2.1.
     """
 
     @property

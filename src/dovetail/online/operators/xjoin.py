@@ -22,7 +22,7 @@ class XJoin(HashedJoin):
     In pauses the disk part of one side's partition is probed against the memory part of the other's, as often as
     something is new; one such use is the unit of work, after which `until` is asked. Pairs are told apart by ticks and
     by a list of those uses. The clean-up joins what is left.
-    Reference: specs/online.md, 2.3; seed 001, section 2; seed 000, section 2.3.3.
+    Reference: Bornea 2010, 2; Naeem 2012, 2.3.3; docs/algorithms/online.md, 2.3.
     """
 
     @property
