@@ -18,7 +18,7 @@ from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.errors import DataError
 from dovetail.xquery.frame import plan_xquery
 
-SOURCE = "seed 002"
+SOURCE = "Carman 2020"
 MEASURES = (
     "kernels",
     "engine",

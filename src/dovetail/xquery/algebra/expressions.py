@@ -3,7 +3,7 @@
 A call is scalar in ASSIGN, SELECT and JOIN, unnesting in UNNEST, aggregate in AGGREGATE: the place says which,
 `functions` says which calls may stand there. Over a sequence, a step (`child`, `attribute` ...) is the concatenation
 of its answers for each item, in the order of the items; nothing is sorted unless the plan says so.
-Reference: seed 002, section 7.3; specification 7.3.
+Reference: Carman 2020, 7.3; docs/algorithms/xquery.md, 3.
 """
 
 from __future__ import annotations

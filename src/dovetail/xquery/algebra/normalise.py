@@ -9,7 +9,7 @@ query one.
 
 Sequences, documents, aggregates and paths from nodes are assigned; other expressions stand where they are used. What
 has no form in the algebra (constructors, conditionals, declared functions ...) is left to the evaluator: `Evaluate`.
-Reference: specification 7.5, VX-2.
+Reference: Carman 2020, 7.4.1; docs/algorithms/xquery.md, 5.
 """
 
 from __future__ import annotations

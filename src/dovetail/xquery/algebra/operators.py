@@ -2,7 +2,7 @@
 
 A plan is its topmost operator. Plans are read from the bottom up; tuples keep their order through every operator but
 ORDER and GROUP-BY, and JOIN gives, for each tuple of its outer branch, the matching tuples of its inner one.
-Reference: seed 002, section 7.3; specification 7.3.
+Reference: Carman 2020, 7.3; docs/algorithms/xquery.md, 3.
 """
 
 from __future__ import annotations

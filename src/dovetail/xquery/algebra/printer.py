@@ -2,7 +2,7 @@
 
 The listings differ among themselves in the blanks at parentheses and commas. Here an operator has one blank inside its
 parentheses, a call none, and a comma is followed by one: `UNNEST( $$13:child(child($$4, "a"), "b") )`.
-Reference: specification 7.5 and 7.6.
+Reference: Carman 2020, 7.4; docs/algorithms/xquery.md, 5 and 6.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `Facts` knows them for every variable of a plan. They are true for every input, or say nothing: "many", not ordered, not
 unique, type "item". Order and uniqueness are those of nodes; atomic values have neither.
 Documents of a collection are in document order, as they come: that is how `collection` defines the order among them.
-Reference: specification 7.5 (properties to propagate per variable).
+Reference: docs/algorithms/xquery.md, 5.
 """
 
 from __future__ import annotations

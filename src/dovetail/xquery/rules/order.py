@@ -2,7 +2,7 @@
 
 Clean-up (P9) belongs to every group, because each rule may leave copies behind. The rules of one group are tried in the
 order given, from the first again after each rewriting.
-Reference: specification 7.5 and 7.6.
+Reference: Carman 2020, 7.4; docs/algorithms/xquery.md, 5 and 6.
 """
 
 from __future__ import annotations
