@@ -29,13 +29,13 @@ TITLES = {
     "cases": "Rivals side by side",
 }
 SOURCES = {
-    "seed 000": "M. A. Naeem, Efficient Joins to Process Stream Data, thesis, University of Auckland, 2012",
-    "seed 001": "M. A. Bornea, V. Vassalos, Y. Kotidis, A. Deligiannakis, Adaptive Join Operators for Result Rate "
-    "Optimization on Streaming Inputs",
-    "seed 002": "E. P. Carman, Jr., Interval Joins for Big Data, dissertation, UC Riverside, 2020",
-    "seed 003": "M. A. Naeem and others, HYBRIDJOIN for Near-Real-Time Data Warehousing",
-    "seed 004": "M. A. Naeem, G. Weber, C. Lutteroth, G. Dobbie, Optimizing Queue-based Semi-Stream Joins with Indexed "
-    "Master Data",
+    "Naeem 2012": "M. A. Naeem, Efficient Joins to Process Stream Data, thesis, University of Auckland, 2012",
+    "Bornea 2010": "M. A. Bornea, V. Vassalos, Y. Kotidis, A. Deligiannakis, Adaptive Join Operators for Result Rate "
+    "Optimization on Streaming Inputs, IEEE Transactions on Knowledge and Data Engineering, 2010",
+    "Carman 2020": "E. P. Carman, Jr., Interval Joins for Big Data, dissertation, UC Riverside, 2020",
+    "Naeem 2011": "M. A. Naeem, G. Dobbie, G. Weber, HYBRIDJOIN for Near-Real-Time Data Warehousing, IJDWM 7(4), 2011",
+    "Naeem 2014": "M. A. Naeem, G. Weber, C. Lutteroth, G. Dobbie, Optimizing Queue-based Semi-Stream Joins with "
+    "Indexed Master Data, DaWaK 2014",
 }
 _TEMPLATE = "page.html"
 

@@ -29,7 +29,7 @@ from dovetail.semistream.operators.x_hybridjoin import XHybridJoin
 from dovetail.semistream.sizes import Sizes
 
 SOURCE_DISK = DeviceModel("source disk", seek_s=0.004, bytes_per_s=1e9 / 99)
-"""Seek 4 ms, 0.099 us a byte: the device that fits what the sources print about theirs (specs/semistream.md, 3.0)."""
+"""Seek 4 ms, 0.099 us a byte: the device that fits the sources' printed facts (docs/algorithms/semistream.md, 3.0)."""
 
 
 class SimulatedPages:
@@ -251,7 +251,7 @@ def service_rate(join: SemiStreamJoin, keys: Keys, warm: int, measure: int, unit
     """The rate of a join over a stream that is never short: `keys(n)` gives the next n keys of the stream.
 
     The join runs for real over `warm` rows and then over `measure` rows more, of which its reads and steps are counted
-    and priced: reads by the device, steps by `units` and the loop costs of specs/semistream.md, section 3.
+    and priced: reads by the device, steps by `units` and the loop costs of docs/algorithms/semistream.md, 3.
     """
     schema = pa.schema([pa.field("key", pa.int64(), nullable=False)])
     with join.open(MemoryBudget(2**40, "simulation"), {"stream": schema}) as operator:

@@ -3,7 +3,7 @@
 A load gives the `d` rows from the oldest waiting key on, not the aligned segment that the key is in. Waiting rows just
 below the key stay behind and cause another, overlapping load, so that it needs more loads than aligned segments do.
 Only counted: no join of ours reads this way.
-Reference: specs/semistream.md 1.2, 9.4 and S11.
+Reference: docs/algorithms/semistream.md, 1.2, 6.11 and 8.4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Service rates of the semi-stream joins on a simulated disk, beside those of the specification.
+"""Service rates of the semi-stream joins on a simulated disk, beside our reference counts.
 
 Nothing here is this machine's speed: joins run for real over real keys, and their reads and steps are counted and
 priced by the source's disk (4 ms a seek, 0.099 us a byte) and its costs of a step. Times are for a million rows.
@@ -29,7 +29,7 @@ HALF, TWO, EIGHT = 500_000, 2_000_000, 8_000_000
 class Column:
     """A column of the table: the join, how long it runs before it is measured, and rows a second by master rows.
 
-    Reference: specs/semistream.md, 9.3 (exponent 1, 50 MB, rows of 120 bytes).
+    Reference: docs/algorithms/semistream.md, 8.3 (exponent 1, 50 MB, rows of 120 bytes).
     """
 
     name: str
@@ -42,7 +42,7 @@ class Column:
     lookup: Lookup = OLDEST
 
     def due(self, master_rows: int) -> float:
-        """Rows a second that the specification has."""
+        """Rows a second of the reference counts."""
         return {HALF: self.half, TWO: self.two, EIGHT: self.eight}[master_rows]
 
     def rate(self, master_rows: int) -> tuple[int, float]:

@@ -176,7 +176,7 @@ def test_a_cache_keeps_what_was_used_last() -> None:
     assert 0 < cache.used <= 1_500
 
 
-def test_the_simulated_rates_are_the_specifications_where_they_are_quick_to_count() -> None:
+def test_the_simulated_rates_are_the_reference_counts_where_they_are_quick_to_count() -> None:
     by_name = {column.name: column for column in enrich_rates.TABLE}
     queues, rate = by_name["INLJ"].rate(enrich_rates.HALF)
     assert queues == enrich_rates.QUEUES

@@ -1,6 +1,6 @@
 """Points of the sources' experiments, run by the real joins over keys alone on a simulated disk.
 
-Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (seed 000, table 5.2). Small scale
+Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (Naeem 2012, table 5.2). Small scale
 divides master rows, memory and cache by 5 and leaves the segments of 500 rows, so that rows that wait per segment, and
 with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows. There are 800
 segments where the source has 4,000.
@@ -119,7 +119,7 @@ _CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
 
 
 def counted(
-    name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings], source: str = "seed 000"
+    name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings], source: str = "Naeem 2012"
 ) -> Claim:
     """An experiment of this family on the simulated disk."""
     return Claim(f"semistream-{name}", "semistream", source, places, claim, run, MEASURES)

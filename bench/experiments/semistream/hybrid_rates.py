@@ -88,19 +88,19 @@ def _by_skew(bench: Workbench) -> Findings:
 EXPERIMENTS = (
     counted(
         "hybrid-master-rate",
-        ("figure 5.7 (c)", "seed 003 figure 7 (c)"),
+        ("figure 5.7 (c)", "Naeem 2011 figure 7 (c)"),
         "HYBRIDJOIN is much faster than MESHJOIN and INLJ for every size of the master data (exponent 1, 50 MB).",
         _by_rows,
     ),
     counted(
         "hybrid-memory-rate",
-        ("figure 5.7 (d)", "seed 003 figure 7 (d)"),
+        ("figure 5.7 (d)", "Naeem 2011 figure 7 (d)"),
         "HYBRIDJOIN is much faster than MESHJOIN and INLJ with any memory (exponent 1, 2 million rows).",
         _by_memory,
     ),
     counted(
         "hybrid-skew-rate",
-        ("figure 5.7 (e)", "seed 003 figure 7 (e)"),
+        ("figure 5.7 (e)", "Naeem 2011 figure 7 (e)"),
         "HYBRIDJOIN is slower than MESHJOIN for "
         "uniform keys only, and its advantage grows with skew (50 MB, 2 million rows).",
         _by_skew,

@@ -95,14 +95,14 @@ def _waiting(bench: Workbench) -> Findings:
 EXPERIMENTS = (
     counted(
         "hybrid-processing-time",
-        ("figure 5.7 (a)", "seed 003 figure 7 (a)"),
+        ("figure 5.7 (a)", "Naeem 2011 figure 7 (a)"),
         "A row is processed in far less time "
         "by HYBRIDJOIN than by MESHJOIN, for every size of the master data; INLJ's time is constant.",
         _processing,
     ),
     counted(
         "hybrid-waiting-time",
-        ("figure 5.7 (b)", "seed 003 figure 7 (b)"),
+        ("figure 5.7 (b)", "Naeem 2011 figure 7 (b)"),
         "Rows wait longer in MESHJOIN than in "
         "HYBRIDJOIN; in HYBRIDJOIN longer than in INLJ below 150 rows a second only, above which INLJ's backlog "
         "grows.",

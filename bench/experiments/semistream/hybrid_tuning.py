@@ -111,13 +111,13 @@ EXPERIMENTS = (
     ),
     *everywhere(
         "hybrid-buffer",
-        ("figure 5.3", "seed 003 figure 6"),
+        ("figure 5.3", "Naeem 2011 figure 6"),
         "HYBRIDJOIN's rate has one maximum over the disk buffer, at 60 kB (50 MB, 2 million rows).",
         _buffer,
     ),
     counted(
         "hybrid-cost",
-        ("figure 5.8", "seed 003 figure 8"),
+        ("figure 5.8", "Naeem 2011 figure 8"),
         "Calculated costs of INLJ, MESHJOIN and HYBRIDJOIN are close to measured ones.",
         _cost,
     ),

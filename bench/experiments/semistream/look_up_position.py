@@ -26,7 +26,7 @@ from dovetail.semistream.lookup import Lookup
 HYBRID, OPTIMISED, GUARDED = "HYBRIDJOIN", "HYBRIDJOIN, second position", "HYBRIDJOIN, guarded (ours)"
 CACHE, OPTIMISED_CACHE = "CACHEJOIN", "CACHEJOIN, second position"
 ALTERNATE, GUARD = Lookup("alternate", 0.3), Lookup("guarded", 0.3)
-_SOURCE = "seed 004"
+_SOURCE = "Naeem 2014"
 _COARSE = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
 _FEW = (0.01, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
 _FINE = (0.01, *(n / 20 for n in range(1, 21)))

@@ -120,7 +120,7 @@ def everywhere(
     places: tuple[str, ...],
     claim: str,
     work: Work,
-    source: str = "seed 000",
+    source: str = "Naeem 2012",
     ground: Ground = "measured",
 ) -> tuple[Experiment, ...]:
     """The same experiment on the simulated disk, over a page file and over a database."""
@@ -133,7 +133,7 @@ def on_stores(
     places: tuple[str, ...],
     claim: str,
     work: ClockWork,
-    source: str = "seed 000",
+    source: str = "Naeem 2012",
     ground: Ground = "measured",
 ) -> tuple[Experiment, ...]:
     """The same experiment over a page file and over a database; "counted" if it looks at loads alone, not at time."""

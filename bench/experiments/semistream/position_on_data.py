@@ -119,7 +119,7 @@ EXPERIMENTS = (
     Claim(
         "semistream-position-orders",
         "semistream",
-        "seed 004",
+        "Naeem 2014",
         ("figure 5 (d)",),
         "On TPC-H's orders and customers a second look-up position makes HYBRIDJOIN remarkably faster.",
         _orders,
@@ -128,7 +128,7 @@ EXPERIMENTS = (
     Claim(
         "semistream-position-flights",
         "semistream",
-        "seed 004",
+        "Naeem 2014",
         ("figure 5 (e)",),
         "On real, skewed data (the source: weather reports) a second look-up position is significantly faster.",
         _flights,

@@ -2,7 +2,7 @@
 
 Symbols are the source's; doubling factors are the factors by which a share changes when one size doubles. What to
 use instead stands in `cached`.
-Reference: seed 000, chapters 7 and 8.
+Reference: Naeem 2012, chapters 7 and 8; docs/algorithms/semistream.md, 3.7 and 3.8.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Symbols are the source's; `buffer` is its v_P of chapter 5, which there means the whole disk buffer. What to use instead
 stands in `hybridjoin` and `x_hybridjoin`.
-Reference: seed 000, chapters 5 and 6.
+Reference: Naeem 2012, chapters 5 and 6; docs/algorithms/semistream.md, 3.4 to 3.6.
 """
 
 from __future__ import annotations

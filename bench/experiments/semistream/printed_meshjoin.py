@@ -3,7 +3,7 @@
 Symbols are the source's: b pages in the disk buffer, v_p, v_r, v_s bytes of a page, master row and stream tuple, n_r
 pages of master data, q bytes of a pointer, f the fudge factor, l logical parts, n_p partitions. Seconds throughout: the
 printed 10^-9 only turns nanoseconds into seconds.
-Reference: seed 000, chapters 3 and 4.
+Reference: Naeem 2012, chapters 3 and 4; docs/algorithms/semistream.md, 3.1 and 3.2.
 """
 
 from __future__ import annotations

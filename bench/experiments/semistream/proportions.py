@@ -1,4 +1,4 @@
-"""Appendices A to C: what the rows of an iteration are in proportion to."""
+"""Appendices A to C of Naeem 2012: what the rows of an iteration are in proportion to."""
 
 from __future__ import annotations
 

@@ -19,7 +19,15 @@ from dovetail.semistream.cost import Prediction
 _NAMES = (INLJ, MESH, R_MESH, HYBRID, X, OPTIMISED, CACHE)
 _MEMORY = (50, 150, 250)
 _CLOSE = 0.25
-_PLACES = ("figure 3.8", "figure 4.8 (a)", "figure 5.8", "figure 6.9", "figure 7.5", "figure 8.4", "seed 003 figure 8")
+_PLACES = (
+    "figure 3.8",
+    "figure 4.8 (a)",
+    "figure 5.8",
+    "figure 6.9",
+    "figure 7.5",
+    "figure 8.4",
+    "Naeem 2011 figure 8",
+)
 
 
 def _costs(bench: Workbench, runner: ClockRunner) -> Findings:

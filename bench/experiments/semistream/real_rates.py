@@ -1,4 +1,4 @@
-"""The rates of chapters 5 to 8 and of seed 004 by the clock: master data on the real disk and in a real database."""
+"""The rates of chapters 5 to 8 and of Naeem 2014 by the clock: master data on the real disk and in a real database."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ _CLAIM = (
     "INLJ, MESHJOIN, HYBRIDJOIN, X-HYBRIDJOIN and Optimised X-HYBRIDJOIN are each faster than the one before, "
     "CACHEJOIN and a second look-up position faster than HYBRIDJOIN, {what} (exponent 1)."
 )
-_BY_ROWS = ("figure 5.7 (c)", "figure 6.3 (a)", "figure 7.4 (a)", "figure 8.3 (a)", "seed 004 figure 5 (b)")
-_BY_MEMORY = ("figure 5.7 (d)", "figure 6.3 (b)", "figure 7.4 (b)", "figure 8.3 (b)", "seed 004 figure 5 (a)")
-_BY_SKEW = ("figure 5.7 (e)", "figure 8.3 (c)", "seed 004 figure 5 (c)")
+_BY_ROWS = ("figure 5.7 (c)", "figure 6.3 (a)", "figure 7.4 (a)", "figure 8.3 (a)", "Naeem 2014 figure 5 (b)")
+_BY_MEMORY = ("figure 5.7 (d)", "figure 6.3 (b)", "figure 7.4 (b)", "figure 8.3 (b)", "Naeem 2014 figure 5 (a)")
+_BY_SKEW = ("figure 5.7 (e)", "figure 8.3 (c)", "Naeem 2014 figure 5 (c)")
 _SKEW_CLAIM = (
     "HYBRIDJOIN is below MESHJOIN for uniform keys only and its advantage grows with skew, as the gains of CACHEJOIN "
     "and of a second look-up position do, the latter without a loss for uniform keys."

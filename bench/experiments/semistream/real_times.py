@@ -115,14 +115,14 @@ def _waiting(bench: Workbench, runner: ClockRunner) -> Findings:
 EXPERIMENTS = (
     *on_stores(
         "processing-time",
-        ("figure 5.7 (a)", "seed 003 figure 7 (a)"),
+        ("figure 5.7 (a)", "Naeem 2011 figure 7 (a)"),
         "A row is processed in far less time by HYBRIDJOIN than by MESHJOIN, for every size of the master data; INLJ's "
         "time is constant.",
         _processing,
     ),
     *on_stores(
         "waiting-time",
-        ("figure 5.7 (b)", "seed 003 figure 7 (b)"),
+        ("figure 5.7 (b)", "Naeem 2011 figure 7 (b)"),
         "Rows wait longer in MESHJOIN than in HYBRIDJOIN; in HYBRIDJOIN longer than in INLJ as long as INLJ keeps up, "
         "beyond which its backlog grows.",
         _waiting,

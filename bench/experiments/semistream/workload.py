@@ -87,15 +87,15 @@ def _bursts(bench: Workbench) -> Findings:
 EXPERIMENTS = (
     counted(
         "page-use",
-        ("figure 5.1", "seed 003 figure 3"),
+        ("figure 5.1", "Naeem 2011 figure 3"),
         "With a skewed stream, pages are used less and less towards the end of the master data.",
         _page_use,
     ),
     counted(
         "skewed-keys",
-        ("figure 5.5", "seed 003 figure 10"),
+        ("figure 5.5", "Naeem 2011 figure 10"),
         "Keys follow a power law: a fifth of the products makes most of the sales.",
         _skew,
     ),
-    counted("bursts", ("figure 5.6", "seed 003 figure 11"), "The stream is bursty at many time scales.", _bursts),
+    counted("bursts", ("figure 5.6", "Naeem 2011 figure 11"), "The stream is bursty at many time scales.", _bursts),
 )

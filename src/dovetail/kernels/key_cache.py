@@ -2,7 +2,7 @@
 
 Entries are dense, so that a random one is one draw. A key is found by linear probing; removing one shifts its cluster
 back.
-Reference: specs/semistream.md, 2.10, 2.11 and S7.
+Reference: docs/algorithms/semistream.md, 2.10, 2.11 and 6.7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Waiting rows of one segment met with its master rows: a small table over the smaller side, one walk over the other.
 
-Reference: specs/semistream.md, 2.0 and 10.
+Reference: docs/algorithms/semistream.md, 2.0.
 """
 
 from __future__ import annotations

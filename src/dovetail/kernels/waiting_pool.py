@@ -3,7 +3,7 @@
 Every waiting row is a slot: in a queue by order of admission, from which any slot can leave, and in the chain of its
 segment, the part of the master data that will settle it. One finger remembers a place in the queue by its number of
 newer rows, so that a look-up position is reached by a short walk.
-Reference: specs/semistream.md, 2.0, 2.12 and 10.
+Reference: docs/algorithms/semistream.md, 2.0 and 2.12.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class CachePolicy:
     which freezes. `adaptive` compares with the least of sixteen keys drawn and replaces only a lesser one; every
     `every` loads (default: a number from that of the segments) hits count half and the threshold falls by one. It also
     remembers keys that are not in the master data.
-    Reference: T 8.2, algorithm 6; L 2 (SSCJ); specs/semistream.md S7.
+    Reference: Naeem 2012, 8.2 and algorithm 6; Naeem 2014, 2 (SSCJ); docs/algorithms/semistream.md, 2.10 and 6.7.
     """
 
     replaces: Replaces = "adaptive"

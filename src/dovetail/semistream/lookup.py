@@ -26,7 +26,7 @@ class Lookup:
     `oldest` never starves a row. `alternate` takes the oldest row and the one at the position in turn; `guarded` does
     so only where the latter's segment has more waiting rows than the former's. `position` always takes the position,
     `greedy` the segment that most rows wait for; both can starve rows until `max_residence` steps in.
-    Reference: the look-up position paper (L), sections 3 and 4; guarded is our own.
+    Reference: Naeem 2014, 3 and 4; docs/algorithms/semistream.md, 2.12. Guarded look-ups are ours.
 
     >>> Lookup.of("guarded"), Lookup.of(0.25)
     (Lookup(kind='guarded', position=0.3), Lookup(kind='position', position=0.25))

@@ -41,7 +41,8 @@ class Poisson:
 
     The rows are cut into that many fragments of equal size; after each one nothing arrives for `delay` times the time
     that the fragment took (0.1 to 0.5 in the experiments). So with delays, times depend on the total number of rows.
-    Reference: seed 001, section 5.3; it gives no unit for the gaps, and its periods of 10 s for 10,000 rows mean 1 ms.
+    The source gives no unit for the gaps; its periods of 10 s for 10,000 rows mean 1 ms.
+    Reference: Bornea 2010, 5.3; docs/algorithms/online.md, 6.1.
     """
 
     gap_us: float = 1000.0
@@ -89,7 +90,8 @@ class Bursty:
 
     A source stays on or off for a uniform part of 2^i steps. The rows of a step are spread evenly over it; the mean is
     2^sources - 1 rows per step, the most 2^(sources+1) - 2.
-    Reference: seed 000, figure 5.4, lines 1 to 27, corrected: each source has its own state, and none is lost.
+    Corrected: each source has its own state, and none is lost.
+    Reference: Naeem 2012, figure 5.4, lines 1 to 27; docs/algorithms/semistream.md, 4.2.
     """
 
     step_us: int = 1_000_000

@@ -21,7 +21,7 @@ _NULL = 0  # keys start at 1, so 0 is free to stand for null until the column is
 
 @dataclass(frozen=True, slots=True)
 class Master(Workload):
-    """Rows `key` (from 1..domain), `checksum` (of the key) and `payload`, `tuple_bytes` wide together (seed 000: 120).
+    """Rows `key` (from 1..domain), `checksum` (of the key) and `payload`, `tuple_bytes` wide together.
 
     `order` "key" sorts by key, nulls first. "frequency" puts the most popular key first, as a scattered `ZipfStream` of
     the same seed and domain draws them; for a stream that is not scattered, the order of keys is that of frequency.

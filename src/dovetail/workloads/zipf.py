@@ -22,8 +22,8 @@ class ZipfLaw:
 
     "discrete" is exactly that. "integral" is a continuous power law cut into unit steps, whose head is lighter: rank r
     gets the integral of x^-exponent from r to r + 1.
-    Reference: "integral" is seed 000, figure 5.4, lines 28 to 31, for every exponent and with rank `domain` reachable;
     "discrete" is drawn by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996).
+    Reference: "integral" is Naeem 2012, figure 5.4, for every exponent; docs/algorithms/semistream.md, 4.1.
     """
 
     domain: int

@@ -24,14 +24,14 @@ from dovetail.errors import DataError
 from dovetail.semistream.lookup import Lookup
 
 PLACES = {
-    "seed 000": """table 3.2|table 4.2|table 4.3|table 4.4|table 5.1|table 5.2|figure 3.3|figure 3.4|figure 3.5|
+    "Naeem 2012": """table 3.2|table 4.2|table 4.3|table 4.4|table 5.1|table 5.2|figure 3.3|figure 3.4|figure 3.5|
         figure 3.6|figure 3.7|figure 3.8|figure 4.2|figure 4.5|figure 4.6|figure 4.7|figure 4.8 (a)|figure 4.8 (b)|
         figure 4.8 (c)|figure 4.8 (d)|figure 4.9|figure 5.1|figure 5.3|figure 5.5|figure 5.6|figure 5.7 (a)|
         figure 5.7 (b)|figure 5.7 (c)|figure 5.7 (d)|figure 5.7 (e)|figure 5.8|figure 6.3 (a)|figure 6.3 (b)|
         figure 6.4|figure 6.5|figure 6.7|figure 6.8|figure 6.9|figure 7.2|figure 7.3|figure 7.4 (a)|figure 7.4 (b)|
         figure 7.5|figure 8.2|figure 8.3 (a)|figure 8.3 (b)|figure 8.3 (c)|figure 8.4|figure A.1|figure B.1|
         figure C.1""",
-    "seed 004": "figure 4|figure 5 (a)|figure 5 (b)|figure 5 (c)|figure 5 (d)|figure 5 (e)",
+    "Naeem 2014": "figure 4|figure 5 (a)|figure 5 (b)|figure 5 (c)|figure 5 (d)|figure 5 (e)",
 }
 NO_DISK = {"figure 5.1", "figure 5.5", "figure 5.6"}  # the stream itself
 ALGORITHMS = ["inlj", "meshjoin", "r_meshjoin", "hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin", "cachejoin"]
@@ -57,10 +57,10 @@ def test_every_place_of_the_sources_is_counted_on_a_simulated_disk(source: str) 
 
 @pytest.mark.parametrize("where", ["disk-", "database-"])
 def test_every_place_with_a_disk_is_also_run_on_the_real_one_and_in_a_database(where: str) -> None:
-    assert not split(PLACES["seed 000"]) - NO_DISK - covered("seed 000", where)
-    by_clock = covered("seed 004", where)
-    by_clock |= {place.removeprefix("seed 004 ") for place in covered("seed 000", where)}
-    assert not split(PLACES["seed 004"]) - by_clock
+    assert not split(PLACES["Naeem 2012"]) - NO_DISK - covered("Naeem 2012", where)
+    by_clock = covered("Naeem 2014", where)
+    by_clock |= {place.removeprefix("Naeem 2014 ") for place in covered("Naeem 2012", where)}
+    assert not split(PLACES["Naeem 2014"]) - by_clock
 
 
 @pytest.mark.parametrize("name", CHEAP)

@@ -28,7 +28,7 @@ PLAIN = Setting(50 * 2**20, Zipf(2_000_000, 1.0), policy=Policy(lookup="oldest")
 OURS = replace(PLAIN, costs=from_profile(Profile()), entries=our_entries(20))
 
 
-# Specification 1.6.
+# Reference: docs/algorithms/semistream.md, 1.6.
 def test_an_index_and_a_skewed_stream_make_a_cachejoin() -> None:
     for order in ("key", "none"):
         assert choose(replace(PLAIN, order=order)).best.algorithm == "cachejoin"  # type: ignore[arg-type]  # a literal
@@ -67,7 +67,7 @@ def test_guarded_lookups_change_rates_but_not_the_advice() -> None:
     assert found.best.rate > choose(replace(PLAIN, order="frequency")).best.rate
 
 
-# Specification S10.
+# Reference: docs/algorithms/semistream.md, 6.10.
 def test_a_slow_stream_gets_single_page_reads() -> None:
     found = choose(replace(PLAIN, arrival=100.0))
     assert found.best.algorithm == "inlj"
@@ -96,7 +96,7 @@ def test_a_stream_too_fast_for_all_gets_the_fastest() -> None:
     assert found.best.algorithm == "cachejoin"
 
 
-# Specification S18.
+# Reference: docs/algorithms/semistream.md, 6.16.
 def test_master_data_that_fits_is_said_to_fit() -> None:
     found = choose(replace(OURS, distribution=Zipf(100_000, 1.0)))
     assert "100,000 master rows fit in memory" in found.note

@@ -1,4 +1,4 @@
-"""The models against the specification's simulated numbers, and against their own logic."""
+"""The models against the reference counts of docs/algorithms/semistream.md, 8.2 to 8.5, and against their own logic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def source(rows: int = 2_000_000, exponent: float = 1.0, order: str = "frequency
     return Setting(M, Zipf(rows, exponent), order=order, policy=chosen)  # type: ignore[arg-type]  # a literal
 
 
-# Specification 9.3; INLJ to CACHEJOIN with the alternate look-up.
+# INLJ to CACHEJOIN with the alternate look-up. Reference: docs/algorithms/semistream.md, 8.3.
 @pytest.mark.parametrize(
     ("rows", "rates"),
     [
@@ -68,7 +68,8 @@ def test_service_rates_against_master_rows(rows: int, rates: tuple[float, ...]) 
     assert [p.mu for p in found] == [pytest.approx(rate, rel=0.06) for rate in rates]
 
 
-# Specification 9.2: HYBRIDJOIN's w, then rates of Optimised X, CACHEJOIN unsorted from 5 and from 2, sorted, alternate.
+# HYBRIDJOIN's w, then rates of Optimised X, CACHEJOIN unsorted from 5 and from 2, sorted, alternate.
+# Reference: docs/algorithms/semistream.md, 8.2.
 @pytest.mark.parametrize(
     ("exponent", "w", "rates"),
     [
@@ -98,7 +99,7 @@ def test_alternating_hurts_a_cache_over_unsorted_rows() -> None:
     assert other.mu < predict("cachejoin", source(order="none"), CACHED).mu
 
 
-# Specification 3.6.
+# Reference: docs/algorithms/semistream.md, 3.6.
 @pytest.mark.parametrize(("pinned", "counted"), [(500, 254), (2000, 343), (8000, 370)])
 def test_x_hybridjoin_per_iteration(pinned: int, counted: float) -> None:
     assert predict("x_hybridjoin", source(), Sizes(500, cached_rows=pinned)).w == pytest.approx(counted, rel=0.10)
@@ -108,7 +109,7 @@ def test_x_hybridjoin_with_both_parts_large() -> None:
     assert predict("x_hybridjoin", source(), Sizes(8000, cached_rows=8000)).mu == pytest.approx(24_804, rel=0.08)
 
 
-# Specification 3.7.
+# Reference: docs/algorithms/semistream.md, 3.7.
 @pytest.mark.parametrize(("rows", "w_s", "w_n"), [(250, 74, 149), (500, 147, 295), (1000, 291, 585)])
 def test_optimised_x_hybridjoin_per_iteration(rows: int, w_s: float, w_n: float) -> None:
     found = predict("optimised_x_hybridjoin", source(), Sizes(rows, cached_rows=16_000, waiting_rows=279_900))
@@ -118,7 +119,7 @@ def test_optimised_x_hybridjoin_per_iteration(rows: int, w_s: float, w_n: float)
     assert found.p_n == pytest.approx(0.667, abs=0.001)
 
 
-# Specification 2.4, 2.5.
+# Reference: docs/algorithms/semistream.md, 2.4 and 2.5.
 def test_ssij_and_partitioned_per_load() -> None:
     assert predict("ssij", source(), PLAIN).w == pytest.approx(75, rel=0.03)
     assert predict("ssij", source(), CACHED).w == pytest.approx(216, rel=0.05)
@@ -127,7 +128,7 @@ def test_ssij_and_partitioned_per_load() -> None:
     assert predict("partitioned", source(exponent=0.0), PLAIN).w == pytest.approx(148, rel=0.04)
 
 
-# Specification 9.3, last lines.
+# Reference: docs/algorithms/semistream.md, 8.3, last lines.
 @pytest.mark.parametrize(
     ("megabytes", "w", "alternate", "in_rate"), [(50, 147, 2.68, 2.11), (100, 279, 2.82, 1.90), (250, 681, 2.91, 1.54)]
 )
@@ -140,7 +141,7 @@ def test_hybridjoin_against_memory(megabytes: int, w: float, alternate: float, i
     assert other.mu / found.mu == pytest.approx(in_rate, rel=0.08)
 
 
-# Specification 9.5: mean and longest residence at low rates.
+# Mean and longest residence at low rates. Reference: docs/algorithms/semistream.md, 8.5.
 @pytest.mark.parametrize(
     ("arrival", "exponent", "lookup", "mean", "longest"),
     [

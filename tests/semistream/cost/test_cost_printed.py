@@ -171,7 +171,7 @@ def test_x_hybridjoin_probes_both_buffers() -> None:
     assert eq_6_3(w=100, c_loop=twice) == eq_6_6(w=100, c_loop=twice) == 100 / twice
 
 
-# Specification 3.6: the printed equation against simulated counts of 254, 343 and 370.
+# The printed equation against counts of 254, 343 and 370. Reference: docs/algorithms/semistream.md, 3.6.
 @pytest.mark.parametrize(("pinned", "printed", "means"), [(500, 101, 139), (2000, 101, 166), (8000, 100, 209)])
 def test_6_9_is_far_too_low_and_does_not_grow(pinned: float, printed: float, means: float) -> None:
     sizes = {"h_s": 304_470.0, "d_s": 500.0, "d_n": pinned, "r_t": 2_000_000.0}
@@ -188,7 +188,7 @@ def test_the_shares_of_chapter_6() -> None:
     assert eq_6_8(**sizes) > eq_6_7(**sizes)
 
 
-# Specification 3.7: 74, 147 and 291 were counted.
+# 74, 147 and 291 were counted. Reference: docs/algorithms/semistream.md, 3.7.
 @pytest.mark.parametrize(("rows", "printed"), [(250, 11), (500, 23), (1000, 45)])
 def test_7_9_is_far_too_low(rows: float, printed: float) -> None:
     share = eq_7_7(d=rows, h_r=16_000, r_t=2_000_000)
@@ -219,7 +219,7 @@ def test_the_loops_of_chapters_7_and_8_differ_by_the_comparisons() -> None:
     assert eq_8_2(w_n=200, w_s=100, c_loop=eighth) == pytest.approx(300 / eighth)
 
 
-# Specification 3.1: one constant explains chapter 3.
+# One constant explains chapter 3. Reference: docs/algorithms/semistream.md, 3.1.
 @pytest.mark.parametrize(
     ("memory", "printed", "best", "loss"),
     [

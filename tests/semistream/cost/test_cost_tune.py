@@ -44,7 +44,7 @@ def test_guarded_lookups_are_tuned_from_the_plain_ones() -> None:
     assert tune("hybridjoin", here).rate >= 0.99 * best
 
 
-# Specification 3.4: near sqrt(a M), 0.96 MB, where 60 KB loses a quarter.
+# Near sqrt(a M), 0.96 MB, where 60 KB loses a quarter. Reference: docs/algorithms/semistream.md, 3.4.
 def test_hybridjoins_buffer_without_skew_follows_the_closed_form() -> None:
     here = setting(2_000_000, 0.0, 50)
     found = tune("hybridjoin", here)
@@ -52,7 +52,8 @@ def test_hybridjoins_buffer_without_skew_follows_the_closed_form() -> None:
     assert by_model(MODELS["hybridjoin"], here)(Sizes(500)) == pytest.approx(0.74 * found.rate, rel=0.04)
 
 
-# Specification 3.8: segments of about 8,000 rows and a third of the memory for the cache; at 0.5 it is worth 3 %.
+# Segments of about 8,000 rows and a third of the memory for the cache; at 0.5 it is worth 3 %.
+# Reference: docs/algorithms/semistream.md, 3.8.
 def test_the_cache_takes_a_large_part_with_skew_and_little_without() -> None:
     perfect = Policy(lookup="oldest", cache="perfect")
     skewed = tune("cachejoin", setting(2_000_000, 1.0, 50, policy=perfect))

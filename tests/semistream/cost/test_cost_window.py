@@ -20,7 +20,7 @@ def segments(rows: int, exponent: float, *, ordered: bool = True, segment_rows: 
     return Zipf(rows, exponent).segments(segment_rows, ordered=ordered)
 
 
-# Specification 9.2, 9.3 and 9.4: simulated at full scale.
+# Counted at full scale. Reference: docs/algorithms/semistream.md, 8.2, 8.3 and 8.4.
 @pytest.mark.parametrize(("exponent", "counted"), [(0.0, 152), (0.25, 152), (0.5, 152), (0.75, 151.5), (0.8614, 151)])
 def test_both_models_are_within_4_percent_of_counts_at_moderate_skew(exponent: float, counted: float) -> None:
     found = segments(2_000_000, exponent)
@@ -81,7 +81,7 @@ def test_what_is_asked_for_is_within_what_there_is() -> None:
         assert isinstance(steady, Steady)
 
 
-# Specification 3.4, F4.
+# Reference: equation F4 of docs/algorithms/semistream.md, 3.4.
 @pytest.mark.parametrize(
     ("rows", "exponent", "gain"),
     [
@@ -103,7 +103,8 @@ def test_the_best_gain_on_shuffled_rows(exponent: float, gain: float) -> None:
     assert best_gain(segments(2_000_000, exponent, ordered=False)) == pytest.approx(gain, abs=0.02)
 
 
-# Specification 9.2 (alternate at full scale), 2.12 (guarded and alternate in its small run, 10 tuples per segment).
+# Alternate at full scale; guarded and alternate in a small run, 10 tuples per segment.
+# Reference: docs/algorithms/semistream.md, 2.12 and 8.2.
 @pytest.mark.parametrize(
     ("exponent", "factor"), [(0.0, 0.87), (0.25, 0.88), (0.5, 0.95), (0.75, 1.26), (0.8614, 1.63), (1.0, 2.75)]
 )

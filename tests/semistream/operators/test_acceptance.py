@@ -1,4 +1,4 @@
-"""The acceptance tests of the specification in counted mode: real operators, simulated reads, the source's shapes."""
+"""What the models and the sources say of loads and rates, counted: real operators, simulated reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hybrid(n: int, rows: int, slots: int, exponent: float, lookup: Lookup, round
     return service_rate(spec, stream(n, exponent), rounds[0] * slots, rounds[1] * slots)
 
 
-def test_a3_uniform_keys_give_twice_the_average_queue_per_segment() -> None:
+def test_uniform_keys_give_twice_the_average_queue_per_segment() -> None:
     n_segments, slots = 400, 20_000
     rate = hybrid(n_segments * 100, 100, slots, 0.0, Lookup("oldest"), (10, 20))
     assert 1.95 <= rate.rows_per_load * n_segments / slots <= 2.05
@@ -40,7 +40,7 @@ def test_a3_uniform_keys_give_twice_the_average_queue_per_segment() -> None:
 
 @pytest.mark.parametrize(("kind", "rounds"), [("oldest", 1), ("alternate", 2), ("guarded", 2)])
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
-def test_a4_loads_of_a_segment_are_apart_and_residence_is_bounded(kind: Any, rounds: int, exponent: float) -> None:
+def test_loads_of_a_segment_are_apart_and_residence_is_bounded(kind: Any, rounds: int, exponent: float) -> None:
     n_segments, slots = 200, 2_000
     pages = SimulatedPages(n_segments * 50, 50)
     spec = HybridJoin(
@@ -68,7 +68,7 @@ def test_a4_loads_of_a_segment_are_apart_and_residence_is_bounded(kind: Any, rou
         assert min(gaps) >= slots
 
 
-def test_a5_every_row_of_meshjoin_stays_for_one_round_of_chunks() -> None:
+def test_every_row_of_meshjoin_stays_for_one_round_of_chunks() -> None:
     n_segments, slots = 12, 1_000
     pages = SimulatedPages(n_segments * 20, 20)
     spec = MeshJoin(pages=pages, on=("key",), how="left_semi", sizes=Sizes(waiting=slots, per_segment=1))
@@ -87,7 +87,7 @@ def test_a5_every_row_of_meshjoin_stays_for_one_round_of_chunks() -> None:
 SMALL = 400_000, 500, 60_894
 
 
-def test_a6_alternate_lookup_under_skew() -> None:
+def test_alternate_lookup_under_skew() -> None:
     oldest = hybrid(*SMALL, 1.0, Lookup("oldest"), (8, 8)).rows_per_load
     alternate = hybrid(*SMALL, 1.0, Lookup("alternate"), (16, 8)).rows_per_load
     assert 2.5 <= alternate / oldest <= 3.0
@@ -97,7 +97,7 @@ def test_a6_alternate_lookup_under_skew() -> None:
     assert guarded >= by_position[0.2]
 
 
-def test_a7_alternate_lookup_without_skew_costs_and_guarded_does_not() -> None:
+def test_alternate_lookup_without_skew_costs_and_guarded_does_not() -> None:
     oldest, alternate, guarded = (
         hybrid(*SMALL, 0.0, Lookup(kind), (8, 8)).rows_per_load for kind in ("oldest", "alternate", "guarded")
     )
@@ -105,7 +105,7 @@ def test_a7_alternate_lookup_without_skew_costs_and_guarded_does_not() -> None:
     assert guarded / oldest >= 0.99
 
 
-def test_a8_flow_balance_of_the_two_phases() -> None:
+def test_flow_balance_of_the_two_phases() -> None:
     n, cached, slots = 200_000, 1_600, 28_000
     sizes = Sizes(waiting=slots, per_segment=1, pinned=cached // 50)
     spec = OptimisedXHybridJoin(pages=SimulatedPages(n, 50), on=("key",), how="left_semi", sizes=sizes)
@@ -154,8 +154,8 @@ def windows(rule: Any, n: int, slots: int, cached: int, lengths: list[int]) -> l
 
 
 @pytest.mark.slow
-def test_a9_a10_the_adaptive_cache_is_nearly_perfect_and_alone_recovers_from_a_replaced_popular_set() -> None:
-    """At half the scale of S7: half as many keys, waiting rows, cached rows and rows of the stream."""
+def test_the_adaptive_cache_is_nearly_perfect_and_alone_recovers_from_a_replaced_popular_set() -> None:
+    """At half the scale of docs/algorithms/semistream.md, 6.7: keys, waiting, cached and stream rows."""
     scale, lengths = (100_000, 14_000, 800), [500_000, 200_000, 1_000_000, 200_000]
     adaptive, random = (windows(rule, *scale, lengths) for rule in ("adaptive", "random"))
     best = windows("perfect", *scale, [300_000, 200_000])[1]
@@ -164,7 +164,7 @@ def test_a9_a10_the_adaptive_cache_is_nearly_perfect_and_alone_recovers_from_a_r
     assert random[-1] < 0.7 * random[1]
 
 
-def test_a16_master_rows_that_nobody_asks_for() -> None:
+def test_master_rows_that_nobody_asks_for() -> None:
     n, rows, slots = 40_000, 100, 20_000
 
     def rates(size: int) -> tuple[float, float]:

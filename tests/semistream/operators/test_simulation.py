@@ -1,4 +1,4 @@
-"""Simulated service rates against the table of the specification (9.2, 9.3), on the source's costs and sizes."""
+"""Service rates counted on the source's costs and sizes, against docs/algorithms/semistream.md, 8.2 and 8.3."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rate_of(algorithm: str, millions: float, options: dict[str, Any], rounds: tu
     return service_rate(join, lambda k: law.ranks(rng, k) - 1, int(rounds[0] * rows), int(rounds[1] * rows))
 
 
-def test_a14_service_rates_and_their_order_are_those_of_the_specification() -> None:
+def test_service_rates_and_their_order_are_those_of_the_reference_counts() -> None:
     """One test: each rate takes seconds, and the order needs them all."""
     found = {(name, size): rate_of(kind, size, o, rounds).per_second for name, kind, o, rounds, size, _ in CELLS}
     assert found == {(cell[0], cell[4]): pytest.approx(cell[5], rel=0.1) for cell in CELLS}
@@ -76,7 +76,7 @@ def test_every_algorithm_has_a_rate_on_the_sources_disk() -> None:
     assert found["cachejoin"] > found["hybridjoin"]
 
 
-def test_loads_of_the_older_joins_are_shared_as_the_specification_counted() -> None:
+def test_loads_of_the_older_joins_are_shared_as_in_the_reference_counts() -> None:
     """2.4 and 2.5: SSIJ half of HYBRIDJOIN's rows a load, the partition-based join about as many; residents help."""
     hybrid, ssij, partitioned = (small_rate(name, 0.0).rows_per_load for name in ("hybridjoin", "ssij", "partitioned"))
     assert ssij / hybrid == pytest.approx(0.5, abs=0.03)

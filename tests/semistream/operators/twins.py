@@ -1,4 +1,4 @@
-"""The semi-stream algorithms once more, slow and plain, row by row as the specification says.
+"""The semi-stream algorithms once more, slow and plain, row by row as docs/algorithms/semistream.md says.
 
 A twin sees stream rows as (id, key) and master data as segments of (key, row). It gives answers as (id, row or None)
 and the sequence of loads. Rows whose key has no home are answered when they come.

@@ -81,5 +81,8 @@ def _queue(model: Model, setting: Setting, prediction: Prediction, arrival: floa
 
 
 def page_reads_suffice(setting: Setting, arrival: float) -> bool:
-    """Whether single page reads keep up with so slow a stream, so that nothing need wait for others (S10)."""
+    """Whether single page reads keep up with so slow a stream, so that nothing need wait for others.
+
+    Reference: docs/algorithms/semistream.md, 6.10.
+    """
     return arrival * setting.costs.load_s(setting.read_bytes(setting.page_rows)) < _PAGE_READS_BELOW

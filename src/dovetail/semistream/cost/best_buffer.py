@@ -1,4 +1,7 @@
-"""The disk buffer that serves a MESHJOIN best, in closed form (F5)."""
+"""The disk buffer that serves a MESHJOIN best, in closed form.
+
+Reference: equation F5 of docs/algorithms/semistream.md, 3.1.
+"""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from dovetail.semistream.cost.split import waiting_room
 def predict_optimised_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     """Optimised X-HYBRIDJOIN: the first `cached_rows` rows of data in order of frequency, h_R, in a hash table.
 
-    Reference: seed 000, equations 7.1 to 7.9. Corrected: the table has overhead, misses were probed too, and by flow
-    balance w = w_S / (1 - p_N) (F3).
+    Corrected: the table has overhead, misses were probed too, and by flow balance w = w_S / (1 - p_N) (F3).
+    Reference: Naeem 2012, equations 7.1 to 7.9; docs/algorithms/semistream.md, 3.7.
     """
     return _prediction("optimised_x_hybridjoin", setting, sizes, setting.p_n(sizes.cached_rows), counted=False)
 
@@ -25,8 +25,9 @@ def predict_optimised_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction
 def predict_cachejoin(setting: Setting, sizes: Sizes) -> Prediction:
     """CACHEJOIN: the table is filled by counting the tuples that a load answers for each row.
 
-    Reference: seed 000, equations 8.1 and 8.2. Corrected: frequencies are compared for rows that matched only, and with
-    the adaptive rule one row is exchanged about every max(16, n_p / 80) loads.
+    Corrected: frequencies are compared for rows that matched only, and with the adaptive rule one row is exchanged
+    about every max(16, n_p / 80) loads.
+    Reference: Naeem 2012, equations 8.1 and 8.2; docs/algorithms/semistream.md, 3.8.
     """
     return _learned(setting, sizes)
 

@@ -52,7 +52,7 @@ class Zipf:
     "integral" is the power law of the source's generator, continuous and cut into unit steps: rank r has the integral
     from r to r + 1, and p_N of the first k ranks is F(k + 1) / F(rows + 1), exact for streams made so. "discrete" is
     Zipf's own law, whose head is heavier.
-    Reference: seed 000, section 5.3 and figure 5.4, made general in the exponent.
+    Reference: Naeem 2012, 5.3 and figure 5.4, made general in the exponent; docs/algorithms/semistream.md, 4.1.
 
     >>> round(cached_share(Zipf(2_000_000, 1.0), 16_000), 3)
     0.667

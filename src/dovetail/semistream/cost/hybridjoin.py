@@ -32,6 +32,7 @@ def bound_steps(segments: Segments, policy: Policy) -> float:
     """Loads after which a tuple is answered at the latest (F6): n_p if the oldest is looked up, twice that if in turn.
 
     Without look-ups of the oldest tuple there is no bound.
+    Reference: docs/algorithms/semistream.md, 3.4.
     """
     if policy.lookup in ("position", "greedy"):
         return float("inf")
@@ -41,7 +42,8 @@ def bound_steps(segments: Segments, policy: Policy) -> float:
 def predict_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     """HYBRIDJOIN with segments of `segment_rows` rows; nothing is cached.
 
-    Reference: seed 000, equations 5.1 to 5.4; w by the window model in place of 5.2.
+    w by the window model in place of 5.2.
+    Reference: Naeem 2012, equations 5.1 to 5.4; docs/algorithms/semistream.md, 3.4.
     """
     costs = setting.costs
     room, memory = waiting_room(setting, sizes)

@@ -11,7 +11,7 @@ from dovetail.semistream.cost.setting import Setting
 def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
     """mu = 1 / (c_IO(page) + c_S + c_H + c_O); `sizes.segment_rows` is what one look-up reads, a page as a rule.
 
-    Reference: seed 000, section 5.1.2, which only plots it.
+    Reference: Naeem 2012, 5.1.2, which only plots it; docs/algorithms/semistream.md, 3.3.
     """
     costs = setting.costs
     page = setting.buffer_bytes(sizes.segment_rows)

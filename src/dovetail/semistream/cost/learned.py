@@ -24,7 +24,7 @@ def learned_share(distribution: Distribution, cached: int, capacity: float, thre
     it, so that a low threshold lets in rows that are not wanted much. What replaces rows later barely changes this
     under the printed rule, whose threshold only rises, and keeps it up under the adaptive one.
     None as threshold takes `suitable_threshold`.
-    Reference: seed 000, section 8.2.3.
+    Reference: Naeem 2012, 8.2.3; docs/algorithms/semistream.md, 3.8.
     """
     count, wanted = rank_groups(distribution)
     if threshold is None:

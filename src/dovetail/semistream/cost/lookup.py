@@ -68,7 +68,7 @@ def second_position(segments: Segments, capacity: float, position: float = 0.3, 
 
     Within 4 % of simulated counts for exponents 0 to 1, plain and guarded, with 10 to 600 waiting tuples for each of
     1,000 segments or more, and within 10 % for 300. A third too low at exponent 1.6, when one segment is nearly all.
-    Reference: the look-up position paper, section 4; guarded look-ups are ours.
+    Reference: Naeem 2014, 4; docs/algorithms/semistream.md, 2.12 and 3.10. Guarded look-ups are ours.
     """
     start = oldest_first(segments, capacity)
     if not segments.count.size or capacity < 2:

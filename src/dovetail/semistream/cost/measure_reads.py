@@ -30,7 +30,7 @@ def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, se
 
     Times are those of the device's clock, so that a simulated device is found to cost what its model says. What the
     system keeps in its cache is read from there, as the joins themselves would.
-    Reference: seed 000, section 3.4.
+    Reference: Naeem 2012, 3.4; docs/algorithms/semistream.md, 3.0.
     """
     n_pages = len(pages.starts) - 1
     if n_pages < 1 or repeats < 1:

@@ -13,7 +13,7 @@ def predict_meshjoin(setting: Setting, sizes: Sizes) -> Prediction:
     """MESHJOIN with a disk buffer of `segment_rows` rows: w tuples enter and leave with each of n_p reads of a round.
 
     w = (M - b v_P) / (v_S + n_p (f v_S + q)), whole and at least 1; output is paid per result, not per master row.
-    Reference: seed 000, equations 3.1 to 3.5.
+    Reference: Naeem 2012, equations 3.1 to 3.5; docs/algorithms/semistream.md, 3.1.
     """
     n_p = -(-setting.master_rows // sizes.segment_rows)
     per_tuple = setting.stream_bytes + n_p * setting.entries.chunked
@@ -24,7 +24,7 @@ def predict_r_meshjoin(setting: Setting, sizes: Sizes) -> Prediction:
     """R-MESHJOIN: the buffer is worked through in `parts` parts, tuples enter and leave after each of them.
 
     h_S = (M - b v_P) / (f v_S + q) tuples in n_p l chunks. One part is MESHJOIN without a stream buffer in the count.
-    Reference: seed 000, equations 4.1 to 4.5.
+    Reference: Naeem 2012, equations 4.1 to 4.5; docs/algorithms/semistream.md, 3.2.
     """
     chunks = -(-setting.master_rows // sizes.segment_rows) * sizes.parts
     return _prediction("r_meshjoin", setting, sizes, chunks, chunks * setting.entries.chunked)
@@ -72,7 +72,7 @@ def round_times(prediction: Prediction, arrival: float | None = None) -> RoundTi
 
     A slow stream stretches every step to the time in which its w tuples arrive, where the source counts one such
     wait only.
-    Reference: seed 000, sections 5.1.1 and 5.1.2, corrected.
+    Reference: Naeem 2012, 5.1.1 and 5.1.2, corrected; docs/algorithms/semistream.md, 3.1.
     """
     fill = prediction.w / arrival if arrival else 0.0
     step = max(prediction.c_loop, fill)

@@ -84,7 +84,7 @@ def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
     """The partition-based join with the `cached_rows` / `segment_rows` segments resident that are asked for most.
 
     Without `max_age` in the policy nothing bounds how long a tuple of a rare segment waits.
-    Reference: seed 000, section 2.4.3.
+    Reference: Naeem 2012, 2.4.3; docs/algorithms/semistream.md, 2.4 and 3.10.
     """
     costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
     table = ("resident segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=True))

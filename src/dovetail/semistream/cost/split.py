@@ -11,7 +11,7 @@ Parts = tuple[tuple[str, float], ...]
 def waiting_room(setting: Setting, sizes: Sizes, cached: tuple[str, float] = ("cache", 0.0)) -> tuple[int, Parts]:
     """h_S, and the bytes of every part: h_S = (M - d v_R - cache - index - counters) / (f v_S + q).
 
-    Reference: replaces equations 5.1, 6.1, 6.4 and 7.1 of seed 000, which are identities.
+    Reference: replaces the identities 5.1, 6.1, 6.4 and 7.1 of Naeem 2012; docs/algorithms/semistream.md, 3.4 to 3.7.
     """
     n_segments = -(-setting.master_rows // sizes.segment_rows)
     parts = (

@@ -47,7 +47,7 @@ def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
     Our model, the sources have none: a join phase answers h_S tuples with one load for each segment that one of them
     asks for, sum 1 - exp(-p_i h_S): about half the tuples per load of HYBRIDJOIN, as nothing is admitted in between.
     Loads go in the order of the master data, so that one whose neighbour is asked for too follows the last one.
-    Reference: the look-up position paper, section 2.
+    Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.5 and 3.10.
     """
     costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
     table = ("cached segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=False))

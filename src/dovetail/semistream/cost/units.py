@@ -142,7 +142,8 @@ SOURCE_COSTS = UnitCosts(
 )
 """The source's costs: its table 5.2 divided by the tuples of an iteration, and a disk that fits its printed facts.
 
-Reference: seed 000, table 5.2; the disk (4 ms and 0.099 us per byte) and the frequency comparison are ours.
+The disk (4 ms and 0.099 us per byte) and the frequency comparison are ours.
+Reference: Naeem 2012, table 5.2; docs/algorithms/semistream.md, 3.0.
 """
 
 

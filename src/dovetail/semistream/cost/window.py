@@ -1,4 +1,7 @@
-"""How many waiting tuples one load answers when it is always the oldest one that is looked up (F1, F2)."""
+"""How many waiting tuples one load answers when it is always the oldest one that is looked up.
+
+F1, F2 and F4 are equations of docs/algorithms/semistream.md, 3.4.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def oldest_first(segments: Segments, capacity: float) -> Steady:
     18 % too many tuples per load when one segment has 40 % of the stream. Then a load of that segment empties almost
     half of the queue, and the queue is full only when the hole has been filled again. With the empty slots the model
     stays within 5 % of a simulation there.
-    Reference: seed 000, equation 5.2, replaced.
+    Reference: Naeem 2012, equation 5.2, replaced; docs/algorithms/semistream.md, 3.4.
     """
     found = _solved(segments, capacity, lambda t: of_window(segments, t).waiting + holes(segments, t))
     return replace(found, per_load=max(1.0, min(found.per_load, capacity)))

@@ -19,7 +19,8 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
 
     Wanted tuples take slots until the pinned rows have been tried, and these are all tried in every iteration.
     The untuned algorithm has d_N = d_S.
-    Reference: seed 000, equations 6.1 to 6.9; w by F3x: the window model with h_S - p_N w slots.
+    w by F3x: the window model with h_S - p_N w slots.
+    Reference: Naeem 2012, equations 6.1 to 6.9; docs/algorithms/semistream.md, 3.5 and 3.6.
     """
     costs, d_n = setting.costs, sizes.cached_rows
     room, memory = waiting_room(setting, sizes, ("pinned rows", setting.pinned_bytes(d_n, hashed=False)))

@@ -26,7 +26,7 @@ MOST_HALVINGS = 62  # after so many nothing is left of any count
 class Cached(IndexDriven):
     """Two phases in turn: rows probe the cache, at most `max_probe` of them; then one segment is loaded.
 
-    Reference: T 7.2, algorithm 5; T 8.2, algorithm 6; bounded first phase specs/semistream.md 2.9.
+    Reference: Naeem 2012, algorithms 5 and 6; docs/algorithms/semistream.md, 2.9 and 2.10.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class CacheJoin(SemiStreamJoin):
     The master data may lie in any order. `cache` says how keys enter and leave; `max_probe` bounds how many rows are
     looked at between two loads (default: as many as can wait). With `sizes.together` above 1 the disk-probing phase
     loads several segments, picked one after the other, and keys enter the cache after all of them.
-    Reference: T 8.2, algorithm 6; the adaptive cache specs/semistream.md S7.
+    Reference: Naeem 2012, 8.2 and algorithm 6; docs/algorithms/semistream.md, 2.10, and 6.7 for the adaptive cache.
     """
 
     lookup: Lookup = OLDEST
@@ -58,7 +58,7 @@ class CacheJoin(SemiStreamJoin):
 class Sscj(CacheJoin):
     """CACHEJOIN that makes room in its cache by dropping the key with the fewest hits.
 
-    Reference: L 2.
+    Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.11.
     """
 
     cache: CachePolicy = LEAST_FREQUENT

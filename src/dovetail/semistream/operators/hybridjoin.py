@@ -20,8 +20,9 @@ class HybridJoin(SemiStreamJoin):
 
     With the oldest row looked up a row waits for at most as many loads as there are segments, with alternate and
     guarded look-up twice as many. With `sizes.together` above 1 several segments are picked before the first is loaded:
-    as in the paper, but that nothing is admitted between these loads.
-    Reference: T 5.2, algorithm 3; H 4.2; look-up positions L 3 and 4.
+    as in the source, but that nothing is admitted between these loads.
+    Reference: Naeem 2012, 5.2 and algorithm 3; Naeem 2011, 4.2; Naeem 2014, 3 and 4;
+    docs/algorithms/semistream.md, 2.6 and 2.12.
     """
 
     lookup: Lookup = OLDEST

@@ -31,7 +31,7 @@ SHARE_OF_A_ROUND = 8
 class IndexDriven(SemiStreamOperator):
     """Rows wait in a queue and by home segment; a load settles every row that waits for its segment.
 
-    Reference: specs/semistream.md, 2.0 (home-segment resolution, partial reads, invariants i1 to i6).
+    Reference: docs/algorithms/semistream.md, 2.0 (resolution, partial reads, invariants).
     """
 
     lookup: Lookup = OLDEST

@@ -32,9 +32,9 @@ class Inlj(SemiStreamJoin):
     """One page read for each stream row that has a home: nothing waits, and nothing is shared.
 
     With `sizes.page_cache` the pages used last are kept, and rows whose page is there need no read. Without it, pages
-    of `sizes.together` rows that follow each other are read in one round, which the paper has not: a page that several
+    of `sizes.together` rows that follow each other are read in one round, which the source has not: a page that several
     of these rows ask for is then read once.
-    Reference: T 2.4.1 and 5.1.2.
+    Reference: Naeem 2012, 2.4.1 and 5.1.2; docs/algorithms/semistream.md, 2.1.
     """
 
     parts: ClassVar[tuple[Part, ...]] = ()

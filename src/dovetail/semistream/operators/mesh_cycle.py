@@ -33,7 +33,7 @@ class MeshCycle(SemiStreamOperator):
 
     A chunk added in one iteration meets the parts of that and the following iterations, each exactly once, and leaves
     after as many as there are. Rows leave in the order in which they came, so that a place in the ring names a row.
-    Reference: T 3.2, algorithm 1; T 4.3, algorithm 2; time-out chunks specs/semistream.md 2.2.
+    Reference: Naeem 2012, algorithms 1 and 2; docs/algorithms/semistream.md, 2.2 and 2.3.
     """
 
     def __init__(self, *arguments: Any, chunk_rows: int, max_chunk_wait_s: float) -> None:

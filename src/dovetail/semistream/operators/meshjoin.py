@@ -22,7 +22,7 @@ class MeshJoin(SemiStreamJoin):
 
     Needs no index and no order. A chunk is `sizes.waiting` rows divided by the segments of a round. When input pauses
     for `max_chunk_wait_s`, iterations go on with partial and empty chunks.
-    Reference: T 3.2, algorithm 1.
+    Reference: Naeem 2012, 3.2 and algorithm 1; docs/algorithms/semistream.md, 2.2.
     """
 
     max_chunk_wait_s: float = 0.0
@@ -70,7 +70,7 @@ class MeshJoin(SemiStreamJoin):
 class RMeshJoin(MeshJoin):
     """MESHJOIN whose segments are met in `sizes.parts` logical parts, with a chunk of stream rows taken in after each.
 
-    Reference: T 4.3, algorithm 2.
+    Reference: Naeem 2012, 4.3 and algorithm 2; docs/algorithms/semistream.md, 2.3.
     """
 
     def logical_parts(self) -> int:
@@ -84,7 +84,7 @@ def _lengths(n_pages: int) -> list[int]:
 
 
 def _wanted_bytes(limit: int) -> float:
-    """About the best segment for a device whose seek is worth 50 kB, as in T 3.4."""
+    """About the best segment for a device whose seek is worth 50 kB (docs/algorithms/semistream.md, 3.1)."""
     return float((50_000 * limit) ** 0.5)
 
 

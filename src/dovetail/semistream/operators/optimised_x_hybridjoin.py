@@ -26,7 +26,7 @@ class OptimisedXHybridJoin(SemiStreamJoin):
     Meant for master data with the most wanted rows first. At most `max_probe` rows (default: as many as can wait) are
     looked at between two loads, so that waiting rows do not starve while every arrival hits. `sizes.together` is as in
     HYBRIDJOIN.
-    Reference: T 7.2, algorithm 5.
+    Reference: Naeem 2012, 7.2 and algorithm 5; docs/algorithms/semistream.md, 2.9.
     """
 
     lookup: Lookup = OLDEST

@@ -29,7 +29,8 @@ class PartitionedJoin(SemiStreamJoin):
     is full the longest lists are served until only `low_water` of it is in use. Without `max_residence` rows of a
     segment that is rarely asked for wait until then, or until input pauses. With `sizes.together` above 1 the longest
     lists are served so many at a time; a list that reaches the threshold is still served alone.
-    Reference: T 2.4.3, H 2, L 2 (Chakraborty and Singh); low water and age are ours.
+    Low water and age are ours.
+    Reference: Naeem 2012, 2.4.3; Naeem 2011, 2; Naeem 2014, 2; docs/algorithms/semistream.md, 2.4.
     """
 
     threshold: int | None = None

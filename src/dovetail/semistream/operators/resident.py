@@ -24,7 +24,7 @@ NEVER = 1 << 40
 class WithResidents(IndexDriven):
     """A few segments stay, those with the most requests lately; a loaded one replaces the least asked for of them.
 
-    Reference: T 2.4.3; L 2; specs/semistream.md 2.4 and 2.5.
+    Reference: Naeem 2012, 2.4.3; Naeem 2014, 2; docs/algorithms/semistream.md, 2.4 and 2.5.
     """
 
     threshold = NEVER

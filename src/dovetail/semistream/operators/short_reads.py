@@ -22,7 +22,7 @@ def pages_needed(join: IndexDriven, segments: I64, waiting: I64) -> tuple[I64, I
 
     For one row this is INLJ's read of one page; for rows that wait for pages far apart, all pages between them, as one
     more seek costs more. The same rows are answered as by the whole segment.
-    Reference: specs/semistream.md S10, with the rows that wait in place of the rate that makes them wait.
+    Reference: docs/algorithms/semistream.md, 6.10.
     """
     first, last = join.segments.first[segments], join.segments.last[segments]
     few = np.flatnonzero(waiting <= FEW)

@@ -26,7 +26,7 @@ class Ssij(SemiStreamJoin):
 
     Resident are the segments with the most requests, which count half after every join phase. With `sizes.together`
     above 1 the segments of a join phase are loaded so many at a time, in the same order.
-    Reference: L 2 (Bornea et al.); which segments stay is ours.
+    Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.5. Which segments stay is ours.
     """
 
     parts: ClassVar[tuple[Part, ...]] = ("waiting", "resident")

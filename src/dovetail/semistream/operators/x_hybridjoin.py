@@ -30,7 +30,7 @@ class XHybridJoin(SemiStreamJoin):
     Meant for master data with the most wanted rows first. Without `sizes.pinned` the pinned and the swapped part are of
     one size; given both, the parts are tuned independently. `sizes.together` is as in HYBRIDJOIN: the pinned pages meet
     waiting rows before every round.
-    Reference: T 6.2, algorithm 4; tuned T 6.4.
+    Reference: Naeem 2012, 6.2, algorithm 4 and 6.4; docs/algorithms/semistream.md, 2.7 and 2.8.
     """
 
     lookup: Lookup = OLDEST
