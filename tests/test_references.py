@@ -96,3 +96,4 @@ def test_names_in_the_reference_exist(page: Path) -> None:
     named = {name for said in re.findall(r"Implemented by ([^.]*)\.", text) for name in re.findall(r"`(\w+)`", said)}
     assert named
     assert named <= {name for either in defined for name in either}
+    assert set(re.findall(r"`(\w+)`", text)) <= set(re.findall(r"\w+", code))

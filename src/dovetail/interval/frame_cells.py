@@ -33,6 +33,7 @@ class BinCells:
 
     Columns added: `cell`; `in`, whether the row starts in that bin; `n`, in how many cells it lives.
     A pair that shares a point meets in several cells, but in just one of them one of the two starts.
+    Reference: docs/algorithms/interval.md, 8.1.
     """
 
     bins: Bins

@@ -39,6 +39,7 @@ class OverlapIndex:
     half-open codes overlap. Answers come in the order of the left rows. Left rows whose key the right side lacks match
     nothing. Parts that only some questions need are built when first asked for; all of it is charged to the budget
     until `close`. Left batches are the caller's memory: an answer takes some 60 bytes per left row on the way.
+    Reference: docs/algorithms/interval.md, 8.2.
     """
 
     def __init__(self, right: SortedRight) -> None:

@@ -53,6 +53,7 @@ class PointCounts:
     line (of one key) into ranges, send every start and every end, each for itself, to the range that holds it, and let
     every range count its points and its disjoint (end, start) pairs. `then` joins a range with the one after it, in
     any grouping; the whole line gives `pairs`. No interval is ever replicated.
+    Reference: docs/algorithms/interval.md, 8.3.
 
     >>> early = PointCounts.of(left_start=[0], left_end=[], right_start=[1], right_end=[3])
     >>> early.then(PointCounts.of(left_start=[5], left_end=[6, 9], right_start=[], right_end=[])).pairs

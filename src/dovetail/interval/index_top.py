@@ -63,6 +63,7 @@ def top_overlap_pairs(
 
     Lengths are those of `top_overlap_threshold`. Of pairs that overlap alike, those with smaller left, then right row
     numbers win. Time grows with n log n and k, not with the number of pairs.
+    Reference: docs/algorithms/interval.md, 8.4.
     """
     inputs = _Inputs.of(left, right, left_bounds, right_bounds)
     found = _threshold(inputs, _checked(k))

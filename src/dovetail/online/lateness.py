@@ -23,6 +23,7 @@ class Lateness:
 
     A bucket's watermark is the smallest one of its inputs' newest event times less their delays, of earlier
     micro-batches: never ahead of Spark's, so that no row is dropped that Spark would keep.
+    Reference: docs/algorithms/online.md, 7.5.
     """
 
     columns: tuple[str, ...]

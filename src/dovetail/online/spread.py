@@ -34,7 +34,10 @@ class Homes(NamedTuple):
 
 
 class Spread:
-    """The buckets of rows under a predicate, the same in every process that has seen the same rows before."""
+    """The buckets of rows under a predicate, the same in every process that has seen the same rows before.
+
+    Reference: docs/algorithms/online.md, 7.2.
+    """
 
     def __init__(
         self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int, hot: I64 | None = None

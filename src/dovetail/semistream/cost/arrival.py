@@ -34,6 +34,7 @@ def at_rate(model: Model, setting: Setting, prediction: Prediction, arrival: flo
 
     HYBRIDJOIN and its kin never rest while a tuple waits, so that the queue grows until one load answers as many tuples
     as arrive meanwhile: the queue is the capacity at which the service rate is the arrival rate. The others collect.
+    Reference: docs/algorithms/semistream.md, 3.10.
     """
     if prediction.algorithm == "inlj":
         mean = inlj_delay(prediction, arrival)

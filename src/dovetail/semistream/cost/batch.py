@@ -35,6 +35,7 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     Tuples that reach storage and find slots all at once are SSIJ's join phase: one load for each segment that is asked
     for. Of more tuples, those beyond the slots are answered as in the steady state and the rest at the end, one load
     for each segment that some tuple then asks for. The MESHJOIN family goes round once more.
+    Reference: docs/algorithms/semistream.md, 3.10.
     """
     capacity = prediction.sizes.waiting_rows or 1
     misses = rows - prediction.p_n * _answerable(prediction, setting, rows, capacity)

@@ -94,6 +94,7 @@ def choose(setting: Setting, *, algorithms: Sequence[str] = ALGORITHMS) -> Choic
     Without an arrival rate the highest service rate wins, in micro-batches if the setting has them. With one, those
     that keep up come first, by the mean wait of a tuple; micro-batches leave it aside. Rates within 1 % go to the
     simpler algorithm. A `PlanError` if none can run.
+    Reference: docs/algorithms/semistream.md, 1.6.
     """
     if not algorithms:
         raise PlanError(f"no algorithm was given; choose among {', '.join(ALGORITHMS)}.")

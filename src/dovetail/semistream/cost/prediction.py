@@ -44,6 +44,7 @@ class Prediction:
     that wait on average, `asked` the segments they ask for, `bound_steps` the iterations after which a tuple is
     answered at the latest (F6). `steps_per_load`: iterations that share one read. `memory`: bytes of each part.
     `segments`: what the tuples ask for that reach storage; None where storage is read in turn or by single pages.
+    F6 and F7 are equations of docs/algorithms/semistream.md, 3.4.
     """
 
     algorithm: str

@@ -25,7 +25,7 @@ class Segments:
     """Groups of segments: `count` of them, each asked for by `share` of the stream tuples that reach storage.
 
     The shares of all segments add to 1, unless nothing reaches storage; segments that nobody asks for are in
-    `n_segments` only.
+    `n_segments` only. F4 is an equation of docs/algorithms/semistream.md, 3.4.
     """
 
     count: F64

@@ -53,6 +53,7 @@ def estimate_skew(keys: I64, master_rows: int, places: I64 | None = None) -> Ske
     No rank of a key is needed, which a sample shows only for the most wanted ones. What is compared is how many keys
     the sample has once, twice, and so on: of ranks with shares p, sum of Poisson(k; n p) keys are expected k times.
     `places`, the row numbers of the keys, keep the real layout in an empirical distribution.
+    Reference: docs/algorithms/semistream.md, 3.10.
     """
     if keys.size < 2:
         raise PlanError(f"a sample of {keys.size} keys was given; give at least 2 to estimate skew.")

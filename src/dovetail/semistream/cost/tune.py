@@ -36,6 +36,7 @@ def tune(algorithm: str, setting: Setting, *, measure: Measure | None = None, tr
     the closed form for the buffer (F5), walks on a grid in which neighbours differ by a factor 2, then 2^(1/2) and
     2^(1/4), and stops where no neighbour is better or after `trials` trials. Sizes that do not fit are passed over; if
     none fits, a `NoRoomError` says so.
+    Reference: docs/algorithms/semistream.md, 3.1 (F5).
     """
     if trials < 1:
         raise PlanError(f"{trials} trials were allowed; tuning takes at least 1.")
