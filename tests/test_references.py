@@ -90,7 +90,7 @@ def test_no_other_form_of_citation_is_left() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_names_in_the_reference_exist(page: Path) -> None:
-    code = "\n".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
+    code = "\n".join(file.read_text() for place in ("src", "bench") for file in (ROOT / place).rglob("*.py"))
     defined = re.findall(r"^ *(?:class|def) (\w+)|^([A-Z_]+)(?:: .*)? = ", code, re.MULTILINE)
     text = page.read_text().replace("\n", " ")
     named = {name for said in re.findall(r"Implemented by ([^.]*)\.", text) for name in re.findall(r"`(\w+)`", said)}
