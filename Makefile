@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+USED := $(VENV)/.used
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.compiled
 RIVALS := $(VENV)/.rivals
@@ -13,17 +14,23 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test checks lint style types unit soak bench clean
 
+$(USED): pyproject.toml  # what users install: the demo needs no test tools
+	$(CHECK_PYTHON)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) '.[ui,xquery]'
+	touch $@
+
 $(STAMP): pyproject.toml
 	$(CHECK_PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) '.[test]'
-	touch $@
+	touch $(USED) $@
 
 $(KERNELS): $(STAMP) $(wildcard src/dovetail/kernels/*.py)
 	$(BIN)/python -m dovetail.spark.warm
 	touch $@
 
-demo: $(KERNELS)  ## run the main job on generated data
+demo: $(USED)  ## run the main job on generated data; kernels are compiled while it starts
 	$(BIN)/dovetail demo
 
 test: $(STAMP)  ## everything a change must pass
@@ -55,7 +62,7 @@ $(RIVALS): pyproject.toml  # what tests need, too: installed at once, it takes h
 	$(CHECK_PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) '.[test,rivals]'
-	touch $(STAMP) $@
+	touch $(USED) $(STAMP) $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
