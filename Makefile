@@ -26,11 +26,11 @@ $(STAMP): pyproject.toml
 	$(INSTALL) '.[test]'
 	touch $(USED) $@
 
-$(KERNELS): $(STAMP) $(wildcard src/dovetail/kernels/*.py)
+$(KERNELS): $(USED) $(wildcard src/dovetail/kernels/*.py)
 	$(BIN)/python -m dovetail.spark.warm
 	touch $@
 
-demo: $(USED)  ## run the main job on generated data; kernels are compiled while it starts
+demo: $(KERNELS)  ## run the main job on generated data
 	$(BIN)/dovetail demo
 
 test: $(STAMP)  ## everything a change must pass
@@ -48,10 +48,10 @@ style: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(KERNELS)
+unit: $(STAMP) $(KERNELS)
 	$(BIN)/python -m pytest
 
-soak: $(KERNELS)  ## what `make test` leaves out: killed processes, clusters, larger inputs
+soak: $(STAMP) $(KERNELS)  ## what `make test` leaves out: killed processes, clusters, larger inputs
 	$(BIN)/python -m pytest --slow
 
 bench: $(RIVALS) $(KERNELS)  ## every benchmark and experiment at small scale, and their page

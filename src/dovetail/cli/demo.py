@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.pipeline.run import Run
 
 app = typer.Typer()
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
 """Streams that give nothing for so long give nothing any more; what is missing is told when the rows are verified."""
 
 
