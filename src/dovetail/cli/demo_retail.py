@@ -100,7 +100,7 @@ def verify(spark: SparkSession, shop: Shop, sink: str) -> int:
     """The rows of a sink, once it is known that they are those of Spark's own join, no more and no fewer."""
     if not shop.table(sink).exists():
         raise DataError(
-            f"{sink} got no rows before the run was stopped: the machine may have too much to do. Run the demo again, or "
+            f"{sink} got no rows before the run was stopped: the machine may have too much to do. Run it again, or "
             "with fewer rows: dovetail demo --rows 10000 --products 100000."
         )
     found = spark.read.parquet(str(shop.table(sink)))
