@@ -50,8 +50,8 @@ _FLAT = (
 CHANGE_COLUMN = "_change_type"
 """What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
 _SEED, _MASK = 42, 0xFFFFFFFF  # of Spark's hash partitioning
-_CHUNK_ROWS = 1 << 16
-_CHUNK_BYTES = 8 << 20
+CHUNK_ROWS = 1 << 16
+CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _chunks(batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
             yield pa.concat_batches(waiting)
             waiting, rows, size = [], 0, 0
     if rows:

@@ -1,6 +1,6 @@
 """Online joins on Structured Streaming: a bucket's events are its state, and its join lives on in a host process.
 
-A micro-batch's outcome depends on the stored events, its own rows in a fixed order, and its logged time alone, so that
+A micro-batch's outcome depends on the stored events, its own rows in whatever order, and its logged time alone, so that
 an attempt that is repeated gives the same answers.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
@@ -18,12 +19,13 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import BudgetExceeded, ConfigError, DataError
+from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError
 from dovetail.online.event_log import EPOCH, Event, joined_pauses, only_rows, pack_events, unpack_events
 from dovetail.online.frame_batch import counts_by_side
-from dovetail.online.frame_pack import ORDER, OnlineTask, answer_rows
+from dovetail.online.frame_pack import CHUNK_BYTES, CHUNK_ROWS, ORDER, OnlineTask, answer_rows
 from dovetail.online.host_client import run_turn
 from dovetail.online.hosted import Log
+from dovetail.online.row_order import in_fixed_order
 from dovetail.online.state_header import NEVER_MATCHES, Header, How
 
 QUOTA = 64
@@ -53,7 +55,8 @@ class Buckets(StatefulProcessor):
         header.check_spread(str(arrived["spread"].iloc[0]))
         header.rows += int(arrived["n"].sum())
         self.task.sink.task(_counted(arrived, self.task.join.names, after_pause=header.pauses > 0))
-        watermark = None if self.task.lateness is None else self.task.lateness.watermark(header.newest)
+        lateness = self.task.lateness
+        watermark = None if lateness is None else header.raise_watermark(lateness.watermark(header.newest))
         keep = header.leaving(now_ms, self.task.request.retain_ms, watermark)
         events, expiry = self._on_time(header, self._arrivals(header, arrived), watermark)
         if events:
@@ -96,7 +99,8 @@ class Buckets(StatefulProcessor):
     def _arrivals(self, header: Header, arrived: pd.DataFrame) -> list[Event]:
         """What a micro-batch brings; that a side has ended comes after all its rows.
 
-        A bucket's first micro-batch always ends with nothing owed: if it is repeated, then perhaps by a run with
+        Where pairs may be owed, rows are put in an order of their own. A bucket's first micro-batch always ends with
+        nothing owed: if it is repeated, then perhaps by a run with
         another budget, of which no state could tell.
         """
         pushed = arrived[arrived["rows"].notna()]
@@ -114,7 +118,18 @@ class Buckets(StatefulProcessor):
             events.append(Event("finish"))
         elif events and (header.planned.owed == "batch" or header.is_new):
             events.append(Event("settle"))
+        else:
+            events = self._in_fixed_order(events)
         return events
+
+    def _in_fixed_order(self, events: Sequence[Event]) -> list[Event]:
+        """The same rows in an order that follows from them alone: which pairs are owed depends on the order."""
+        join, turns = self.task.join, list[list[Event]]()
+        for side, name in enumerate(join.names):
+            batches = [event.batch(join.schemas[name]) for event in events if event.side == side]
+            ordered = in_fixed_order(batches, CHUNK_ROWS, CHUNK_BYTES) if batches else ()
+            turns.append([Event("push", side, rows=batch.serialize()) for batch in ordered])
+        return [event for some in zip_longest(*turns) for event in some if event is not None]
 
     def _on_time(self, header: Header, events: list[Event], watermark: int | None) -> tuple[list[Event], int | None]:
         """Events without rows older than the watermark of earlier micro-batches, and when what they bring expires."""
@@ -186,12 +201,15 @@ class Buckets(StatefulProcessor):
         return replace(self.task.join, algorithm=how.algorithm, memory=how.memory).to_json()
 
     def _fits(self, key: Any, steps: Sequence[_Step]) -> bool:
-        """Whether turns end inside their budgets: they are made once without anyone who takes the answers."""
+        """Whether turns end inside their budgets: they are made once without anyone who takes the answers.
+
+        `PlanError` comes where rows leave and the first of those that stay are too wide for the budget.
+        """
         try:
             for step in steps:
                 for _ in run_turn(_name(self.task, key), step.before, "", step.join, step.events, step.log):
                     pass
-        except BudgetExceeded:
+        except (BudgetExceeded, PlanError):
             return False
         return True
 

@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.buffers import VIEWS, fixed_values, fixed_width, memory_of, offsets_of, valid_rows
+from dovetail.engine.buffers import VIEWS, valid_rows
 from dovetail.engine.keys import KeyEncoder
 from dovetail.kernels.arrays import I64, Bool, int64s
-from dovetail.kernels.key_bytes import folded, text_hashes
+from dovetail.kernels.key_bytes import folded
 from dovetail.kernels.online_match import float_images, float_ranges, whole_ranges
 from dovetail.online.predicate import Predicate, whole_bounds
+from dovetail.online.row_order import byte_hashes
 
 SIDES = ("left", "right")
 _SMALLEST = -(2**63)
@@ -92,7 +93,7 @@ class RowKeys:
 
     def _part(self, at: int, array: pa.Array) -> tuple[I64, Bool]:
         encoder = self._encoders[at]
-        return encoder.encode([array]) if encoder is not None else (_hashes(array), valid_rows(array))
+        return encoder.encode([array]) if encoder is not None else (byte_hashes(array), valid_rows(array))
 
     def _band_keys(self, side: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
         band = self.predicate.within
@@ -120,12 +121,3 @@ def _by_value(kind: pa.DataType) -> KeyEncoder | None:
     """The encoder of a type whose values are numbers; None where they must be hashed."""
     encoder = KeyEncoder([kind])
     return encoder if encoder.stable else None
-
-
-def _hashes(array: pa.Array) -> I64:
-    if len(array) == 0:
-        return np.empty(0, np.int64)
-    width = fixed_width(array.type)
-    if width is None:
-        return text_hashes(offsets_of(array), memory_of(array, 2))
-    return text_hashes(np.arange(len(array) + 1, dtype=np.int64) * width, fixed_values(array, width))

@@ -2,8 +2,8 @@
 
 Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
 cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
-every pair meets in one bucket, left's. So it does for hot keys: their left rows go to all buckets in turn, and their
-right rows to each.
+every pair meets in one bucket, left's. So it does for hot keys: their left rows go to all buckets, by a hash of the
+whole row, and their right rows to each.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 from dovetail.kernels.arrays import I64, AnyArray
 from dovetail.online.keys import RowKeys
 from dovetail.online.predicate import Predicate, whole_bounds
+from dovetail.online.row_order import row_hashes
 
 _CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies on average
 _FAR = 2.0**62
@@ -34,7 +35,7 @@ class Homes(NamedTuple):
 
 
 class Spread:
-    """The buckets of rows under a predicate, the same in every process that has seen the same rows before.
+    """The buckets of rows under a predicate: they follow from the rows alone, wherever and in which order they come.
 
     Reference: docs/algorithms/online.md, 7.2.
     """
@@ -44,7 +45,7 @@ class Spread:
     ) -> None:
         self._keys, self._buckets = RowKeys(predicate, schemas), buckets
         self.count = buckets
-        self._hot, self._dealt = np.empty(0, np.int64) if hot is None else hot, 0
+        self._hot = np.empty(0, np.int64) if hot is None else hot
         self._by_code = bool(predicate.on)
         if predicate.within is not None and not self._by_code:
             band = predicate.within
@@ -66,22 +67,21 @@ class Spread:
         dropped = batch.num_rows - len(rows)
         if self._by_code or self._buckets == 1:
             code = coded.code[rows] if self._by_code else np.zeros(len(rows), np.int64)
-            return self._ordered(*self._spread_hot(side, rows, code), dropped)
+            return self._ordered(*self._spread_hot(side, batch, rows, code), dropped)
         key = coded.key[rows]
         if side == 0:
             return self._ordered(rows, bucket_of(self._cell(key), self._buckets), dropped)
         low, high = (self._cell(bound) for bound in self._keys.ranges(side, key))
         return self._ordered(*self._copies(rows, low, high), dropped)
 
-    def _spread_hot(self, side: int, rows: I64, code: I64) -> tuple[I64, I64]:
-        """The rows and the bucket of each; hot ones are dealt out on the left, copied on the right."""
+    def _spread_hot(self, side: int, batch: pa.RecordBatch, rows: I64, code: I64) -> tuple[I64, I64]:
+        """The rows and the bucket of each; hot ones are dealt out by a hash on the left, copied on the right."""
         buckets = bucket_of(code, self._buckets)
         hot = np.flatnonzero(np.isin(code, self._hot)) if len(self._hot) else self._hot
         if len(hot) == 0:
             return rows, buckets
         if side == 0:
-            buckets[hot] = (self._dealt + np.arange(len(hot))) % self._buckets
-            self._dealt += len(hot)
+            buckets[hot] = bucket_of(row_hashes(batch.take(pa.array(rows[hot]))), self._buckets)
             return rows, buckets
         plain = np.delete(np.arange(len(rows)), hot)
         copies = np.repeat(rows[hot], self._buckets)

@@ -63,7 +63,8 @@ class Header:
     is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise. Of pieces before
     `base` only the rows count: all that they were owed had been given.
     `nonce` is new whenever the state is stored. `tail` are the bytes of the last piece. `settled` says that nothing is
-    owed. `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side.
+    owed. `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side,
+    `watermark` is the latest one by which rows were late or left.
     """
 
     meaning: dict[str, Any]
@@ -82,6 +83,7 @@ class Header:
     settled: bool = True
     finished: bool = False
     timer: int | None = None
+    watermark: int | None = None
     spans: list[Span] = field(default_factory=list)
 
     @classmethod
@@ -203,6 +205,11 @@ class Header:
         self.first, self.spans, self.tail = self.next, [], 0
 
     # ------------------------------------------------------------------ rows that leave
+
+    def raise_watermark(self, now: int | None) -> int | None:
+        """The watermark of this micro-batch: it never goes back, whatever delays are asked for, as rows left by it."""
+        self.watermark = max((at for at in (self.watermark, now) if at is not None), default=None)
+        return self.watermark
 
     def leaving(self, now_ms: int, retain_ms: int | None, watermark: int | None) -> int:
         """The piece before which rows leave: retained for long enough, or older than any row that may come matches."""

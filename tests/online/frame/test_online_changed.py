@@ -6,16 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.test_online_long import BUCKET, HEADER, SCHEMAS, Kept, micro_batch
 from tests.oracle import equi_join
 
-from dovetail.errors import BudgetExceeded, ConfigError
+from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.online import event_log, frame_state, state_header
 from dovetail.online.bucket_join import BucketJoin
 from dovetail.online.event_log import EPOCH
@@ -56,9 +58,11 @@ class Query:
         self.came: list[list[dict[str, Any]]] = []
         self.rebuilt = 0
 
-    def attempt(self, join: HostedJoin, owed: str, number: int, rows: Any, stays: bool = True) -> None:
+    def attempt(
+        self, join: HostedJoin, owed: str, number: int, rows: Any, stays: bool = True, retain_ms: int | None = None
+    ) -> None:
         """A micro-batch in a new run; if it does not stay, the sink may have its answers, but its state is lost."""
-        terms, kept = Terms("diner", join.memory, 1, 25, owed, None, False), Kept()
+        terms, kept = Terms("diner", join.memory, 1, 25, owed, retain_ms, False), Kept()
         schema = pa.schema([])
         task = OnlineTask(f"plan {number}", join, terms, 1, True, False, schema, schema, kept)  # type: ignore[arg-type]  # `task` is all it needs
         buckets = TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
@@ -101,8 +105,8 @@ class Query:
         rows["rows"], rows["ends"] = None, True
         return rows
 
-    def check(self) -> None:
-        """Every pair, or combination, once."""
+    def check(self, together: Sequence[Sequence[int]] | None = None) -> None:
+        """Every pair, or combination, once; of rows of micro-batches that were in the state together, if some left."""
         found = Counter(
             tuple(row[name] for name in "abc" if name in row) for answers in self.sink.values() for row in answers
         )
@@ -111,7 +115,10 @@ class Query:
             left = [{"k": key, "ids": ids} for ids, key in wanted]
             pairs = equi_join(left, self.came[side], [("k", "k")])
             wanted = [((*a["ids"], b[name]), b["k"]) for a, b in pairs if a is not None and b is not None]
-        assert found == Counter(ids for ids, _ in wanted)
+        runs = None if together is None else [set(run) for run in together]
+        assert found == Counter(
+            ids for ids, _ in wanted if runs is None or any({n // 1000 for n in ids} <= run for run in runs)
+        )
 
 
 CHOICES: dict[Any, list[HostedJoin]] = {
@@ -152,6 +159,46 @@ def test_each_pair_comes_once_whatever_changes_and_whatever_is_repeated(
         running = chosen() if rng.random() < 0.3 else running
         number += 1
     query.check()
+
+
+ORDERS: list[tuple[Any, str, int, bool]] = [
+    (two, "diner", 48 * KB, True),
+    (two, "hmj", 64 * KB, True),
+    (two, "pmj", 48 * KB, True),
+    (two, "xjoin", 64 * KB, True),
+    (three, "miner", 96 * KB, False),
+    (three, "mjoin", 96 * KB, False),
+]
+
+
+@pytest.mark.parametrize(("make", "algorithm", "memory", "reverses"), ORDERS, ids=[name for _, name, *_ in ORDERS])
+def test_a_repeated_micro_batch_may_have_its_rows_in_other_partitions(
+    make: Any, algorithm: str, memory: int, reverses: bool
+) -> None:
+    """Other cores, other splits of files or a shuffle before the join: the sink has what the first attempt gave."""
+    query, join, inputs = Query(), make(algorithm, memory), 2 if make is two else 3
+    for number in range(1, 7):
+        rows = query.rows(number, inputs, 150 if inputs == 2 else 90)
+        if number in (3, 5):
+            query.attempt(join, "idle", number, rows, stays=False)
+            rows = in_parts(rows, join, 4, reverses)
+        query.attempt(join, "idle", number, rows)
+    assert not query.header["settled"]
+    query.attempt(join, "idle", 7, query.end(7))
+    query.check()
+
+
+def in_parts(rows: Any, join: HostedJoin, parts: int, reverses: bool) -> Any:
+    """The rows of a micro-batch from so many partitions of each input."""
+    found = []
+    for line, schema in zip(rows.to_dict("records"), join.schemas.values(), strict=True):
+        batch = pa.ipc.read_record_batch(pa.py_buffer(line["rows"]), schema)
+        edges = [n * batch.num_rows // parts for n in range(parts + 1)]
+        some = [batch.slice(a, b - a) for a, b in pairwise(edges)]
+        for part in reversed(some) if reverses else some:
+            data = {"rows": part.serialize().to_pybytes(), "n": part.num_rows, "part": len(found)}
+            found.append(line | data)
+    return pd.DataFrame(found)
 
 
 @pytest.mark.sampled(2)
@@ -202,6 +249,40 @@ def test_rows_too_wide_for_the_budget_are_taken_with_more(make: Any) -> None:
     query.attempt(join(48 * KB * KB), "idle", 6, rows(6, ""))
     query.attempt(join(48 * KB * KB), "idle", 7, query.end(7))
     query.check()
+
+
+@pytest.mark.parametrize("make", [two, three])
+def test_wide_rows_that_stay_where_narrow_ones_leave_are_taken_with_more(make: Any) -> None:
+    """The budget was split for narrow rows, which came first; from those that stay it cannot be split."""
+    algorithm, small = ("diner", 64 * KB) if make is two else ("miner", 160 * KB)
+    query, inputs = Query(), 2 if make is two else 3
+    wide = pa.schema([*SCHEMAS[0], ("text", pa.string())])
+
+    def join(memory: int) -> HostedJoin:
+        found = make(algorithm, memory)
+        if isinstance(found, BucketJoin):
+            return replace(found, left=wide)
+        return replace(found, inputs=(("a", wide), *found.inputs[1:]))
+
+    def rows(number: int, n: int, text: str) -> Any:
+        first, *others = batches_of(number, inputs, n, 40)
+        first = pa.RecordBatch.from_arrays([*first.columns, pa.array([text] * n)], schema=wide)
+        query.came = query.came or [[] for _ in range(inputs)]
+        for side, batch in enumerate((first, *others)):
+            query.came[side] += batch.to_pylist()
+        return micro_batch([first, *others], 1000 * number)
+
+    for number in (1, 2, 3):
+        query.attempt(join(small), "idle", number, rows(number, 60, ""), retain_ms=5000)
+    query.attempt(join(small), "idle", 5, rows(5, 4, "x" * (small // 10)), retain_ms=5000)
+    assert not query.header["settled"]
+    later = rows(9, 60, "")
+    with pytest.raises(PlanError, match=r"too small for .*rows of some"):
+        query.attempt(join(small), "idle", 9, later, retain_ms=5000)
+    query.attempt(join(64 * KB * KB), "idle", 9, later, retain_ms=5000)
+    assert query.header["first"] == 3
+    query.attempt(join(64 * KB * KB), "idle", 10, query.end(10), retain_ms=5000)
+    query.check(together=[(1, 2, 3, 5), (5, 9)])
 
 
 def test_a_change_waits_for_the_next_micro_batch_unless_nothing_is_owed() -> None:

@@ -32,13 +32,23 @@ class Stream:
 
     def __init__(self, retain_ms: int | None = None) -> None:
         self.join = BucketJoin("diner", (), BAND, 1 << 20, False, *SCHEMAS)
-        terms = Terms("diner", self.join.memory, 1, 25, "batch", retain_ms, False)
-        lateness, none = Lateness.of(BAND, (60_000, 60_000)), pa.schema([])
-        task = OnlineTask("leaving", self.join, terms, 1, True, False, none, none, Kept(), lateness)  # type: ignore[arg-type]  # `task` is all it needs
-        self.buckets = TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
+        self.buckets = self.run_with(retain_ms, 60_000)
         self.came: tuple[Rows, Rows] = ([], [])
         self.found: Counter[tuple[int, int]] = Counter()
         self.schema = self.join.spec().layout(self.join.schemas).schema
+
+    def run_with(self, retain_ms: int | None, delay_ms: int) -> TwsTester:
+        """The bucket in a run of its own."""
+        terms = Terms("diner", self.join.memory, 1, 25, "batch", retain_ms, False)
+        lateness, none, self.counts = Lateness.of(BAND, (delay_ms, delay_ms)), pa.schema([]), Kept()
+        task = OnlineTask("leaving", self.join, terms, 1, True, False, none, none, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
+        return TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
+
+    def restart(self, delay_ms: int) -> None:
+        """A new run with another delay of watermarks."""
+        stored = self.buckets.peekMapState("events", BUCKET)
+        self.buckets = self.run_with(None, delay_ms)
+        self.buckets.updateMapState("events", BUCKET, stored)
 
     def batch(self, now_ms: int, chunks: list[tuple[int, list[int]]]) -> None:
         """A micro-batch of (side, times) chunks."""
@@ -98,4 +108,16 @@ def test_a_row_from_far_ahead_stays_however_many_pieces_there_are(monkeypatch: p
     assert stream.pieces == quiet + 1
     for number, at in enumerate((*range(7, 20), *range(50, 700, 50), 10_000, 10_001)):
         stream.batch(10**6 + 200 * number, [(side, [at * SECOND]) for side in (0, 1)])
+    stream.check()
+
+
+def test_a_watermark_does_not_go_back_where_delays_grow() -> None:
+    """Rows that it has passed are late and counted: their partners may have left."""
+    stream = Stream()
+    for number in range(6):
+        stream.batch(1000 * number, [(side, [100 * number * SECOND]) for side in (0, 1)])
+    stream.restart(delay_ms=600_000)
+    stream.batch(10_000, [(1, [at * SECOND for at in (100, 200, 402, 500)])])  # the watermark was at 340
+    assert stream.counts.metrics.value("late_rows", "right") == 2
+    del stream.came[1][-4:-2]
     stream.check()

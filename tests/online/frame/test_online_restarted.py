@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from tests.online.frame.cases import Feed, answers, bag
 from tests.online.frame.multi_cases import SHAPES, MultiFeed, bag_of
 from tests.online.frame.revived_host import processes
 from tests.online.frame.test_online_stream import run_all, start
+from tests.semistream.frame.cases import Ledger
 
 from dovetail import online_join, online_multijoin
 from dovetail.online.frame import plan_online_join
@@ -65,6 +67,21 @@ def near(feed: Feed) -> Counter[tuple[int, int]]:
     """The pairs of keys that differ by one at most."""
     left, right = (pa.concat_tables(tables).drop_null().to_pylist() for tables in (feed.left, feed.right))
     return Counter((a["a"], b["b"]) for a in left for b in right if abs(a["k"] - b["k"]) <= 1)
+
+
+def test_a_micro_batch_that_the_sink_has_is_repeated_with_other_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    """Which pairs are owed to the end must not depend on the order in which rows come."""
+    feed, ledger = Feed(tmp_path, rows=300), Ledger(fails_after=1)
+    for last in (False, False, True):
+        feed.add(last)
+    for parts in (2, 5):
+        left, right = (stream.repartition(parts) for stream in feed.streams(spark, last=True))
+        out = online_join(
+            left, right, on="k", algorithm="pmj", memory="32KB", buckets=2, end_of_input=F.col("last"), hot=[1]
+        )
+        ledger.run(out.select("k", "a", "b"), tmp_path)
+    assert ledger.runs[1] == 2
+    assert bag([row for table in ledger.kept.values() for row in table.to_pylist()]) == feed.expected
 
 
 @pytest.mark.sampled(2)
