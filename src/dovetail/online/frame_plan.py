@@ -195,9 +195,12 @@ def _check_provider(frame: DataFrame) -> None:
 
 
 def with_collation_keys(frame: DataFrame, names: Iterable[str]) -> tuple[DataFrame, dict[str, str]]:
-    """The frame with a column of key bytes for each collated one of these, and the names to join by in their place."""
-    found = {name: f"{_COLLATED}{name}" for name in names if name in frame.columns}
-    found = {name: key for name, key in found.items() if collation_of(frame.schema[name].dataType) is not None}
+    """The frame with a column of key bytes for each collated one of these, and the names to join by in their place.
+
+    The name has the collation, so that state of a stream is not taken up with another one.
+    """
+    kinds = ((name, collation_of(frame.schema[name].dataType)) for name in names if name in frame.columns)
+    found = {name: f"{_COLLATED}{collation}_{name}" for name, collation in kinds if collation is not None}
     column = "`{}`".format
     keys = [collation_key(frame.sparkSession, column(n.replace("`", "``"))).alias(key) for n, key in found.items()]
     return (frame.select("*", *keys) if keys else frame), found

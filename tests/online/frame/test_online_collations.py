@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
@@ -66,16 +67,23 @@ def test_a_stream_keeps_collated_keys_over_a_restart(spark: SparkSession, tmp_pa
     left, right = side(spark, "UTF8_LCASE", "a"), side(spark, "UTF8_LCASE", "b")
     frames = {"l": left, "r": right}
 
-    def streamed() -> DataFrame:
-        inputs = [spark.readStream.schema(frames[n].schema).parquet(str(tmp_path / n)) for n in "lr"]
+    def streamed(collation: str) -> DataFrame:
+        streams = (spark.readStream.schema(frames[n].schema).parquet(str(tmp_path / n)) for n in "lr")
+        inputs = [stream.withColumn("k", F.collate("k", collation)) for stream in streams]
         return dovetail.online_join(*inputs, on="k", buckets=2, owed="batch", retain="1 hour")
 
-    for condition in ("{} % 2 = 0", "{} % 2 = 1"):
+    def run(condition: str, collation: str) -> None:
         for name, value in (("l", "a"), ("r", "b")):
             frames[name].where(condition.format(value)).coalesce(1).write.mode("append").parquet(str(tmp_path / name))
         query = (
-            streamed().writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+            streamed(collation).writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True).start(str(tmp_path / "out"))
         )  # fmt: skip
         query.awaitTermination()
+
+    for condition in ("{} % 2 = 0", "{} % 2 = 1"):
+        run(condition, "UTF8_LCASE")
     assert shown(spark.read.parquet(str(tmp_path / "out"))) == shown(left.join(right, "k"))
+    with pytest.raises(StreamingQueryException, match=r"another online join: .*UTF8_LCASE.* there, .*UNICODE_CI"):
+        run("{} < 5", "UNICODE_CI")
