@@ -76,8 +76,8 @@ def online_join(
             by the time of micro-batches; pairs of rows that came further apart are not given.
         with_phase: Add a column `_phase`: arriving, reactive or cleanup.
         hot: Keys with so many rows that one bucket should not have them all: [7, 9], or tuples where `on` has several
-            columns. Left rows of these are dealt out to all buckets, right ones are copied to each: put the side with
-            more of them on the left. Other keys stay in one bucket.
+            columns. Left rows of these are dealt out to all buckets by a hash of the whole row, right ones are copied
+            to each: put the side with more of them on the left. Other keys stay in one bucket.
 
     Returns:
         Left's columns, then right's, in no order. Of a stream that restarts from its checkpoint every pair comes once,
@@ -162,7 +162,7 @@ def _placing(request: Request, buckets: int, hot: Sequence[Any] | None) -> str:
     if keys:
         shown = " and ".join(a if a == b else f"{a} = {b}" for a, b in keys)
         if hot:
-            rule = f"left rows of hot keys ({len(hot)}) go to all in turn, right ones to each"
+            rule = f"left rows of hot keys ({len(hot)}) are dealt out to all, right ones go to each"
             return f"buckets by hash of ({shown}); {rule}"
         return f"buckets by hash of ({shown}): no row is copied; one key is in one bucket"
     return "buckets by cells of the band's column: a right row is in two of them where its band crosses a border"

@@ -25,8 +25,9 @@ from dovetail.online.frame_batch import counts_by_side
 from dovetail.online.frame_pack import CHUNK_BYTES, CHUNK_ROWS, ORDER, OnlineTask, answer_rows
 from dovetail.online.host_client import run_turn
 from dovetail.online.hosted import Log
+from dovetail.online.lateness import Lateness
 from dovetail.online.row_order import in_fixed_order
-from dovetail.online.state_header import NEVER_MATCHES, Header, How
+from dovetail.online.state_header import NEVER_MATCHES, Bounds, Header, How
 
 QUOTA = 64
 """Units of reactive work in a micro-batch without rows: a block against some others is one."""
@@ -55,10 +56,10 @@ class Buckets(StatefulProcessor):
         header.check_spread(str(arrived["spread"].iloc[0]))
         header.rows += int(arrived["n"].sum())
         self.task.sink.task(_counted(arrived, self.task.join.names, after_pause=header.pauses > 0))
-        lateness = self.task.lateness
+        retain_ms, lateness = header.bounded_by(Bounds(self.task.request.retain_ms, self.task.lateness))
         watermark = None if lateness is None else header.raise_watermark(lateness.watermark(header.newest))
-        keep = header.leaving(now_ms, self.task.request.retain_ms, watermark)
-        events, expiry = self._on_time(header, self._arrivals(header, arrived), watermark)
+        keep = header.leaving(now_ms, retain_ms, watermark)
+        events, expiry = self._on_time(header, self._arrivals(header, arrived), lateness, watermark)
         if events:
             yield from self._turns(key, header, events, keep, now_ms, expiry)
             self._plan_pause(header, now_ms)
@@ -131,9 +132,10 @@ class Buckets(StatefulProcessor):
             turns.append([Event("push", side, rows=batch.serialize()) for batch in ordered])
         return [event for some in zip_longest(*turns) for event in some if event is not None]
 
-    def _on_time(self, header: Header, events: list[Event], watermark: int | None) -> tuple[list[Event], int | None]:
+    def _on_time(
+        self, header: Header, events: list[Event], lateness: Lateness | None, watermark: int | None
+    ) -> tuple[list[Event], int | None]:
         """Events without rows older than the watermark of earlier micro-batches, and when what they bring expires."""
-        lateness = self.task.lateness
         if lateness is None:
             return events, None
         names, expiry = self.task.join.names, NEVER_MATCHES

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from dovetail.errors import ConfigError
 from dovetail.online.event_log import EPOCH
+from dovetail.online.lateness import Lateness
 
 FORMAT = 4
 NEVER_MATCHES = -(2**63)
@@ -32,6 +33,13 @@ class How(NamedTuple):
     def joins_as(self, other: How) -> bool:
         """Whether both give the same answers in the same order to the same events."""
         return (self.algorithm, self.memory) == (other.algorithm, other.memory)
+
+
+class Bounds(NamedTuple):
+    """What bounds the state, which may change from run to run: how long rows are retained, and how late they may be."""
+
+    retain_ms: int | None
+    lateness: Lateness | None
 
 
 class Span(NamedTuple):
@@ -60,8 +68,9 @@ class Header:
     """A bucket's state but for its events, which are pieces numbered from `first` to the end of the last of `spans`.
 
     `meaning` is what the rows are and when they match, `spread` what their bucket depends on: neither can change. `how`
-    is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise. Of pieces before
-    `base` only the rows count: all that they were owed had been given.
+    is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise; `bounds` is what was
+    asked for when the state was stored. Of pieces before `base` only the rows count: all that they were owed had been
+    given.
     `nonce` is new whenever the state is stored. `tail` are the bytes of the last piece. `settled` says that nothing is
     owed. `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side,
     `watermark` is the latest one by which rows were late or left.
@@ -74,6 +83,7 @@ class Header:
     epoch: int = EPOCH
     spread: str | None = None
     coming: How | None = None
+    bounds: Bounds | None = None
     nonce: str = ""
     first: int = 0
     base: int = 0
@@ -103,9 +113,12 @@ class Header:
                 f"the checkpoint holds state of format {number}, and this version of Dovetail reads format {FORMAT}; "
                 f"run the version that wrote it, or start from a new checkpoint."
             )
-        coming, spans = stored.pop("coming"), stored.pop("spans")
+        coming, bounds, spans = stored.pop("coming"), stored.pop("bounds", None), stored.pop("spans")
         found = cls(**stored | {"how": How(*stored["how"])})
         found.coming, found.spans = How(*coming) if coming else None, [Span(*span) for span in spans]
+        if bounds is not None:
+            retain_ms, late = bounds
+            found.bounds = Bounds(retain_ms, late and Lateness(*(tuple(late[f.name]) for f in fields(Lateness))))
         found._check_meaning(json.loads(json.dumps(meaning)))
         return found
 
@@ -249,6 +262,15 @@ class Header:
     def free_to_change(self) -> bool:
         """Whether any join gives the same answers in this micro-batch: nothing was owed before, nothing will be."""
         return self.settled and (self.planned.owed == "batch" or self.is_new)
+
+    def bounded_by(self, wanted: Bounds) -> Bounds:
+        """What bounds the state in this micro-batch, in every attempt; what is wanted now holds from the next one on.
+
+        Rows that leave are given all that they are owed before, so attempts must let the same rows go.
+        """
+        bounds = wanted if self.bounds is None or self.free_to_change else self.bounds
+        self.bounds = wanted
+        return bounds
 
     def check_epoch(self) -> None:
         """`ConfigError` if answers are owed that only the version which wrote the state can tell from those given."""

@@ -18,5 +18,9 @@ def state_partitions() -> int:
     context = TaskContext.get()
     found = None if context is None else context.getLocalProperty(_STATE)
     if not found:
-        raise ConfigError(f"Spark does not say how many partitions the query's state has ({_STATE}); use Spark 4.3.")
+        raise ConfigError(
+            f"Spark does not tell this task how many partitions the query's state has ({_STATE}). If foreachBatch uses "
+            f"df.rdd, df.foreach or df.foreachPartition in a thread of its own, wrap the thread's function in "
+            f"pyspark.inheritable_thread_target; or give the join buckets=, those that its checkpoint has if there is one."
+        )
     return int(found)

@@ -285,6 +285,25 @@ def test_wide_rows_that_stay_where_narrow_ones_leave_are_taken_with_more(make: A
     query.check(together=[(1, 2, 3, 5), (5, 9)])
 
 
+@pytest.mark.parametrize(
+    ("retains", "together"), [((None, 10_000), [(1, 2, 3, 4, 5), (5, 6)]), ((10_000, None), [(1, 2, 3, 4), (5, 6)])]
+)
+def test_a_repeated_micro_batch_keeps_the_rows_that_its_first_attempt_kept(
+    retains: tuple[int | None, int | None], together: Any
+) -> None:
+    """Where rows leave, what is owed is given first: an attempt without that would give it again, or never."""
+    query, join = Query(), two("diner", 48 * KB)
+    for number in (1, 2, 3, 4):
+        query.attempt(join, "idle", number, query.rows(number, 2, 150), retain_ms=retains[0])
+    assert not query.header["settled"]
+    rows = query.rows(5, 2, 150).assign(now_ms=100_000)
+    query.attempt(join, "idle", 5, rows, stays=False, retain_ms=retains[0])
+    query.attempt(join, "idle", 5, rows, retain_ms=retains[1])
+    query.attempt(join, "idle", 6, query.rows(6, 2, 150).assign(now_ms=100_001), retain_ms=retains[1])
+    query.attempt(join, "idle", 7, query.end(7), retain_ms=retains[1])
+    query.check(together)
+
+
 def test_a_change_waits_for_the_next_micro_batch_unless_nothing_is_owed() -> None:
     """What is owed was decided by the old budget, and the sink may have the answers of an attempt that was lost."""
     small, large = two("diner", 32 * KB), two("diner", 64 * KB)

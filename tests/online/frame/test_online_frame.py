@@ -81,7 +81,7 @@ def test_values_that_cannot_be_parsed_and_a_hot_key(spark: SparkSession, tmp_pat
     assert Counter(row["k"] for row in plan.frame().collect()) == {1: 1, 3: 90}
     assert plan.metrics().value("null_keys", "left") == 2
     spread = plan_online_join(left, right, on="k", memory="1MB", buckets=4, hot=[3])
-    assert "left rows of hot keys (1) go to all in turn, right ones to each" in spread.explain()
+    assert "left rows of hot keys (1) are dealt out to all, right ones go to each" in spread.explain()
     assert re.search(r"measured: the largest bucket had 9\d of 100 rows, 3\.[6-9] times an even share", plan.explain())
 
 
