@@ -19,8 +19,8 @@ def state_partitions() -> int:
     found = None if context is None else context.getLocalProperty(_STATE)
     if not found:
         raise ConfigError(
-            f"Spark does not tell this task how many partitions the query's state has ({_STATE}). If foreachBatch uses "
-            f"df.rdd, df.foreach or df.foreachPartition in a thread of its own, wrap the thread's function in "
-            f"pyspark.inheritable_thread_target; or give the join buckets=, those that its checkpoint has if there is one."
+            f"Spark does not tell this task how many partitions the query's state has ({_STATE}): df.rdd, df.foreach "
+            f"and df.foreachPartition do not pass it on in threads that foreachBatch starts. Use df.write or "
+            f"df.collect there, or wrap the function: pyspark.inheritable_thread_target(df.sparkSession)(function)."
         )
     return int(found)

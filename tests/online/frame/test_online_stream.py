@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.online.frame.cases import Feed, answers, bag
@@ -168,3 +170,26 @@ def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSessio
     measured = plan.metrics()
     assert [measured.value("late_rows", side) for side in ("left", "right")] == [1, 1]
     assert measured.value("joins_rebuilt") > 1  # without the rows that left
+
+
+def test_threads_of_a_sink_can_use_the_answers(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark passes the number of partitions on to jobs of DataFrames, and to those of RDDs if threads inherit it."""
+    feed, found = Feed(tmp_path), dict[str, Any]()
+    feed.add()
+    left, right = feed.streams(spark)
+
+    def in_thread(function: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            work = pool.submit(function)
+            return work.exception() or work.result()
+
+    def sink(answers: DataFrame, number: int) -> None:
+        found["refused"] = str(in_thread(lambda: answers.rdd.count()))
+        found["inherited"] = in_thread(inheritable_thread_target(answers.sparkSession)(lambda: answers.rdd.count()))
+        found["plain"] = in_thread(answers.count)
+
+    out = online_join(left, right, on="k", memory="64KB", owed="batch", retain="1 hour")
+    writer = out.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert found["plain"] == found["inherited"] == feed.expected.total()
+    assert "or wrap the function: pyspark.inheritable_thread_target" in found["refused"]
