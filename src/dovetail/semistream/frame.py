@@ -75,7 +75,8 @@ def enrich(
             soon as a newer version is taken up.
         condition: What else must hold for a stream row and a master row of its key to match: a Column or SQL text over
             the columns of an inner join's result, whatever `how` and `columns` are. A row whose master rows all fail
-            it has no match. Not with `park`, and only for how="inner" on a store without an index.
+            it has no match. No aggregates or window functions; not with `park`; only for how="inner" with subqueries,
+            and on a store without an index.
 
     Returns:
         The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame

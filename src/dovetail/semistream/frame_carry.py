@@ -33,6 +33,7 @@ from dovetail.semistream.decision import specification
 from dovetail.semistream.frame_arrivals import Arrivals
 from dovetail.semistream.frame_carry_decision import first_plan, next_plan
 from dovetail.semistream.frame_carry_log import Kept, StateLog
+from dovetail.semistream.frame_columns import without_watermarks
 from dovetail.semistream.frame_task import EnrichTask, Where, holds_of, open_letters, open_version, wanted_version
 from dovetail.semistream.frame_worker import Stopwatch, open_operator, owners_of, totals
 from dovetail.semistream.io_costs import IoDone
@@ -40,6 +41,7 @@ from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.on_miss import DeadLetter, Park
 from dovetail.semistream.operators.base import SemiStreamOperator
 from dovetail.spark.arrow import Batches, map_in_arrow
+from dovetail.spark.connect import plan_text
 from dovetail.spark.pinned import state_partitions
 
 _PACKED = T.StructType(
@@ -51,17 +53,16 @@ _PACKED = T.StructType(
     ]
 )
 _ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
-_WATERMARK = "spark.watermarkDelayMs"
 
 
 def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T.StructType) -> DataFrame:
     """The answers of a stream whose rows may wait for later micro-batches, until it pauses or `max_wait` is over.
 
     The time of batches is event time of our own, so that Spark runs one batch without rows when a stream pauses, and
-    ends after it where the stream is to end. A stream with a watermark cannot have another: the rows of its last batch
-    wait for the next.
+    ends after it where the stream is to end. A stream with a watermark cannot have another, be it of a column that was
+    dropped since or of a join in this mode before: there the rows of the last batch wait for the next.
     """
-    timed = not any(_WATERMARK in (field.metadata or {}) for field in rows.schema)
+    timed = "EventTimeWatermark" not in plan_text(rows)
     packed = map_in_arrow(rows, partial(pack, task), _PACKED)
     packed = packed.withColumn("at", F.current_timestamp()).withColumn("now_ms", F.unix_millis("at"))
     if timed:
@@ -70,13 +71,7 @@ def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T
     answers = packed.groupBy("owner").transformWithStateInPandas(
         Carrier(task, max_wait_ms, timed), _ANSWERS, "append", "eventTime" if timed else "none"
     )
-    return map_in_arrow(answers, unpack, _without_watermarks(output))
-
-
-def _without_watermarks(output: T.StructType) -> T.StructType:
-    """Rows that waited may be older than any watermark; what follows must set its own."""
-    fields = [(f, {k: v for k, v in (f.metadata or {}).items() if k != _WATERMARK}) for f in output]
-    return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
+    return map_in_arrow(answers, unpack, without_watermarks(output))
 
 
 def pack(task: EnrichTask, batches: Batches) -> Batches:

@@ -21,6 +21,7 @@ from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import refuse_collated
 
 KEY = "dovetail_key_"
+WATERMARK = "spark.watermarkDelayMs"
 _UNITS = ("s", "ms", "us", "ns")
 
 
@@ -45,6 +46,12 @@ class Columns:
     def n_stream(self) -> int:
         """Columns that tasks get."""
         return len(self.frame.columns)
+
+
+def without_watermarks(output: T.StructType) -> T.StructType:
+    """Rows that waited may be older than any watermark; what follows must set its own."""
+    fields = [(f, {k: v for k, v in (f.metadata or {}).items() if k != WATERMARK}) for f in output]
+    return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
 
 
 def quoted(name: str) -> str:

@@ -23,13 +23,14 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.kernels.arrays import I64
-from dovetail.semistream.frame_columns import KEY, Columns, plan_columns, quoted
+from dovetail.semistream.frame_columns import KEY, Columns, plan_columns, quoted, without_watermarks
 from dovetail.semistream.frame_task import EnrichTask, Where, open_letters
 from dovetail.semistream.master.pages import Pages
 from dovetail.semistream.master.store import MasterStore
 from dovetail.semistream.on_miss import DeadLetter, Drop
 from dovetail.semistream.request import Request
 from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
+from dovetail.spark.connect import has_subqueries
 
 _MATCHED, _FIRST, _HOLDS, _PART = (f"{KEY}{name}" for name in ("matched", "first", "holds", "part"))
 
@@ -53,6 +54,7 @@ class Conditioned:
         """The request over these columns; `PlanError` if the condition does not fit them."""
         pairs = plan_columns(frame, store, pair_request(request)).output
         wanted = plan_columns(frame, store, replace(request, on_miss=Drop())).output
+        wanted = without_watermarks(wanted) if request.mode == "carry" else wanted
         names = pairs.names if request.gives_master else frame.columns
         found = cls(request, pairs, wanted, tuple(names.index(name) for name in wanted.names), len(frame.columns))
         found._check(frame)
@@ -61,15 +63,26 @@ class Conditioned:
     def _check(self, frame: DataFrame) -> None:
         """Let Spark resolve the condition, so that a wrong one fails before any job."""
         given = self.request.condition
+        if not isinstance(given, (str, Column)):
+            raise PlanError(f"condition={given!r} is neither a Column nor SQL text over the columns of the result.")
+        empty = frame.sparkSession.createDataFrame([], self.pairs)
         try:
-            kind = frame.sparkSession.createDataFrame([], self.pairs).select(self._condition.alias("c")).schema["c"]
+            kind = empty.select(self._condition.alias("c")).schema["c"].dataType
+            if not isinstance(kind, T.BooleanType):
+                raise PlanError(f"condition={given!r} is of type {kind.simpleString()}; it must be true or false.")
+            tested = empty.where(self._condition)
+            tested.schema  # noqa: B018  (resolves it over Spark Connect too)
         except (AnalysisException, ParseException) as error:
+            told = next((line for line in str(error).splitlines() if line), "")
             raise PlanError(
                 f"condition={given!r} does not fit the columns of a pair, {self.pairs.names}; write it over these "
-                f"names. Spark says: {str(error).splitlines()[0]}"
+                f"names, without aggregates and window functions. Spark says: {told}"
             ) from error
-        if not isinstance(kind.dataType, T.BooleanType):
-            raise PlanError(f"condition={given!r} is of type {kind.dataType.simpleString()}; it must be true or false.")
+        if self.settles and has_subqueries(tested):
+            raise UnsupportedError(
+                f"condition={given!r} with how={self.request.how!r}: Spark answers a subquery with a join, which may "
+                f"part the pairs of a row; join with that table first, or use how='inner' with on_miss='drop'."
+            )
 
     @property
     def _condition(self) -> Column:
@@ -95,7 +108,7 @@ class Conditioned:
             raise UnsupportedError(
                 f"condition={self.request.condition!r} with how={self.request.how!r}: {store.source} has no index, so "
                 f"that the master rows of a key may lie anywhere, and a row without a fitting one is not known until "
-                f"all are read; build a page file with this key, or use how='inner'."
+                f"all are read; build a page file with this key, or use how='inner' with on_miss='drop'."
             )
 
     def frame(self, pairs: DataFrame, task: EnrichTask) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Whether a session is a Spark Connect client, and what to say where that is not enough."""
+"""Whether a session is a Spark Connect client, and what is asked of both kinds in different ways."""
 
 from __future__ import annotations
 
@@ -21,3 +21,15 @@ def require_classic(thing: Any, what: str, instead: str) -> None:
 def parallelism(spark: Any) -> int:
     """How many tasks the session runs at once; a guess over Spark Connect, whose clients cannot know."""
     return 8 if is_connect(spark) else max(2, int(spark.sparkContext.defaultParallelism))
+
+
+def plan_text(frame: Any) -> str:
+    """The plan of a DataFrame as Spark prints it."""
+    if is_connect(frame):
+        return str(frame._explain_string(extended=True))
+    return str(frame._jdf.queryExecution().analyzed().toString())
+
+
+def has_subqueries(frame: Any) -> bool:
+    """Whether a DataFrame whose steps have one input each has subqueries, which stand in its plan as branches."""
+    return any(line.startswith(":") for line in plan_text(frame).splitlines())

@@ -223,6 +223,24 @@ def test_rows_that_wait_and_parked_ones_outlive_other_partitions(
 
 
 @pytest.mark.usefixtures("one_owner")
+@pytest.mark.parametrize("twice", [True, False])
+def test_carry_after_a_watermark_that_is_not_seen(spark: SparkSession, tmp_path: Path, twice: bool) -> None:
+    """A join in this mode before has one, and so has a stream that dropped its column."""
+    store = page_store(tmp_path / "m.pages", words("w"))
+    other = page_store(tmp_path / "n.pages", words("v").rename_columns(["k", "other"]))
+    for number in range(3):
+        drop_file(tmp_path / "in", timed(numbers(1000 * number, rows=20)), number)
+    stream, asked = file_stream(spark, tmp_path / "in"), CARRY | {"max_wait": 0.001, "algorithm": "hybridjoin"}
+    if twice:
+        stream = enrich(stream.select("id", "k"), other, **asked)
+    else:
+        stream = stream.withWatermark("at", "1 hour").select("id", "k")
+    run(enrich(stream, store, **asked).select("id"), tmp_path)
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow()["id"].to_pylist()
+    assert sorted(got) == [1000 * number + at for number in range(3) for at in range(20)]
+
+
+@pytest.mark.usefixtures("one_owner")
 def test_rows_outlive_a_clock_that_is_set_back(spark: SparkSession, tmp_path: Path) -> None:
     """Time of micro-batches wakes owners up; rows that come at an earlier time than rows before are not too late."""
     store = page_store(tmp_path / "m.pages", words("w"))

@@ -106,6 +106,36 @@ def test_what_a_condition_cannot_be(spark: SparkSession, rows: DataFrame, tmp_pa
     assert bag(out.select(wanted.columns)) == bag(wanted)
 
 
+def test_conditions_that_would_move_pairs(spark: SparkSession, rows: DataFrame, place: Path) -> None:
+    """Spark answers a subquery with a join; pairs that it shuffles would lose some rows and double others."""
+    store = page_store(place / "moved.pages", master())
+    spark.createDataFrame([(n,) for n in range(0, 1500, 3)], "p long").createOrReplaceTempView("thirds")
+    for text in ("id in (select p from thirds)", "exists (select 1 from thirds where p = id)"):
+        for how in ("left", "left_semi", "left_anti"):
+            with pytest.raises(UnsupportedError, match=r"condition=.*with how='left.*join with that table first"):
+                enrich(rows, store, condition=text, how=how, **LIKE)
+        assert enrich(rows, store, condition=text, **LIKE).where("id % 3 > 0").count() == 0
+    for text in ("row_number() over (partition by id order by text) = 1", "sum(id) > 3", "explode(array(true))"):
+        for how in HOWS:
+            with pytest.raises(PlanError, match=r"without aggregates and window functions\. Spark says: \["):
+                enrich(rows, store, condition=text, how=how, **LIKE)
+    for given in (3, True, ["id > 1"]):
+        with pytest.raises(PlanError, match="is neither a Column nor SQL text"):
+            enrich(rows, store, condition=given, **LIKE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_rows_that_waited_have_no_watermark(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """A step after the join would drop them as late."""
+    at = pa.array([3_600_000_000] * 50, pa.timestamp("us", "UTC"))
+    drop_file(tmp_path / "in", small(stream_table(50)).append_column("at", at), 0)
+    store = page_store(tmp_path / "m.pages", master())
+    stream = file_stream(spark, tmp_path / "in").withWatermark("at", "1 minute")
+    out = enrich(stream, store, mode="carry", how=how, condition="id >= 0", **LIKE)
+    assert not out.schema["at"].metadata
+    assert enrich(stream, store, how=how, condition="id >= 0", **LIKE).schema["at"].metadata
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 50])
 def test_groups_go_on_from_batch_to_batch(size: int) -> None:
     """Rows of three, two, one and no pairs that hold, in batches of any size."""
