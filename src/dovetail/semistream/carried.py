@@ -124,6 +124,8 @@ class Carried:
         for name, size in head["tables"]:
             tables[name] = table_of(data[at : at + size])
             at += size
+        if at != len(data):
+            raise ValueError(f"{len(data)} bytes of state, where {at} were stored")
         parked = tables.pop("parked", None)
         plan, turns = Plan.from_json(head), head.get("turns", 0)
         return cls(head["version"], plan, head["drained_ms"], tables, parked, turns, head.get("name", ""))

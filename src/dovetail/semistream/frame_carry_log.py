@@ -13,6 +13,7 @@ versions/
 from __future__ import annotations
 
 import os
+import struct
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,11 +50,18 @@ class StateLog:
     def read(self) -> Carried | None:
         """The state that the first attempt at this micro-batch left; None if this is the first one to come so far."""
         try:
-            return Carried.from_bytes(self.place.read_bytes())
+            data = self.place.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._unreachable(error) from error
+        try:
+            return Carried.from_bytes(data)
+        except (ValueError, KeyError, TypeError, OSError, struct.error) as error:
+            raise ConfigError(
+                f"{self.place} is damaged; restore it, or remove it to answer micro-batch {self.batch} as if it had "
+                f"not run, which may give rows twice that a sink has."
+            ) from error
 
     def write(self, data: bytes) -> None:
         """Log the state, once; a `ConfigError` where another attempt at the same time left another one."""

@@ -222,7 +222,7 @@ def _shared(sizes: Sizes, cost: Footprint, rest: int, parts: Sequence[Part], pin
         given["pinned"] = pinned
         rest -= int(int(cost.segments.starts[pinned]) * cost.cached_key)
     if "resident" in parts:
-        affordable = int(whole / 5 / cost.segment)
+        affordable = max(0, int(whole / 5 / cost.segment))
         given["resident"] = sizes.resident if sizes.resident is not None else min(affordable, cost.segments.n)
         rest -= given["resident"] * cost.segment
     if sizes.waiting is None:

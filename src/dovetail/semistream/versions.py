@@ -183,7 +183,7 @@ class VersionLog:
     def _json(self, place: Path) -> Any:
         for _ in range(_ATTEMPTS):
             try:
-                text = place.read_text(encoding="utf-8")
+                text = place.read_bytes()
             except OSError as error:
                 raise self._unreachable(error) from error
             with contextlib.suppress(ValueError):
@@ -225,7 +225,9 @@ class VersionLog:
 
 
 def _damaged(place: Path) -> ConfigError:
-    return ConfigError(f"{place} is damaged; remove it to answer its batch from the current version.")
+    is_entry = place.parent.name != "letters" and place.name != _MARK
+    then = "to answer its batch from the current version" if is_entry else "and start again"
+    return ConfigError(f"{place} is damaged; remove it {then}.")
 
 
 def _write(place: Path, text: str, outlives_power: bool) -> None:

@@ -85,3 +85,16 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "query").write_text("")
     with pytest.raises(ConfigError, match=r"cannot be kept in .*query .*versions="):
         StateLog(tmp_path / "query", "name", 0, False).write(b"")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\x00garbage", b"\x02\x00\x00\x00{}", 50, 8])
+def test_a_damaged_state_is_told_with_its_file(tmp_path: Path, damage: bytes | int) -> None:
+    log, data = StateLog(tmp_path / "query", "name", 7, False), state([{"a": 1}]).to_bytes()
+    log.write(data)
+    log.place.write_bytes(damage if isinstance(damage, bytes) else data[:-damage])
+    with pytest.raises(
+        ConfigError, match=r"name\.7\.state is damaged; restore it, or remove it to answer micro-batch 7"
+    ):
+        log.read()
+    log.place.unlink()
+    assert log.read() is None

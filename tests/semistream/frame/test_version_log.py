@@ -123,3 +123,16 @@ def test_old_batches_are_forgotten_and_trouble_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot be kept in .*versions="):
         VersionLog(str(tmp_path / "file")).entry(Batch("q", 0), PER_BATCH, store)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe{}"])
+def test_a_damaged_file_is_told_with_its_name(tmp_path: Path, damage: bytes) -> None:
+    store = page_store(tmp_path / "m.pages", pa.table({"k": [1]}))
+    log = VersionLog(str(tmp_path / "log")).marked()
+    log.entry(Batch("q", 3), PER_BATCH, store)
+    (tmp_path / "log" / "q" / "3.0.json").write_bytes(damage)
+    with pytest.raises(ConfigError, match=r"3\.0\.json is damaged; remove it to answer its batch from the current"):
+        log.entry(Batch("q", 3), PER_BATCH, store)
+    (tmp_path / "log" / ".shared").write_bytes(damage)
+    with pytest.raises(ConfigError, match=r"\.shared is damaged; remove it and start again"):
+        log.marked()

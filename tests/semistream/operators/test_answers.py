@@ -60,13 +60,21 @@ def test_answers_are_those_of_the_definition_in_the_order_of_each_key(name: str,
             assert sum(met) == got.metrics.value("rows") == case.stream.num_rows
 
 
+def wide_case() -> Case:
+    """Master rows of 10 kB, for which the smallest budget is so large that other parts grow with it."""
+    numbers, wanted = np.arange(60), np.arange(200) * 7 % 70
+    texts = [str(n).zfill(10_000) for n in numbers]
+    master = pa.table({"k": pa.array(numbers), "r": pa.array(numbers), "text": texts})
+    stream = pa.table({"id": pa.array(np.arange(200)), "k": pa.array(wanted), "word": [""] * 200})
+    return Case(stream, MemoryPages(master, ("k",), 2, total=True), master, ("k",), 50)
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_smallest_legal_budget_is_named_and_is_enough(name: str) -> None:
-    for seed in range(6):
-        kind = KEYS[seed % len(KEYS)]
-        case = random_case(200 + seed, kind)
+    cases = [random_case(200 + seed, KEYS[seed % len(KEYS)]) for seed in range(6)]
+    for seed, case in enumerate([*cases, wide_case()]):
         spec = ALGORITHMS[name](pages=case.pages, on=case.on, how=HOWS[seed % 4])
-        low, high = 1, 1 << 20
+        low, high = 1, 1 << 24
         while low < high:
             middle = (low + high) // 2
             try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -43,10 +45,10 @@ class MeshJoin(SemiStreamJoin):
         n_pages, parts = max(1, len(self.pages.starts) - 1), self.logical_parts()
         fitting, least = None, []
         for per in [self.sizes.per_segment] if self.sizes.per_segment else _lengths(n_pages):
-            cost = footprint(self.pages, stream, per, 0, limit, 1)
+            cost = self._cost(stream, per, limit)
             chunks = max(1, cost.segments.n) * parts
             rows = self.sizes.waiting or int((limit - cost.fixed) / _row_bytes(cost)) - chunks
-            least.append(int(footprint(self.pages, stream, per, 0, 0, 1).fixed + 2 * chunks * _row_bytes(cost)) + 4096)
+            least.append(_enough(partial(self._cost, stream, per), 2 * chunks))
             if rows >= chunks:
                 fitting = replace(self.sizes, per_segment=per, waiting=rows, parts=parts)
                 if cost.segment >= _wanted_bytes(limit):
@@ -58,12 +60,24 @@ class MeshJoin(SemiStreamJoin):
             )
         return fitting
 
+    def _cost(self, stream: pa.Schema, per_segment: int, limit: int) -> Footprint:
+        return footprint(self.pages, stream, per_segment, 0, limit, 1)
+
     def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> MeshCycle:
         """The running join with these sizes."""
         segments = -(-(len(self.pages.starts) - 1) // (sizes.per_segment or 1))
         rows = (sizes.waiting or 1) // (max(1, segments) * (sizes.parts or 1))
         base = self, budget, stream, shape, sizes
         return MeshCycle(*base, chunk_rows=max(1, rows), max_chunk_wait_s=self.max_chunk_wait_s)
+
+
+def _enough(cost: Callable[[int], Footprint], rows: int) -> int:
+    """The smallest budget for so many waiting rows, beside which the fixed parts grow with the budget."""
+    limit, need = -1, 0
+    while limit < need:
+        limit = need
+        need = int(cost(limit).fixed + rows * _row_bytes(cost(limit))) + 4096
+    return limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
