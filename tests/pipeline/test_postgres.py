@@ -18,6 +18,7 @@ from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.pipeline import sink_postgres
 from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.declared import Pipeline, Step
+from dovetail.pipeline.problems import PipelineError
 from dovetail.pipeline.read import read_pipeline
 from dovetail.pipeline.run import Run, watch_of
 from dovetail.pipeline.sink_postgres import Target
@@ -193,13 +194,13 @@ checkpoint = "{checkpoint}"
 type = "workload"
 workload = "orders"
 stream = true
-options = {{ rows = 200, products = 20, rows_per_batch = 100, partitions = 1 }}
+options = {{ rows = 200, products = 20, rows_per_batch = {per}, partitions = 1 }}
 
 [join.rows]
 type = "sql"
 query = "{query}"
 
-[sink.out]
+[sink.{sink}]
 type = "postgres"
 from = "rows"
 uri = "${{SHOP_URI}}"
@@ -218,7 +219,7 @@ class Shop:
         self._spark, self._server, self._place = spark, server, place
 
     def _read(self, **parts: str) -> Pipeline:
-        given = {"name": "shop", "checkpoint": "checkpoint", "mode": "append", **parts}
+        given = {"name": "shop", "checkpoint": "checkpoint", "mode": "append", "sink": "out", "per": "100", **parts}
         query = TOTALS if given["mode"] == "complete" else "select product_id, 1L as n from orders"
         file = self._place / "shop.toml"
         file.write_text(STREAM.format(query=query, **given))
@@ -268,6 +269,19 @@ def test_a_lost_checkpoint_is_an_error_and_doubles_nothing(shop: Shop, postgres:
     postgres.execute(f"DROP TABLE {table}")
     shop.run(table=table, checkpoint="again")
     assert shop.count(table) == 200
+
+
+def test_rows_that_are_read_anew_are_neither_lost_nor_doubled(shop: Shop, postgres: Server, tmp_path: Path) -> None:
+    """The sink's files in the checkpoint are gone: micro-batches begin at 0 again, of another size."""
+    shop.run(table="anew", per="50")
+    shutil.rmtree(tmp_path / "checkpoint" / "out")
+    assert "wrote with another checkpoint" in shop.refused(table="anew")
+    postgres.execute("TRUNCATE anew")
+    shop.run(table="anew")
+    assert shop.count("anew") == 200
+    with pytest.raises(PipelineError, match="sink 'named' writes what sink 'out' of this checkpoint wrote"):
+        shop.run(table="anew", sink="named")
+    assert shop.count("anew") == 200
 
 
 def test_rows_of_others_are_kept_by_a_sink_that_appends(shop: Shop, postgres: Server) -> None:

@@ -339,6 +339,47 @@ def test_a_complete_answer_removes_its_own_files_only(spark: SparkSession, tmp_p
         assert dataset.dataset(mine).to_table()["n"].to_numpy().sum() == 200
 
 
+def test_rows_that_are_read_anew_are_not_there_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """A sink under another name, and one whose files in the checkpoint were removed."""
+    orders = COMPLETE.replace('"totals"', '"orders"').replace("complete", "append")
+    file = written(tmp_path, orders[: orders.index("[join")] + orders[orders.index("[sink") :])
+
+    def count() -> int:
+        return sum(1 for _ in dataset.dataset(tmp_path / "out", exclude_invalid_files=True).to_table()["order_id"])
+
+    run(spark, file, once=True)
+    text = file.read_text()
+    file.write_text(text.replace("[sink.out]", "[sink.named]"))
+    with pytest.raises(PipelineError, match=r":12: sink 'named' writes what sink 'out' of this checkpoint wrote"):
+        run(spark, file, once=True)
+    file.write_text(text)
+    shutil.rmtree(tmp_path / "checkpoint" / "out")
+    smaller = ["source.orders.options.rows_per_batch=50"]
+    (problem,) = check_pipeline(spark, read_pipeline(file, smaller))
+    with pytest.raises(ConfigError, match="this sink wrote with another checkpoint") as error:
+        run(spark, file, smaller, once=True)
+    assert problem.text == str(error.value)
+    assert count() == 200
+    shutil.rmtree(tmp_path / "out")
+    run(spark, file, smaller, once=True)
+    assert count() == 200
+
+
+def test_why_files_cannot_be_moved_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    orders = COMPLETE.replace('"totals"', '"orders"').replace("complete", "append")
+    file = written(tmp_path, orders[: orders.index("[join")] + orders[orders.index("[sink") :])
+    run(spark, file, once=True)
+    for number in ("1", ".1.crc"):  # the second micro-batch is repeated, as two smaller ones
+        for log in ("offsets", "commits"):
+            (tmp_path / "checkpoint" / "out" / log / number).unlink(missing_ok=True)
+    (second,) = (tmp_path / "out").glob("*-000000001-*.parquet")
+    taken = second.with_name(second.name.replace("-000000001-", "-000000002-"))
+    taken.write_text("mine")
+    with pytest.raises(DataError, match=rf"OSError: cannot move .* to {taken}$"):
+        run(spark, file, ["source.orders.options.rows_per_batch=50"], once=True)
+    assert taken.read_text() == "mine"
+
+
 def test_a_batch_replaces_its_own_files_only(spark: SparkSession, tmp_path: Path) -> None:
     text = COMPLETE.replace("stream = true\n", "").replace('mode = "complete"\n', "")
     other = '[sink.text]\ntype = "format"\nformat = "json"\nfrom = "totals"\npath = "text"\n'

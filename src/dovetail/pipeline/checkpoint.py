@@ -77,7 +77,7 @@ class Checkpoint:
             raise PipelineError(str(self._pipeline.path), sorted(set(found)))
         writers, places = self.letters(), _dead_letters(self._pipeline)
         for sink in sinks:
-            begun = self._known.get(sink.name, {}).get("id")
+            begun = self._known[sink.name].get("id") if self._has_begun(sink) else None
             self._known[sink.name] = {
                 "id": begun or uuid.uuid4().hex,
                 "steps": self._steps(sink),
@@ -114,8 +114,13 @@ class Checkpoint:
         steps = self._pipeline.ordered(sink.name)
         return {step.name: {"kind": step.kind, **json.loads(json.dumps(step.written, default=str))} for step in steps}
 
+    def _has_begun(self, sink: Step) -> bool:
+        """Whether the query of a sink remembers how far it is; if its files were removed, it begins anew."""
+        return _has_begun(self._files, self.of(sink))
+
     def _changes(self, sink: Step) -> Iterator[Problem]:
-        if not self._files.exists(f"{self.of(sink)}/offsets"):
+        if not self._has_begun(sink):
+            yield from self._renamed(sink)
             return
         if sink.name not in self._known:
             raise ConfigError(
@@ -134,6 +139,32 @@ class Checkpoint:
                 )
         yield from problems.found
 
+    def _renamed(self, sink: Step) -> Iterator[Problem]:
+        """A sink that would write all rows of one that is gone once more, to the same place."""
+        names, mine = {one.name for one in self._pipeline.of("sink")}, _target(self._steps(sink)[sink.name])
+        problems = Problems(self._pipeline.lines)
+        for name, known in self._known.items():
+            begun = name not in names and _has_begun(self._files, f"{self.place}/{name}")
+            if begun and mine is not None and _target(known["steps"][name]) == mine:
+                problems.add(
+                    ("sink", sink.name, ""),
+                    f"sink {sink.name!r} writes what sink {name!r} of this checkpoint wrote, to the same place",
+                    "all rows would be there twice",
+                    "put the name back, or give another place",
+                )
+        yield from problems.found
+
+
+def _has_begun(files: Files, place: str) -> bool:
+    return files.exists(f"{place}/offsets")
+
+
+def _target(step: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a sink writes and where, as the file has it; None if it keeps nothing."""
+    if step["type"] in ("console", "memory"):
+        return None
+    return {key: step.get(key) for key in ("type", "from", "path", "uri", "table", "format", "options")}
+
 
 def _read(files: Files, place: str) -> dict[str, Any]:
     text = files.kept(f"{place}/pipeline.json")
@@ -141,9 +172,11 @@ def _read(files: Files, place: str) -> dict[str, Any]:
 
 
 def owner_of(spark: SparkSession, pipeline: Pipeline, sink: Step) -> str:
-    """The id of a sink's output in the checkpoint as it is now; nothing if it has none yet."""
+    """The id of a sink's output in the checkpoint as it is now; nothing if its query has not begun."""
     place = pipeline.checkpoint
-    return "" if place is None else str(_read(Files(spark, place), place).get(sink.name, {}).get("id", ""))
+    if place is None or not _has_begun(Files(spark, place), f"{place}/{sink.name}"):
+        return ""
+    return str(_read(Files(spark, place), place).get(sink.name, {}).get("id", ""))
 
 
 def _dead_letters(pipeline: Pipeline) -> dict[str, str]:

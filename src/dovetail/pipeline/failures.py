@@ -11,6 +11,7 @@ from dovetail.spark.task_errors import task_error
 
 _LONGEST = 600
 _CLASSED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+?)(?: SQLSTATE:|$)", re.MULTILINE)
+_PYTHON = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF"}
 """Errors that only say where another one came through."""
 
@@ -34,6 +35,9 @@ def _first(text: str) -> str:
     told = [found for found in _CLASSED.findall(text) if found[0].partition(".")[0] not in _WRAPPERS]
     if told:
         return f"[{told[0][0]}] {told[0][1].strip()}"[:_LONGEST]
+    raised = _PYTHON.findall(text.partition("\n\tat ")[0])
+    if raised:  # by a sink of ours, on the driver
+        return ": ".join(raised[-1])[:_LONGEST]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     plain = [line for line in lines if not line.startswith(("at ", "==", "File ", "Traceback", "...", "^"))]
     return " ".join(plain[:3])[:_LONGEST]
