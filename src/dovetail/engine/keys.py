@@ -47,7 +47,7 @@ class KeyEncoder:
     def __init__(self, types: Sequence[pa.DataType], reservation: Reservation | None = None) -> None:
         if not types:
             raise PlanError("a key needs at least one column; none was given.")
-        self.types = tuple(types)
+        self.types = tuple(map(_in_one_zone, types))
         self._room = _Room(reservation)
         self._parts = [_coder(kind, self._room) for kind in self.types]
         self._folds = [_Pairs(self._room) for _ in self.types[1:]]
@@ -90,7 +90,7 @@ class KeyEncoder:
         return (codes if valid.all() else np.where(valid, codes, 0)), valid
 
     def _checked(self, columns: Sequence[Column]) -> list[pa.Array]:
-        kinds = tuple(column.type for column in columns)
+        kinds = tuple(_in_one_zone(column.type) for column in columns)
         if kinds != self.types:
             raise PlanError(
                 f"key columns are {[str(kind) for kind in kinds]}; this encoder is for "
@@ -214,6 +214,11 @@ class _ByDictionary:
 
     def clear(self) -> None:
         self._values.clear()
+
+
+def _in_one_zone(kind: pa.DataType) -> pa.DataType:
+    """The type, with one name for the zones of timestamps: they count from one instant, whatever zone they show."""
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
 def _coder(kind: pa.DataType, room: _Room) -> _Coder:

@@ -131,6 +131,14 @@ class Metrics:
         self._ratios |= other._ratios
         return self
 
+    def exchanged(self, one: str, other: str) -> Metrics:
+        """The same numbers with two sides in each other's place."""
+        new, sides = Metrics(self._clock).merge(self), {one: other, other: one}
+        entries = [replace(entry, side=sides.get(entry.side or "", entry.side)) for entry in self.entries()]
+        new._merged = {(entry.name, entry.side): entry for entry in entries}
+        new._merged_tasks = self.tasks
+        return new
+
     @property
     def tasks(self) -> int:
         """How many tasks recorded numbers that are in here."""

@@ -21,6 +21,7 @@ from dovetail.engine.spool import Spool
 from dovetail.interval.cell_join import LEFT, SIDE, SideColumns
 from dovetail.interval.codes import classify, encode_stream
 from dovetail.interval.index import OverlapIndex
+from dovetail.interval.operators.weights import RowBytes, stretches
 from dovetail.interval.relation import Relation
 
 Kind = Literal["count", "left_semi", "left_anti", "first", "last", "any"]
@@ -49,7 +50,7 @@ class RightIndex:
     """The right rows of a question, indexed; charged to the budget until closed."""
 
     def __init__(self, question: Question, rows: pa.RecordBatch, budget: MemoryBudget) -> None:
-        self.question = question
+        self.question, self.budget = question, budget
         self.table = question.relation.table()
         own, other = question.right, question.left
         self._held = budget.reserve("right rows")
@@ -64,6 +65,7 @@ class RightIndex:
         self.positions = np.flatnonzero(usable)
         chosen = None if keys is None else keys[usable]
         self.rows = rows
+        self._weights = RowBytes(rows.schema).each(rows)
         self.index = OverlapIndex.build(chosen, codes.start[usable], codes.end[usable], budget, codes.h, codes.shift)
 
     def ask(self, rows: pa.RecordBatch, kind: Kind) -> npt.NDArray[np.int64]:
@@ -87,15 +89,28 @@ class RightIndex:
         answer[usable] = self.index.count(*some) if kind == "count" else self.index.exists(*some)
         return answer
 
+    def weights(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The bytes of the right rows at these positions; of none, a few."""
+        some = self._weights[np.maximum(found, 0)] if len(self._weights) else np.ones(len(found), np.int64)
+        return np.where(found >= 0, some, 1)
+
     def close(self) -> None:
         """Give the memory back."""
         self.index.close()
         self._held.close()
 
 
-def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch of answers for a batch of left rows."""
-    return finished(question, rows, index.ask(rows, question.kind), index.rows)
+def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The answers for a batch of left rows; right rows beside them come as many at a time as the budget takes."""
+    found = index.ask(rows, question.kind)
+    if question.kind in ("count", "left_semi", "left_anti"):
+        yield finished(question, rows, found, None)
+        return
+    weights = index.weights(found)
+    for first, last in stretches(weights, rows.num_rows, min(question.memory // 8, index.budget.available)):
+        with index.budget.reserve("answers") as held:
+            held.grow(int(weights[first:last].sum()))
+            yield finished(question, rows.slice(first, last - first), found[first:last], index.rows)
 
 
 def finished(

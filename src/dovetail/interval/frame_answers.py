@@ -31,15 +31,21 @@ from dovetail.interval.frame_partitioned import (
     tagged,
 )
 from dovetail.interval.frame_sides import Side, quoted
+from dovetail.interval.frame_statistics import SideStatistics, text_bytes
 from dovetail.interval.relation import Relation
 from dovetail.spark.arrow import map_in_arrow
 from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
 
 
-def right_fits(rows: int, row_bytes: float, memory: int, with_rows: bool) -> bool:
-    """Whether an index of so many right rows, and the rows themselves if they are wanted, fits the budget of a task."""
-    return rows * (INDEX_BYTES + (2 * row_bytes if with_rows else 0)) <= memory
+def right_fits(stats: SideStatistics, memory: int, rows: Side | None = None) -> bool:
+    """Whether an index of right rows, and the rows themselves if they are wanted, fits the budget of a task.
+
+    Rows are measured, which takes a job, if they could fit.
+    """
+    each = INDEX_BYTES + 2 * (stats.key_bytes if rows is None else stats.row_bytes)
+    fits = stats.usable * each <= memory
+    return fits and (rows is None or stats.usable * each + 2 * text_bytes(rows) <= memory)
 
 
 def can_stream_codes(side: Side, relation: Relation, low: float, high: float) -> bool:
@@ -109,7 +115,7 @@ def _answer_all(task: Shipped, batches: Iterator[pa.RecordBatch], metrics: Metri
             metrics.add("placed", index.rows.num_rows, side="right", per_task=True)
             metrics.peak("memory", budget.peak)
         metrics.add("placed", batch.num_rows, side="left", per_task=True)
-        yield answer(task.question, index, batch)
+        yield from answer(task.question, index, batch)
 
 
 def _cached_index(task: Shipped) -> tuple[RightIndex, MemoryBudget]:

@@ -28,7 +28,7 @@ from dovetail.interval.frame_answers import (
 from dovetail.interval.frame_native import strategy
 from dovetail.interval.frame_plan import make_plan
 from dovetail.interval.frame_route import range_cells
-from dovetail.interval.frame_sides import Side, prepare, quoted, raise_inverted, unquoted
+from dovetail.interval.frame_sides import Side, prepare, quoted, raise_inverted, spark_only, unquoted
 from dovetail.interval.frame_statistics import collect_statistics
 from dovetail.interval.index_count import Side as Coded
 from dovetail.interval.index_count import count_pairs
@@ -46,7 +46,7 @@ def count_all(left: DataFrame, right: DataFrame, request: Request) -> int:
     if request.condition is not None:
         return make_plan(left, right, request).frame().count()
     sides = prepare(left, right, request)
-    if sum(_kept_counts(sides)) * POINT_BYTES <= request.memory:
+    if spark_only(*sides) is None and sum(_kept_counts(sides)) * POINT_BYTES <= request.memory:
         with suppress(BudgetExceeded):  # many rows have come since they were counted
             coded, h, shift = _collect(sides, request)
             return count_pairs(*coded, request.relation.table(), h, shift)
@@ -68,7 +68,8 @@ def count_rows(
     checked_left, checked_right = (side.checked(request.invalid) for side in sides)
     wanted = [quoted(name) for name in (checked_left.payload if columns is None else columns)]
     codes = can_stream_codes(sides[0], request.relation, low, high) and request.condition is None
-    if codes and right_fits(stats[1].usable, 0, request.memory, with_rows=False):
+    codes = codes and spark_only(*sides) is None
+    if codes and right_fits(stats[1], request.memory):
         shipped = shipped_answer(checked_left, checked_right, "count", request.relation, request.memory, sink, False)
         return shipped.select(*wanted, COUNT)
     if codes and strategy(request.relation) == "bins":

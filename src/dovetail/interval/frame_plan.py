@@ -35,7 +35,8 @@ from dovetail.spark.metrics import MetricsSink
 class IntervalPlan:
     """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files."""
 
-    request: Request
+    asked: Request
+    request: Request  # the same, with its sides exchanged where right rows keep one match each
     left: Side
     right: Side
     statistics: tuple[SideStatistics, SideStatistics]
@@ -64,8 +65,10 @@ class IntervalPlan:
         """
         metrics = self._planned()
         if self.route.name == "native":
-            return metrics.include(native_metrics(self.left.frame.sparkSession, self.left, self.right))
-        return metrics.merge(self.sink.collect())
+            metrics.include(native_metrics(self.left.frame.sparkSession, self.left, self.right))
+        else:
+            metrics.merge(self.sink.collect())
+        return metrics.exchanged("left", "right") if self.left.exchanged else metrics
 
     def _planned(self) -> Metrics:
         planned = Metrics()
@@ -137,16 +140,17 @@ class IntervalPlan:
 
     def explain(self) -> str:
         """Route, algorithm, placement, predictions, and the prices of the losers."""
-        request, route = self.request, self.route
+        request, route = self.asked, self.route
         keys = ", ".join(f"{k.left}={k.right}" for k in request.keys) or "none"
         lines = [
             f"IntervalJoin: {request.relation}, how={request.how}, keys={keys}, keep={request.keep}, "
             f"memory={format_bytes(request.memory)} per task",
             f"route: {route.name}, algorithm: {route.algorithm} ({route.reason})",
         ]
-        for side, stats in zip((self.left, self.right), self.statistics, strict=True):
+        sides = list(zip((self.left, self.right), self.statistics, strict=True))
+        for side, stats in sides[::-1] if self.left.exchanged else sides:
             lines.append(
-                f"{side.name}: {stats.rows:,} rows, {stats.usable:,} usable, {side.bound_type.simpleString()} bounds "
+                f"{side.shown}: {stats.rows:,} rows, {stats.usable:,} usable, {side.bound_type.simpleString()} bounds "
                 f"closed {side.closed}, mean length {stats.mean_length:.6g}, longest {stats.max_length:.6g}"
             )
         return "\n".join([*lines, *self._placement(), *self._prices()])
@@ -197,11 +201,14 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPl
         points_from_hint(sides[0].bound_type, request.split_points)
     if request.condition is not None:
         _check_condition(*sides, request)
-    statistics = collect_statistics(*sides, request.invalid)
+    asked = request
     if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides change places
-        return make_plan(right, left, request.mirrored(wanted))
+        request = request.mirrored(wanted)
+        first, second = prepare(right, left, request)
+        sides = replace(first, exchanged=True), replace(second, exchanged=True)
+    statistics = collect_statistics(*sides, request.invalid)
     route = choose_route(request, *sides, statistics, left.sparkSession)
-    return IntervalPlan(request, *sides, statistics, route, MetricsSink(left.sparkSession))
+    return IntervalPlan(asked, request, *sides, statistics, route, MetricsSink(left.sparkSession))
 
 
 def _check_condition(left: Side, right: Side, request: Request) -> None:

@@ -22,7 +22,7 @@ from dovetail.interval.frame_cells import BinCells, OrderCells
 from dovetail.interval.frame_native import strategy
 from dovetail.interval.frame_partitioned import RangeCells
 from dovetail.interval.frame_points import points_from_hint, points_from_positions
-from dovetail.interval.frame_sides import Side
+from dovetail.interval.frame_sides import Side, spark_only
 from dovetail.interval.frame_statistics import SideStatistics
 from dovetail.interval.request import OPERATORS, Request
 from dovetail.spark.connect import parallelism
@@ -58,12 +58,13 @@ def choose_route(
     partitioned = partitioned or request.split_points is not None
     if request.algorithm == "nested_loop":
         return Route("native", "nested_loop", "named by the user", None)
-    obstacle = _obstacle(request, way, codes)
+    only = spark_only(left, right)
+    obstacle = _obstacle(request, way, codes) or only
     if partitioned and obstacle is None:
         return _partitioned(request, left, stats, spark)
     native = _native(request, way, stats, f"{obstacle}; " if partitioned else "", left.bound_type, spark)
-    if request.algorithm == "auto" and not partitioned and codes:
-        route = _index_route(request, left, stats, way, spark)
+    if request.algorithm == "auto" and not partitioned and codes and only is None:
+        route = _index_route(request, left, right, stats, way, spark)
         if route is not None and (native.algorithm != KEYS or _index_seconds(stats) < native.native_seconds):  # type: ignore[operator]  # keys are priced
             return route
     if request.algorithm != "auto" or request.route != "auto" or obstacle is not None:
@@ -75,7 +76,7 @@ def choose_route(
     return replace(native, choice=other.choice or native.choice, operators_seconds=seconds)
 
 
-_INDEX_REASON = "the right side fits the budget: left rows stream past an index of it, and no pair is formed"
+_INDEX_REASON = "the {} side fits the budget: {} rows stream past an index of it, and no pair is formed"
 
 
 _RANGES_REASON = "each range has an index of its right rows, left rows stream past it, and no pair is formed"
@@ -99,14 +100,19 @@ def _obstacle(request: Request, way: str, codes: bool) -> str | None:
 
 
 def _index_route(
-    request: Request, left: Side, stats: tuple[SideStatistics, SideStatistics], way: str, spark: SparkSession
+    request: Request,
+    left: Side,
+    right: Side,
+    stats: tuple[SideStatistics, SideStatistics],
+    way: str,
+    spark: SparkSession,
 ) -> Route | None:
     """The route that forms no pairs, for questions about left rows; None for other requests."""
     asked = request.how in ("left_semi", "left_anti") or request.keep != "all"
     if not asked or request.condition is not None:
         return None
-    if right_fits(stats[1].usable, stats[1].row_bytes, request.memory, with_rows=not request.left_only):
-        return Route("in_memory", INDEX, _INDEX_REASON, None)
+    if right_fits(stats[1], request.memory, None if request.left_only else right):
+        return Route("in_memory", INDEX, _INDEX_REASON.format(right.shown, left.shown), None)
     if not request.left_only or way != "bins":
         return None
     ranges = max(parallelism(spark), ceil(sum(s.usable for s in stats) * INDEX_BYTES * 2 / request.memory))

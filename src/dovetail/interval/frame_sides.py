@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from uuid import uuid4
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
+from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import DataError, PlanError
 from dovetail.interval.relation import Closed
 from dovetail.interval.request import Request
+from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import check_collations, collation_key, collation_of
 
 BOUND_TYPES = (
@@ -60,14 +62,21 @@ class Side:
     given: tuple[str, ...]  # the input's own column names, in the order of the first columns of `frame`
     source: DataFrame  # the input itself
     named: tuple[str, ...]  # the input's columns that bound and key a row
+    exchanged: bool = False  # it is the other input of the request, whose sides have changed places
     mark: str = ""  # part of the names of our own columns, so that this plan can be told from every other one
+
+    @property
+    def shown(self) -> str:
+        """Which input of the request this is, for people: left or right."""
+        return self.name if not self.exchanged else "left" if self.name == "right" else "right"
 
     @property
     def inverted(self) -> str:
         """SQL: the bounds are in the wrong order, or one is not a number."""
         broken = f"{self.start} > {self.end}"
-        if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):
-            broken = f"{broken} or isnan({self.start}) or isnan({self.end})"
+        if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):  # a NaN beside a null is a null interval
+            both = f"{self.start} is not null and {self.end} is not null"
+            broken = f"{broken} or ({both} and (isnan({self.start}) or isnan({self.end})))"
         return f"if({broken}, true, false)"  # false where a bound is null
 
     @property
@@ -97,6 +106,20 @@ class Side:
             return f"cast(cast(cast({bound} as interval day to second) as decimal(30, 6)) as double)"
         return f"cast({bound} as double)"
 
+    def measure(self, bound: str) -> str:
+        """SQL: a bound as a number whose differences are lengths: exact, but for floats, which are doubles."""
+        if isinstance(self.bound_type, T.DateType):
+            return f"unix_date({bound})"
+        if isinstance(self.bound_type, T.TimestampType):
+            return f"unix_micros({bound})"
+        if isinstance(self.bound_type, T.TimestampNTZType):
+            return f"cast({bound} - timestamp_ntz'1970-01-01 00:00:00' as decimal(30, 6))"
+        if isinstance(self.bound_type, T.DayTimeIntervalType):
+            return f"cast(cast({bound} as interval day to second) as decimal(30, 6))"
+        if isinstance(self.bound_type, T.IntegralType):
+            return f"cast({bound} as decimal(20, 0))"  # differences of longs need not be longs
+        return bound if isinstance(self.bound_type, T.DecimalType) else f"cast({bound} as double)"
+
     def checked(self, invalid: str) -> Side:
         """This side with `invalid` applied, and rows that can neither match nor appear left out."""
         conditions = []
@@ -110,7 +133,7 @@ class Side:
         return self if whole == "true" else replace(self, frame=self.frame.where(whole))
 
     def _late_error(self) -> str:
-        return f"{self.name} input changed since it was planned: it has an interval that ends before it starts"
+        return f"{self.shown} input changed since it was planned: it has an interval that ends before it starts"
 
 
 def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
@@ -130,6 +153,8 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     left_keys = [_find("left", left, key.left) for key in request.keys]
     right_keys = [_find("right", right, key.right) for key in request.keys]
     for lk, rk in zip(left_keys, right_keys, strict=True):
+        for name, key, frame in (("left", lk, left), ("right", rk, right)):
+            _check_comparable(name, key, frame.schema[key].dataType)
         check_collations(left.schema[lk], right.schema[rk])
     key_types = [
         _common_type(left, f"key {key.left!r}", left.schema[lk].dataType, right.schema[rk].dataType, keys=True)
@@ -260,6 +285,37 @@ def _common_type(frame: DataFrame, what: str, left: T.DataType, right: T.DataTyp
     return common
 
 
+def spark_only(left: Side, right: Side) -> str | None:
+    """Why Spark alone can join these rows, if it is so: a type that Arrow does not carry, or keys without codes."""
+    for side in (left, right):
+        for field in side.frame.schema:
+            kind = field.dataType.simpleString()
+            try:
+                carried = arrow_type(field.dataType)
+            except PySparkTypeError:
+                return f"columns of type {kind} do not reach tasks in Python"
+            if quoted(field.name) not in side.keys:
+                continue
+            try:
+                KeyEncoder([carried])
+            except PlanError:
+                return f"keys of type {kind} have no codes"
+    return None
+
+
+def _check_comparable(name: str, key: str, kind: T.DataType) -> None:
+    if isinstance(kind, T.StructType):
+        for field in kind.fields:
+            _check_comparable(name, f"{key}.{field.name}", field.dataType)
+    elif isinstance(kind, T.ArrayType):
+        _check_comparable(name, key, kind.elementType)
+    elif isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType)):
+        raise PlanError(
+            f"{name} key {key!r} holds a {kind.simpleString()}, and Spark compares none of these; join on a part of "
+            "it, or cast it to text"
+        )
+
+
 def _literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -269,6 +325,6 @@ def raise_inverted(side: Side, count: int) -> None:
     rows = side.frame.where(side.inverted).limit(5).collect()
     sample = "; ".join(str(dict(zip(side.given, row, strict=False))) for row in rows)  # ours come after the given ones
     raise DataError(
-        f"{side.name} input has {count} interval(s) that end before they start or hold NaN, for example: {sample}. "
+        f"{side.shown} input has {count} interval(s) that end before they start or hold NaN, for example: {sample}. "
         "Repair them, or pass invalid='drop' (leave them out) or invalid='null' (keep them in outer joins, unmatched)."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
@@ -11,9 +12,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Row
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.interval.bins import Sample
-from dovetail.interval.frame_sides import Side, raise_inverted, unquoted
+from dovetail.interval.frame_sides import Side, quoted, raise_inverted, unquoted
 from dovetail.kernels.arrays import AnyArray
 from dovetail.spark.connect import parallelism
 
@@ -40,6 +42,7 @@ class SideStatistics:
     max_length: float
     row_bytes: float
     sample: Sample
+    key_bytes: float = 0.0  # of texts in the keys, measured
 
 
 # A DataFrame answers the same questions again as long as it lives, as in a notebook: explain, count, then join.
@@ -101,7 +104,26 @@ def _statistics(side: Side, row: Row, sample: Sample) -> SideStatistics:
     )
     width = float(sum(_width(field.dataType.typeName()) for field in side.frame.schema.fields))
     counts = row["rows"], row["usable"], row["inverted"]
-    return SideStatistics(*counts, low, last_start, high, mean, longest, width, sample)
+    key_bytes = float(row["key_bytes"] or 0.0)
+    return SideStatistics(*counts, low, last_start, high, mean, longest, width, sample, key_bytes)
+
+
+def text_bytes(side: Side) -> int:
+    """Bytes of all texts and nested values of a side, counted by a job; what has a fixed width is left out."""
+    total = " + ".join(_lengths(side, side.frame.columns)) or "0"
+    found = side.frame.where(side.usable).selectExpr(f"coalesce(sum({total}), 0) as n").first()
+    return int(found["n"])  # type: ignore[index]  # an aggregate has a row
+
+
+def _lengths(side: Side, columns: Iterable[str]) -> list[str]:
+    """SQL: the bytes of each of these columns that has no fixed width."""
+    kinds = {column: side.frame.schema[column].dataType for column in columns}
+    whole = (T.StringType, T.BinaryType)
+    return [
+        f"coalesce(octet_length({quoted(c) if isinstance(kind, whole) else f'cast({quoted(c)} as string)'}), 0)"
+        for c, kind in kinds.items()
+        if isinstance(kind, (*whole, T.StructType, T.ArrayType, T.MapType))
+    ]
 
 
 def _summary(side: Side, number: int) -> DataFrame:
@@ -115,6 +137,7 @@ def _summary(side: Side, number: int) -> DataFrame:
         "max(if(ok, p1, null)) as high",
         "avg(if(ok, p1 - p0, null)) as mean_length",
         "max(if(ok, p1 - p0, null)) as max_length",
+        "avg(if(ok, kb, null)) as key_bytes",
     )
 
 
@@ -142,12 +165,14 @@ def _evened(taken: dict[str, AnyArray], each: int, row: Row) -> Sample:
 
 def _points(side: Side) -> DataFrame:
     key = f"xxhash64({', '.join(side.keys)})" if side.keys else "0L"
+    texts = " + ".join(_lengths(side, map(unquoted, side.keys))) or "0"
     return side.frame.selectExpr(
         f"{side.position(side.start)} as p0",
         f"{side.position(side.end)} as p1",
         f"{key} as kh",
         f"{side.usable} as ok",
         f"{side.inverted} as inverted",
+        f"{texts} as kb",
     )
 
 

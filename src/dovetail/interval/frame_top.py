@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from dovetail.errors import PlanError
 from dovetail.interval.codes import bound_numbers, encode_sides
 from dovetail.interval.frame_count import POINT_BYTES, read_both, row_counts, shared_encoder
 from dovetail.interval.frame_plan import IntervalPlan, make_plan, project
-from dovetail.interval.frame_sides import Side, unquoted
+from dovetail.interval.frame_sides import Side, spark_only, unquoted
 from dovetail.interval.index_count import Side as Coded
 from dovetail.interval.index_top import top_overlap_pairs, top_overlap_threshold
 from dovetail.interval.request import Request
@@ -31,8 +32,9 @@ def longest_overlaps(left: DataFrame, right: DataFrame, k: int, request: Request
     plan = make_plan(left, right, request)
     small = sum(s.rows for s in plan.statistics) * POINT_BYTES <= request.memory
     kind = plan.left.bound_type
-    exact = not isinstance(kind, T.DecimalType) or kind.precision <= 18
-    simple = request.condition is None and request.relation.only == "overlapping" and exact
+    coded = not isinstance(kind, T.DecimalType) or kind.precision <= 18
+    coded = coded and spark_only(plan.left, plan.right) is None
+    simple = request.condition is None and request.relation.only == "overlapping" and coded
     if small and simple:
         found = _top_on_driver(plan, k)
         if found is not None:
@@ -44,8 +46,8 @@ def longest_overlaps(left: DataFrame, right: DataFrame, k: int, request: Request
 
 
 def _overlap_length(left: Side, right: Side) -> str:
-    end = f"least({left.position(left.end)}, {right.position(right.end)})"
-    return f"{end} - greatest({left.position(left.start)}, {right.position(right.start)})"
+    end = f"least({left.measure(left.end)}, {right.measure(right.end)})"
+    return f"{end} - greatest({left.measure(left.start)}, {right.measure(right.start)})"
 
 
 def _top_on_driver(plan: IntervalPlan, k: int) -> DataFrame | None:
@@ -57,9 +59,9 @@ def _top_on_driver(plan: IntervalPlan, k: int) -> DataFrame | None:
     threshold = top_overlap_threshold(*_coded(tables, (left, right)), k, *_lengths(tables, (left, right)))
     frames = [left.frame, right.frame]
     if threshold is not None:
-        shortest = _in_positions(left, float(threshold.length))
+        shortest = _measured(left, threshold.length)
         frames = [
-            side.frame.where(f"{side.position(side.end)} - {side.position(side.start)} >= {shortest!r}D")
+            side.frame.where(f"{side.measure(side.end)} - {side.measure(side.start)} >= {shortest}")
             for side in (left, right)
         ]
     width = sum(s.row_bytes for s in plan.statistics)
@@ -78,14 +80,14 @@ def _top_on_driver(plan: IntervalPlan, k: int) -> DataFrame | None:
     return project(local.coalesce(1), left, right, plan.request)
 
 
-def _in_positions(side: Side, length: float) -> float:
-    """An overlap length as a difference of positions, a little shorter, so that rounding leaves no row out."""
-    scale = 1.0
-    if isinstance(side.bound_type, T.DecimalType):
-        scale = 10.0**-side.bound_type.scale
-    elif isinstance(side.bound_type, (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)):
-        scale = 1e-6
-    return length * scale * (1 - 1e-9) - 2e-6
+def _measured(side: Side, length: Any) -> str:
+    """SQL: a length of the kernels as a difference of measures; of floats a little shorter, as both round."""
+    kind = side.bound_type
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        return f"double('{float(length) * (1 - 1e-6)!r}')"
+    digits = 6 if isinstance(kind, (T.TimestampNTZType, T.DayTimeIntervalType)) else 0
+    digits = kind.scale if isinstance(kind, T.DecimalType) else digits
+    return f"cast('{Decimal(int(length)).scaleb(-digits):f}' as decimal(38, {digits}))"
 
 
 def _coded(tables: tuple[pa.Table, pa.Table], sides: tuple[Side, Side]) -> tuple[Coded, Coded]:

@@ -9,8 +9,8 @@ import pytest
 from tests.interval.frame.answers import LEFT_COLUMNS, RIGHT_COLUMNS, SCHEMA, answered, expected, random_rows
 
 import oracle
-from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.interval import frame_count
+from dovetail.errors import BudgetExceeded, DataError, PlanError
+from dovetail.interval import frame_count, frame_statistics
 from dovetail.interval.frame import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
 from dovetail.interval.frame_answers import IndexMeeting, counted_in_ranges
 from dovetail.interval.frame_count import count_rows
@@ -21,6 +21,9 @@ from dovetail.spark.metrics import MetricsSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from dovetail.interval.frame_sides import Side
+    from dovetail.interval.frame_statistics import SideStatistics
 
 KEYS = (None, [("k", "k")], [("k", "k"), ("j", "j")])
 
@@ -110,6 +113,32 @@ def test_one_match_is_kept_by_right_rows(spark: SparkSession, keep: str, algorit
     assert shared.columns == ["id_right", "k", "id"]
     keys = {row["id"]: row["k"] for row in right}
     assert {row.id_right: row.k for row in shared.collect()} == keys
+
+
+def test_keep_for_right_rows_is_explained_as_asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    collected = frame_statistics._collected
+
+    def counted(sides: list[Side]) -> list[SideStatistics]:
+        asked.extend(side.shown for side in sides)
+        return collected(sides)
+
+    monkeypatch.setattr(frame_statistics, "_collected", counted)
+    left, right = (spark.range(n).selectExpr("id", "id as start", "id + 1 as end") for n in (3, 5))
+    plan = plan_interval_join(left, right, relation="covers", closed=("left", "right"), keep="first", how="right")
+    assert sorted(asked) == ["left", "right"]
+    lines = plan.explain().splitlines()
+    assert lines[0].startswith("IntervalJoin: covers, how=right, keys=none, keep=first")
+    assert "the left side fits the budget: right rows stream past an index of it" in lines[1]
+    assert lines[2].startswith("left: 3 rows, 3 usable, bigint bounds closed left")
+    assert lines[3].startswith("right: 5 rows, 5 usable, bigint bounds closed right")
+    plan.frame().collect()
+    measured = plan.metrics()
+    assert measured.value("rows", "left") == 3
+    assert (measured.value("rows", "right"), measured.value("placed", "right")) == (5, 5)
+    inverted = spark.sql("select 1 as id, 5 as start, 2 as end")
+    with pytest.raises(DataError, match=r"^right input has 1 interval"):
+        interval_join(left, inverted, keep="any", how="right")
 
 
 @pytest.mark.parametrize(("k", "kind"), [(1, "long"), (7, "double"), (10_000, "int")])
