@@ -15,7 +15,7 @@ from dovetail.xquery.xdm.temporal import Temporal, day_number
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_PART = re.compile(r"([YMDdFWwHhPmsfZzCE])([^,]*?)([atco])?(?:,(\*|[0-9]{1,4})(?:-(\*|[0-9]{1,4}))?)?", re.DOTALL)
+_PART = re.compile(r"([YMDdFWwHhPmsfZzCE])(.*?)([atco])?(?:,(\*|[0-9]{1,4})(?:-(\*|[0-9]{1,4}))?)?", re.DOTALL)
 _OF_DATE, _OF_TIME = frozenset("YMDdFWwE"), frozenset("HhPmsf")
 _DEFAULTS = {"F": "Nn", "P": "n", "m": "01", "s": "01", "C": "Nn", "E": "N"}
 _CALENDARS = frozenset(
@@ -125,7 +125,7 @@ def _component(value: Temporal, text: str, picture: str) -> str:
 
 def _parsed(text: str, picture: str) -> _Part:
     match = _PART.fullmatch(text)
-    if match is None:
+    if match is None or ("," in match[2] and match[4] is None):  # the last comma is that of the width
         raise XQueryError("FOFD1340", f"[{text}] in {picture!r} is not a known part of a date")
     sign, style, modifier, least, most = match.groups()
     if modifier and not style and modifier in "ac":
