@@ -69,6 +69,21 @@ def test_every_action_gives_the_error(spark: SparkSession, tmp_path: Path):
         assert (caught.value.code, caught.value.line, caught.value.column) == ("XPTY0004", 2, 3)
 
 
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        ("error()", "FOER0000", ""),
+        ('error(QName("urn:x", "p:not-this.1"), "it is so")', "not-this.1", "it is so"),
+        ('(1 to 3) ! error(xs:QName("xs:y"), string(.))', "y", "1"),
+    ],
+)
+def test_errors_that_a_query_raises_itself(spark: SparkSession, query: str, code: str, message: str):
+    with pytest.raises(XQueryError) as caught:
+        dovetail.xquery(spark, query).collect()
+    assert caught.value.code == code
+    assert str(caught.value).startswith(f"[{code}] {message}")
+
+
 def test_what_a_text_of_spark_holds():
     trace = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'
     first, last = "dovetail.errors.DataError: the cause", "dovetail.errors.ConfigError: line one\nline two"

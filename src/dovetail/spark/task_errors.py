@@ -16,15 +16,12 @@ from typing import Any
 from dovetail import errors
 from dovetail.errors import DovetailError, XQueryError
 
-_KINDS: dict[str, type[DovetailError]] = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, DovetailError) and kind is not DovetailError
-}
 MARK = "dovetail.errors."
 """Stands before the class of an error in what a worker, or an expression of Spark, says of it."""
-_RAISED = re.compile(rf"{re.escape(MARK)}(\w+): (.+?)(?= SQLSTATE: |\n\s*\n|\n\s+at |\nCaused by: |\Z)", re.DOTALL)
-_XQUERY = re.compile(r"\[(\w+)\] (.*?)(?: \(line (\d+), column (\d+)\))?", re.DOTALL)
+_RAISED = re.compile(
+    r"(dovetail(?:\.\w+)*\.[A-Z]\w*): (.+?)(?= SQLSTATE: |\n\s*\n|\n\s+at |\nCaused by: |\Z)", re.DOTALL
+)
+_XQUERY = re.compile(r"\[([^\]\s]+)\] ?(.*?)(?: \(line (\d+), column (\d+)\))?", re.DOTALL)
 _UNKNOWN = "UnknownException"
 """PySpark throws such a conversion away, and raises what Py4J gave it."""
 _MODULES = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect")
@@ -33,14 +30,26 @@ _MODULES = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.con
 def task_error(text: str) -> DovetailError | None:
     """The error of ours that Spark's account of a failure holds; None if it holds none."""
     above_frames = re.split(r"\n\s+at ", text, maxsplit=1)[0]  # further on the same errors are told again
-    found = [one for one in _RAISED.findall(above_frames) or _RAISED.findall(text)[:1] if one[0] in _KINDS]
+    told = _RAISED.findall(above_frames) or _RAISED.findall(text)[:1]
+    found = [(kind, message.strip()) for name, message in told if (kind := _kind(name)) is not None]
     if not found:
         return None
-    kind, message = found[-1][0], found[-1][1].strip()
+    kind, message = found[-1]
     parts = _XQUERY.fullmatch(message)
-    if kind == XQueryError.__name__ and parts is not None:
-        return XQueryError(parts[1], parts[2], int(parts[3] or 0), int(parts[4] or 0))
-    return None if kind == XQueryError.__name__ else _KINDS[kind](message)
+    if kind is XQueryError:
+        return None if parts is None else XQueryError(parts[1], parts[2], int(parts[3] or 0), int(parts[4] or 0))
+    return kind(message)
+
+
+def _kind(name: str) -> type[DovetailError] | None:
+    """The public class of an error that a worker calls by its full name; a class of ours inside is its public base."""
+    waiting = [DovetailError]
+    while waiting:
+        kind = waiting.pop()
+        if f"{kind.__module__}.{kind.__qualname__}" == name:
+            return next(base for base in kind.__mro__ if base.__module__ == errors.__name__)  # type: ignore[return-value]  # DovetailError at the latest
+        waiting += kind.__subclasses__()
+    return None
 
 
 @functools.cache
