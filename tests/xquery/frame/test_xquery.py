@@ -242,6 +242,15 @@ def test_typed_columns(spark: SparkSession, places: dict[str, str]):
         dovetail.xquery(spark, f"for $r in {READINGS} return $r", places, output="columns")
 
 
+def test_decimals_in_columns_have_all_their_digits(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.xml").write_text("<r><v>12345678901234567890.123456789012345678</v><v>-123456789012.5</v></r>")
+    query = 'for $v in collection("c")/r/v return xs:decimal($v)'
+    found = dovetail.xquery(spark, query, {"c": tmp_path}, output="columns").collect()
+    assert [row[0] for row in found] == [Decimal("12345678901234567890.123456789012345678"), Decimal("-123456789012.5")]
+    with pytest.raises(XQueryError, match=r"FOCA0001.*does not fit into column"):
+        dovetail.xquery(spark, f"{query} * 10", {"c": tmp_path}, output="columns").collect()
+
+
 def test_typed_columns_of_joins_and_of_one_task(spark: SparkSession, places: dict[str, str]):
     body = f"""for $s in collection("/stations")/stationCollection/station for $r in {READINGS}
                where $s/id eq $r/station and $r/dataType eq "AWND" and xs:integer($r/value) gt 480"""
@@ -353,7 +362,6 @@ def test_the_context_item(spark: SparkSession, tmp_path: Path):
         dovetail.xquery(spark, "/r", context=tmp_path / "none.xml")
 
 
-@pytest.mark.slow
 def test_a_path_of_many_steps(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.xml").write_text(f"{'<a>' * 150}1{'</a>' * 150}")
     assert items(dovetail.xquery(spark, f'collection("c"){"/a" * 150}/string()', {"c": tmp_path})) == ["1"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -93,6 +93,9 @@ def cell(column: Typed, items: list[Any]) -> Any:
         raise XQueryError("FOCA0001", f"{text_of(items[0])} does not fit into column {column.name!r}") from error
 
 
+_ROUNDING = Context(prec=20_000)  # Python's own has 28 digits, and a cell has 38
+
+
 def _integer(value: Any) -> int:
     if not -(2**63) <= value < 2**63:
         raise OverflowError
@@ -100,7 +103,7 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
-    with_places = Decimal(value).quantize(Decimal(1).scaleb(-18))
+    with_places = Decimal(value).quantize(Decimal(1).scaleb(-18), context=_ROUNDING)
     if with_places.adjusted() >= 20:
         raise OverflowError
     return with_places
