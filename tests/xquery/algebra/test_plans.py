@@ -25,3 +25,11 @@ def test_the_plan_of_a_weather_query(query: Path):
 
 def test_there_are_eight_queries():
     assert len(QUERIES) == len(list(HERE.glob("*.txt"))) == 8
+
+
+@pytest.mark.parametrize("step", ["/a", "/a[b]", "/a[1]"])
+@pytest.mark.parametrize("end", ["", "/string()"])
+def test_a_long_path_takes_no_more_rewritings_than_a_short_one(step: str, end: str):
+    """One rewriting goes over the whole plan, so a rewriting for each step would take quadratic time."""
+    short, long = (len(rewrite(normalise(parse(f'collection("c"){step * n}{end}'))).trace) for n in (4, 24))
+    assert long <= 2 * short

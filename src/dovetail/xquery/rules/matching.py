@@ -7,7 +7,16 @@ from typing import TypeGuard
 
 from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Variable, is_call, parts
 from dovetail.xquery.algebra.functions import DISTINCT, DOWNWARD, NODE, SETS, SORT, SORT_DISTINCT, STEPS
-from dovetail.xquery.algebra.operators import Assign, EmptyTupleSource, NestedTupleSource, Operator, Subplan, Unnest
+from dovetail.xquery.algebra.operators import (
+    Assign,
+    EmptyTupleSource,
+    NestedTupleSource,
+    Operator,
+    Subplan,
+    Unnest,
+    inputs,
+    with_inputs,
+)
 from dovetail.xquery.algebra.properties import Facts
 from dovetail.xquery.algebra.tree_facts import LOOK_UP, reads_data
 from dovetail.xquery.algebra.walk import chain, exchanged, expressions, operators
@@ -27,6 +36,24 @@ def rewrite_first(plan: Operator, local: Local, lowest: bool = False) -> Operato
         if new is not None:
             return exchanged(plan, operator, new)
     return None
+
+
+def rewrite_everywhere(plan: Operator, local: Local) -> Operator | None:
+    """The plan with every operator exchanged for which `local` has something new; None if there is none.
+
+    Facts are those of the plan as it was: for rules that leave uses and properties of all other variables as they are.
+    """
+    new = _everywhere(plan, local, Facts(plan))
+    return None if new is plan else new
+
+
+def _everywhere(operator: Operator, local: Local, facts: Facts) -> Operator:
+    while (new := local(operator, facts)) is not None:
+        operator = new
+    below = inputs(operator)
+    changed = tuple(_everywhere(one, local, facts) for one in below)
+    same = all(a is b for a, b in zip(below, changed, strict=True))
+    return operator if same else with_inputs(operator, changed)
 
 
 def iterated(operator: Operator) -> Variable | None:

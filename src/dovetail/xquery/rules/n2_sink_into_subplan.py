@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dovetail.xquery.algebra.operators import Assign, GroupBy, NestedTupleSource, Operator, Subplan
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.algebra.walk import above, all_uses, chain, defined, leaf, stacked
+from dovetail.xquery.algebra.walk import above, all_uses, chain, defined, leaf, stacked, used
 from dovetail.xquery.rules.matching import rewrite_first
 
 
 def sink_into_subplan(plan: Operator) -> Operator | None:
-    """SUBPLAN{ N } over ASSIGN or SUBPLAN giving $v becomes SUBPLAN{ N over that operator }.
+    """SUBPLAN{ N } over ASSIGN or SUBPLAN giving $v becomes SUBPLAN{ N over that operator }, one or several of them.
 
     So P3 finds, inside, a sequence that is gathered and taken apart again. Condition: only N uses $v, and not above
     a GROUP-BY, where the field would be gone.
@@ -19,13 +19,17 @@ def sink_into_subplan(plan: Operator) -> Operator | None:
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:
-    match operator:
-        case Subplan(nested, (Assign() | Subplan()) as below) if isinstance(leaf(nested), NestedTupleSource):
-            inside = all_uses(_before_groups(nested))
-            if all(0 < inside[v] == facts.uses[v] for v in defined(below)):
-                moved = stacked([below], leaf(nested))
-                return Subplan(stacked(above(nested, leaf(nested)), moved), below.input)
-    return None
+    if not isinstance(operator, Subplan) or not isinstance(leaf(operator.nested), NestedTupleSource):
+        return None
+    nested, below, sunk = operator.nested, operator.input, list[Operator]()
+    inside = all_uses(_before_groups(nested))
+    while isinstance(below, (Assign, Subplan)) and all(0 < inside[v] == facts.uses[v] for v in defined(below)):
+        sunk.append(below)
+        inside += used(below)
+        below = below.input
+    if not sunk:
+        return None
+    return Subplan(stacked([*above(nested, leaf(nested)), *sunk], leaf(nested)), below)
 
 
 def _before_groups(nested: Operator) -> Operator:

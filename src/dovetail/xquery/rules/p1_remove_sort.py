@@ -8,7 +8,7 @@ from dovetail.xquery.algebra.expressions import Call, Expression
 from dovetail.xquery.algebra.functions import DISTINCT, SORT, SORT_DISTINCT
 from dovetail.xquery.algebra.operators import Assign, Operator
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.rules.matching import rewrite_first
+from dovetail.xquery.rules.matching import rewrite_everywhere
 
 
 def remove_sort(plan: Operator) -> Operator | None:
@@ -19,7 +19,7 @@ def remove_sort(plan: Operator) -> Operator | None:
     sorted. Right because sorting what is sorted, and removing what is not there, changes nothing; and what is sorted
     can only have its duplicates side by side.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_everywhere(plan, _local)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

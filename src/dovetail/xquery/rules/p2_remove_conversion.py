@@ -6,7 +6,8 @@ from dovetail.xquery.algebra.expressions import Call, Expression, Name, rebuilt
 from dovetail.xquery.algebra.operators import Operator
 from dovetail.xquery.algebra.properties import Facts
 from dovetail.xquery.algebra.property_types import is_subtype
-from dovetail.xquery.algebra.walk import exchanged, expressions, operators, with_expressions
+from dovetail.xquery.algebra.walk import expressions, with_expressions
+from dovetail.xquery.rules.matching import rewrite_everywhere
 
 
 def remove_conversion(plan: Operator) -> Operator | None:
@@ -16,13 +17,13 @@ def remove_conversion(plan: Operator) -> Operator | None:
     cast such as xs:string: e has that type. The argument of `collection` is left to D1, which takes the whole call, as
     in the source. Right because each of them gives back what already has its type.
     """
-    facts = Facts(plan)
-    for operator in operators(plan):
-        old = expressions(operator)
-        new = tuple(_without(expression, facts) for expression in old)
-        if new != old:
-            return exchanged(plan, operator, with_expressions(operator, lambda e: _without(e, facts)))
-    return None
+    return rewrite_everywhere(plan, _local)
+
+
+def _local(operator: Operator, facts: Facts) -> Operator | None:
+    old = expressions(operator)
+    new = tuple(_without(expression, facts) for expression in old)
+    return None if new == old else with_expressions(operator, lambda e: _without(e, facts))
 
 
 def _without(expression: Expression, facts: Facts) -> Expression:

@@ -17,7 +17,7 @@ from dovetail.xquery.algebra.operators import (
 )
 from dovetail.xquery.algebra.properties import Facts
 from dovetail.xquery.algebra.walk import above, all_uses, available, leaf, stacked
-from dovetail.xquery.rules.matching import is_one_tuple, iterated, rewrite_first
+from dovetail.xquery.rules.matching import is_one_tuple, iterated, rewrite_everywhere
 
 
 def drop_subplan(plan: Operator) -> Operator | None:
@@ -29,7 +29,7 @@ def drop_subplan(plan: Operator) -> Operator | None:
     provided that no field which GROUP-BY would lose is needed). Right because the items of all sequences e of the
     tuples of N, in order, are the items of the gathered sequence.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_everywhere(plan, _local)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dovetail.xquery.algebra.expressions import Call
 from dovetail.xquery.algebra.operators import Aggregate, Assign, Operator, Unnest
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.rules.matching import iterated, rewrite_first
+from dovetail.xquery.rules.matching import iterated, rewrite_everywhere
 
 
 def drop_aggregate(plan: Operator) -> Operator | None:
@@ -14,7 +14,7 @@ def drop_aggregate(plan: Operator) -> Operator | None:
     Condition: nothing else uses $v1. Right because the sequence is the values of $v0 one after the other, and taking
     each value apart where it is gives the same items in the same order; without tuples there are no items either way.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_everywhere(plan, _local)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

@@ -8,7 +8,7 @@ from dovetail.xquery.algebra.expressions import Call, Variable
 from dovetail.xquery.algebra.functions import is_step
 from dovetail.xquery.algebra.operators import Assign, Operator, Unnest
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.rules.matching import rewrite_first
+from dovetail.xquery.rules.matching import rewrite_everywhere
 
 
 def unnest_step(plan: Operator) -> Operator | None:
@@ -17,7 +17,7 @@ def unnest_step(plan: Operator) -> Operator | None:
     Condition: g is a step, which has an unnesting form; nothing else uses $v1. Positions stay what they are.
     Right because the unnesting form gives the items of the sequence one by one, in the same order.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_everywhere(plan, _local)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

@@ -6,7 +6,7 @@ from dovetail.xquery.algebra.expressions import Call, Expression, substituted
 from dovetail.xquery.algebra.functions import base_of_steps, is_step
 from dovetail.xquery.algebra.operators import Operator, Unnest
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.rules.matching import rewrite_first
+from dovetail.xquery.rules.matching import rewrite_everywhere
 
 _DESCENDANT = ("descendant", "descendant-or-self")
 
@@ -18,7 +18,7 @@ def merge_unnests(plan: Operator) -> Operator | None:
     and neither of them counts positions. `iterate` is no step: it stays, so that D1 finds it above a collection. Right
     because a step over a sequence is its answers for each item, one after the other, as the tuples were.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_everywhere(plan, _local)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dovetail.xquery.algebra.expressions import Call, substituted
 from dovetail.xquery.algebra.operators import Aggregate, Assign, NestedTupleSource, Operator, Subplan, Unnest
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.rules.matching import iterated, rewrite_first
+from dovetail.xquery.rules.matching import iterated, rewrite_everywhere
 
 
 def inline_single_item(plan: Operator) -> Operator | None:
@@ -14,7 +14,7 @@ def inline_single_item(plan: Operator) -> Operator | None:
     Condition: $v0 is exactly one item. Right because the nested plan then has one tuple, in which $v1 is $v0, and the
     sequence gathered from one tuple is its value.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_everywhere(plan, _local)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dovetail.xquery.algebra.expressions import Call, Constant, Variable
 from dovetail.xquery.algebra.operators import Assign, DataScan, DistributeResult, Operator, Unnest
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.rules.matching import rewrite_first
+from dovetail.xquery.rules.matching import rewrite_everywhere
 
 
 def copy_single_item(plan: Operator) -> Operator | None:
@@ -14,7 +14,7 @@ def copy_single_item(plan: Operator) -> Operator | None:
     Other operators may stand between them, unless this UNNEST feeds the result: there the plans of the source keep it.
     Condition: an UNNEST or DATASCAN gives $v1, one item a tuple. Right because one item gives one tuple with that item.
     """
-    return rewrite_first(plan, _local)
+    return rewrite_everywhere(plan, _local)
 
 
 def _local(operator: Operator, facts: Facts) -> Operator | None:

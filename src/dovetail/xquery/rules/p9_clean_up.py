@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from dovetail.xquery.algebra.expressions import Constant, Expression, Variable
 from dovetail.xquery.algebra.operators import Aggregate, Assign, GroupBy, Operator, Subplan
 from dovetail.xquery.algebra.properties import Facts
-from dovetail.xquery.algebra.walk import exchanged, operators, renamed
+from dovetail.xquery.algebra.walk import operators, renamed
+from dovetail.xquery.rules.matching import rewrite_everywhere
 
 
 def clean_up(plan: Operator) -> Operator | None:
@@ -17,28 +20,31 @@ def clean_up(plan: Operator) -> Operator | None:
     there only a variable can stand. Right because expressions have no effects, and a copy has the value of its
     original wherever it can be seen: what hides one (AGGREGATE, GROUP-BY) hides both.
     """
-    facts = Facts(plan)
-    for operator in operators(plan):
-        new = _cleaned(plan, operator, facts)
-        if new is not None:
-            return new
-    return None
+    copies = {
+        operator.variable: operator.expression
+        for operator in operators(plan)
+        if isinstance(operator, Assign) and _inlines(operator.variable, operator.expression, plan)
+    }
+    new = rewrite_everywhere(plan, partial(_cleaned, copies))
+    return new if new is None or not copies else renamed(new, {v: _original(v, copies) for v in copies})
 
 
-def _cleaned(plan: Operator, operator: Operator, facts: Facts) -> Operator | None:
+def _cleaned(copies: Mapping[Variable, Expression], operator: Operator, facts: Facts) -> Operator | None:
     match operator:
-        case Assign(variable, value, below):
-            if not facts.uses[variable]:
-                return exchanged(plan, operator, below)
-            if _inlines(variable, value, plan):
-                return renamed(exchanged(plan, operator, below), {variable: value})
+        case Assign(variable, _, below) if not facts.uses[variable] or variable in copies:
+            return below
         case Subplan(Aggregate(variable, _, _), below) if not facts.uses[variable]:
-            return exchanged(plan, operator, below)
+            return below
         case GroupBy():
             kept = tuple(field for field in operator.gathered if facts.uses[field.variable])
-            if kept != operator.gathered:
-                return exchanged(plan, operator, replace(operator, gathered=kept))
+            return replace(operator, gathered=kept) if kept != operator.gathered else None
     return None
+
+
+def _original(copy: Expression, copies: Mapping[Variable, Expression]) -> Expression:
+    while isinstance(copy, Variable) and copy in copies:
+        copy = copies[copy]
+    return copy
 
 
 def _inlines(variable: Variable, value: Expression, plan: Operator) -> bool:
