@@ -101,8 +101,7 @@ class Buckets(StatefulProcessor):
         """What a micro-batch brings; that a side has ended comes after all its rows.
 
         Where pairs may be owed, rows are put in an order of their own. A bucket's first micro-batch always ends with
-        nothing owed: if it is repeated, then perhaps by a run with
-        another budget, of which no state could tell.
+        nothing owed: if it is repeated, then perhaps by a run with another budget, of which no state could tell.
         """
         pushed = arrived[arrived["rows"].notna()]
         events = [Event("push", int(s), rows=data) for s, data in zip(pushed["side"], pushed["rows"], strict=True)]
