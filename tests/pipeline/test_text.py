@@ -126,10 +126,15 @@ def test_overrides_come_before_the_check(tmp_path: Path) -> None:
         read_pipeline(tmp_path / "absent.toml")
 
 
-def test_an_online_join_may_be_told_its_end_later() -> None:
-    """A checkpoint bears another end of input, and no other key of the join."""
+def test_what_a_join_may_be_told_later() -> None:
+    """A checkpoint bears another end of input, budget and retention, and no other keys of the join."""
     join = {"kind": "join", "type": "online_join", "on": "a", "end_of_input": "a = 1"}
-    for change, changed in (({"end_of_input": "a = 2"}, False), ({"on": "b"}, True)):
+    for change, changed in (
+        ({"end_of_input": "a = 2"}, False),
+        ({"memory": "8MB"}, False),
+        ({"retain": "1 hour"}, False),
+        ({"on": "b"}, True),
+    ):
         assert bool(list(_bearing("j", {"j": join}, {"j": join | change}, is_sink=False))) == changed
 
 

@@ -217,8 +217,8 @@ def _remembers(step: Mapping[str, Any]) -> bool:
 def _harmless(old: Mapping[str, Any], new: Mapping[str, Any], key: str, is_sink: bool) -> bool:
     if is_sink:
         return key not in ("from", "mode")
-    if key in ("rows_per_second", "wait", "end_of_input"):
-        return True
+    if key in ("rows_per_second", "wait", "end_of_input", "memory", "retain"):
+        return True  # state moves along
     if old["kind"] == "source":
         return not (_remembers(old) or _remembers(new))
     if old["type"] == "enrich" and key == "stream":
