@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml
 	$(INSTALL) '.[test]'
 	touch $(USED) $@
 
-$(KERNELS): $(USED) $(wildcard src/dovetail/kernels/*.py)
+$(KERNELS): $(USED) $(wildcard src/dovetail/*/kernels/*.py src/dovetail/joins/*/kernels/*.py)
 	$(BIN)/python -m dovetail.spark.warm
 	touch $@
 

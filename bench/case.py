@@ -122,7 +122,7 @@ class Case:
     warms_up: bool = True
     patience_s: float = 60.0
     seed: int = 0
-    measures: tuple[str, ...] = ("kernels", "engine")
+    measures: tuple[str, ...] = ("engine",)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "measures", tuple(dict.fromkeys((*self.measures, *BENCH))))

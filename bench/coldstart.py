@@ -98,7 +98,7 @@ def _joined_with_itself(batches: Iterable[Any]) -> Iterator[Any]:
 
     rows = pa.Table.from_batches(batches).column("id").to_numpy()
     before = time.perf_counter()
-    from dovetail.kernels.multimap import HashMultimap
+    from dovetail.engine.kernels.multimap import HashMultimap
 
     table = HashMultimap()
     table.insert(rows % _KEYS, rows)

@@ -17,9 +17,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bench.case import Outcome, Params, Prepare, Run
 from bench.workbench import Workbench
 from dovetail.engine.memory import parse_bytes
-from dovetail.semistream.frame import plan_enrich
-from dovetail.semistream.frame_plan import EnrichPlan
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.api import plan_enrich
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan.plan import EnrichPlan
 from dovetail.workloads import Master, ZipfStream
 
 if TYPE_CHECKING:

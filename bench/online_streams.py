@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bench.case import Outcome, Params, Prepare, Run
 from bench.workbench import Workbench
 from dovetail.errors import DovetailError
-from dovetail.online.frame import plan_online_join
+from dovetail.joins.online.api import plan_online_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

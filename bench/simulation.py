@@ -11,22 +11,22 @@ import pyarrow as pa
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import OLDEST, Lookup
-from dovetail.semistream.master.pages import Order, read_each, stored_each
-from dovetail.semistream.operators.base import SemiStreamOperator
-from dovetail.semistream.operators.cachejoin import CacheJoin, Sscj
-from dovetail.semistream.operators.hybridjoin import HybridJoin
-from dovetail.semistream.operators.inlj import Inlj
-from dovetail.semistream.operators.meshjoin import MeshJoin, RMeshJoin
-from dovetail.semistream.operators.optimised_x_hybridjoin import OptimisedXHybridJoin
-from dovetail.semistream.operators.partitioned import PartitionedJoin
-from dovetail.semistream.operators.spec import SemiStreamJoin
-from dovetail.semistream.operators.ssij import Ssij
-from dovetail.semistream.operators.x_hybridjoin import XHybridJoin
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
+from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.cachejoin import CacheJoin, Sscj
+from dovetail.joins.semistream.operators.hybridjoin import HybridJoin
+from dovetail.joins.semistream.operators.inlj import Inlj
+from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
+from dovetail.joins.semistream.operators.optimised_x_hybridjoin import OptimisedXHybridJoin
+from dovetail.joins.semistream.operators.partitioned import PartitionedJoin
+from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.ssij import Ssij
+from dovetail.joins.semistream.operators.x_hybridjoin import XHybridJoin
+from dovetail.joins.semistream.sizes import Sizes
 
 SOURCE_DISK = DeviceModel("source disk", seek_s=0.004, bytes_per_s=1e9 / 99)
 """Seek 4 ms, 0.099 us a byte: the device that fits the sources' printed facts (docs/algorithms/semistream.md, 3.0)."""

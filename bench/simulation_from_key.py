@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from bench.simulation import SOURCE_UNITS, Experiment, Keys, Rate, UnitCosts
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.kernels.compile import kernel
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.compile import kernel
 
 
 def rate_from_key(of: Experiment, keys: Keys, warm: float, measure: float, units: UnitCosts = SOURCE_UNITS) -> Rate:

@@ -50,7 +50,7 @@ CASE = Case(
         Bound("first query not slower", "warm workers", 1.0, against="plain workers", where=LATER),
     ),
     answer="matches",
-    measures=("kernels", "engine", "spark"),
+    measures=("engine", "spark"),
     small_rounds=1,
     warms_up=False,
 )

@@ -27,7 +27,7 @@ from bench.lookups import Answer, LookupTask, batch_by_batch, looked_up, row_by_
 from bench.postgres_server import PACKAGE
 from bench.workbench import Workbench
 from dovetail.engine.memory import parse_bytes
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.spark.arrow import map_in_arrow
 
 if TYPE_CHECKING:
@@ -145,5 +145,5 @@ CASE = Case(
     answer="rows answered",
     rounds=3,
     warms_up=False,
-    measures=("kernels", "engine", "semistream", "spark"),
+    measures=("engine", "joins/semistream", "spark"),
 )

@@ -16,7 +16,7 @@ import numpy as np
 from bench.case import Bound, Case, Outcome, Params, Rival, Run
 from bench.simulation import Experiment, service_rate
 from bench.workbench import Workbench
-from dovetail.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.lookup import OLDEST, Lookup
 from dovetail.workloads.zipf import ZipfLaw
 
 QUEUES = 10  # how often the rows that can wait are renewed while it is measured: fewer catch the waves of the start
@@ -95,5 +95,5 @@ CASE = Case(
     bounds=tuple(Bound("as specified", column.name, 0.1, figure="off_by") for column in TABLE),
     answer="queue lengths of rows",
     rounds=1,
-    measures=("kernels", "engine", "semistream"),
+    measures=("engine", "joins/semistream"),
 )

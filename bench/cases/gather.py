@@ -14,7 +14,7 @@ from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
 from bench.workbench import Workbench
 from dovetail.calibrate.kernel_costs import wide_batch
 from dovetail.engine.columns import take_columns, take_runs
-from dovetail.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I64
 
 RUN_ROWS = 16
 

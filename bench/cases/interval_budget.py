@@ -11,8 +11,8 @@ from bench.cases.interval_overlap import Answer, Inputs, overlap_counts, to_sink
 from bench.workbench import Workbench
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import DataError
-from dovetail.interval.frame import plan_interval_join
-from dovetail.interval.frame_plan import IntervalPlan
+from dovetail.joins.interval.api import plan_interval_join
+from dovetail.joins.interval.plan.plan import IntervalPlan
 from dovetail.workloads import Exponential, RandomIntervals, Workload
 
 if TYPE_CHECKING:
@@ -99,6 +99,6 @@ CASE = Case(
     baseline="dovetail",
     bounds=(Bound("inside the budget in every task", "dovetail", 1.0, figure="budget_share"),),
     answer="pairs",
-    measures=("kernels", "engine", "interval", "spark"),
+    measures=("engine", "joins/interval", "spark"),
     rounds=3,
 )

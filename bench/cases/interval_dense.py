@@ -14,7 +14,7 @@ from bench.case import Bound, Case, Params, Rival
 from bench.cases.interval_overlap import PAIRS, Inputs, binned, exploded, overlap_counts
 from bench.workbench import Workbench
 from dovetail.errors import DataError
-from dovetail.interval.frame import count_overlaps, interval_count, interval_join, interval_topk
+from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk
 from dovetail.workloads import Exponential, RandomIntervals, Workload
 
 if TYPE_CHECKING:
@@ -194,5 +194,5 @@ CASE = Case(
         *(_bound("faster than DuckDB", 1.0, "duckdb", question) for question in QUESTIONS),
     ),
     answer="(checksum)",
-    measures=("kernels", "engine", "interval", "spark"),
+    measures=("engine", "joins/interval", "spark"),
 )

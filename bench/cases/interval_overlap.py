@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
 from bench.workbench import Workbench
-from dovetail.interval.frame import interval_count, interval_join, plan_interval_join
-from dovetail.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I64
+from dovetail.joins.interval.api import interval_count, interval_join, plan_interval_join
 from dovetail.spark.status import last_execution
 from dovetail.workloads import Exponential, RandomIntervals, Workload
 
@@ -265,5 +265,5 @@ CASE = Case(
         _bound("writes Parquet", 2.0, "duckdb", "Parquet"),
     ),
     answer="pairs",
-    measures=("kernels", "engine", "interval", "spark"),
+    measures=("engine", "joins/interval", "spark"),
 )

@@ -20,7 +20,7 @@ from bench.cases.interval_overlap import (
     to_sink,
 )
 from bench.workbench import Workbench
-from dovetail.interval.frame import interval_join
+from dovetail.joins.interval.api import interval_join
 from dovetail.spark.status import last_execution, task_milliseconds
 from dovetail.workloads import LogUniform, RandomIntervals, Workload
 
@@ -125,5 +125,5 @@ CASE = Case(
         Bound("no task gives out many rows", "dovetail", 2.0, figure="task_rows_skew"),
     ),
     answer="pairs",
-    measures=("kernels", "engine", "interval", "spark"),
+    measures=("engine", "joins/interval", "spark"),
 )

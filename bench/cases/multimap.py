@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bench.case import Bound, Case, Params, Rival, Run
 from bench.workbench import Workbench
-from dovetail.kernels.multimap import HashMultimap
+from dovetail.engine.kernels.multimap import HashMultimap
 
 I64 = npt.NDArray[np.int64]
 

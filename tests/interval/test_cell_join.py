@@ -17,10 +17,10 @@ import oracle
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.interval.algorithms import OPERATORS
-from dovetail.interval.answers import Question, answer_cell
-from dovetail.interval.cell_join import CELL, SIDE, CellJoin, SideColumns, join_cell, sweepable
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.algorithms import OPERATORS
+from dovetail.joins.interval.answers import Question, answer_cell
+from dovetail.joins.interval.cell_join import CELL, SIDE, CellJoin, SideColumns, join_cell, sweepable
+from dovetail.joins.interval.relation import Relation
 
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 SHARING = ("overlapping", "covers", "covered_by", "overlaps", "overlapped_by", "starts", "equals", "ends")

@@ -10,7 +10,7 @@ import pytest
 
 import oracle
 from dovetail.errors import PlanError
-from dovetail.interval.relation import ALIASES, RELATIONS, Relation
+from dovetail.joins.interval.relation import ALIASES, RELATIONS, Relation
 
 INTERVALS = [(s, e) for s in range(4) for e in range(s, 4)]  # four values give every order of two pairs of bounds
 CLOSED = ("left", "right", "both", "neither")

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.kernels import cache_dir, kernel, register_warmup, warm
-from dovetail.kernels import compile as compiling
+from dovetail.engine.kernels import cache_dir, kernel, register_warmup, warm
+from dovetail.engine.kernels import compile as compiling
 
 SUM = """
 import json, sys
 import numpy as np
-from dovetail.kernels.compile import kernel, read_only
+from dovetail.engine.kernels.compile import kernel, read_only
 
 @kernel
 def total(values):
@@ -105,14 +105,17 @@ def test_a_place_that_cannot_be_written_is_done_without(script, tmp_path):
 
 
 def test_the_stamp_follows_imports_at_any_distance(monkeypatch):
-    texts = {"dovetail.kernels.far": "LIMIT = 1", "dovetail.kernels.near": "from dovetail.kernels.far import LIMIT"}
+    texts = {
+        "dovetail.engine.kernels.far": "LIMIT = 1",
+        "dovetail.engine.kernels.near": "from dovetail.engine.kernels.far import LIMIT",
+    }
     monkeypatch.setattr(compiling, "_module_source", texts.get)
     monkeypatch.setattr(compiling, "_sources", compiling._sources.__wrapped__)
     stamp = compiling.source_stamp.__wrapped__
-    source = "from dovetail.kernels import near\n"
+    source = "from dovetail.engine.kernels import near\n"
     first = stamp(source)
     assert first == stamp(source)
-    texts["dovetail.kernels.far"] = "LIMIT = 2"
+    texts["dovetail.engine.kernels.far"] = "LIMIT = 2"
     assert stamp(source) != first
     assert stamp(source + "#") != stamp(source)
 
@@ -130,8 +133,8 @@ def test_the_directory_is_the_users_choice_and_names_versions(monkeypatch, tmp_p
 def test_importing_the_package_settles_numbas_directory(tmp_path):
     script = tmp_path / "settle.py"
     script.write_text(
-        "import json, dovetail.kernels, numba\n"
-        "print(json.dumps([numba.config.CACHE_DIR, str(dovetail.kernels.cache_dir())]))"
+        "import json, dovetail.engine.kernels, numba\n"
+        "print(json.dumps([numba.config.CACHE_DIR, str(dovetail.engine.kernels.cache_dir())]))"
     )
     ours, expected = answer(started(script, tmp_path / "c"))
     assert ours == expected
@@ -141,17 +144,17 @@ def test_importing_the_package_settles_numbas_directory(tmp_path):
 WARM_THEN_WORK = """
 import json
 import numpy as np
-from dovetail.kernels.compile import cold_kernels, compiled_signatures, warm
+from dovetail.engine.kernels.compile import cold_kernels, compiled_signatures, warm
 
 n_warm = warm()
 before, cold = compiled_signatures(), cold_kernels()
 
-from dovetail.kernels.arrays import NO_BYTES
-from dovetail.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
-from dovetail.kernels.gather_nested import gather_bytes, gather_bytes_runs, gather_fixed_lists, gather_lists
-from dovetail.kernels.hashing import partition_of
-from dovetail.kernels.interning import ByteInterner, PairInterner
-from dovetail.kernels.multimap import HashMultimap
+from dovetail.engine.kernels.arrays import NO_BYTES
+from dovetail.engine.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
+from dovetail.engine.kernels.gather_nested import gather_bytes, gather_bytes_runs, gather_fixed_lists, gather_lists
+from dovetail.engine.kernels.hashing import partition_of
+from dovetail.engine.kernels.interning import ByteInterner, PairInterner
+from dovetail.engine.kernels.multimap import HashMultimap
 
 plain = np.arange(300)
 fixed = np.arange(300); fixed.flags.writeable = False

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.kernels.arrays import NO_BYTES
-from dovetail.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
-from dovetail.kernels.gather_nested import (
+from dovetail.engine.kernels.arrays import NO_BYTES
+from dovetail.engine.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
+from dovetail.engine.kernels.gather_nested import (
     gather_bytes,
     gather_bytes_runs,
     gather_fixed_lists,
     gather_lists,
     gathered_bytes,
 )
-from dovetail.kernels.selection import Selection, expand_runs
+from dovetail.engine.kernels.selection import Selection, expand_runs
 
 many = settings(deadline=None, derandomize=True, max_examples=150)
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dovetail.kernels import interning
-from dovetail.kernels.hashing import bytes_hash, pair_hash, partition_of
-from dovetail.kernels.interning import ByteInterner, PairInterner
+from dovetail.engine.kernels import interning
+from dovetail.engine.kernels.hashing import bytes_hash, pair_hash, partition_of
+from dovetail.engine.kernels.interning import ByteInterner, PairInterner
 
 LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

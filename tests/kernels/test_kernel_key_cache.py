@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.kernels import key_cache as caches
-from dovetail.kernels.arrays import int64s
-from dovetail.kernels.key_bytes import folded, text_hashes
-from dovetail.kernels.page_lru import hits_until
-from dovetail.kernels.waiting_pool import LIVE, empty_pool
+from dovetail.engine.kernels.arrays import int64s
+from dovetail.engine.kernels.key_bytes import folded, text_hashes
+from dovetail.joins.semistream.kernels import key_cache as caches
+from dovetail.joins.semistream.kernels.page_lru import hits_until
+from dovetail.joins.semistream.kernels.waiting_pool import LIVE, empty_pool
 
 
 def offered(*columns: Any) -> caches.Candidates:

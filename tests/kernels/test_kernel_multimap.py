@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from dovetail.kernels.multimap import HashMultimap
+from dovetail.engine.kernels.multimap import HashMultimap
 
 LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 HOSTILE = np.array(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.kernels import segment_match as matching
-from dovetail.kernels import waiting_pool as pools
-from dovetail.kernels.arrays import int64s
+from dovetail.engine.kernels.arrays import int64s
+from dovetail.joins.semistream.kernels import segment_match as matching
+from dovetail.joins.semistream.kernels import waiting_pool as pools
 
 
 def admit(pool: Any, rows: list[tuple[int, int, int]], now: int = 0) -> int:

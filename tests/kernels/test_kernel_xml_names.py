@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.kernels import xml_codes as code
-from dovetail.kernels.arrays import I64, U8
-from dovetail.kernels.xml_names import numbered, rehashed
+from dovetail.engine.kernels.arrays import I64, U8
+from dovetail.xml.kernels import codes as code
+from dovetail.xml.kernels.names import numbered, rehashed
 
 
 def _table(room: int) -> I64:

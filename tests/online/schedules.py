@@ -12,10 +12,10 @@ import pyarrow as pa
 import tests.oracle as oracle
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.online.operators.base import OnlineOperator
-from dovetail.online.operators.spec import OnlineJoin
-from dovetail.online.registry import ALGORITHMS, BASELINES
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.registry import ALGORITHMS, BASELINES
+from dovetail.joins.online.sizes import Sizes
 
 EVERY = ALGORITHMS | BASELINES
 BUDGET = 1 << 17

@@ -12,8 +12,8 @@ import pytest
 from tests.online.schedules import EVERY, steps
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.online.multiway.registry import MULTIWAY
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.sizes import Sizes
 
 ROWS, KEYS, SECONDS = 4000, 400, 1000
 """Within 60 s of a row there are some 480 rows of the other side, of which one or two have its key."""

@@ -12,14 +12,14 @@ from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError
-from dovetail.kernels.online_regions import recount
-from dovetail.online.operators.diner import Diner, DinerOperator
-from dovetail.online.operators.ehj import EarlyHashJoin
-from dovetail.online.operators.hmj import HashMergeJoin
-from dovetail.online.operators.rpj import RateBasedJoin
-from dovetail.online.operators.spec import OnlineJoin
-from dovetail.online.phases import Handover
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.kernels.regions import recount
+from dovetail.joins.online.operators.diner import Diner, DinerOperator
+from dovetail.joins.online.operators.ehj import EarlyHashJoin
+from dovetail.joins.online.operators.hmj import HashMergeJoin
+from dovetail.joins.online.operators.rpj import RateBasedJoin
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.phases import Handover
+from dovetail.joins.online.sizes import Sizes
 
 BUDGET = 1 << 17
 

@@ -14,11 +14,11 @@ from tests.online.schedules import BUDGET, EVERY, Case, pairs_of, random_case, s
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.online.operators.base import OnlineOperator
-from dovetail.online.operators.diner import Diner, DinerOperator
-from dovetail.online.operators.ehj import EarlyHashJoin
-from dovetail.online.operators.xjoin import XJoinOperator
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.diner import Diner, DinerOperator
+from dovetail.joins.online.operators.ehj import EarlyHashJoin
+from dovetail.joins.online.operators.xjoin import XJoinOperator
+from dovetail.joins.online.sizes import Sizes
 
 
 @pytest.mark.parametrize("name", list(EVERY))

@@ -16,10 +16,10 @@ from tests.online.schedules import EVERY, steps
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.online.multiway.registry import MULTIWAY
-from dovetail.online.operators.diner import Diner
-from dovetail.online.operators.pmj import ProgressiveMergeJoin
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.operators.diner import Diner
+from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin
+from dovetail.joins.online.sizes import Sizes
 
 ROWS = 40
 DAY, NOON = dt.date(2026, 3, 1), dt.datetime(2026, 3, 1, 12)

@@ -13,14 +13,14 @@ import tests.oracle as oracle
 
 from dovetail.engine.host import Schedule, run_local
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.kernels.online_match import float_images, float_ranges, whole_ranges
-from dovetail.online.operators.diner import Diner
-from dovetail.online.operators.ehj import EarlyHashJoin
-from dovetail.online.operators.pmj import ProgressiveMergeJoin
-from dovetail.online.operators.spec import OnlineJoin
-from dovetail.online.operators.xjoin import XJoin
-from dovetail.online.predicate import Band, Predicate, whole_bounds
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.kernels.match import float_images, float_ranges, whole_ranges
+from dovetail.joins.online.operators.diner import Diner
+from dovetail.joins.online.operators.ehj import EarlyHashJoin
+from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.operators.xjoin import XJoin
+from dovetail.joins.online.predicate import Band, Predicate, whole_bounds
+from dovetail.joins.online.sizes import Sizes
 
 SMALL = Sizes(memory_rows=12, block_rows=3, partitions=3)
 DAY = dt.date(2026, 3, 1)

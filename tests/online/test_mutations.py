@@ -13,21 +13,21 @@ import pyarrow as pa
 import pytest
 from tests.online.schedules import drive, random_case, wrong
 
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.kernels.arrays import I64
-from dovetail.kernels.online_match import Visits
-from dovetail.online.blocks import Leaving, Rule
-from dovetail.online.keys import RowKeys
-from dovetail.online.nested_loop import NestedLoop
-from dovetail.online.operators.base import NOWHERE, OnlineOperator
-from dovetail.online.operators.diner import DinerOperator
-from dovetail.online.operators.dphj import DphjOperator
-from dovetail.online.operators.ehj import EhjOperator
-from dovetail.online.operators.hmj import HmjOperator
-from dovetail.online.operators.pmj import PmjOperator
-from dovetail.online.operators.rpj import RpjOperator
-from dovetail.online.operators.spec import OnlineJoin
-from dovetail.online.operators.xjoin import XJoinOperator
+from dovetail.joins.online.blocks import Leaving, Rule
+from dovetail.joins.online.kernels.match import Visits
+from dovetail.joins.online.keys import RowKeys
+from dovetail.joins.online.nested_loop import NestedLoop
+from dovetail.joins.online.operators.base import NOWHERE, OnlineOperator
+from dovetail.joins.online.operators.diner import DinerOperator
+from dovetail.joins.online.operators.dphj import DphjOperator
+from dovetail.joins.online.operators.ehj import EhjOperator
+from dovetail.joins.online.operators.hmj import HmjOperator
+from dovetail.joins.online.operators.pmj import PmjOperator
+from dovetail.joins.online.operators.rpj import RpjOperator
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.operators.xjoin import XJoinOperator
 
 TRIALS = 40
 

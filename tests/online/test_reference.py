@@ -12,7 +12,7 @@ from tests.online.reference import DinerReference, HashedReference, random_arriv
 from tests.online.schedules import EVERY, pairs_of
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.sizes import Sizes
 
 POLICIES = {"oldest": "oldest", "xjoin": "XJoin", "dphj": "DPHJ", "hmj": "HMJ", "rpj": "RPJ", "ehj": "EHJ"}
 

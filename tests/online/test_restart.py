@@ -8,8 +8,8 @@ from tests.online.schedules import EVERY, Case, drive, pairs_of, random_case, st
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.online.operators.diner import Diner
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.operators.diner import Diner
+from dovetail.joins.online.sizes import Sizes
 
 
 @pytest.mark.parametrize("name", list(EVERY))

@@ -11,11 +11,11 @@ import pytest
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.online.directory import Directory, Entry
-from dovetail.online.nested_loop import NestedLoop
-from dovetail.online.phases import Handover
-from dovetail.online.progress import Progress
-from dovetail.online.store import RowPages
+from dovetail.joins.online.directory import Directory, Entry
+from dovetail.joins.online.nested_loop import NestedLoop
+from dovetail.joins.online.phases import Handover
+from dovetail.joins.online.progress import Progress
+from dovetail.joins.online.store import RowPages
 
 Met = Counter[tuple[int, int]]
 

@@ -20,7 +20,7 @@ from dovetail.spark import coldstart, daemon, warm
 
 
 def _loaded_before_use(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    loaded = "dovetail.kernels.multimap" in sys.modules
+    loaded = "dovetail.engine.kernels.multimap" in sys.modules
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"loaded": [loaded]})
 
@@ -63,10 +63,10 @@ daemon.load_kernels()
 assert warm.is_prepared()
 if os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
-from dovetail.kernels.compile import compiled_signatures
+from dovetail.engine.kernels.compile import compiled_signatures
 import numpy as np
 before = sum(compiled_signatures().values())
-from dovetail.kernels.multimap import HashMultimap
+from dovetail.engine.kernels.multimap import HashMultimap
 table = HashMultimap()
 table.insert(np.array([1, 2, 1]), np.array([10, 20, 30]))
 found = table.probe(np.array([1]))[1].tolist()
@@ -125,12 +125,12 @@ def test_one_process_prepares_while_others_wait_and_then_find_the_work_done(
 def test_an_edit_of_any_kernel_and_another_copy_make_the_cache_unprepared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import dovetail.kernels
+    import dovetail.engine.kernels
 
     own = warm._marker()
-    for file in Path(dovetail.kernels.__file__).parent.glob("*.py"):
+    for file in Path(dovetail.engine.kernels.__file__).parent.glob("*.py"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr(dovetail.kernels, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(dovetail.engine.kernels, "__file__", str(tmp_path / "__init__.py"))
     copied = warm._marker()
     assert copied != own
     assert warm._marker() == copied
@@ -141,7 +141,7 @@ def test_an_edit_of_any_kernel_and_another_copy_make_the_cache_unprepared(
 TURNS = """
 import sys, time
 from pathlib import Path
-from dovetail.kernels import compile
+from dovetail.engine.kernels import compile
 from dovetail.spark import warm
 compile.import_kernels = lambda: None
 compile._WARMUPS[:] = [lambda n=n: (print(n, flush=True), time.sleep(0.05)) for n in range(20)]
@@ -159,7 +159,7 @@ def test_processes_share_the_work_and_nothing_is_done_twice(tmp_path: Path) -> N
 
 
 def test_what_has_most_to_compile_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dovetail.kernels import compile as compiling
+    from dovetail.engine.kernels import compile as compiling
 
     compiling.import_kernels()
     ran: list[str] = []
@@ -170,7 +170,7 @@ def test_what_has_most_to_compile_comes_first(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(compiling, "_WARMUPS", recorders)
     compiling.warm()
     assert sorted(ran) == sorted(names)
-    assert ran.index("dovetail.kernels.xml_scan") < ran.index("dovetail.kernels.hashing")
+    assert ran.index("dovetail.xml.kernels.scan") < ran.index("dovetail.engine.kernels.hashing")
 
 
 def test_a_helper_ends_with_the_process_that_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import dovetail.sql
+import dovetail.rewrite
 import oracle
 from dovetail.errors import DataError, PlanError, UnsupportedError
-from dovetail.interval.frame import interval_join
-from dovetail.sql import sql
-from dovetail.sql.calls import interval_calls
-from dovetail.sql.plan import plan
-from dovetail.sql.text import Source
+from dovetail.joins.interval.api import interval_join
+from dovetail.rewrite import sql
+from dovetail.rewrite.calls import interval_calls
+from dovetail.rewrite.plan import plan
+from dovetail.rewrite.text import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import PlanError
-from dovetail.interval.relation import ALIASES, EQUAL, GREATER, LESS, RELATIONS, Relation
-from dovetail.sql.calls import interval_calls
-from dovetail.sql.conditions import Condition, read_condition
-from dovetail.sql.names import Input, Scope
-from dovetail.sql.overlap import ordered_sql, type_trouble
-from dovetail.sql.recognise import find_functions, find_overlaps, found_function, found_overlap
-from dovetail.sql.text import Source, conjuncts
+from dovetail.joins.interval.relation import ALIASES, EQUAL, GREATER, LESS, RELATIONS, Relation
+from dovetail.rewrite.calls import interval_calls
+from dovetail.rewrite.conditions import Condition, read_condition
+from dovetail.rewrite.names import Input, Scope
+from dovetail.rewrite.overlap import ordered_sql, type_trouble
+from dovetail.rewrite.recognise import find_functions, find_overlaps, found_function, found_overlap
+from dovetail.rewrite.text import Source, conjuncts
 
 LEFT, RIGHT = frozenset({0}), frozenset({1})
 COLUMNS = ("start", "end", "k", "v")

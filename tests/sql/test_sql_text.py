@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.sql.blocks import Block, find_blocks
-from dovetail.sql.names import Input, Names, Scope
-from dovetail.sql.relations import Join, Node, Relation, alias_and_qualifiers, relation_tree, relations_of
-from dovetail.sql.text import Patches, Source, conjuncts
+from dovetail.rewrite.blocks import Block, find_blocks
+from dovetail.rewrite.names import Input, Names, Scope
+from dovetail.rewrite.relations import Join, Node, Relation, alias_and_qualifiers, relation_tree, relations_of
+from dovetail.rewrite.text import Patches, Source, conjuncts
 
 
 def parts(text: str) -> list[str]:

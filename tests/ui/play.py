@@ -150,7 +150,7 @@ class Feed(threading.Thread):
 
 def main(seconds: float) -> None:
     """Serve a run of so many seconds, then its frozen page until interrupted."""
-    from dovetail.ui import serve
+    from dovetail.page import serve
 
     watch = new_watch()
     feed = Feed(watch, every_s=0.5)

@@ -19,7 +19,7 @@ from selenium.webdriver.chrome.service import Service
 from tests.ui.hostile import HOSTILE, hostile_watch
 from tests.ui.play import Feed, recorded, running
 
-from dovetail.ui import freeze, serve
+from dovetail.page import freeze, serve
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from dovetail.cli.main import app
 from dovetail.errors import ConfigError
-from dovetail.ui import freeze
+from dovetail.page import freeze
 
 LOADING = ("src", "href", "srcset", "data", "action", "poster", "background")
 

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from tests.ui.hostile import hostile_watch
 from tests.ui.play import MB, new_watch, recorded
 
+from dovetail.page import markup
+from dovetail.page.board import WORDS_EVERY, Board
+from dovetail.page.charts import HIT_SHARE, LOADS_PER_S, charts_of
+from dovetail.page.colours import COMPONENTS, PALETTE, colours_of
+from dovetail.page.columns import AT, Unrolling
+from dovetail.page.units import amount, quantity
 from dovetail.pipeline.watch import Sample, Watch
-from dovetail.ui import markup
-from dovetail.ui.board import WORDS_EVERY, Board
-from dovetail.ui.charts import HIT_SHARE, LOADS_PER_S, charts_of
-from dovetail.ui.colours import COMPONENTS, PALETTE, colours_of
-from dovetail.ui.columns import AT, Unrolling
-from dovetail.ui.units import amount, quantity
 
 NAMES = ("rows_in", "memory.cache rows", "results.arriving", "cache_hits", "cache_misses", "page_loads")
 
 
 @pytest.mark.parametrize("module", ["units", "colours", "graph", "gate"])
 def test_examples_in_docstrings(module: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"dovetail.ui.{module}"))
+    result = doctest.testmod(importlib.import_module(f"dovetail.page.{module}"))
     assert result.attempted > 0
     assert result.failed == 0
 

@@ -15,9 +15,9 @@ from tests.ui.hostile import hostile_watch
 from tests.ui.play import new_watch, recorded, step
 
 from dovetail.errors import ConfigError
-from dovetail.ui import serve
-from dovetail.ui.columns import AT
-from dovetail.ui.server import Page
+from dovetail.page import serve
+from dovetail.page.columns import AT
+from dovetail.page.server import Page
 
 TOKEN = "correct horse battery/staple&?=ü"  # noqa: S105  (a token of the tests)
 

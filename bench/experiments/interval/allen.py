@@ -22,7 +22,7 @@ from bench.experiments.interval.speeds import (
     table,
 )
 from bench.workbench import Workbench
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.operators import Frames
 
 RELATIONS = ("overlapping", "covers", "overlaps")
 Shape = tuple[int, int, int, int]
@@ -160,7 +160,7 @@ def _scale(which: str, frames: Frames | None, bench: Workbench) -> Findings:
 
 
 def _experiment(name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings]) -> Experiment:
-    measures = ("kernels", "engine", "interval", "spark", "bench/experiments/interval")
+    measures = ("engine", "joins/interval", "spark", "bench/experiments/interval")
     return Experiment(f"interval-allen-{name}", "interval", "Carman 2020", places, claim, run, measures, "measured")
 
 
@@ -174,7 +174,7 @@ EXPERIMENTS = (
         "Covers and overlaps need fewer tuples in memory and fewer comparisons than overlapping and a filter; "
         "intervals of one length cover nothing.",
         _counts,
-        ("kernels", "engine", "interval", "bench/experiments/interval"),
+        ("engine", "joins/interval", "bench/experiments/interval"),
     ),
     _experiment("speed-up-base", ("figure 6.6", "figure 6.11"), f"{_SPEED}.", partial(_speed, "base")),
     _experiment(

@@ -9,7 +9,7 @@ from bench.experiments.interval.data import pairs, statistics, steady
 from bench.experiments.interval.judge import Checks, off, percent
 from bench.experiments.interval.runs import JOINS, MODELS, run
 from bench.workbench import Workbench
-from dovetail.interval.cost import FrameMemory, MixedCost, Variant
+from dovetail.joins.interval.cost import FrameMemory, MixedCost, Variant
 
 Setting = tuple[int, int]
 SIMPLE: dict[Setting, tuple[float, ...]] = {
@@ -121,7 +121,7 @@ EXPERIMENTS = (
         claim="The comparisons of each of the five joins follow from rate and duration: within about 5 %, "
         "OIP within 12 %.",
         run=partial(_cpu, False),
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
     ),
     Experiment(
         name="interval-cpu-error-mixed",
@@ -131,6 +131,6 @@ EXPERIMENTS = (
         claim="For a union of two classes of intervals the comparisons are the sums over pairs of classes: within 6 %, "
         "OIP within 10 %.",
         run=partial(_cpu, True),
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
     ),
 )

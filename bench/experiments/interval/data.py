@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.errors import PlanError
-from dovetail.interval.cost import IntervalStatistics
-from dovetail.kernels.arrays import I64, int64s
+from dovetail.joins.interval.cost import IntervalStatistics
 from dovetail.workloads import LambdaIntervals
 from dovetail.workloads.tpch import shipping_intervals, tpch_table
 

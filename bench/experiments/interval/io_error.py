@@ -11,8 +11,8 @@ from bench.experiments.interval.data import pairs, statistics, steady
 from bench.experiments.interval.judge import Checks, off, percent
 from bench.experiments.interval.runs import JOINS, MODELS, Ran, run
 from bench.workbench import Workbench
-from dovetail.interval.cost import DisjointPartitionCost, FrameMemory, MixedCost
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.cost import DisjointPartitionCost, FrameMemory, MixedCost
+from dovetail.joins.interval.operators import Frames
 
 Setting = tuple[int, int]
 SIMPLE: dict[Setting, tuple[float, ...]] = {
@@ -135,7 +135,7 @@ EXPERIMENTS = (
         claim="The frames that each join writes and reads when memory is short follow from rate, duration and memory: "
         "mostly within a few percent, OIP up to 29 % off.",
         run=partial(_io, False),
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
     ),
     Experiment(
         name="interval-io-error-mixed",
@@ -145,6 +145,6 @@ EXPERIMENTS = (
         claim="For a union of two classes, taking all as long as the longest predicts the frames: mostly within 8 %, "
         "TS up to 19 % and OIP up to 47 % off.",
         run=partial(_io, True),
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
     ),
 )

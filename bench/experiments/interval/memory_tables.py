@@ -10,7 +10,7 @@ from bench.experiments.interval.data import PADDING, Side, pairs, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import run
 from bench.workbench import Workbench
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.operators import Frames
 
 FRAME = {"2 MB": 8_192, "32 MB": 131_072}
 PRINTED = {
@@ -70,6 +70,6 @@ EXPERIMENTS = (
         claim="Tuples of 74, 296 and 2,296 bytes fill join memories of 2 and 32 MB at fixed numbers, and the next one "
         "forces a spill.",
         run=_memory,
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
     ),
 )

@@ -14,8 +14,8 @@ from bench.experiments.interval.top import TopOverlaps
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
-from dovetail.interval.cost import Algorithm
-from dovetail.interval.operators import (
+from dovetail.joins.interval.cost import Algorithm
+from dovetail.joins.interval.operators import (
     DisjointPartitionJoin,
     ForwardScanJoin,
     Frames,
@@ -23,7 +23,7 @@ from dovetail.interval.operators import (
     SortMergeJoin,
     TimeSweepJoin,
 )
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation
 
 JOINS: dict[str, Any] = {
     "DIP": DisjointPartitionJoin,

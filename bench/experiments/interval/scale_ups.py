@@ -18,7 +18,7 @@ from bench.experiments.interval.speeds import (
     table,
 )
 from bench.workbench import Workbench
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.operators import Frames
 
 NAMES = tuple(JOINS)
 SHORT = Frames(256, 8_192, 2_296)
@@ -110,7 +110,7 @@ def _dip_scale(bench: Workbench) -> Findings:
     return checks.findings([chart("Scale-up of DIP", found)], [table(title, found)], rows_checked(found), CORES)
 
 
-MEASURES = ("kernels", "engine", "interval", "spark", "bench/experiments/interval")
+MEASURES = ("engine", "joins/interval", "spark", "bench/experiments/interval")
 EXPERIMENTS = (
     Experiment(
         "interval-scale-up",
@@ -140,7 +140,7 @@ EXPERIMENTS = (
         "DIP needs a file and a frame for each simultaneous interval: it is well up to duration 20, 200 files, and "
         "gets worse up to 120.",
         _dip_counts,
-        ("kernels", "engine", "interval", "bench/experiments/interval"),
+        ("engine", "joins/interval", "bench/experiments/interval"),
     ),
     Experiment(
         "interval-dip-scale-up",

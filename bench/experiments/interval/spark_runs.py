@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 from bench.experiments.interval.data import Side
 from bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH
 from bench.experiments.interval.top import TopOverlaps
+from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.interval.algorithms import OPERATORS
-from dovetail.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns
-from dovetail.interval.operators import Frames
-from dovetail.kernels.arrays import int64s
+from dovetail.joins.interval.algorithms import OPERATORS
+from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns
+from dovetail.joins.interval.operators import Frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,8 +78,8 @@ class Placed:
 
 def place(left: DataFrame, right: DataFrame, points: list[int], relation: str = "overlapping") -> Placed:
     """The inputs cut at the points, as the library cuts them."""
-    from dovetail.interval.frame import plan_interval_join
-    from dovetail.interval.frame_partitioned import PartitionedMeeting, RangeCells
+    from dovetail.joins.interval.api import plan_interval_join
+    from dovetail.joins.interval.plan.partitioned import PartitionedMeeting, RangeCells
 
     tasks = len(points) + 1
     how: dict[str, Any] = {"split_points": points} if points else {"partitions": 1}

@@ -11,7 +11,7 @@ from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import JOINS, best, warm
 from bench.experiments.interval.speeds import CORES, Work, chart, judge_speed_up, rows_checked, speed_up, table
 from bench.workbench import Workbench
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.operators import Frames
 
 NAMES = tuple(JOINS)
 MEMORY = {32: 131_072, 2: 8_192}
@@ -105,7 +105,7 @@ def _who_spills(bench: Workbench) -> Findings:
 def _experiment(
     name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings], requires: tuple[str, ...] = ()
 ) -> Experiment:
-    measures = ("kernels", "engine", "interval", "spark", "bench/experiments/interval")
+    measures = ("engine", "joins/interval", "spark", "bench/experiments/interval")
     return Experiment(f"interval-{name}", "interval", "Carman 2020", places, claim, run, measures, "measured", requires)
 
 
@@ -155,6 +155,6 @@ EXPERIMENTS = (
         claim="Long intervals make DIP spill alone, since each of its partitions needs a frame; large records make DIP "
         "and OIP spill.",
         run=_who_spills,
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
     ),
 )

@@ -11,7 +11,7 @@ from bench.experiments.interval.data import Side, pairs
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.spark_runs import Spread, frame, place, spread
 from bench.workbench import Workbench
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.operators import Frames
 
 CORES = "Two cores of one machine stand for the source's nodes and threads."
 Seconds = dict[str, dict[int, Spread]]

@@ -9,8 +9,8 @@ from bench.experiments.interval.data import Side, pairs, statistics, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import run
 from bench.workbench import Workbench
-from dovetail.interval.cost import CostModel, ForwardScanCost, FrameMemory, SortMergeCost, TimeSweepCost
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.cost import CostModel, ForwardScanCost, FrameMemory, SortMergeCost, TimeSweepCost
+from dovetail.joins.interval.operators import Frames
 
 MEMORY = FrameMemory(8_192, 256)
 RATE_R = 10
@@ -95,7 +95,7 @@ def _experiment(figure: str, d_r: int) -> Experiment:
         claim=f"For R of rate 10 and duration {d_r}, simple tests on rate and duration of S tell which of sort-merge, "
         "sweep and forward scan run out of memory; each has a region of its own.",
         run=partial(_regions, d_r),
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.kernels.arrays import I64
-from dovetail.kernels.compile import kernel
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import kernel
 
 
 class TopOverlaps:

@@ -7,7 +7,7 @@ from bench.experiments.interval.data import PADDING, pairs, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import JOINS, Ran, best, warm
 from bench.workbench import Workbench
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.operators import Frames
 
 
 def _tuple_size(bench: Workbench) -> Findings:
@@ -48,7 +48,7 @@ EXPERIMENTS = (
         places=("figure 3.31",),
         claim="In a join memory of 2 MB, time rises sharply with the width of tuples, because spilling begins.",
         run=_tuple_size,
-        measures=("kernels", "engine", "interval", "bench/experiments/interval"),
+        measures=("engine", "joins/interval", "bench/experiments/interval"),
         ground="measured",
     ),
 )

@@ -21,10 +21,10 @@ from bench.workbench import Workbench
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
-from dovetail.interval.algorithms import OPERATORS
-from dovetail.interval.cost import ALGORITHMS, FrameMemory, Price, choose
-from dovetail.interval.operators import Frames
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.algorithms import OPERATORS
+from dovetail.joins.interval.cost import ALGORITHMS, FrameMemory, Price, choose
+from dovetail.joins.interval.operators import Frames
+from dovetail.joins.interval.relation import Relation
 
 FRAME_BYTES: Final = 8192
 TUPLE_BYTES: Final = 2296  # the wide tuples of the source: three in a frame
@@ -169,6 +169,6 @@ EXPERIMENTS = (
             "comparisons, the frames written and read, and whether the join spills."
         ),
         run=_run,
-        measures=("kernels", "engine", "interval", "bench/experiments/models"),
+        measures=("engine", "joins/interval", "bench/experiments/models"),
     ),
 )

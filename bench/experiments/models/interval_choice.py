@@ -13,15 +13,15 @@ from bench.experiments.models.choices import Chosen, judged, settings_table
 from bench.experiments.models.interval_inputs import Mix, Pair, row_bytes
 from bench.workbench import Workbench
 from dovetail.engine.host import Schedule, run_local
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import warm
 from dovetail.errors import DataError
-from dovetail.interval.algorithms import OPERATORS
-from dovetail.interval.bins import Sample
-from dovetail.interval.cost import Choice, Price
-from dovetail.interval.frame_route import price_operators
-from dovetail.interval.frame_statistics import SideStatistics
-from dovetail.interval.request import Request, parse_request
-from dovetail.kernels.arrays import I64
-from dovetail.kernels.compile import warm
+from dovetail.joins.interval.algorithms import OPERATORS
+from dovetail.joins.interval.bins import Sample
+from dovetail.joins.interval.cost import Choice, Price
+from dovetail.joins.interval.plan.route import price_operators
+from dovetail.joins.interval.plan.statistics import SideStatistics
+from dovetail.joins.interval.request import Request, parse_request
 
 _ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over by default
 _CODES: Final = 16  # bytes
@@ -158,7 +158,7 @@ EXPERIMENTS = (
             "orientations, or within 10 % of it, in nine settings of ten."
         ),
         run=_run,
-        measures=("kernels", "engine", "interval", "bench/experiments/models"),
+        measures=("engine", "joins/interval", "bench/experiments/models"),
         ground="measured",
     ),
 )

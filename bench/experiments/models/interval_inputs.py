@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from dovetail.interval.cost import IntervalStatistics, summarise
-from dovetail.interval.operators.feed import END, START
-from dovetail.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.joins.interval.cost import IntervalStatistics, summarise
+from dovetail.joins.interval.operators.feed import END, START
 
 _ROW_BYTES = 24  # start, end and number
 

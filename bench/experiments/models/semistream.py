@@ -17,7 +17,7 @@ from bench.experiments.models.errors import (
 from bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
 from bench.experiments.models.semistream_scenes import LOADS, scenes
 from bench.workbench import Workbench
-from dovetail.semistream.decision import Decision
+from dovetail.joins.semistream.decision import Decision
 
 PER_LOAD, RATE = "rows a load", "rows a second"
 MOST_ERROR: Final = {PER_LOAD: 0.15, RATE: 0.15}
@@ -91,6 +91,6 @@ EXPERIMENTS = (
             "many rows a load answers and how many rows a second are served."
         ),
         run=_run,
-        measures=("kernels", "engine", "semistream", "bench/experiments/models"),
+        measures=("engine", "joins/semistream", "bench/experiments/models"),
     ),
 )

@@ -46,6 +46,6 @@ EXPERIMENTS = (
             "each with its own tuned sizes, or within 10 % of it, in nine settings of ten."
         ),
         run=_run,
-        measures=("kernels", "engine", "semistream", "bench/experiments/models"),
+        measures=("engine", "joins/semistream", "bench/experiments/models"),
     ),
 )

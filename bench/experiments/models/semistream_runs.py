@@ -16,14 +16,14 @@ import pyarrow as pa
 from bench.simulation import SimulatedPages
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import PRESETS, Device, DeviceModel
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.semistream.cost import MODELS, Setting
-from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
-from dovetail.semistream.master.pages import Order
-from dovetail.semistream.operators.base import SemiStreamOperator
-from dovetail.semistream.request import Request, parse_request
+from dovetail.joins.semistream.cost import MODELS, Setting
+from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
+from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.request import Request, parse_request
 from dovetail.workloads.zipf import ZipfLaw
 
 DEVICES: Final[dict[str, DeviceModel]] = {

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Final
 
 from bench.experiments.models.semistream_runs import DEVICES, Scene
-from dovetail.semistream.master.pages import Order
+from dovetail.joins.semistream.master.pages import Order
 
 LOADS: Final = {"small": 250, "full": 4_000}
 """About so many loads are measured of each join, and some times as many come before."""

@@ -13,13 +13,13 @@ from functools import partial
 import numpy as np
 
 from bench.experiments.online.streams import Streams, pairs_in_all
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.compile import kernel
 from dovetail.errors import DovetailError
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.kernels.compile import kernel
-from dovetail.kernels.online_flush import DPHJ, EHJ, HMJ, HMJ_SMALLEST, OLDEST, RPJ, XJOIN
-from dovetail.kernels.online_hashed import arrive_hashed
-from dovetail.kernels.online_regions import empty_regions
-from dovetail.kernels.online_rows import (
+from dovetail.joins.online.kernels.flush import DPHJ, EHJ, HMJ, HMJ_SMALLEST, OLDEST, RPJ, XJOIN
+from dovetail.joins.online.kernels.hashed import arrive_hashed
+from dovetail.joins.online.kernels.regions import empty_regions
+from dovetail.joins.online.kernels.rows import (
     DONE,
     GONE,
     HEADS,
@@ -31,10 +31,10 @@ from dovetail.kernels.online_rows import (
     empty_rows,
     release,
 )
-from dovetail.kernels.online_sorted import arrivals, arrive_sorted
-from dovetail.kernels.online_table import empty_table
-from dovetail.kernels.online_tree import empty_trees
-from dovetail.kernels.sorted_leaves import empty_leaves
+from dovetail.joins.online.kernels.sorted import arrivals, arrive_sorted
+from dovetail.joins.online.kernels.sorted_leaves import empty_leaves
+from dovetail.joins.online.kernels.table import empty_table
+from dovetail.joins.online.kernels.tree import empty_trees
 
 BUCKETS, TURN = 50, 20
 HASHED = {

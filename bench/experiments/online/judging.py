@@ -16,7 +16,7 @@ from bench.experiments.parts import Part, judged
 if TYPE_CHECKING:
     from bench.workbench import Workbench
 
-MEASURES = ("kernels", "engine", "online", "workloads", "bench/experiments/online", "bench/experiments/parts.py")
+MEASURES = ("engine", "joins/online", "workloads", "bench/experiments/online", "bench/experiments/parts.py")
 SOURCE = "Bornea 2010"
 RIVALS = ("HMJ", "RPJ 1.0")
 """The joins that the source compares with in every figure; RPJ as it reads it, which forgets no arrival."""

@@ -27,7 +27,7 @@ from bench.experiments.online.judging import (
 from bench.experiments.online.streams import Streams, synthetic
 from bench.experiments.parts import Part
 from bench.workbench import Workbench
-from dovetail.kernels.arrays import int64s
+from dovetail.engine.kernels.arrays import int64s
 from dovetail.workloads.key_laws import NormalKeys
 from dovetail.workloads.relation_sets import Relation
 

@@ -15,8 +15,8 @@ from bench.experiments.online.published import MEMORY, PAUSES, PRINTED_MINER_WAI
 from bench.experiments.parts import Part, judged
 from bench.workbench import Workbench
 from dovetail.errors import DataError
-from dovetail.kernels.online_multi_rows import KEY_BYTES
-from dovetail.kernels.online_tree import empty_trees
+from dovetail.joins.online.kernels.multi_rows import KEY_BYTES
+from dovetail.joins.online.kernels.tree import empty_trees
 
 SCALES = {"small": (10_000, 10), "full": (100_000, 50)}
 CHAINS = tuple(f"chain of {n}, {how}" for n in (2, 3, 4) for how in ("MINER", "random", "oldest"))

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.kernels.compile import kernel
-from dovetail.kernels.online_multi_arrive import arrive_multi, edges_of
-from dovetail.kernels.online_multi_flush import BENEFIT, RANDOM, empty_areas
-from dovetail.kernels.online_multi_hash import arrive_tables, empty_tables
-from dovetail.kernels.online_multi_rows import (
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.compile import kernel
+from dovetail.joins.online.kernels.multi_arrive import arrive_multi, edges_of
+from dovetail.joins.online.kernels.multi_flush import BENEFIT, RANDOM, empty_areas
+from dovetail.joins.online.kernels.multi_hash import arrive_tables, empty_tables
+from dovetail.joins.online.kernels.multi_rows import (
     GONE,
     HEADS,
     RESULTS,
@@ -29,9 +29,9 @@ from dovetail.kernels.online_multi_rows import (
     no_bands,
     release_slots,
 )
-from dovetail.kernels.online_rows import DONE
-from dovetail.kernels.online_tree import empty_trees
-from dovetail.online.multiway.graph import JoinGraph, join_graph
+from dovetail.joins.online.kernels.rows import DONE
+from dovetail.joins.online.kernels.tree import empty_trees
+from dovetail.joins.online.multiway.graph import JoinGraph, join_graph
 from dovetail.workloads.relation_sets import chain_relations, star_relations
 
 ROWS, DOMAIN, BLOCK, BUCKETS, TURN = 100_000, 10_000, 50, 50, 20

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from bench.experiments.online.many_counting import CHAIN, DOMAIN, ROWS, TURN, keys_of, total
 from bench.experiments.online.pausing import BUDGET, Paused, Setting, Simulation, ended, in_order
+from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.kernels.arrays import int64s
-from dovetail.kernels.online_multi_rows import EMIT, RESULTS
-from dovetail.online.multiway.miner import Miner
-from dovetail.online.multiway.mjoin import MJoin
-from dovetail.online.multiway.spec import MultiJoin
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.kernels.multi_rows import EMIT, RESULTS
+from dovetail.joins.online.multiway.miner import Miner
+from dovetail.joins.online.multiway.mjoin import MJoin
+from dovetail.joins.online.multiway.spec import MultiJoin
+from dovetail.joins.online.sizes import Sizes
 from dovetail.workloads.arrivals import Poisson
 from dovetail.workloads.relation_sets import chain_relations, star_relations
 

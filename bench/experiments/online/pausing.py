@@ -17,14 +17,14 @@ import pyarrow as pa
 from bench.experiments.online.counting import BUCKETS
 from bench.experiments.online.proving import numbered, specification
 from bench.experiments.online.streams import RECORDED, Streams, recorded, synthetic
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.kernels.online_rows import EMIT, MATCHES
-from dovetail.online.multiway.base import MultiOperator
-from dovetail.online.operators.base import OnlineOperator
-from dovetail.online.phases import Handover
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.kernels.rows import EMIT, MATCHES
+from dovetail.joins.online.multiway.base import MultiOperator
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.phases import Handover
+from dovetail.joins.online.sizes import Sizes
 from dovetail.workloads import relations
 
 GROUP = 20

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from bench.experiments.online.counting import BUCKETS, TURN, counted, turns
 from bench.experiments.online.streams import Streams
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.online.operators.base import OnlineOperator
-from dovetail.online.operators.spec import OnlineJoin
-from dovetail.online.phases import ARRIVING, PHASE_COLUMN
-from dovetail.online.registry import ALGORITHMS, BASELINES
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.phases import ARRIVING, PHASE_COLUMN
+from dovetail.joins.online.registry import ALGORITHMS, BASELINES
+from dovetail.joins.online.sizes import Sizes
 
 _BUDGET = 1 << 22
 _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.errors import ConfigError, DataError
-from dovetail.kernels.arrays import I64, int64s
 from dovetail.workloads import relations
 
 SOURCE_ROWS = {"csco": 10_355, "ipix": 22_784, "weather": 45_000}

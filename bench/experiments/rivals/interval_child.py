@@ -44,7 +44,7 @@ def _named(table: pa.Table) -> pa.Table:
 
 
 def _dovetail(rows: int, mib: int, place: Path) -> int:
-    from dovetail.interval.frame import interval_join
+    from dovetail.joins.interval.api import interval_join
 
     spark = session(mib)
     left, right = _frames(spark, rows, place)

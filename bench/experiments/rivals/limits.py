@@ -128,7 +128,7 @@ def short_memory(
     name: str, claim: str, run: Callable[[Workbench], Findings], *measures: str, requires: tuple[str, ...] = ()
 ) -> Experiment:
     """An experiment of this kind; `measures` is what decides its figures beside kernels, engine and Spark."""
-    parts = ("kernels", "engine", "spark", "bench/experiments/rivals", *measures)
+    parts = ("engine", "spark", "bench/experiments/rivals", *measures)
     whole = f"rivals-short-memory-{name}"
     return Experiment(whole, "rivals", "our own", (), claim, run, parts, "measured", requires)
 

@@ -20,15 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from bench.xquery_weather import FIRST_YEAR, QUERIES
-from dovetail.interval.frame import interval_join
-from dovetail.online.frame import online_join
-from dovetail.semistream.frame import enrich
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.master.write import write_pages
+from dovetail.joins.interval.api import interval_join
+from dovetail.joins.online.api import online_join
+from dovetail.joins.semistream.api import enrich
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.write import write_pages
 from dovetail.spark.session import session
 from dovetail.spark.status import each
 from dovetail.workloads import Exponential, RandomIntervals, Weather
-from dovetail.xquery.frame import plan_xquery
+from dovetail.xml.api import plan_xquery
 
 CLUSTER: Final = "local-cluster[2,1,1024]"
 """Two executors with a core and 1 GiB each, every one a process of its own, beside the driver."""

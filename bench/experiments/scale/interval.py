@@ -12,7 +12,7 @@ from bench.cases.interval_overlap import overlap_counts, sink_rows
 from bench.experiment import Experiment, Findings
 from bench.experiments.scale.growth import Prepared, curves, found, sizes
 from bench.workbench import Workbench
-from dovetail.interval.frame import interval_count, interval_join
+from dovetail.joins.interval.api import interval_count, interval_join
 from dovetail.workloads import Exponential, RandomIntervals
 
 FIRST = {"small": 10_000, "full": 62_500}
@@ -66,7 +66,7 @@ EXPERIMENTS = (
         places=("growth of interval joins",),
         claim="With as many partners a row, an interval join over twice the rows takes about twice as long.",
         run=_run,
-        measures=("kernels", "engine", "interval", "spark", "bench/experiments/scale"),
+        measures=("engine", "joins/interval", "spark", "bench/experiments/scale"),
         ground="measured",
     ),
 )

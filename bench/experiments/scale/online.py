@@ -12,8 +12,8 @@ from bench.cases.interval_overlap import sink_rows
 from bench.experiment import Experiment, Findings
 from bench.experiments.scale.growth import Prepared, curves, found, sizes
 from bench.workbench import Workbench
-from dovetail.kernels.arrays import I64
-from dovetail.online.frame import online_join
+from dovetail.engine.kernels.arrays import I64
+from dovetail.joins.online.api import online_join
 
 FIRST = {"small": 5_000, "full": 62_500}
 AMPLE, SHORT = "32MB", "1MB"
@@ -67,7 +67,7 @@ EXPERIMENTS = (
             "disk for the end."
         ),
         run=_run,
-        measures=("kernels", "engine", "online", "spark", "bench/experiments/scale"),
+        measures=("engine", "joins/online", "spark", "bench/experiments/scale"),
         ground="measured",
     ),
 )

@@ -14,12 +14,12 @@ import pyarrow as pa
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.profile import Profile
 from dovetail.errors import DataError
-from dovetail.interval.bins import Sample
-from dovetail.interval.frame_route import MOST_RANGES, price_operators
-from dovetail.interval.frame_statistics import SideStatistics
-from dovetail.interval.request import parse_request
-from dovetail.online.registry import ALGORITHMS
-from dovetail.semistream.cost import Setting, Zipf, choose, from_profile, our_entries
+from dovetail.joins.interval.bins import Sample
+from dovetail.joins.interval.plan.route import MOST_RANGES, price_operators
+from dovetail.joins.interval.plan.statistics import SideStatistics
+from dovetail.joins.interval.request import parse_request
+from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.joins.semistream.cost import Setting, Zipf, choose, from_profile, our_entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from bench.enrichment import matched, page_file, stream_rows
 from bench.experiment import Experiment, Findings
 from bench.experiments.scale.growth import Prepared, curves, found, sizes
 from bench.workbench import Workbench
-from dovetail.semistream.frame import enrich
+from dovetail.joins.semistream.api import enrich
 
 FIRST = {"small": 20_000, "full": 125_000}
 MEMORY = "8MB"
@@ -57,7 +57,7 @@ EXPERIMENTS = (
             "and memory does not."
         ),
         run=_run,
-        measures=("kernels", "engine", "semistream", "spark", "bench/experiments/scale"),
+        measures=("engine", "joins/semistream", "spark", "bench/experiments/scale"),
         ground="measured",
     ),
 )

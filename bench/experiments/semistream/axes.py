@@ -11,7 +11,7 @@ from bench.experiment import Chart, Grid
 from bench.experiments.semistream.counting import Point, count
 from bench.experiments.semistream.judging import grid
 from bench.simulation import Rate
-from dovetail.semistream.cost import NoRoomError
+from dovetail.joins.semistream.cost import NoRoomError
 
 Figure = Callable[[Rate], float]
 Curves = Mapping[str, Sequence[float]]

@@ -20,16 +20,16 @@ from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service
 from bench.simulation_from_key import rate_from_key
 from bench.workbench import Workbench
 from dovetail.engine.device import DeviceModel
-from dovetail.kernels.arrays import I64
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.cost import Policy, Prediction, Setting, Zipf, predict
-from dovetail.semistream.cost import Sizes as ModelSizes
-from dovetail.semistream.lookup import OLDEST, Lookup
-from dovetail.semistream.master.pages import Order
-from dovetail.semistream.operators.spec import SemiStreamJoin
+from dovetail.engine.kernels.arrays import I64
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Zipf, predict
+from dovetail.joins.semistream.cost import Sizes as ModelSizes
+from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.operators.spec import SemiStreamJoin
 from dovetail.workloads.zipf import ZipfLaw
 
-MEASURES = ("kernels", "engine", "semistream", "workloads", "bench/experiments/semistream")
+MEASURES = ("engine", "joins/semistream", "workloads", "bench/experiments/semistream")
 MILLION = 1_000_000
 MB = 2**20
 SMALL = 8

@@ -11,8 +11,8 @@ from bench.experiments.semistream.counting import Point, count, counted, divisor
 from bench.experiments.semistream.judging import grid, judged
 from bench.experiments.semistream.paced import stays
 from bench.workbench import Workbench
-from dovetail.semistream.cost import round_times
-from dovetail.semistream.cost.inlj import inlj_delay
+from dovetail.joins.semistream.cost import round_times
+from dovetail.joins.semistream.cost.inlj import inlj_delay
 
 _RATES = (60, 125, 200, 500, 1000, 2000)
 _PACE = 500

@@ -12,7 +12,7 @@ from bench.experiments.semistream.media import Runner, everywhere
 from bench.experiments.semistream.printed_hybridjoin import eq_5_2, eq_5_3, eq_5_4
 from bench.simulation import SOURCE_DISK, SOURCE_UNITS, SourceSizes
 from bench.workbench import Workbench
-from dovetail.semistream.master.pages import Order
+from dovetail.joins.semistream.master.pages import Order
 
 _TABLE_5_2 = {
     "read": 9_939_229, "remove": 572_032, "receive": 408_641, "admit": 391_092, "probe": 1_308_500, "emit": 218_000,

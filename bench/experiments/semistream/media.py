@@ -12,7 +12,7 @@ from bench.experiment import Experiment, Findings, Ground
 from bench.experiments.semistream.counting import MEASURES, Point, count, counted, describe, divisor
 from bench.experiments.semistream.timing import NEEDS_SERVER, Timed, page_file, run, server_table
 from bench.workbench import Workbench
-from dovetail.semistream.master.pages import Pages
+from dovetail.joins.semistream.master.pages import Pages
 
 Store = Callable[[Workbench, int], AbstractContextManager[Pages]]
 

@@ -17,7 +17,7 @@ from bench.experiments.semistream.mesh_counting import (
 )
 from bench.experiments.semistream.printed_meshjoin import eq_3_3
 from bench.workbench import Workbench
-from dovetail.semistream.cost import loss_of
+from dovetail.joins.semistream.cost import loss_of
 
 _TABLE_3_2 = ((50, 205_000, 1024), (100, 201_609, 512), (200, 193_024, 256), (400, 176_384, 128))
 _MEMORY = (20, 40, 80, 160, 320)

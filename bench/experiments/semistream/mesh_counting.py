@@ -19,8 +19,8 @@ from bench.experiments.semistream.printed_meshjoin import eq_3_2, eq_3_3, eq_4_2
 from bench.simulation import SOURCE_UNITS, Rate, SimulatedPages, service_rate
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
-from dovetail.semistream.operators.meshjoin import MeshJoin, RMeshJoin
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
+from dovetail.joins.semistream.sizes import Sizes
 
 MB = 2**20
 V_R, V_S, V_P = 120, 20, 8192

@@ -11,10 +11,10 @@ import pyarrow as pa
 from bench.experiments.semistream.counting import Point
 from bench.simulation import SOURCE_UNITS
 from dovetail.engine.clock import VirtualClock
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.kernels.arrays import I64
-from dovetail.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.base import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])

@@ -14,7 +14,7 @@ from bench.experiments.semistream.real_model import calculated, units_of
 from bench.experiments.semistream.real_rates import CACHE, HYBRID, INLJ, JOINS, MESH, OPTIMISED, R_MESH, X
 from bench.experiments.semistream.timing import Timed
 from bench.workbench import Workbench
-from dovetail.semistream.cost import Prediction
+from dovetail.joins.semistream.cost import Prediction
 
 _NAMES = (INLJ, MESH, R_MESH, HYBRID, X, OPTIMISED, CACHE)
 _MEMORY = (50, 150, 250)

@@ -21,10 +21,10 @@ from bench.experiments.semistream.real_keys import RealStream, flights, orders
 from bench.experiments.semistream.timing import Timed, timed
 from bench.simulation import SourceSizes
 from bench.workbench import Workbench
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.master.pages import Pages
-from dovetail.semistream.operators.registry import ALGORITHMS
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.sizes import Sizes
 
 _SHARES = (0.1, 0.4)
 _FEWEST = 60_000  # rows that are timed, at least

@@ -17,8 +17,8 @@ from bench.experiments.semistream.media import ClockRunner, on_stores
 from bench.experiments.semistream.real_rates import HYBRID, JOINS, MESH, R_MESH
 from bench.experiments.semistream.timing import built, check, law_keys
 from bench.workbench import Workbench
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.kernels.arrays import I64
 
 _NAMES = (MESH, R_MESH, HYBRID)
 _SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])

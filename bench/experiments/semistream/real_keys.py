@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.workbench import Workbench
-from dovetail.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.workloads.tpch import tpch_table
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from bench.experiments.semistream.counting import Point
 from bench.experiments.semistream.timing import built
 from dovetail.engine.profile import load_profile
-from dovetail.semistream.cost import Policy, Prediction, Setting, Sizes, UnitCosts, Zipf, from_profile, predict
-from dovetail.semistream.cost.measure_reads import measured_reads
-from dovetail.semistream.master.pages import Pages
+from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Sizes, UnitCosts, Zipf, from_profile, predict
+from dovetail.joins.semistream.cost.measure_reads import measured_reads
+from dovetail.joins.semistream.master.pages import Pages
 
 
 def units_of(pages: Pages) -> UnitCosts:

@@ -13,7 +13,7 @@ from bench.experiments.semistream.judging import grid, judged, ratios
 from bench.experiments.semistream.media import DISK, ClockRunner, ClockWork, on_stores
 from bench.experiments.semistream.timing import Timed
 from bench.workbench import Workbench
-from dovetail.semistream.lookup import Lookup
+from dovetail.joins.semistream.lookup import Lookup
 
 INLJ, MESH, R_MESH, HYBRID, POSITION = "INLJ", "MESHJOIN", "R-MESHJOIN", "HYBRIDJOIN", "HYBRIDJOIN, second position"
 X, OPTIMISED, CACHE, OURS = (

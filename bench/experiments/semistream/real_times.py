@@ -17,9 +17,9 @@ from bench.experiments.semistream.media import ClockRunner, on_stores
 from bench.experiments.semistream.real_rates import HYBRID, INLJ, JOINS, MESH
 from bench.experiments.semistream.timing import built, check, law_keys
 from bench.workbench import Workbench
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.kernels.arrays import I64
-from dovetail.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.base import SemiStreamOperator
 
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])
 _NAMES = (HYBRID, MESH, INLJ)

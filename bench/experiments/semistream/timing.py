@@ -22,17 +22,17 @@ from bench.enrichment_server import master_table
 from bench.experiments.semistream.counting import SEGMENT_ROWS, Point
 from bench.workbench import Workbench
 from dovetail.engine.device import Device
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.kernels.arrays import I64, int64s
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.master.pages import Pages
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.master.write import write_pages
-from dovetail.semistream.operators.base import SemiStreamOperator
-from dovetail.semistream.operators.registry import ALGORITHMS
-from dovetail.semistream.operators.spec import SemiStreamJoin
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads import Master
 from dovetail.workloads.filler import checksum
 from dovetail.workloads.permutation import permuted

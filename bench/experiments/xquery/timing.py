@@ -16,13 +16,12 @@ from bench.workbench import Workbench
 from bench.xquery_saxon import Saxon, located
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.errors import DataError
-from dovetail.xquery.frame import plan_xquery
+from dovetail.xml.api import plan_xquery
 
 SOURCE = "Carman 2020"
 MEASURES = (
-    "kernels",
     "engine",
-    "xquery",
+    "xml",
     "spark",
     "workloads",
     "bench/experiments/xquery",

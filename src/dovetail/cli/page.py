@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from dovetail.page import freeze, serve
 from dovetail.pipeline.watch import Watch
-from dovetail.ui import freeze, serve
 
 app = typer.Typer()
 

@@ -96,7 +96,7 @@ def serve_page(stack: ExitStack, watch: Watch, where: tuple[str, int, str | None
     """Serve the live page until the stack is left, at this host and port with this token; nothing for None."""
     if where is None:
         return
-    from dovetail.ui import serve
+    from dovetail.page import serve
 
     host, port, token = where
     shown = serve(watch, host=host, port=port, token=token)
@@ -108,7 +108,7 @@ def freeze_page(watch: Watch, page: Path | None, console: Console) -> None:
     """Write the page of the whole run, if a file is given."""
     if page is None:
         return
-    from dovetail.ui import freeze
+    from dovetail.page import freeze
 
     console.print(f"page of the run: {freeze(watch, page)}", highlight=False, soft_wrap=True)
 

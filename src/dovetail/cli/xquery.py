@@ -17,7 +17,7 @@ from dovetail.errors import PlanError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dovetail.xquery.frame_plan import XQueryPlan
+    from dovetail.xml.plan.plan import XQueryPlan
 
 app = typer.Typer()
 RUNS, TIMED = 5, 3
@@ -53,7 +53,7 @@ def xquery(
     if output == OutputChoice.parquet and to is None and not (explain or timed):
         raise PlanError("--output parquet needs --to DIRECTORY.")
     from dovetail.spark.session import quiet_session
-    from dovetail.xquery.frame import plan_xquery
+    from dovetail.xml.api import plan_xquery
 
     text, places = _text(query), _places(collection or [])
     spark, owned = quiet_session("dovetail xquery")

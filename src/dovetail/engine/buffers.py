@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dovetail.kernels.arrays import NO_BYTES, U8, AnyArray, Bool
+from dovetail.engine.kernels.arrays import NO_BYTES, U8, AnyArray, Bool
 
 NARROW_TEXT = (pa.string(), pa.binary())
 WIDE_TEXT = (pa.large_string(), pa.large_binary())

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.buffers import NARROW_TEXT, VIEWS, WIDE_TEXT, fixed_width, offsets_of
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.take import take_columns, take_runs, taken_bytes
-from dovetail.kernels.arrays import I64
 
 __all__ = ["compact", "compact_bytes", "held_bytes", "nbytes", "row_bytes", "take_columns", "take_runs", "taken_bytes"]
 

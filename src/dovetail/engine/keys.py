@@ -18,10 +18,10 @@ from dovetail.engine.buffers import (
     offsets_of,
     valid_rows,
 )
+from dovetail.engine.kernels.arrays import I64, U8, AnyArray, Bool
+from dovetail.engine.kernels.interning import ByteInterner, PairInterner
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.kernels.arrays import I64, U8, AnyArray, Bool
-from dovetail.kernels.interning import ByteInterner, PairInterner
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.buffers import NARROW_TEXT, VIEWS, WIDE_TEXT, fixed_values, fixed_width, memory_of, offsets_of
-from dovetail.errors import UnsupportedError
-from dovetail.kernels.arrays import I64, NO_BYTES, U8, AnyArray, int64s
-from dovetail.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
-from dovetail.kernels.gather_nested import (
+from dovetail.engine.kernels.arrays import I64, NO_BYTES, U8, AnyArray, int64s
+from dovetail.engine.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
+from dovetail.engine.kernels.gather_nested import (
     gather_bytes,
     gather_bytes_runs,
     gather_fixed_lists,
     gather_lists,
     gathered_bytes,
 )
-from dovetail.kernels.selection import Selection, expand_runs
+from dovetail.engine.kernels.selection import Selection, expand_runs
+from dovetail.errors import UnsupportedError
 
 Rows: TypeAlias = pa.RecordBatch | pa.Table
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.engine.duration import parse_seconds
+from dovetail.joins.semistream.freshness import Freshness, ttl
+from dovetail.joins.semistream.on_miss import OnMiss, dead_letter, park
 from dovetail.pipeline.declared import Pipeline, Step, located
 from dovetail.pipeline.keys import join_shape
-from dovetail.semistream.freshness import Freshness, ttl
-from dovetail.semistream.on_miss import OnMiss, dead_letter, park
 
 
 def arguments_of(pipeline: Pipeline, step: Step) -> dict[str, Any]:

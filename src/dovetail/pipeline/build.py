@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan.plan import EnrichPlan
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.joins import Given, Plan, plan_join
 from dovetail.pipeline.masters import open_master
 from dovetail.pipeline.sources import load_source, watermarked
-from dovetail.semistream.frame_plan import EnrichPlan
-from dovetail.semistream.master.store import MasterStore
 
 Saying = Callable[[str], None]
 

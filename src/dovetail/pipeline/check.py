@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import ConfigError, DataError, DovetailError, PlanError
+from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.pipeline.checkpoint import owner_of
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.joins import Given, checked_join, spark_says
@@ -21,7 +22,6 @@ from dovetail.pipeline.problems import Problem, Problems, listed, meant
 from dovetail.pipeline.requests import key_of
 from dovetail.pipeline.sinks import KEPT, check_place
 from dovetail.pipeline.sources import empty_source, known_format, watermarked
-from dovetail.semistream.master.store import MasterStore
 
 _PLACE = re.compile(r"line (\d+),? pos \d+")
 _STREAM_MODES = {"parquet": ("append", "complete"), "csv": ("append", "complete")}

@@ -7,10 +7,10 @@ from typing import Any
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import UnsupportedError
-from dovetail.interval.frame_plan import IntervalPlan
-from dovetail.online.frame_plan import OnlinePlan
+from dovetail.joins.interval.plan.plan import IntervalPlan
+from dovetail.joins.online.plan.plan import OnlinePlan
+from dovetail.joins.semistream.plan.plan import EnrichPlan, measured_rate, predicted_rate
 from dovetail.pipeline.joins import Plan
-from dovetail.semistream.frame_plan import EnrichPlan, measured_rate, predicted_rate
 
 RATE = "service rate of a task"
 MEMORY = "memory of a task"

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dovetail.engine.metrics import Metrics
+from dovetail.joins.semistream.plan.plan import measured_rate
 from dovetail.pipeline.backlog import Arrivals
 from dovetail.pipeline.build import Lineage
 from dovetail.pipeline.declared import Step
 from dovetail.pipeline.figures import collected, expected, measured, totals
 from dovetail.pipeline.watch import Watch
 from dovetail.pipeline.wiring import streams
-from dovetail.semistream.frame_plan import measured_rate
 
 
 class Follower:

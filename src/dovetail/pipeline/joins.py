@@ -13,25 +13,25 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.interval.frame import plan_interval_join
-from dovetail.interval.frame_native import as_column
-from dovetail.interval.frame_plan import output_columns
-from dovetail.interval.frame_sides import prepare, quoted
-from dovetail.interval.request import parse_request as parse_interval
-from dovetail.online.frame import plan_online_join
-from dovetail.online.frame_multi import plan_online_multijoin
+from dovetail.joins.interval.api import plan_interval_join
+from dovetail.joins.interval.plan.native import as_column
+from dovetail.joins.interval.plan.plan import output_columns
+from dovetail.joins.interval.plan.sides import prepare, quoted
+from dovetail.joins.interval.request import parse_request as parse_interval
+from dovetail.joins.online.api import plan_online_join
+from dovetail.joins.online.multijoin import plan_online_multijoin
+from dovetail.joins.semistream.api import plan_enrich
+from dovetail.joins.semistream.decision import smallest
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan.columns import plan_columns
+from dovetail.joins.semistream.plan.condition import Conditioned
+from dovetail.joins.semistream.plan.plan import make_plan
+from dovetail.joins.semistream.request import parse_request as parse_enrich
 from dovetail.pipeline.arguments import arguments_of
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.masters import is_missing
 from dovetail.pipeline.sources import empty
-from dovetail.semistream.decision import smallest
-from dovetail.semistream.frame import plan_enrich
-from dovetail.semistream.frame_columns import plan_columns
-from dovetail.semistream.frame_condition import Conditioned
-from dovetail.semistream.frame_plan import make_plan
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.request import parse_request as parse_enrich
-from dovetail.xquery.frame import plan_xquery
+from dovetail.xml.api import plan_xquery
 
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 _PLACE = re.compile(r"line \d+,? pos \d+")

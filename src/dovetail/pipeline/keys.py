@@ -115,22 +115,22 @@ JOIN_TYPES = ("enrich", "online_join", "online_multijoin", "interval_join", "xqu
 def function_of(join: str) -> Callable[..., Any]:
     """The function that a type of join calls; importing it brings Spark's Python part, but starts nothing."""
     if join == "enrich":
-        from dovetail.semistream.frame import enrich
+        from dovetail.joins.semistream.api import enrich
 
         return enrich
     if join == "online_join":
-        from dovetail.online.frame import online_join
+        from dovetail.joins.online.api import online_join
 
         return online_join
     if join == "online_multijoin":
-        from dovetail.online.frame_multi import online_multijoin
+        from dovetail.joins.online.multijoin import online_multijoin
 
         return online_multijoin
     if join == "interval_join":
-        from dovetail.interval.frame import interval_join
+        from dovetail.joins.interval.api import interval_join
 
         return interval_join
-    from dovetail.xquery.frame import xquery
+    from dovetail.xml.api import xquery
 
     return xquery
 

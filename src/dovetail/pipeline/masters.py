@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from dovetail.errors import ConfigError
+from dovetail.joins.semistream.master.generation import MANIFEST
+from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.pipeline.declared import Step
-from dovetail.semistream.master.generation import MANIFEST
-from dovetail.semistream.master.page_source import PageFileSource
-from dovetail.semistream.master.store import MasterStore
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import refuse_collated
 

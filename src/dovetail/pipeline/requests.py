@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from dovetail.errors import DovetailError, XQueryError
-from dovetail.online.request import REACTS
+from dovetail.joins.online.request import REACTS
 from dovetail.pipeline.arguments import arguments_of
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.locate import nearest_line
@@ -41,23 +41,23 @@ def key_of(step: Step, message: str) -> str:
 def _check(pipeline: Pipeline, step: Step) -> None:
     arguments = arguments_of(pipeline, step)
     if step.type == "enrich":
-        from dovetail.semistream.request import parse_request
+        from dovetail.joins.semistream.request import parse_request
 
         parse_request(**arguments)
     elif step.type == "online_join":
-        from dovetail.online.request import parse_request as parse_online
+        from dovetail.joins.online.request import parse_request as parse_online
 
         _defaulted(parse_online, arguments, "on", "within", "how", "algorithm", "memory", "buckets", "wait", "owed",
                    "retain", "with_phase", memory="32MB")  # fmt: skip
     elif step.type == "online_multijoin":
         _check_multijoin(arguments)
     elif step.type == "interval_join":
-        from dovetail.interval.request import parse_request as parse_interval
+        from dovetail.joins.interval.request import parse_request as parse_interval
 
         parse_interval(**arguments)
     else:
-        from dovetail.xquery.evaluate.static import compile_module
-        from dovetail.xquery.syntax.parser import parse
+        from dovetail.xml.evaluate.static import compile_module
+        from dovetail.xml.syntax.parser import parse
 
         compile_module(parse(arguments["query"]))
 
@@ -69,8 +69,8 @@ def _defaulted(parse: Any, given: dict[str, Any], *names: str, memory: str) -> N
 
 
 def _check_multijoin(arguments: dict[str, Any]) -> None:
-    from dovetail.online.multiway.registry import MULTIWAY
-    from dovetail.online.request import parse_terms
+    from dovetail.joins.online.multiway.registry import MULTIWAY
+    from dovetail.joins.online.request import parse_terms
 
     terms = {"algorithm": "miner", **arguments}
     names = ("algorithm", "memory", "buckets", "wait", "owed", "retain", "with_phase")

@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.joins.semistream.master.postgres_connection import censored, check_url, without_password
 from dovetail.pipeline.declared import Step
-from dovetail.semistream.master.postgres_connection import censored, check_url, without_password
 from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
 
 NOTES = "dovetail_sinks"

@@ -47,7 +47,7 @@ def load_kernels() -> None:
 def start_host() -> None:
     """Forks the process that keeps online joins; without it they live in workers, and are made anew more often."""
     with quiet():
-        from dovetail.online.host_process import start
+        from dovetail.joins.online.host_process import start
 
         start()
 
@@ -57,7 +57,11 @@ def load_tasks() -> None:
     if importlib.util.find_spec("lxml") is None:
         return  # comes with an extra; without it there are no such tasks
     with quiet():
-        from dovetail.xquery.execute import joining, last_task, result  # noqa: F401  (for the workers that are forked)
+        from dovetail.xml.execute import (
+            joining,  # noqa: F401  (for the workers that are forked)
+            last_task,  # noqa: F401  (for the workers that are forked)
+            result,  # noqa: F401  (for the workers that are forked)
+        )
 
 
 def spare_collections() -> None:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
-import importlib
 import os
-import pkgutil
 import subprocess
 import sys
 import threading
@@ -36,7 +34,7 @@ def prepare() -> None:
 
     Raises ConfigError if the cache cannot be written: what is compiled would be lost.
     """
-    from dovetail.kernels.compile import read_only
+    from dovetail.engine.kernels.compile import read_only
 
     if is_prepared():
         return
@@ -51,7 +49,7 @@ def prepare() -> None:
 
 def _compile_all() -> None:
     """Every kernel into the cache, with as many processes as there are cores, up to four."""
-    from dovetail.kernels.compile import cache_dir, warm
+    from dovetail.engine.kernels.compile import cache_dir, warm
 
     processes = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     taken = cache_dir() / "taken"
@@ -89,7 +87,7 @@ def _helper(taken: Path) -> subprocess.Popen[bytes]:
 
 def _help(taken: Path) -> None:
     """Compile in turn with others; ends with the process that asked for it, whose end closes our input."""
-    from dovetail.kernels.compile import warm
+    from dovetail.engine.kernels.compile import warm
 
     def watch() -> None:
         sys.stdin.buffer.read()
@@ -118,16 +116,14 @@ def load() -> bool:
 
     It does not wait for compilation: all kernels take half a minute, the few that one query needs a second or two.
     """
-    from dovetail.kernels.compile import warm
+    from dovetail.engine.kernels.compile import import_kernels, warm
 
     if is_prepared():
         warm()
         return True
     prepare_in_background(errors=None)
     print("dovetail: kernels are being compiled for this machine; first queries are slower until then", file=sys.stderr)
-    package = importlib.import_module("dovetail.kernels")
-    for module in pkgutil.iter_modules(package.__path__, "dovetail.kernels."):
-        importlib.import_module(module.name)
+    import_kernels()
     return False
 
 
@@ -142,11 +138,10 @@ def _marker() -> Path:
 
     Compiled code is kept by the place of its source: another copy of the same version has none yet.
     """
-    from dovetail.kernels.compile import cache_dir
+    from dovetail.engine.kernels.compile import cache_dir, kernel_files
 
-    directory = Path(str(importlib.import_module("dovetail.kernels").__file__)).parent
-    source = hashlib.sha256(str(directory.resolve()).encode())
-    for file in sorted(directory.glob("*.py")):
+    source = hashlib.sha256(__file__.encode())
+    for file in kernel_files():
         source.update(file.read_bytes())
     return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
 
@@ -156,7 +151,7 @@ def _one_at_a_time() -> Iterator[None]:
     """A lock that the system releases when its holder dies."""
     import fcntl
 
-    from dovetail.kernels.compile import cache_dir
+    from dovetail.engine.kernels.compile import cache_dir
 
     try:
         cache_dir().mkdir(parents=True, exist_ok=True)

@@ -15,8 +15,8 @@ from bench.experiments.interval.top import TopOverlaps
 from bench.workbench import Workbench
 
 from dovetail.errors import DataError, PlanError
-from dovetail.interval.cost import expected_pairs
-from dovetail.interval.operators import Frames
+from dovetail.joins.interval.cost import expected_pairs
+from dovetail.joins.interval.operators import Frames
 
 PLACES = (
     [f"figure 3.{n}" for n in range(18, 35)]

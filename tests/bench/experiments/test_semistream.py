@@ -21,7 +21,7 @@ from bench.experiments.semistream.timing import built, law_keys, page_file, run,
 from bench.workbench import Workbench
 
 from dovetail.errors import DataError
-from dovetail.semistream.lookup import Lookup
+from dovetail.joins.semistream.lookup import Lookup
 
 PLACES = {
     "Naeem 2012": """table 3.2|table 4.2|table 4.3|table 4.4|table 5.1|table 5.2|figure 3.3|figure 3.4|figure 3.5|

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from dovetail.engine.profile import Cost, Profile
 from dovetail.errors import PlanError
-from dovetail.interval.cost import (
+from dovetail.joins.interval.cost import (
     ALGORITHMS,
     Algorithm,
     FrameMemory,

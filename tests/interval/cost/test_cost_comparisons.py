@@ -6,7 +6,7 @@ import pytest
 from tests.interval.cost.reference import Table, forward_scan, sort_merge, steady, time_sweep, union
 from tests.interval.cost.reference_partitions import dip, oip_comparisons
 
-from dovetail.interval.cost import (
+from dovetail.joins.interval.cost import (
     CostModel,
     DisjointPartitionCost,
     ForwardScanCost,

@@ -10,7 +10,7 @@ from tests.interval.cost.reference import forward_scan, sort_merge, steady, time
 from tests.interval.cost.reference_partitions import dip_frames, oip_frames
 from tests.interval.cost.test_cost_comparisons import error, mixed
 
-from dovetail.interval.cost import (
+from dovetail.joins.interval.cost import (
     CostModel,
     DisjointPartitionCost,
     ForwardScanCost,

@@ -10,7 +10,7 @@ from tests import oracle
 from tests.interval.cost.reference import Table, steady
 
 from dovetail.errors import PlanError
-from dovetail.interval.cost import (
+from dovetail.joins.interval.cost import (
     IntervalStatistics,
     emitted_at,
     estimate_after,
@@ -21,8 +21,8 @@ from dovetail.interval.cost import (
     summarise,
     uniform,
 )
-from dovetail.interval.cost.join_size import lattice_pairs
-from dovetail.interval.cost.offsets import RELATIONS
+from dovetail.joins.interval.cost.join_size import lattice_pairs
+from dovetail.joins.interval.cost.offsets import RELATIONS
 
 SIZES = [  # range, rate, d_R, d_S: overlapping, covers, overlaps, overlapped_by, covered_by
     ((1_000, 10, 10, 10), (1_891_000, 100_000, 895_500, 895_500, 100_000)),

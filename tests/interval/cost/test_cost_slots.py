@@ -7,8 +7,8 @@ from tests.interval.cost.reference import steady
 from tests.interval.cost.reference_partitions import oip_comparisons, slotted
 
 from dovetail.errors import PlanError
-from dovetail.interval.cost import FrameMemory, IntervalStatistics, OverlapPartitionCost, choose_slots, uniform
-from dovetail.interval.cost.slots import usable_partitions
+from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, OverlapPartitionCost, choose_slots, uniform
+from dovetail.joins.interval.cost.slots import usable_partitions
 
 MEMORY = FrameMemory()
 

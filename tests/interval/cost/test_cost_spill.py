@@ -6,7 +6,7 @@ import pytest
 from tests.interval.cost.reference import forward_scan, sort_merge, steady, time_sweep, union
 
 from dovetail.errors import PlanError
-from dovetail.interval.cost import (
+from dovetail.joins.interval.cost import (
     DisjointPartitionCost,
     ForwardScanCost,
     FrameMemory,
@@ -17,7 +17,7 @@ from dovetail.interval.cost import (
     spill_map,
     uniform,
 )
-from dovetail.interval.cost.spill_map import spilling
+from dovetail.joins.interval.cost.spill_map import spilling
 
 MEMORY = FrameMemory()
 HELD = {"sort_merge": 756, "sort_merge (swapped)": 756, "time_sweep": 753, "forward_scan": 753}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from dovetail.errors import PlanError
-from dovetail.interval.cost import FrameMemory, IntervalStatistics, length_classes, summarise, uniform
+from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, length_classes, summarise, uniform
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 from tests.quick_java import QUICK_JAVA
 
 from dovetail import interval_join, session
-from dovetail.interval.relation import RELATIONS
+from dovetail.joins.interval.relation import RELATIONS
 
 ALGORITHMS = ("auto", "native", "bins", "sort_merge", "time_sweep", "forward_scan", "oip", "dip", "nested_loop")
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")

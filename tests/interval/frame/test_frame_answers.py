@@ -10,20 +10,21 @@ from tests.interval.frame.answers import LEFT_COLUMNS, RIGHT_COLUMNS, SCHEMA, an
 
 import oracle
 from dovetail.errors import BudgetExceeded, DataError, PlanError
-from dovetail.interval import frame_count, frame_statistics
-from dovetail.interval.frame import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
-from dovetail.interval.frame_answers import IndexMeeting, counted_in_ranges
-from dovetail.interval.frame_count import count_rows
-from dovetail.interval.frame_route import range_cells
-from dovetail.interval.relation import RELATIONS
-from dovetail.interval.request import parse_request
+from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
+from dovetail.joins.interval.plan import count as frame_count
+from dovetail.joins.interval.plan import statistics as frame_statistics
+from dovetail.joins.interval.plan.answers import IndexMeeting, counted_in_ranges
+from dovetail.joins.interval.plan.count import count_rows
+from dovetail.joins.interval.plan.route import range_cells
+from dovetail.joins.interval.relation import RELATIONS
+from dovetail.joins.interval.request import parse_request
 from dovetail.spark.metrics import MetricsSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dovetail.interval.frame_sides import Side
-    from dovetail.interval.frame_statistics import SideStatistics
+    from dovetail.joins.interval.plan.sides import Side
+    from dovetail.joins.interval.plan.statistics import SideStatistics
 
 KEYS = (None, [("k", "k")], [("k", "k"), ("j", "j")])
 

@@ -9,9 +9,9 @@ from tests.interval.frame.answers import answered
 
 import oracle
 from dovetail.errors import DataError, PlanError
-from dovetail.interval.frame import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
-from dovetail.interval.frame_sides import prepare
-from dovetail.interval.request import parse_request
+from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
+from dovetail.joins.interval.plan.sides import prepare
+from dovetail.joins.interval.request import parse_request
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,12 @@ import pytest
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
 from dovetail.errors import UnsupportedError
-from dovetail.interval.frame import interval_join, plan_interval_join
-from dovetail.interval.frame_cells import BinCells
-from dovetail.interval.frame_functions import interval_duration, overlapping_interval
-from dovetail.interval.frame_native import strategy
-from dovetail.interval.relation import RELATIONS, Relation
-from dovetail.interval.request import HOWS
+from dovetail.joins.interval.api import interval_join, plan_interval_join
+from dovetail.joins.interval.plan.cells import BinCells
+from dovetail.joins.interval.plan.functions import interval_duration, overlapping_interval
+from dovetail.joins.interval.plan.native import strategy
+from dovetail.joins.interval.relation import RELATIONS, Relation
+from dovetail.joins.interval.request import HOWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

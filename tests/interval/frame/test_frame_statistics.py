@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import DataError
-from dovetail.interval.frame import interval_join, plan_interval_join
+from dovetail.joins.interval.api import interval_join, plan_interval_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

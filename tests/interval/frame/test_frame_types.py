@@ -11,7 +11,7 @@ from tests.interval.frame.answers import answered, random_rows
 
 import oracle
 from dovetail.errors import PlanError
-from dovetail.interval.frame import interval_count, interval_join
+from dovetail.joins.interval.api import interval_count, interval_join
 
 if TYPE_CHECKING:
     from collections.abc import Callable

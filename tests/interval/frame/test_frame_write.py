@@ -9,7 +9,7 @@ import pytest
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
 from dovetail.errors import PlanError
-from dovetail.interval.frame import plan_interval_join
+from dovetail.joins.interval.api import plan_interval_join
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

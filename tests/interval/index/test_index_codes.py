@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.interval.codes import (
+from dovetail.joins.interval.codes import (
     EMPTY,
     INVERTED,
     NULL_BOUND,
@@ -22,7 +22,7 @@ from dovetail.interval.codes import (
     encode_sides,
     encode_stream,
 )
-from dovetail.interval.relation import CLOSED, EQUAL, GREATER, LESS, Relation
+from dovetail.joins.interval.relation import CLOSED, EQUAL, GREATER, LESS, Relation
 
 EDGE = 2**63 - 1
 ASCENDING = {

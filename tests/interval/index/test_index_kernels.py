@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dovetail.kernels.arrays import int64s
-from dovetail.kernels.rank_merge import members, members_by_table, positions_below, sum_below
-from dovetail.kernels.rank_sort import is_sorted, sorted_copy, stable_order
-from dovetail.kernels.rank_wavelet import largest_between, smallest_between, wavelet
+from dovetail.engine.kernels.arrays import int64s
+from dovetail.joins.interval.kernels.rank_merge import members, members_by_table, positions_below, sum_below
+from dovetail.joins.interval.kernels.rank_sort import is_sorted, sorted_copy, stable_order
+from dovetail.joins.interval.kernels.rank_wavelet import largest_between, smallest_between, wavelet
 
 EDGE = 2**63 - 1
 RANGES = [(0, 1), (0, 5), (-3, 300), (-(2**40), 2**40), (-EDGE - 1, EDGE), (EDGE - 4, EDGE)]

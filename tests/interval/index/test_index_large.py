@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dovetail.interval.index import OverlapIndex
-from dovetail.interval.index_count import Side, count_pairs
-from dovetail.interval.index_top import top_overlap_pairs
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.index.count import Side, count_pairs
+from dovetail.joins.interval.index.index import OverlapIndex
+from dovetail.joins.interval.index.top import top_overlap_pairs
+from dovetail.joins.interval.relation import Relation
 
 ROWS = 40_000
 

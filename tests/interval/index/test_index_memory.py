@@ -7,8 +7,8 @@ import pytest
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded
-from dovetail.interval.index import OverlapIndex
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.index.index import OverlapIndex
+from dovetail.joins.interval.relation import Relation
 
 ROWS = 5_000
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.interval.codes import encode_sides
-from dovetail.interval.index import OverlapIndex
-from dovetail.interval.index_count import Side, count_pairs
-from dovetail.interval.relation import CLOSED, EQUAL, GREATER, LESS, RELATIONS, Relation
+from dovetail.joins.interval.codes import encode_sides
+from dovetail.joins.interval.index.count import Side, count_pairs
+from dovetail.joins.interval.index.index import OverlapIndex
+from dovetail.joins.interval.relation import CLOSED, EQUAL, GREATER, LESS, RELATIONS, Relation
 
 ALLEN = [(name, strict) for name in RELATIONS for strict in (False, True)]
 

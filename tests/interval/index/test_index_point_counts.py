@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dovetail.interval.index_count import PointCounts, Side, count_pairs
+from dovetail.joins.interval.index.count import PointCounts, Side, count_pairs
 
 
 def side(rng, rows, domain):

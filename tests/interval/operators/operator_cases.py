@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.interval.operators import (
+from dovetail.joins.interval.operators import (
     DisjointPartitionJoin,
     ForwardScanJoin,
     Frames,
@@ -19,7 +19,7 @@ from dovetail.interval.operators import (
     SortMergeJoin,
     TimeSweepJoin,
 )
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation
 
 STREAMING: list[Any] = [SortMergeJoin, TimeSweepJoin, ForwardScanJoin]
 ALGORITHMS: list[Any] = [*STREAMING, DisjointPartitionJoin, OverlapPartitionJoin]

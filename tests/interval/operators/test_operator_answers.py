@@ -20,7 +20,7 @@ from tests.interval.operators.operator_cases import (
 )
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation
 
 # Figure 3.5 of the source: a and c lie in the first range, d in the second, b crosses; times are ours.
 NAMES = "abcd"

@@ -10,8 +10,8 @@ import pytest
 from tests.interval.operators.operator_cases import expected, random_side, run
 
 from dovetail.engine.metrics import Metrics
-from dovetail.interval.operators import ForwardScanJoin, Frames, SortMergeJoin
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.operators import ForwardScanJoin, Frames, SortMergeJoin
+from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")
 

@@ -26,9 +26,9 @@ from tests.interval.operators.operator_cases import (
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin, frames, slots
-from dovetail.interval.operators.shares import minimum_bytes
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin, frames, slots
+from dovetail.joins.interval.operators.shares import minimum_bytes
+from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from tests.interval.operators.operator_cases import expected, random_side, run, tuples
 
+from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.interval.operators import DisjointPartitionJoin
-from dovetail.interval.operators.disjoint_store import DisjointStore
-from dovetail.interval.operators.feed import ROW
-from dovetail.interval.relation import Relation
-from dovetail.kernels.arrays import int64s
-from dovetail.kernels.sweep_dip import LIMIT, NEXT, OPEN, assign_disjoint
-from dovetail.kernels.sweep_heap import heap_build, heap_pop, heap_push
+from dovetail.joins.interval.kernels.sweep_dip import LIMIT, NEXT, OPEN, assign_disjoint
+from dovetail.joins.interval.kernels.sweep_heap import heap_build, heap_pop, heap_push
+from dovetail.joins.interval.operators import DisjointPartitionJoin
+from dovetail.joins.interval.operators.disjoint_store import DisjointStore
+from dovetail.joins.interval.operators.feed import ROW
+from dovetail.joins.interval.relation import Relation
 
 
 def _assigned(rows: pa.RecordBatch, limit: int, keyed: bool) -> tuple[Any, Any]:

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 from tests.interval.operators.operator_cases import ALGORITHMS, RELATIONS, run, steady
 
-from dovetail.interval.operators import DisjointPartitionJoin, ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.operators import (
+    DisjointPartitionJoin,
+    ForwardScanJoin,
+    Frames,
+    SortMergeJoin,
+    TimeSweepJoin,
+)
+from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")
 

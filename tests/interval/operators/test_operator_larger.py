@@ -10,7 +10,7 @@ import pytest
 from tests.interval.operators.operator_cases import ALGORITHMS, cut, schemas
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation
 
 ROWS = 2000
 

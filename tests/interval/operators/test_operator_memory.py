@@ -13,8 +13,8 @@ from tests.interval.operators.operator_cases import ALGORITHMS, STREAMING, cut, 
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.interval.operators.shares import minimum_bytes
-from dovetail.interval.relation import Relation
+from dovetail.joins.interval.operators.shares import minimum_bytes
+from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")
 

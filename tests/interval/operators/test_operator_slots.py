@@ -21,17 +21,17 @@ from tests.interval.operators.operator_cases import (
     tuples,
 )
 
+from dovetail.engine.kernels.arrays import frozen
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.interval.operators import Frames, OverlapPartitionJoin
-from dovetail.interval.operators.feed import ROW
-from dovetail.interval.operators.rule import pair_rule, slot_tests
-from dovetail.interval.operators.slot_store import SlotStore
-from dovetail.interval.operators.slots import Slots
-from dovetail.interval.relation import Relation
-from dovetail.kernels.arrays import frozen
-from dovetail.kernels.sweep_oip import slots_may_match
-from dovetail.kernels.sweep_state import holds
+from dovetail.joins.interval.kernels.sweep_oip import slots_may_match
+from dovetail.joins.interval.kernels.sweep_state import holds
+from dovetail.joins.interval.operators import Frames, OverlapPartitionJoin
+from dovetail.joins.interval.operators.feed import ROW
+from dovetail.joins.interval.operators.rule import pair_rule, slot_tests
+from dovetail.joins.interval.operators.slot_store import SlotStore
+from dovetail.joins.interval.operators.slots import Slots
+from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.event_log import EPOCH, Event, pack_events, unpack_events
-from dovetail.online.hosted import Running
-from dovetail.online.hosted_join import HostedJoin
-from dovetail.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.online.multiway.registry import MULTIWAY
-from dovetail.online.predicate import Band
-from dovetail.online.registry import ALGORITHMS
+from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.event_log import EPOCH, Event, pack_events, unpack_events
+from dovetail.joins.online.hosted import Running
+from dovetail.joins.online.hosted_join import HostedJoin
+from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
+from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.predicate import Band
+from dovetail.joins.online.registry import ALGORITHMS
 
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.semistream.frame.cases import drop_file
 
-from dovetail.online.frame import online_join, plan_online_join
-from dovetail.online.frame_multi import online_multijoin
-from dovetail.online.registry import ALGORITHMS
+from dovetail.joins.online.api import online_join, plan_online_join
+from dovetail.joins.online.multijoin import online_multijoin
+from dovetail.joins.online.registry import ALGORITHMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

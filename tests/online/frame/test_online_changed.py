@@ -18,14 +18,15 @@ from tests.online.frame.test_online_long import BUCKET, HEADER, SCHEMAS, Kept, m
 from tests.oracle import equi_join
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
-from dovetail.online import event_log, frame_state, state_header
-from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.event_log import EPOCH
-from dovetail.online.frame_pack import OnlineTask
-from dovetail.online.frame_state import Buckets
-from dovetail.online.hosted_join import HostedJoin
-from dovetail.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.online.request import Terms
+from dovetail.joins.online import event_log, state_header
+from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.event_log import EPOCH
+from dovetail.joins.online.hosted_join import HostedJoin
+from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
+from dovetail.joins.online.plan import state as frame_state
+from dovetail.joins.online.plan.pack import OnlineTask
+from dovetail.joins.online.plan.state import Buckets
+from dovetail.joins.online.request import Terms
 
 KB = 1 << 10
 

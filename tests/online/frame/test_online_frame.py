@@ -16,9 +16,9 @@ from tests.online.frame.cases import Feed, bag, expected, side_table
 
 import dovetail
 from dovetail.errors import ConfigError, PlanError
-from dovetail.online.frame import online_join, plan_online_join
-from dovetail.online.frame_pack import label
-from dovetail.online.registry import ALGORITHMS
+from dovetail.joins.online.api import online_join, plan_online_join
+from dovetail.joins.online.plan.pack import label
+from dovetail.joins.online.registry import ALGORITHMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,18 +26,18 @@ from tests.online.frame.cases import Bag, bag, expected, side_table
 
 from dovetail.engine.duration import parse_ms
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.online import host_client
-from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.event_log import Event, joined_pauses, pack_events, unpack_events
-from dovetail.online.host_process import ADDRESS, receive, send, serve
-from dovetail.online.hosted import Pool
-from dovetail.online.hot_keys import hot_as_text
-from dovetail.online.lateness import Lateness
-from dovetail.online.predicate import Band, Predicate
-from dovetail.online.registry import ALGORITHMS
-from dovetail.online.request import parse_request
-from dovetail.online.spread import Spread
-from dovetail.online.state_header import Header, How, Span
+from dovetail.joins.online import host_client
+from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.event_log import Event, joined_pauses, pack_events, unpack_events
+from dovetail.joins.online.host_process import ADDRESS, receive, send, serve
+from dovetail.joins.online.hosted import Pool
+from dovetail.joins.online.hot_keys import hot_as_text
+from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.predicate import Band, Predicate
+from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.joins.online.request import parse_request
+from dovetail.joins.online.spread import Spread
+from dovetail.joins.online.state_header import Header, How, Span
 
 ROWS = 400
 LEFT, RIGHT = side_table("a", ROWS, 30, seed=2), side_table("b", ROWS, 30, seed=3)
@@ -205,7 +205,7 @@ def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
 
 START_HOST = """
 import sys
-from dovetail.online.host_process import start
+from dovetail.joins.online.host_process import start
 print(start(), flush=True)
 sys.stdin.read()
 """

@@ -13,13 +13,14 @@ import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.test_online_long import BUCKET, HEADER, Kept
 
-from dovetail.online import frame_state, state_header
-from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.frame_pack import OnlineTask
-from dovetail.online.frame_state import Buckets
-from dovetail.online.lateness import Lateness
-from dovetail.online.predicate import Band
-from dovetail.online.request import Terms
+from dovetail.joins.online import state_header
+from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.plan import state as frame_state
+from dovetail.joins.online.plan.pack import OnlineTask
+from dovetail.joins.online.plan.state import Buckets
+from dovetail.joins.online.predicate import Band
+from dovetail.joins.online.request import Terms
 
 SECOND = 1_000_000
 BAND = Band("at", "at", timedelta(seconds=-3), timedelta(seconds=5))

@@ -17,12 +17,12 @@ from tests.online.frame.cases import bag
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
-from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.frame_pack import OnlineTask
-from dovetail.online.frame_state import Buckets
-from dovetail.online.hosted_join import HostedJoin
-from dovetail.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.online.request import Terms
+from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.hosted_join import HostedJoin
+from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
+from dovetail.joins.online.plan.pack import OnlineTask
+from dovetail.joins.online.plan.state import Buckets
+from dovetail.joins.online.request import Terms
 
 SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]
 BUCKET = 0

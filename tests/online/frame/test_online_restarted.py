@@ -23,7 +23,7 @@ from tests.online.frame.test_online_stream import run_all, start
 from tests.semistream.frame.cases import Ledger
 
 from dovetail import online_join, online_multijoin
-from dovetail.online.frame import plan_online_join
+from dovetail.joins.online.api import plan_online_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +170,7 @@ def hosts() -> set[int]:
         before = len(mine)
         mine |= {pid for pid, parent, _ in lines if parent in mine}
     leaders = {pid for pid, _, session in lines if pid == session and pid in mine}
-    names = (b"dovetail.spark.daemon", b"dovetail.online.host_process")  # forked; started again
+    names = (b"dovetail.spark.daemon", b"dovetail.joins.online.host_process")  # forked; started again
     return {pid for pid in leaders if any(name in Path(f"/proc/{pid}/cmdline").read_bytes() for name in names)}
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from tests.online.frame.cases import Feed, answers, bag
 from tests.semistream.frame.cases import drop_file
 
-from dovetail.online.frame import online_join, plan_online_join
+from dovetail.joins.online.api import online_join, plan_online_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,10 +17,10 @@ from tests.online.frame.test_online_long import BUCKET, micro_batch, running
 from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 
 from dovetail.errors import ConfigError, DataError
-from dovetail.online.bucket_join import BucketJoin
-from dovetail.online.event_log import Event, pack_events
-from dovetail.online.frame_pack import pack
-from dovetail.online.hosted import Pool, Running
+from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.event_log import Event, pack_events
+from dovetail.joins.online.hosted import Pool, Running
+from dovetail.joins.online.plan.pack import pack
 
 
 def pushes(start: int, n: int) -> list[Event]:

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.online.multiway.base import MultiOperator
-from dovetail.online.multiway.registry import MULTIWAY
-from dovetail.online.multiway.spec import MultiJoin
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.multiway.base import MultiOperator
+from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.multiway.spec import MultiJoin
+from dovetail.joins.online.sizes import Sizes
 
 BUDGET = 1 << 18
 TREES: dict[str, tuple[tuple[str, str], ...]] = {

@@ -15,7 +15,7 @@ from bench.experiments.online.many_counting import BLOCK, ROWS, share
 from bench.experiments.online.published import MEMORY, SPECIFIED_MANY
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
-from dovetail.online.phases import PHASES
+from dovetail.joins.online.phases import PHASES
 
 
 def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:

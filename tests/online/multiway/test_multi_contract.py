@@ -14,13 +14,13 @@ import tests.oracle as oracle
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.online.multiway.graph import join_graph
-from dovetail.online.multiway.miner import Miner
-from dovetail.online.multiway.mjoin import MJoin, MJoinOperator, RandomOperator
-from dovetail.online.multiway.registry import MULTIWAY
-from dovetail.online.multiway.spec import MultiJoin
-from dovetail.online.phases import Handover
-from dovetail.online.sizes import Sizes
+from dovetail.joins.online.multiway.graph import join_graph
+from dovetail.joins.online.multiway.miner import Miner
+from dovetail.joins.online.multiway.mjoin import MJoin, MJoinOperator, RandomOperator
+from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.multiway.spec import MultiJoin
+from dovetail.joins.online.phases import Handover
+from dovetail.joins.online.sizes import Sizes
 
 SHOP = {
     "orders": pa.table({"id": [1, 2, 3, None], "who": ["x", "y", "z", "w"]}),

@@ -14,19 +14,19 @@ import pyarrow as pa
 import pytest
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
-import dovetail.kernels.online_multi_combine as combining
+import dovetail.joins.online.kernels.multi_combine as combining
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.kernels.arrays import I32, I64
-from dovetail.kernels.online_multi_combine import PARENT, Done, Stretches
-from dovetail.kernels.online_multi_rows import MultiArrivals
-from dovetail.online.multiway import settling
-from dovetail.online.multiway.base import MultiOperator
-from dovetail.online.multiway.miner import MinerOperator
-from dovetail.online.multiway.mjoin import MJoinOperator
-from dovetail.online.multiway.odometer import Arrange, Odometer
-from dovetail.online.multiway.settling import nothing_done
-from dovetail.online.multiway.sizes import MultiFitted
-from dovetail.online.multiway.spec import MultiJoin
+from dovetail.joins.online.kernels.multi_combine import PARENT, Done, Stretches
+from dovetail.joins.online.kernels.multi_rows import MultiArrivals
+from dovetail.joins.online.multiway import settling
+from dovetail.joins.online.multiway.base import MultiOperator
+from dovetail.joins.online.multiway.miner import MinerOperator
+from dovetail.joins.online.multiway.mjoin import MJoinOperator
+from dovetail.joins.online.multiway.odometer import Arrange, Odometer
+from dovetail.joins.online.multiway.settling import nothing_done
+from dovetail.joins.online.multiway.sizes import MultiFitted
+from dovetail.joins.online.multiway.spec import MultiJoin
 
 TRIALS = 60
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.kernels.arrays import int64s
-from dovetail.kernels.online_multi_combine import Done, combine
-from dovetail.online.multiway.blocks import Part
-from dovetail.online.multiway.settling import Step, reduced, stretches_of
+from dovetail.engine.kernels.arrays import int64s
+from dovetail.joins.online.kernels.multi_combine import Done, combine
+from dovetail.joins.online.multiway.blocks import Part
+from dovetail.joins.online.multiway.settling import Step, reduced, stretches_of
 
 NEVER = 2**63 - 1
 STEPS = [Step(1, 0, 0, 0, 0, 0), Step(0, 0, 0, 0, -1, 2), Step(2, 0, 1, 0, 0, 0)]

@@ -22,7 +22,7 @@ from tests.online.multiway.multi_schedules import (
 )
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.online.multiway.base import MultiOperator
+from dovetail.joins.online.multiway.base import MultiOperator
 
 TRIALS = {"pair": 8, "chain3": 12, "chain4": 8, "sstar3": 8, "sstar4": 8, "star4": 8, "snowflake6": 40}
 

@@ -7,12 +7,12 @@ import pytest
 from tests.online.multiway.multi_schedules import BUDGET, opened, random_multi
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.kernels.online_multi_arrive import O_RELATION, edges_of, order_probes, update_sigma
-from dovetail.kernels.online_multi_flush import area_of
-from dovetail.kernels.online_multi_rows import reach
-from dovetail.kernels.online_tree import FIRST, Order, empty_trees, first_from, insert_node, remove_node
-from dovetail.online.multiway.miner import MinerOperator
-from dovetail.online.multiway.odometer import Odometer
+from dovetail.joins.online.kernels.multi_arrive import O_RELATION, edges_of, order_probes, update_sigma
+from dovetail.joins.online.kernels.multi_flush import area_of
+from dovetail.joins.online.kernels.multi_rows import reach
+from dovetail.joins.online.kernels.tree import FIRST, Order, empty_trees, first_from, insert_node, remove_node
+from dovetail.joins.online.multiway.miner import MinerOperator
+from dovetail.joins.online.multiway.odometer import Odometer
 
 
 def test_indexes_are_as_sorted_lists_whatever_comes_and_goes() -> None:

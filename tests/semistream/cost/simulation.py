@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I64
 
 
 def stream(rows: int, exponent: float, n: int, segment_rows: int, seed: int) -> I64:

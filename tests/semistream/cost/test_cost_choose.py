@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
-from dovetail.semistream.cost import (
+from dovetail.joins.semistream.cost import (
     ALGORITHMS,
     Policy,
     ReadCosts,

@@ -15,13 +15,13 @@ import pytest
 from bench.simulation import SimulatedPages
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.semistream import io_costs
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.cost import Zipf, suitable_threshold
-from dovetail.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.master.write import write_pages
-from dovetail.semistream.request import parse_request
+from dovetail.joins.semistream import io_costs
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.cost import Zipf, suitable_threshold
+from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.request import parse_request
 from dovetail.workloads.zipf import ZipfLaw
 
 STREAM = pa.schema([("key", pa.int64()), ("id", pa.int64())])

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import PlanError
-from dovetail.semistream.cost import Empirical, Segments, Zipf, cached_share, uniform
-from dovetail.semistream.cost.distribution import power_sum
-from dovetail.semistream.cost.segments import grouped
+from dovetail.joins.semistream.cost import Empirical, Segments, Zipf, cached_share, uniform
+from dovetail.joins.semistream.cost.distribution import power_sum
+from dovetail.joins.semistream.cost.segments import grouped
 from dovetail.workloads.zipf import ZipfLaw, zipf_keys
 
 

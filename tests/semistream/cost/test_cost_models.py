@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import poisson
 
 from dovetail.errors import PlanError
-from dovetail.semistream.cost import (
+from dovetail.joins.semistream.cost import (
     MODELS,
     Empirical,
     EntryBytes,
@@ -28,7 +28,7 @@ from dovetail.semistream.cost import (
     round_times,
     seek_equivalent_bytes,
 )
-from dovetail.semistream.cost.learned import at_least
+from dovetail.joins.semistream.cost.learned import at_least
 
 M = 50 * 2**20
 PLAIN = Sizes(500)

@@ -9,9 +9,9 @@ import pytest
 from bench.simulation import SimulatedPages
 from tests.semistream.cost.against_operators import Case
 
-from dovetail.semistream.cost import MODELS, SOURCE_COSTS, Policy, Sizes, Zipf, drained, predict, tune
-from dovetail.semistream.cost.operator_sizes import operator_sizes, setting_of
-from dovetail.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.cost import MODELS, SOURCE_COSTS, Policy, Sizes, Zipf, drained, predict, tune
+from dovetail.joins.semistream.cost.operator_sizes import operator_sizes, setting_of
+from dovetail.joins.semistream.operators.registry import ALGORITHMS
 
 STREAM = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field("amount", pa.int64(), nullable=False)])
 GUARDED, ALTERNATE = {"lookup": "guarded"}, {"lookup": "alternate"}

@@ -48,7 +48,7 @@ from bench.experiments.semistream.printed_meshjoin import (
     queue_ratio,
 )
 
-from dovetail.semistream.cost import best_buffer_bytes, loss_of
+from dovetail.joins.semistream.cost import best_buffer_bytes, loss_of
 
 MB = 2**20
 UNITS = {"c_e": 5248e-9, "c_s": 3749e-9, "c_a": 3588e-9, "c_o": 2000e-9, "c_h": 2617e-9}

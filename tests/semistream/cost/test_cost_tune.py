@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dovetail.errors import PlanError
-from dovetail.semistream.cost import MODELS, NoRoomError, Policy, Setting, Sizes, Zipf, our_entries, tune
-from dovetail.semistream.cost.tune import by_model, grid, neighbours
+from dovetail.joins.semistream.cost import MODELS, NoRoomError, Policy, Setting, Sizes, Zipf, our_entries, tune
+from dovetail.joins.semistream.cost.tune import by_model, grid, neighbours
 
 OLDEST = Policy(lookup="oldest")
 

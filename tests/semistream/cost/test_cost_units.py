@@ -15,7 +15,7 @@ from bench.simulation import SimulatedPages
 from dovetail.engine.device import PRESETS
 from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
-from dovetail.semistream.cost import (
+from dovetail.joins.semistream.cost import (
     SOURCE_COSTS,
     SOURCE_ENTRIES,
     ReadCosts,
@@ -25,10 +25,10 @@ from dovetail.semistream.cost import (
     from_profile,
     predict,
 )
-from dovetail.semistream.cost.batch import drained
-from dovetail.semistream.cost.measure_reads import look_up_s, measured_reads, store_reads
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.master.write import write_pages
+from dovetail.joins.semistream.cost.batch import drained
+from dovetail.joins.semistream.cost.measure_reads import look_up_s, measured_reads, store_reads
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.write import write_pages
 
 
 def test_the_sources_disk() -> None:

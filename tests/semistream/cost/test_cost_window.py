@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 from tests.semistream.cost.simulation import longest_lists_per_load, stream, tuples_per_load
 
-from dovetail.semistream.cost import Steady, Zipf, best_gain, best_possible, fixed_point, oldest_first, second_position
-from dovetail.semistream.cost.partitioned import LOW_WATER, longest_first
-from dovetail.semistream.cost.segments import grouped
-from dovetail.semistream.cost.window import holes, of_window
+from dovetail.joins.semistream.cost import (
+    Steady,
+    Zipf,
+    best_gain,
+    best_possible,
+    fixed_point,
+    oldest_first,
+    second_position,
+)
+from dovetail.joins.semistream.cost.partitioned import LOW_WATER, longest_first
+from dovetail.joins.semistream.cost.segments import grouped
+from dovetail.joins.semistream.cost.window import holes, of_window
 
 SLOTS = 304_470  # 50 MB at 172 bytes, beside a segment of 500 rows of 120 bytes
 

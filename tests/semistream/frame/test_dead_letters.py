@@ -12,13 +12,13 @@ from pyspark.errors import StreamingQueryException
 from tests.semistream.frame.cases import drop_file, file_stream, page_store
 
 from dovetail import dead_letter, enrich
-from dovetail.semistream.dead_letters import DeadLetters, LetterFile
+from dovetail.joins.semistream.dead_letters import DeadLetters, LetterFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from dovetail.semistream.master.store import MasterStore
+    from dovetail.joins.semistream.master.store import MasterStore
 
 LIKE: dict[str, Any] = {"algorithm": "cachejoin", "memory": "1MB", "tune": "off"}
 FILE_BYTES = "spark.sql.files.maxPartitionBytes"

@@ -10,9 +10,9 @@ import pytest
 from tests.semistream.frame.cases import bag, master_table, page_store, rows_of, stream_table
 
 from dovetail import dead_letter, enrich, plan_enrich
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.operators.registry import ALGORITHMS
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.sizes import Sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

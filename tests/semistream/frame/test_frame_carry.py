@@ -30,11 +30,11 @@ from tests.semistream.frame.cases import (
 
 from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.semistream.carried import Carried, Plan, table_bytes
-from dovetail.semistream.cost.units import ReadCosts
-from dovetail.semistream.frame_arrivals import Arrivals
-from dovetail.semistream.io_costs import IoCosts
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.carried import Carried, Plan, table_bytes
+from dovetail.joins.semistream.cost.units import ReadCosts
+from dovetail.joins.semistream.io_costs import IoCosts
+from dovetail.joins.semistream.plan.arrivals import Arrivals
+from dovetail.joins.semistream.sizes import Sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,9 +12,9 @@ import pytest
 from tests.semistream.frame.cases import rows_of
 
 from dovetail.errors import ConfigError
-from dovetail.semistream.carried import NEXT, Carried, Plan
-from dovetail.semistream.frame_carry_log import Kept, StateLog
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.carried import NEXT, Carried, Plan
+from dovetail.joins.semistream.plan.carry_log import Kept, StateLog
+from dovetail.joins.semistream.sizes import Sizes
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.list_(pa.int32()))])
 

@@ -13,8 +13,8 @@ from tests.semistream.frame.cases import bag, drop_file, file_stream, master_tab
 
 from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.semistream.frame_condition import Groups
-from dovetail.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.plan.condition import Groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from tests.semistream.frame.cases import page_store
 from dovetail import dead_letter, park, plan_enrich, ttl
 from dovetail.engine.duration import parse_seconds
 from dovetail.errors import PlanError
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.store import MasterStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from tests.semistream.master.server import Server
 
 from dovetail import MasterStore, enrich
 from dovetail.errors import UnsupportedError
-from dovetail.semistream.versions import VersionLog, log_of
+from dovetail.joins.semistream.versions import VersionLog, log_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,8 @@ from tests.semistream.frame.cases import bag, drop_file, file_stream, master_tab
 
 from dovetail import dead_letter, enrich, plan_enrich, ttl
 from dovetail.errors import ConfigError
-from dovetail.semistream.frame_plan import predicted_rate
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan.plan import predicted_rate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

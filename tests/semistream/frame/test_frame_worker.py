@@ -17,18 +17,18 @@ from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
-from dovetail.semistream import frame_worker
-from dovetail.semistream.cost.units import ReadCosts
-from dovetail.semistream.decision import Decision, Wiring
-from dovetail.semistream.frame_task import EnrichTask, stream_names
-from dovetail.semistream.frame_worker import difference, enrich_rows, forget
-from dovetail.semistream.io_costs import IoCosts, IoDone, dearer
-from dovetail.semistream.master.page_file import PageFile
-from dovetail.semistream.master.page_source import PageFileSource
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.request import parse_request
-from dovetail.semistream.sizes import FITTED
-from dovetail.semistream.versions import VersionLog
+from dovetail.joins.semistream.cost.units import ReadCosts
+from dovetail.joins.semistream.decision import Decision, Wiring
+from dovetail.joins.semistream.io_costs import IoCosts, IoDone, dearer
+from dovetail.joins.semistream.master.page_file import PageFile
+from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan import worker as frame_worker
+from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
+from dovetail.joins.semistream.plan.worker import difference, enrich_rows, forget
+from dovetail.joins.semistream.request import parse_request
+from dovetail.joins.semistream.sizes import FITTED
+from dovetail.joins.semistream.versions import VersionLog
 
 
 class Reports:

@@ -11,8 +11,8 @@ import pytest
 from tests.semistream.frame.cases import page_store
 
 from dovetail.errors import ConfigError
-from dovetail.semistream.freshness import Freshness
-from dovetail.semistream.versions import Batch, VersionLog, default_log, keeps_versions, log_of
+from dovetail.joins.semistream.freshness import Freshness
+from dovetail.joins.semistream.versions import Batch, VersionLog, default_log, keeps_versions, log_of
 
 PER_BATCH, PINNED = Freshness("per_batch"), Freshness("pinned")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.semistream.master.pages import KeyedPages, Pages
+from dovetail.joins.semistream.master.pages import KeyedPages, Pages
 
 KINDS: dict[str, pa.DataType] = {
     "int": pa.int64(),

@@ -11,10 +11,10 @@ import pytest
 from tests.semistream.master.models import assert_is, keys_of, master
 
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.semistream.master import index_merge
-from dovetail.semistream.master.generation import load_version
-from dovetail.semistream.master.page_writer import Part
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master import index_merge
+from dovetail.joins.semistream.master.generation import load_version
+from dovetail.joins.semistream.master.page_writer import Part
+from dovetail.joins.semistream.master.store import MasterStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

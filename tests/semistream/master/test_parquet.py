@@ -12,7 +12,7 @@ import pytest
 from tests.semistream.master.models import KINDS, assert_is, assert_reads_many, groups_of, keys_of, master
 
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.store import MasterStore
 
 SORTED = [*((kind,) for kind in KINDS if kind != "bool"), ("int", "text"), ("text", "date", "bytes")]
 
@@ -197,7 +197,7 @@ def test_a_changed_page_is_an_error_not_other_rows(tmp_path: Path) -> None:
 
 
 def test_credentials_are_not_shown() -> None:
-    from dovetail.semistream.master.parquet import ParquetSource
+    from dovetail.joins.semistream.master.parquet import ParquetSource
 
     source = ParquetSource("s3://user:secret@bucket/x", ("k",))
     assert str(source) == repr(source) == "Parquet s3://bucket/x"

@@ -20,10 +20,10 @@ from tests.semistream.master.models import assert_finds, assert_is, assert_reads
 from tests.semistream.master.server import PASSWORD, Server
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.semistream.master.postgres_connection import query
-from dovetail.semistream.master.postgres_keys import key_condition, sent_keys
-from dovetail.semistream.master.postgres_layout import PgColumn, key_columns
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.postgres_connection import query
+from dovetail.joins.semistream.master.postgres_keys import key_condition, sent_keys
+from dovetail.joins.semistream.master.postgres_layout import PgColumn, key_columns
+from dovetail.joins.semistream.master.store import MasterStore
 
 DECLARED = {
     "int": "int8", "small": "int2", "date": "date", "time": "timestamptz", "decimal": "numeric(12, 2)",

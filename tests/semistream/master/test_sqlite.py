@@ -16,7 +16,7 @@ import pytest
 from tests.semistream.master.models import assert_finds, assert_is, assert_reads_many, keys_of, master
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.store import MasterStore
 
 DECLARED = {
     "int": "BIGINT",

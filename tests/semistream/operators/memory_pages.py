@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
-from dovetail.kernels.arrays import I64
-from dovetail.semistream.master.pages import read_each, stored_each
+from dovetail.engine.kernels.arrays import I64
+from dovetail.joins.semistream.master.pages import read_each, stored_each
 
 DISK = DeviceModel("test disk", seek_s=0.004, bytes_per_s=1e7)
 

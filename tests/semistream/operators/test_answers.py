@@ -11,10 +11,10 @@ from tests.semistream.operators.memory_pages import MemoryPages
 from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, order_kept, random_case, run
 
 from dovetail.errors import PlanError
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import Lookup
-from dovetail.semistream.operators import ALGORITHMS, HybridJoin
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
+from dovetail.joins.semistream.sizes import Sizes
 
 LOOKUPS: list[str | float] = ["oldest", "alternate", "guarded", 0.5, "greedy", "greedy_oldest"]
 CACHES: Any = ["random", "least_frequent", "adaptive"]

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dovetail.engine.kernels.compile import compiled_signatures, warm
 from dovetail.engine.memory import MemoryBudget
-from dovetail.kernels.compile import compiled_signatures, warm
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import Lookup
-from dovetail.semistream.master.store import MasterStore
-from dovetail.semistream.master.write import write_pages
-from dovetail.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin, Inlj
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin, Inlj
+from dovetail.joins.semistream.sizes import Sizes
 
 MASTER, STREAM = 8_000, 8_000
 

@@ -14,9 +14,9 @@ from tests.semistream.operators.test_answers import random_spec
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.semistream.keys import KeyCodes
-from dovetail.semistream.master.null_page import with_nulls
-from dovetail.semistream.operators import ALGORITHMS, HybridJoin
+from dovetail.joins.semistream.keys import KeyCodes
+from dovetail.joins.semistream.master.null_page import with_nulls
+from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
 
 
 def expected(case: Case, how: str) -> Any:

@@ -14,13 +14,13 @@ from tests.semistream.operators.memory_pages import MemoryPages
 from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, answers, order_kept, random_case, run
 from tests.semistream.operators.test_answers import random_spec
 
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError
-from dovetail.kernels.arrays import I64
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import Lookup
-from dovetail.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin
+from dovetail.joins.semistream.sizes import Sizes
 
 TOGETHER = (1, 2, 3, 7, 1000)
 INDEXED = [name for name in ALGORITHMS if name not in ("meshjoin", "r_meshjoin")]

@@ -18,11 +18,18 @@ from dovetail.engine.clock import VirtualClock
 from dovetail.engine.host import Pause, Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError, PlanError
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import Lookup, Residence
-from dovetail.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin, MeshJoin, PartitionedJoin, XHybridJoin
-from dovetail.semistream.sizes import Sizes
-from dovetail.semistream.waiting_time import wait_percentiles
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.lookup import Lookup, Residence
+from dovetail.joins.semistream.operators import (
+    ALGORITHMS,
+    CacheJoin,
+    HybridJoin,
+    MeshJoin,
+    PartitionedJoin,
+    XHybridJoin,
+)
+from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.waiting_time import wait_percentiles
 
 CARRYING = [name for name in ALGORITHMS if name != "inlj"]
 

@@ -14,8 +14,8 @@ from tests.semistream.operators.test_answers import random_spec
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.memory import MemoryBudget
-from dovetail.semistream.operators import ALGORITHMS, HybridJoin
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
+from dovetail.joins.semistream.sizes import Sizes
 
 INDEXED = [name for name in ALGORITHMS if "mesh" not in name and name != "inlj"]
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])

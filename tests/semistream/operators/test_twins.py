@@ -11,9 +11,9 @@ from tests.semistream.operators.memory_pages import plain_key
 from tests.semistream.operators.stream_cases import Case, random_case
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.semistream.cache import CachePolicy
-from dovetail.semistream.lookup import Lookup
-from dovetail.semistream.operators import (
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.operators import (
     CacheJoin,
     HybridJoin,
     Inlj,
@@ -25,8 +25,8 @@ from dovetail.semistream.operators import (
     Ssij,
     XHybridJoin,
 )
-from dovetail.semistream.segments import Segments
-from dovetail.semistream.sizes import Sizes
+from dovetail.joins.semistream.segments import Segments
+from dovetail.joins.semistream.sizes import Sizes
 
 SEEDS = range(30)
 LOOKUPS = ("oldest", "alternate", "guarded", "position", "greedy", "greedy_oldest")

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Literal, TypeVar, cast
 
 from dovetail.errors import PlanError
-from dovetail.xquery.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable
-from dovetail.xquery.algebra.operators import (
+from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable
+from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
     DataScan,
@@ -27,8 +27,8 @@ from dovetail.xquery.algebra.operators import (
     Subplan,
     Unnest,
 )
-from dovetail.xquery.algebra.tree_facts import compares_nodes, looks_up
-from dovetail.xquery.syntax.parser import parse
+from dovetail.xml.algebra.tree_facts import compares_nodes, looks_up
+from dovetail.xml.syntax.parser import parse
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from tests.xquery.algebra.reader import parse_plan
 
-from dovetail.xquery.algebra.normalise import normalise
-from dovetail.xquery.algebra.operators import Operator
-from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.rules.order import Rewriting, rewrite
-from dovetail.xquery.syntax.parser import parse
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.algebra.operators import Operator
+from dovetail.xml.algebra.printer import print_plan
+from dovetail.xml.rules.order import Rewriting, rewrite
+from dovetail.xml.syntax.parser import parse
 
 HERE = Path(__file__).parent / "listings"
 PATH = 'doc("books.xml")/bookstore/book'

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.algebra.expressions import Evaluate, parts
-from dovetail.xquery.algebra.normalise import normalise
-from dovetail.xquery.algebra.operators import Operator
-from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.algebra.run import run
-from dovetail.xquery.algebra.source_text import source_text
-from dovetail.xquery.algebra.walk import expressions, operators
-from dovetail.xquery.syntax.parser import parse
+from dovetail.xml.algebra.expressions import Evaluate, parts
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.algebra.operators import Operator
+from dovetail.xml.algebra.printer import print_plan
+from dovetail.xml.algebra.run import run
+from dovetail.xml.algebra.source_text import source_text
+from dovetail.xml.algebra.walk import expressions, operators
+from dovetail.xml.syntax.parser import parse
 
 
 def first(query: str) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.xquery.algebra.reader import parse_plan
 
-from dovetail.xquery.algebra.normalise import normalise
-from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.rules.order import rewrite
-from dovetail.xquery.syntax.parser import parse
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.algebra.printer import print_plan
+from dovetail.xml.rules.order import rewrite
+from dovetail.xml.syntax.parser import parse
 
 HERE = Path(__file__).parent / "plans"
 QUERIES = sorted((Path(__file__).parent.parent / "queries").glob("*.xq"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.xquery.algebra.reader import parse_expression, parse_plan
 
-from dovetail.xquery.algebra.expressions import Variable
-from dovetail.xquery.algebra.properties import Facts, Properties, single
+from dovetail.xml.algebra.expressions import Variable
+from dovetail.xml.algebra.properties import Facts, Properties, single
 
 DOC = 'ASSIGN( $$1:doc("x.xml") ) EMPTY-TUPLE-SOURCE'
 SCAN = 'DATASCAN( collection("/c"), $$1, "/a" ) EMPTY-TUPLE-SOURCE'

@@ -9,14 +9,14 @@ import pytest
 from tests.xquery.algebra.reader import parse_expression, parse_plan, split_path
 
 from dovetail.errors import PlanError
-from dovetail.xquery.algebra.expressions import Constant, Variable, call
-from dovetail.xquery.algebra.normalise import normalise
-from dovetail.xquery.algebra.operators import Aggregate, DataScan, EmptyTupleSource, Exchange, Order, Subplan
-from dovetail.xquery.algebra.printer import print_expression, print_plan
-from dovetail.xquery.algebra.source_text import source_text
-from dovetail.xquery.algebra.walk import operators
-from dovetail.xquery.rules.order import rewrite
-from dovetail.xquery.syntax.parser import parse
+from dovetail.xml.algebra.expressions import Constant, Variable, call
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.algebra.operators import Aggregate, DataScan, EmptyTupleSource, Exchange, Order, Subplan
+from dovetail.xml.algebra.printer import print_expression, print_plan
+from dovetail.xml.algebra.source_text import source_text
+from dovetail.xml.algebra.walk import operators
+from dovetail.xml.rules.order import rewrite
+from dovetail.xml.syntax.parser import parse
 
 QUERIES = (Path(__file__).parent.parent / "rules" / "queries.txt").read_text().splitlines()
 

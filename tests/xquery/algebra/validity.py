@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from dovetail.errors import PlanError
-from dovetail.xquery.algebra.expressions import Variable, variables
-from dovetail.xquery.algebra.operators import (
+from dovetail.xml.algebra.expressions import Variable, variables
+from dovetail.xml.algebra.operators import (
     Aggregate,
     EmptyTupleSource,
     GroupBy,
@@ -16,7 +16,7 @@ from dovetail.xquery.algebra.operators import (
     Subplan,
     inputs,
 )
-from dovetail.xquery.algebra.walk import defined, expressions, operators
+from dovetail.xml.algebra.walk import defined, expressions, operators
 
 Fields = frozenset[Variable]
 

@@ -12,12 +12,12 @@ from typing import Any
 from tests.xquery.conformance.differences import DIFFERENCES
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.evaluate.context import Context
-from dovetail.xquery.evaluate.static import evaluate
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.nodes import Document
-from dovetail.xquery.xdm.parse import parse_file
-from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.static import evaluate
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.nodes import Document
+from dovetail.xml.xdm.parse import parse_file
+from dovetail.xml.xdm.serialise import serialise
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"

@@ -8,13 +8,13 @@ import pytest
 from tests.xquery.conformance.suite import DATA, Saxon
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.evaluate.context import Context
-from dovetail.xquery.evaluate.static import Expression, Static, compile_module, evaluate
-from dovetail.xquery.syntax.names import QName
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.nodes import Document, Element
-from dovetail.xquery.xdm.parse import parse_xml
-from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.static import Expression, Static, compile_module, evaluate
+from dovetail.xml.syntax.names import QName
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.nodes import Document, Element
+from dovetail.xml.xdm.parse import parse_xml
+from dovetail.xml.xdm.serialise import serialise
 
 SENSORS = [
     "<dataCollection>"

@@ -12,19 +12,19 @@ import pyarrow as pa
 from tests.xquery.rules.sample import COLLECTIONS
 
 from dovetail.engine.metrics import Metrics
-from dovetail.xquery.algebra.normalise import normalise
-from dovetail.xquery.algebra.walk import available
-from dovetail.xquery.execute.files import Collection, collection_of, local_paths
-from dovetail.xquery.execute.job import Job
-from dovetail.xquery.execute.joining import JoinedRows, planned_join
-from dovetail.xquery.execute.last_task import CUT, Received, rest_items, whole_items
-from dovetail.xquery.execute.parts import Part, ScanPart, divided
-from dovetail.xquery.execute.scan_task import ITEM, ORDER, STATE, scanned, schema_of
-from dovetail.xquery.execute.scan_work import Wanted, planned_scan
-from dovetail.xquery.execute.wire import ARROW, KEY_TYPES
-from dovetail.xquery.rules.order import rewrite
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.algebra.walk import available
+from dovetail.xml.execute.files import Collection, collection_of, local_paths
+from dovetail.xml.execute.job import Job
+from dovetail.xml.execute.joining import JoinedRows, planned_join
+from dovetail.xml.execute.last_task import CUT, Received, rest_items, whole_items
+from dovetail.xml.execute.parts import Part, ScanPart, divided
+from dovetail.xml.execute.scan_task import ITEM, ORDER, STATE, scanned, schema_of
+from dovetail.xml.execute.scan_work import Wanted, planned_scan
+from dovetail.xml.execute.wire import ARROW, KEY_TYPES
+from dovetail.xml.rules.order import rewrite
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.serialise import serialise
 
 
 def written_collections(home: Path) -> dict[str, Collection]:

@@ -13,10 +13,10 @@ from tests.xquery.rules.random_queries import Maker
 from tests.xquery.rules.sample import QUERIES, context
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.evaluate.static import evaluate
-from dovetail.xquery.execute.files import Collection
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xml.evaluate.static import evaluate
+from dovetail.xml.execute.files import Collection
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.serialise import serialise
 
 LINES = [
     line

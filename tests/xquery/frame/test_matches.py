@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 import dovetail
 from dovetail.errors import XQueryError
-from dovetail.xquery.frame import plan_xquery
+from dovetail.xml.api import plan_xquery
 
 A, B = 'collection("a")/r/e', 'collection("b")/r/e'
 SHAPES = {

@@ -10,10 +10,10 @@ import pytest
 from tests.xquery.frame.local import Local
 
 from dovetail.errors import BudgetExceeded, XQueryError
-from dovetail.kernels.xml_plain import SECONDS, plain_integers, plain_moments
-from dovetail.xquery.execute.files import Collection, collection_of, local_paths
-from dovetail.xquery.execute.texts import Texts
-from dovetail.xquery.xdm.temporal import Date, DateTime
+from dovetail.xml.execute.files import Collection, collection_of, local_paths
+from dovetail.xml.execute.texts import Texts
+from dovetail.xml.kernels.plain import SECONDS, plain_integers, plain_moments
+from dovetail.xml.xdm.temporal import Date, DateTime
 
 NUMBERS = ["1", "-1", "007", "-0", "0", "1.5", "-2.0", " 3 ", "+4", "999999999999999", "9999999999999999", "492", "491"]
 DOUBLES = [*NUMBERS, "1e2", "INF", "-INF", "NaN", ".5", "5."]

@@ -18,14 +18,14 @@ from tests.xquery.rules.sample import QUERIES
 import dovetail
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, XQueryError
 from dovetail.workloads.weather import Weather
-from dovetail.xquery.evaluate.context import Context
-from dovetail.xquery.evaluate.static import evaluate
-from dovetail.xquery.execute.files import CollectionFiles, collection_of, local_paths
-from dovetail.xquery.frame import plan_xquery
-from dovetail.xquery.frame_files import hadoop_paths
-from dovetail.xquery.scan import open_chunks
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xml.api import plan_xquery
+from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.static import evaluate
+from dovetail.xml.execute.files import CollectionFiles, collection_of, local_paths
+from dovetail.xml.plan.files import hadoop_paths
+from dovetail.xml.scan import open_chunks
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.serialise import serialise
 
 WEATHER = {path.stem: path.read_text().replace("1976-07-04", "1999-07-04") for path in sorted(QUERIES.glob("*.xq"))}
 READINGS = 'collection("/sensors")/dataCollection/data'

@@ -8,9 +8,9 @@ from tests.xquery.conformance.suite import DATA, DataDirectory, features
 from tests.xquery.rules.equivalence import check
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.evaluate.context import Context
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.parse import parse_file
+from dovetail.xml.evaluate.context import Context
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.parse import parse_file
 
 
 def check_conformance(first: int, step: int) -> int:

@@ -11,16 +11,16 @@ from tests.xquery.algebra.validity import validate
 from tests.xquery.rules.sample import context
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.algebra.normalise import normalise
-from dovetail.xquery.algebra.operators import Operator
-from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.algebra.run import run
-from dovetail.xquery.evaluate.context import Context
-from dovetail.xquery.evaluate.static import evaluate
-from dovetail.xquery.rules.order import rewrite
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.xdm.serialise import serialise
-from dovetail.xquery.xdm.values import type_name
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.algebra.operators import Operator
+from dovetail.xml.algebra.printer import print_plan
+from dovetail.xml.algebra.run import run
+from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.static import evaluate
+from dovetail.xml.rules.order import rewrite
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.values import type_name
 
 Answer = list[tuple[str, str]] | str
 """Type and text of each item, or the code of an error."""

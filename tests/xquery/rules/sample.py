@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.evaluate.context import Context
-from dovetail.xquery.xdm.nodes import Document
-from dovetail.xquery.xdm.parse import parse_xml
+from dovetail.xml.evaluate.context import Context
+from dovetail.xml.xdm.nodes import Document
+from dovetail.xml.xdm.parse import parse_xml
 
 QUERIES = Path(__file__).parent.parent / "queries"
 """The eight weather queries."""

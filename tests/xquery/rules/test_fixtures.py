@@ -10,11 +10,11 @@ import pytest
 from tests.xquery.algebra.reader import parse_plan
 
 from dovetail.errors import PlanError
-from dovetail.xquery.algebra.expressions import Variable
-from dovetail.xquery.algebra.operators import Assign, Operator
-from dovetail.xquery.algebra.printer import print_plan
-from dovetail.xquery.rules import order
-from dovetail.xquery.rules.order import GROUPS, RULES, rewrite
+from dovetail.xml.algebra.expressions import Variable
+from dovetail.xml.algebra.operators import Assign, Operator
+from dovetail.xml.algebra.printer import print_plan
+from dovetail.xml.rules import order
+from dovetail.xml.rules.order import GROUPS, RULES, rewrite
 
 HERE = Path(__file__).parent / "fixtures"
 

@@ -12,7 +12,7 @@ from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.xquery.scan import Column, ScanRequest, check, scan, scanner
+from dovetail.xml.scan import Column, ScanRequest, check, scan, scanner
 
 REQUESTS = (
     ScanRequest(("*", "*"), (Column("self", (), "xml"), Column("text", ()), Column("x", ("@x",)))),

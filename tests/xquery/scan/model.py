@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from dovetail.xquery.scan import ROW, Column, ScanRequest, count_name
-from dovetail.xquery.scan.request import expanded
+from dovetail.xml.scan import ROW, Column, ScanRequest, count_name
+from dovetail.xml.scan.request import expanded
 
 _XML = "http://www.w3.org/XML/1998/namespace"
 

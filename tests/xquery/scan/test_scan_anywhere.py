@@ -8,7 +8,7 @@ from tests.xquery.scan import fuzz
 from tests.xquery.scan.documents import Documents
 
 from dovetail.errors import PlanError
-from dovetail.xquery.scan import Column, ScanRequest
+from dovetail.xml.scan import Column, ScanRequest
 
 COLUMNS = (Column("text", ()), Column("x", ("@x",)), Column("child", ("v",), "xml", many=True))
 

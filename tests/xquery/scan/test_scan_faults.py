@@ -12,7 +12,7 @@ from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError, DataError
-from dovetail.xquery.scan import Column, ScanRequest, check, open_chunks, scan
+from dovetail.xml.scan import Column, ScanRequest, check, open_chunks, scan
 
 REQUEST = ScanRequest(("a",), (Column("t", ()), Column("x", (), "xml")))
 

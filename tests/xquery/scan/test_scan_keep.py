@@ -11,7 +11,7 @@ from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError, PlanError
-from dovetail.xquery.scan import ROW, Column, Scanner, ScanRequest, count_name
+from dovetail.xml.scan import ROW, Column, Scanner, ScanRequest, count_name
 
 COLUMNS = (
     Column("kind", ("k",)),

@@ -9,7 +9,7 @@ import saxonche
 from tests.xquery.scan import fuzz
 from tests.xquery.scan.documents import Documents
 
-from dovetail.xquery.scan import Column, ScanRequest
+from dovetail.xml.scan import Column, ScanRequest
 
 REQUEST = ScanRequest(("*", "*"), (Column("xml", (), "xml"),))
 QUERY = 'for $x in doc("{}")/*/* return serialize($x, map {{"method": "xml", "omit-xml-declaration": true()}})'

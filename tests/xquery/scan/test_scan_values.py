@@ -7,11 +7,11 @@ import pytest
 from tests.xquery.scan import fuzz, model
 from tests.xquery.scan.documents import Documents
 
+from dovetail.engine.kernels.compile import compiled_signatures
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.kernels.compile import compiled_signatures
 from dovetail.workloads.weather import Weather
-from dovetail.xquery.scan import Column, ScanRequest, open_chunks, scan
+from dovetail.xml.scan import Column, ScanRequest, open_chunks, scan
 
 BOOKS = b"""<?xml version="1.0"?>
 <bookstore><book id="1"><title lang="en">Everyday &amp; Italian</title><author>Giada</author></book>

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.syntax.lexer import Lexer
+from dovetail.xml.syntax.lexer import Lexer
 
 
 def kinds(text: str) -> list[str]:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.syntax.names import FN, XS, KindTest, NameTest, QName, SequenceType
-from dovetail.xquery.syntax.parser import parse
-from dovetail.xquery.syntax.tree import (
+from dovetail.xml.syntax.names import FN, XS, KindTest, NameTest, QName, SequenceType
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.syntax.tree import (
     Arithmetic,
     AxisStep,
     Comparison,

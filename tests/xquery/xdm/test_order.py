@@ -3,10 +3,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from dovetail.xquery.evaluate.axes import AXES, attributes, descendants
-from dovetail.xquery.xdm.nodes import Document, parent_of, root_of
-from dovetail.xquery.xdm.order import in_document_order
-from dovetail.xquery.xdm.parse import parse_xml
+from dovetail.xml.evaluate.axes import AXES, attributes, descendants
+from dovetail.xml.xdm.nodes import Document, parent_of, root_of
+from dovetail.xml.xdm.order import in_document_order
+from dovetail.xml.xdm.parse import parse_xml
 
 
 def random_tree(random: Random, depth: int = 4) -> str:

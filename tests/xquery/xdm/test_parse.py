@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.xdm.parse import parse_file, parse_xml
-from dovetail.xquery.xdm.serialise import serialise
+from dovetail.xml.xdm.parse import parse_file, parse_xml
+from dovetail.xml.xdm.serialise import serialise
 
 BOMB = (
     '<!DOCTYPE a [<!ENTITY x0 "xxxxxxxxxx">'

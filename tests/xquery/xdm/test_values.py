@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import XQueryError
-from dovetail.xquery.xdm.arithmetic import arithmetic
-from dovetail.xquery.xdm.atomic import PYTHON_TYPES, Float, UntypedAtomic
-from dovetail.xquery.xdm.cast import cast
-from dovetail.xquery.xdm.compare import compare, general
-from dovetail.xquery.xdm.duration import DayTimeDuration
-from dovetail.xquery.xdm.numbers import calculate, double_text
-from dovetail.xquery.xdm.regex import compiled
-from dovetail.xquery.xdm.serialise import text_of
-from dovetail.xquery.xdm.temporal import DateTime, date_of_day, day_number
+from dovetail.xml.xdm.arithmetic import arithmetic
+from dovetail.xml.xdm.atomic import PYTHON_TYPES, Float, UntypedAtomic
+from dovetail.xml.xdm.cast import cast
+from dovetail.xml.xdm.compare import compare, general
+from dovetail.xml.xdm.duration import DayTimeDuration
+from dovetail.xml.xdm.numbers import calculate, double_text
+from dovetail.xml.xdm.regex import compiled
+from dovetail.xml.xdm.serialise import text_of
+from dovetail.xml.xdm.temporal import DateTime, date_of_day, day_number
 
 decimals = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**12), max_value=10**12, places=4)
 

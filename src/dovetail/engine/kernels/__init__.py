@@ -1,0 +1,8 @@
+"""Numba and NumPy on plain arrays: what several families share: hash multimap, gathers, interning.
+
+Importing this package settles where compiled code is kept (`compile.cache_dir`) before Numba compiles anything.
+"""
+
+from dovetail.engine.kernels.compile import cache_dir, kernel, register_warmup, warm
+
+__all__ = ["cache_dir", "kernel", "register_warmup", "warm"]

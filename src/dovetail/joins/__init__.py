@@ -1,0 +1,1 @@
+"""Families of joins, a folder each."""

@@ -1,0 +1,253 @@
+"""Answers about matches that never form a pair: an index of the right rows, and left rows streamed past it.
+
+How many matches a left row has, whether it has any, or which is its first: each is a few searches in sorted arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.engine.columns import nbytes, take_columns
+from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.spool import Spool
+from dovetail.joins.interval.cell_join import LEFT, SIDE, SideColumns
+from dovetail.joins.interval.codes import classify, encode_stream
+from dovetail.joins.interval.index.index import OverlapIndex
+from dovetail.joins.interval.operators.weights import RowBytes, stretches
+from dovetail.joins.interval.relation import Relation
+
+Kind = Literal["count", "left_semi", "left_anti", "first", "last", "any"]
+COUNT = "n_overlaps"
+INDEX_BYTES = 112  # of a right row while its index is built: the row, two orders, and what sorting needs
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of each left row; `outer` keeps rows without a match when the kind is first, last or any.
+
+    `started` names the columns, one a side, that tell whether a row starts in this cell: a pair is then counted in the
+    one cell in which one of the two starts.
+    """
+
+    kind: Kind
+    relation: Relation
+    left: SideColumns
+    right: SideColumns
+    memory: int
+    outer: bool = False
+    started: tuple[str, str] | None = None
+
+
+class RightIndex:
+    """The right rows of a question, indexed; charged to the budget until closed."""
+
+    def __init__(self, question: Question, rows: pa.RecordBatch, budget: MemoryBudget) -> None:
+        self.question, self.budget = question, budget
+        self.table = question.relation.table()
+        own, other = question.right, question.left
+        self._held = budget.reserve("right rows")
+        self._held.grow(nbytes(rows))
+        usable = classify(rows[own.start], rows[own.end], own.closed) == 0
+        self._keys = KeyEncoder([rows.schema.field(key).type for key in own.keys]) if own.keys else None
+        keys: npt.NDArray[np.int64] | None = None
+        if self._keys is not None:
+            keys, valid = self._keys.encode([rows[key] for key in own.keys])
+            usable &= valid
+        codes = encode_stream(rows[own.start], rows[own.end], own.closed, other.closed)
+        self.positions = np.flatnonzero(usable)
+        chosen = None if keys is None else keys[usable]
+        self.rows = rows
+        self._weights = RowBytes(rows.schema).each(rows)
+        self.index = OverlapIndex.build(chosen, codes.start[usable], codes.end[usable], budget, codes.h, codes.shift)
+
+    def ask(self, rows: pa.RecordBatch, kind: Kind) -> npt.NDArray[np.int64]:
+        """Per left row: the number of matches, 1 or 0 for whether there is one, or the right row's position or -1."""
+        own, other = self.question.left, self.question.right
+        usable = classify(rows[own.start], rows[own.end], own.closed) == 0
+        keys: npt.NDArray[np.int64] | None = None
+        if self._keys is not None:
+            keys, valid = self._keys.find([rows[key] for key in own.keys])
+            usable &= valid
+        codes = encode_stream(rows[own.start], rows[own.end], own.closed, other.closed)
+        some = (None if keys is None else keys[usable], codes.start[usable], codes.end[usable], self.table)
+        if kind in ("first", "last", "any"):
+            answer = np.full(rows.num_rows, -1, np.int64)
+            found = getattr(self.index, kind)(*some)
+            answer[usable] = np.where(
+                found >= 0, self.positions[np.maximum(found, 0)] if len(self.positions) else -1, -1
+            )
+            return answer
+        answer = np.zeros(rows.num_rows, np.int64)
+        answer[usable] = self.index.count(*some) if kind == "count" else self.index.exists(*some)
+        return answer
+
+    def weights(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The bytes of the right rows at these positions; of none, a few."""
+        some = self._weights[np.maximum(found, 0)] if len(self._weights) else np.ones(len(found), np.int64)
+        return np.where(found >= 0, some, 1)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.index.close()
+        self._held.close()
+
+
+def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The answers for a batch of left rows; right rows beside them come as many at a time as the budget takes."""
+    found = index.ask(rows, question.kind)
+    if question.kind in ("count", "left_semi", "left_anti"):
+        yield finished(question, rows, found, None)
+        return
+    weights = index.weights(found)
+    for first, last in stretches(weights, rows.num_rows, min(question.memory // 8, index.budget.available)):
+        with index.budget.reserve("answers") as held:
+            held.grow(int(weights[first:last].sum()))
+            yield finished(question, rows.slice(first, last - first), found[first:last], index.rows)
+
+
+def finished(
+    question: Question, rows: pa.RecordBatch, found: npt.NDArray[np.int64], right: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """Left rows with what was found for them: a count beside them, or a right row, or just whether they stay."""
+    kind = question.kind
+    if kind == "count":
+        return pa.RecordBatch.from_arrays([*rows.columns, pa.array(found)], names=[*rows.schema.names, COUNT])
+    if kind in ("left_semi", "left_anti"):
+        return rows.filter(pa.array((found > 0) == (kind == "left_semi")))
+    assert right is not None, "a right row was asked for, but the right rows are not there"  # noqa: S101  (our callers)
+    if not question.outer:
+        rows, found = rows.filter(pa.array(found >= 0)), found[found >= 0]
+    matched = take_columns(right, found)
+    return pa.RecordBatch.from_arrays(
+        [*rows.columns, *matched.columns], names=[*rows.schema.names, *right.schema.names]
+    )
+
+
+def answer_cell(
+    question: Question, batches: Iterable[pa.RecordBatch], metrics: Metrics | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The answers of one cell (count, semi or anti) from batches in which all right rows come before the left ones.
+
+    Right rows that do not fit the budget are indexed in portions; left rows are then spooled, as many at a time as the
+    budget can hold an answer of, and read once a portion.
+    """
+    run: _Cell | None = None
+    try:
+        for batch in batches:
+            run = run or _Cell(question, batch.schema)
+            yield from run.take(batch)
+        if run is not None:
+            yield from run.finish()
+            if metrics is not None:
+                metrics.merge(run.metrics)
+    finally:
+        if run is not None:
+            run.close()
+
+
+class _Cell:
+    def __init__(self, question: Question, schema: pa.Schema) -> None:
+        self.question, self.metrics = question, Metrics()
+        self.budget = MemoryBudget(question.memory, "interval answers")
+        room = question.memory // 8
+        self._schemas = [pa.schema([schema.field(c) for c in s.columns]) for s in (question.left, question.right)]
+        self._right = Spool(self._schemas[1], self.budget.child("right spool", room), self.budget, room // 4, "right")
+        self._left = self._left_spool()
+        self._left_rows = max(1024, room // 8)  # the numbers found for so many are held at once
+        self._portion_rows = max(1024, question.memory // 2 // (INDEX_BYTES * (2 if question.started else 1)))
+        self._portion_bytes, self._right_bytes = room // (2 if question.started else 1), 0
+        self._portions: list[RightIndex] | None = None
+
+    def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        left = np.asarray(batch[SIDE]) == LEFT
+        right_rows = batch.select(list(self.question.right.columns)).filter(pa.array(~left))
+        if right_rows.num_rows:
+            self._right.append(right_rows)
+            self._right_bytes += nbytes(right_rows)
+            self.metrics.add("placed", right_rows.num_rows, side="right", per_task=True)
+        rows = batch.select(list(self.question.left.columns)).filter(pa.array(left))
+        if not rows.num_rows:
+            return
+        self.metrics.add("placed", rows.num_rows, side="left", per_task=True)
+        if self._right.rows > self._portion_rows or self._right_bytes > self._portion_bytes:
+            self._left.append(rows)
+            if self._left.rows >= self._left_rows:
+                yield from self._by_portions()
+            return
+        if self._portions is None:
+            self._portions = self._indexes(_whole(self._right.read(), self._schemas[1]))
+        yield finished(self.question, rows, self._found(self._portions, rows), None)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        if self._left.rows:
+            yield from self._by_portions()
+        self.metrics.peak("memory", self.budget.peak)
+
+    def _by_portions(self) -> Iterator[pa.RecordBatch]:
+        with self.budget.reserve("answers") as held:
+            held.grow(8 * self._left.rows)
+            found = np.zeros(self._left.rows, np.int64)
+            for portion in _portions(self._right.read(), self._portion_rows, self._portion_bytes):
+                self.metrics.add("portions", 1, unit="indexes")
+                indexes, at = self._indexes(portion), 0
+                for rows in self._left.read():
+                    found[at : at + rows.num_rows] += self._found(indexes, rows)
+                    at += rows.num_rows
+                for index in indexes:
+                    index.close()
+            at = 0
+            for rows in self._left.read():
+                yield finished(self.question, rows, found[at : at + rows.num_rows], None)
+                at += rows.num_rows
+        self._left.close()
+        self._left = self._left_spool()
+
+    def _left_spool(self) -> Spool:
+        room = self.question.memory // 8
+        return Spool(self._schemas[0], self.budget.child("left spool", room), self.budget, room // 4, "left")
+
+    def _indexes(self, rows: pa.RecordBatch) -> list[RightIndex]:
+        """An index of all rows and, where pairs are counted in one cell only, one of those that start here."""
+        indexes = [RightIndex(self.question, rows, self.budget)]
+        if self.question.started:
+            indexes.append(RightIndex(self.question, rows.filter(rows[self.question.started[1]]), self.budget))
+        return indexes
+
+    def _found(self, indexes: list[RightIndex], rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        kind: Kind = "count" if self.question.kind == "count" else "left_semi"
+        found = indexes[0].ask(rows, kind)
+        if not self.question.started:
+            return found
+        here = np.asarray(rows[self.question.started[0]])
+        return np.where(here, found, indexes[1].ask(rows, kind))
+
+    def close(self) -> None:
+        for index in self._portions or []:
+            index.close()
+        self._right.close()
+        self._left.close()
+
+
+def _whole(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    table = pa.Table.from_batches(list(batches), schema).combine_chunks()
+    return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], schema))
+
+
+def _portions(batches: Iterator[pa.RecordBatch], most: int, size: int) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        more = [*held, batch]
+        if held and (sum(b.num_rows for b in more) > most or sum(map(nbytes, more)) > size):
+            yield pa.concat_batches(held)
+            held = []
+        held.append(batch)
+    if held:
+        yield pa.concat_batches(held)

@@ -1,0 +1,306 @@
+"""The join of one partition, as a task runs it: rows of both sides in one sorted stream of batches, answers out.
+
+Rows arrive tagged with their side, sorted by (keys, start, end) over both sides together, so that neither side runs
+far ahead of the other. Codes and key numbers are made batch by batch; rows that can match nothing pass by the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.engine.columns import nbytes
+from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.spool import Spool
+from dovetail.errors import BudgetExceeded, PlanError
+from dovetail.joins.interval.algorithms import OPERATORS
+from dovetail.joins.interval.codes import bound_codes, classify, encode_stream
+from dovetail.joins.interval.operators.driver import IntervalOperator
+from dovetail.joins.interval.operators.feed import END, KEY, START
+from dovetail.joins.interval.operators.rule import pair_rule
+from dovetail.joins.interval.operators.weights import RowBytes
+from dovetail.joins.interval.relation import Closed, Relation
+
+SIDE = "__dt_side"
+CELL = "__dt_cell"
+LEFT, RIGHT = 0, 1
+_LARGEST_ROW = 32  # a task with so many times the bytes of its largest row joins all of them
+
+
+@dataclass(frozen=True, slots=True)
+class SideColumns:
+    """Which columns of the stream belong to a side, and which of them are bounds and keys."""
+
+    columns: tuple[str, ...]
+    start: str
+    end: str
+    keys: tuple[str, ...]
+    closed: Closed
+
+
+@dataclass(frozen=True, slots=True)
+class CellJoin:
+    """What a task needs to know to join one cell.
+
+    `how` is inner, left, right, full, left_semi or left_anti, and means this cell alone: a row without a match here may
+    match elsewhere, which is the caller's to settle. `once`: a pair that also meets in an earlier cell is left to it.
+    `split_points` are where cells 1, 2, ... begin, in the type of the bounds.
+    """
+
+    algorithm: str
+    relation: Relation
+    how: str
+    left: SideColumns
+    right: SideColumns
+    memory: int
+    once: bool = False
+    split_points: pa.Array | None = None
+    swapped: bool = False
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in OPERATORS:
+            raise PlanError(f"algorithm={self.algorithm!r} is not one of {', '.join(OPERATORS)}")
+
+    @property
+    def semi(self) -> bool:
+        """Whether only left rows come out, by whether they matched."""
+        return self.how in ("left_semi", "left_anti")
+
+    @property
+    def tracked(self) -> tuple[str, ...]:
+        """Sides whose rows must be known as matched or not."""
+        return {"inner": (), "right": ("right",), "full": ("left", "right")}.get(self.how, ("left",))
+
+    def operator_spec(self, halves: int, shift: int, range_start: int | None) -> Any:
+        """The operator's own specification."""
+        return OPERATORS[self.algorithm](
+            relation=self.relation,
+            swapped=self.swapped,
+            halves=halves,
+            shift=shift,
+            range_start=range_start,
+            keyed=bool(self.left.keys),
+            emit="count" if self.semi else "rows",
+            track=self.tracked,
+        )
+
+
+def sweepable(relation: Relation) -> bool:
+    """Whether the operators can find every pair of the relation: it holds only for intervals that share a point.
+
+    With mixed `closed` even `covered_by` may: [5, 5] lies within the bounds of (5, 9) but shares no point with it.
+    """
+    mixed = relation.left_closed != relation.right_closed
+    try:
+        pair_rule(relation, int(mixed), int(not mixed and relation.left_closed == "both"), None, False)
+    except PlanError:
+        return False
+    return True
+
+
+def join_cell(
+    task: CellJoin, batches: Iterable[pa.RecordBatch], metrics: Metrics | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The answers of one cell: left's columns, then right's, or left's alone for semi and anti joins."""
+    run: _Run | None = None
+    try:
+        for batch in batches:
+            if run is None:
+                run = _Run(task, batch)
+            yield from run.take(batch)
+        if run is not None:
+            yield from run.finish()
+            if metrics is not None:
+                metrics.merge(run.measured())
+    except BudgetExceeded as error:
+        raise BudgetExceeded(f"{_advice(task, run)} Refused was: {error}") from error
+    finally:
+        if run is not None:
+            run.close()
+
+
+def _advice(task: CellJoin, run: _Run | None) -> str:
+    """How much memory joins rows like those seen, in the words of the user's request."""
+    largest = 0 if run is None else run.largest_row
+    enough = suggestion(max(2 * task.memory, _LARGEST_ROW * largest))
+    return (
+        f"rows of up to {format_bytes(largest)} do not fit an interval join with algorithm={task.algorithm!r} and "
+        f'memory={format_bytes(task.memory)} per task; give it memory="{enough}", or use route="native".'
+    )
+
+
+class _Run:
+    """A cell's join in progress."""
+
+    def __init__(self, task: CellJoin, first: pa.RecordBatch) -> None:
+        self.task = task
+        self.budget = MemoryBudget(task.memory, "interval join")
+        # Spark announces some columns as never null; the batches that operators get are made here and do not say so.
+        self.schemas = {
+            side: pa.schema([first.schema.field(name).with_nullable(True) for name in columns])
+            for side, columns in (("left", task.left.columns), ("right", task.right.columns))
+        }
+        self.rows = {"left": 0, "right": 0}
+        self.largest_row = 0
+        self._weights = {side: RowBytes(schema) for side, schema in self.schemas.items()}
+        # Spark hands over whole Arrow batches. Up to half of the budget is kept free for the one in hand; what a batch
+        # has beyond that is Spark's memory, and reported.
+        self._room = min(2 * nbytes(first), task.memory // 2)
+        self._delivered = self.budget.reserve("delivered batch")
+        self._delivered_peak = 0
+        self._keys = _KeyNumbers(task)
+        self._spools = {side: self._spool(side) for side in task.tracked}
+        self._operator = self._open(first)
+
+    def _open(self, first: pa.RecordBatch) -> IntervalOperator:
+        task = self.task
+        codes = encode_stream(first[task.left.start][:0], first[task.left.end][:0], task.left.closed, task.right.closed)
+        cell = int(first[CELL][0].as_py()) if task.once else 0
+        begins = None
+        if task.once and task.split_points is not None and cell > 0:
+            begins = int(bound_codes(task.split_points)[cell - 1]) << codes.h
+        extra = [pa.field(START, pa.int64()), pa.field(END, pa.int64())]
+        extra += [pa.field(KEY, pa.int64())] if task.left.keys else []
+        schemas = {side: pa.schema([*schema, *extra]) for side, schema in self.schemas.items()}
+        spec = task.operator_spec(codes.h, codes.shift, begins)
+        limit = task.memory - self._room
+        limit = limit * 3 // 4 if task.tracked else limit
+        operator: IntervalOperator = spec.open(self.budget.child("operator", limit), schemas)
+        return operator
+
+    def _spool(self, side: str) -> Spool:
+        room = (self.task.memory - self._room) // (8 * len(self.task.tracked))
+        # A block is read when the operator is done and no batch is in hand: it may be one row of any size.
+        memory, reading = self.budget.child(f"{side} rows", room), self.budget.child(f"{side} reading")
+        return Spool(self.schemas[side], memory, reading, room // 4, f"{side} rows")
+
+    def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Answers that become possible with this batch; rows that can match nothing come out or go at once."""
+        size = nbytes(batch)
+        self._delivered_peak = max(self._delivered_peak, size)
+        self._delivered.resize(min(size, self._room))
+        rows = max(1, batch.num_rows * self._piece_bytes // max(1, size))
+        for first in range(0, batch.num_rows, rows):
+            yield from self._take(batch.slice(first, rows))
+        self._delivered.resize(0)
+
+    @property
+    def _piece_bytes(self) -> int:
+        """How much the operator is given at a time, so that what waits unread in it stays small."""
+        return max(4096, (self.task.memory - self._room) // 32)
+
+    def _take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        numbers = self._keys.of(batch)
+        sides = np.asarray(batch[SIDE])
+        for name, number, columns in (("left", LEFT, self.task.left), ("right", RIGHT, self.task.right)):
+            chosen = np.flatnonzero(sides == number)
+            if not len(chosen):
+                continue
+            rows = _taken(batch.select(list(columns.columns)), chosen).cast(self.schemas[name])
+            self.rows[name] += rows.num_rows
+            self.largest_row = max(self.largest_row, int(self._weights[name].each(rows).max()))
+            other = self.task.right if name == "left" else self.task.left
+            usable = classify(rows[columns.start], rows[columns.end], columns.closed) == 0
+            if columns.keys:
+                usable &= numbers[chosen] >= 0
+            if not usable.all():
+                yield from self._unmatched(name, rows.filter(pa.array(~usable)))
+                rows, chosen = rows.filter(pa.array(usable)), chosen[usable]
+            if rows.num_rows:
+                yield from self._feed(name, rows, columns, other, numbers[chosen] if columns.keys else None)
+
+    def _feed(
+        self, side: str, rows: pa.RecordBatch, own: SideColumns, other: SideColumns, keys: npt.NDArray[np.int64] | None
+    ) -> Iterator[pa.RecordBatch]:
+        if side in self._spools:
+            self._spools[side].append(rows)
+        codes = encode_stream(rows[own.start], rows[own.end], own.closed, other.closed)
+        arrays = [*rows.columns, pa.array(codes.start), pa.array(codes.end)]
+        names = [*rows.schema.names, START, END]
+        if keys is not None:
+            arrays, names = [*arrays, pa.array(keys)], [*names, KEY]
+        coded = pa.RecordBatch.from_arrays(arrays, names=names)
+        yield from self._operator.push(side, coded)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What is still owed: late pairs, then rows that did or did not match, as `how` says."""
+        yield from self._operator.finish()
+        for side, spool in self._spools.items():
+            first = 0
+            for rows in spool.read():
+                matched = self._operator.matched[side].mask(first, rows.num_rows)
+                first += rows.num_rows
+                wanted = matched if self.task.how == "left_semi" else ~matched
+                if wanted.any():
+                    chosen = rows.filter(pa.array(wanted))
+                    yield chosen if self.task.semi else self._widened(side, chosen)
+
+    def _unmatched(self, side: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if side not in self.task.tracked or self.task.how == "left_semi":
+            return
+        yield rows if self.task.semi else self._widened(side, rows)
+
+    def _widened(self, side: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with nulls for the other side."""
+        other = self.schemas["right" if side == "left" else "left"]
+        nulls = [pa.nulls(rows.num_rows, field.type) for field in other]
+        arrays = [*rows.columns, *nulls] if side == "left" else [*nulls, *rows.columns]
+        return pa.RecordBatch.from_arrays(arrays, names=[*self.schemas["left"].names, *self.schemas["right"].names])
+
+    def measured(self) -> Metrics:
+        """The operator's counts with the rows placed in this cell and the memory that was used."""
+        metrics = Metrics().include(self._operator.metrics)
+        for side, rows in self.rows.items():
+            metrics.add("placed", rows, side=side, per_task=True)
+        metrics.peak("memory", self.budget.peak)
+        for component, held in self.budget.at_peak().items():
+            metrics.peak("memory", held, component.removeprefix("operator/"))
+        metrics.peak("delivered_batch", self._delivered_peak)
+        return metrics
+
+    def close(self) -> None:
+        """Free everything; spill files go."""
+        self._operator.close()
+        for spool in self._spools.values():
+            spool.close()
+
+
+class _KeyNumbers:
+    """Numbers for runs of equal keys in the sorted stream, shared by both sides; they grow; -1 where a key is null."""
+
+    def __init__(self, task: CellJoin) -> None:
+        self._left, self._right = task.left.keys, task.right.keys
+        self._last: list[pa.Array] | None = None
+        self._number = 0
+
+    def of(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The number of each row."""
+        if not self._left:
+            return np.zeros(0, np.int64)
+        is_left = pa.array(np.asarray(batch[SIDE]) == LEFT)
+        columns = [
+            pc.if_else(is_left, batch[left], batch[right]) for left, right in zip(self._left, self._right, strict=True)
+        ]
+        before = self._last or [column[:0] for column in columns]
+        joined = [pa.concat_arrays([old, new]) for old, new in zip(before, columns, strict=True)]
+        codes, valid = KeyEncoder([column.type for column in joined]).encode(joined)
+        fresh = np.ones(len(codes), np.bool_)
+        fresh[1:] = (codes[1:] != codes[:-1]) | (valid[1:] != valid[:-1])
+        seen = len(before[0])
+        fresh[0] = seen == 0
+        numbers = self._number + np.cumsum(fresh)
+        self._number = int(numbers[-1])
+        self._last = [column[-1:] for column in joined]
+        return np.where(valid, numbers, -1)[seen:]
+
+
+def _taken(rows: pa.RecordBatch, chosen: npt.NDArray[np.intp]) -> pa.RecordBatch:
+    return rows if len(chosen) == rows.num_rows else rows.take(pa.array(chosen))

@@ -1,0 +1,1 @@
+"""Index over the intervals of one side: built once, probed by every task."""

@@ -1,0 +1,201 @@
+"""The right side of an interval join, sorted once, so that left rows can be answered without forming pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.engine.kernels.arrays import I64, U64, Bool, frozen, int64s
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import UnsupportedError
+from dovetail.joins.interval.index.probe import Probes
+from dovetail.joins.interval.index.sorted import SortedRight
+from dovetail.joins.interval.index.zones import BOUNDARIES, Touching, as_overlapping, cells, rectangles, weights
+from dovetail.joins.interval.kernels.rank_find import (
+    first_in_rectangles,
+    last_in_rectangles,
+    last_reaching,
+    reached,
+    tie_heads,
+)
+from dovetail.joins.interval.kernels.rank_wavelet import corner_sums
+from dovetail.joins.interval.relation import Relation
+
+Table = npt.NDArray[np.bool_]
+Search = Callable[[U64, I64, I64, I64, I64, I64, I64], I64]
+_MOST_ROWS = 2**31 - 1
+_NO_WORDS: U64 = frozen(np.empty((0, 0)), np.uint64)
+_NO_ENDS: I64 = int64s([])
+_HALF_OPEN_OVERLAP = Relation.parse("overlapping").table()
+
+
+class OverlapIndex:
+    """What each left row matches on the right: how many, whether any, the first, the last.
+
+    Built from codes as `dovetail.joins.interval.codes` makes them, for any relation's `table()`; no table means that
+    half-open codes overlap. Answers come in the order of the left rows. Left rows whose key the right side lacks match
+    nothing. Parts that only some questions need are built when first asked for; all of it is charged to the budget
+    until `close`. Left batches are the caller's memory: an answer takes some 60 bytes per left row on the way.
+    Reference: docs/algorithms/interval.md, 8.2.
+    """
+
+    def __init__(self, right: SortedRight) -> None:
+        self._right = right
+
+    @classmethod
+    def build(
+        cls,
+        key: I64 | None,
+        start: I64,
+        end: I64,
+        budget: MemoryBudget | None = None,
+        h: int = 0,
+        shift: int = 0,
+    ) -> OverlapIndex:
+        """The index of a right input; raises `BudgetExceeded` if the budget cannot hold it and its sort."""
+        if len(start) > _MOST_ROWS:
+            raise UnsupportedError(f"an index of {len(start)} rows; at most {_MOST_ROWS}: partition the right input.")
+        keys = None if key is None else int64s(key)
+        return cls(SortedRight(keys, int64s(start), int64s(end), h, shift, budget))
+
+    @property
+    def rows(self) -> int:
+        """Rows of the right input."""
+        return self._right.rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the index holds now."""
+        return self._right.nbytes
+
+    def count(self, key: I64 | None, start: I64, end: I64, table: Table | None = None) -> I64:
+        """The number of matches of each left row."""
+        probes = self._probes(key, start, end, table)
+        counts = np.zeros(probes.rows, np.int64)
+        for point, rows, part in _by_shape(probes):
+            counts[rows] = self._count_in(part, cells(_wanted(table), point))
+        return counts
+
+    def exists(self, key: I64 | None, start: I64, end: I64, table: Table | None = None) -> Bool:
+        """Whether each left row has a match."""
+        if (touching := as_overlapping(_wanted(table))) is None:
+            return self.count(key, start, end, table) > 0
+        probes = self._probes(key, start, end, table)
+        stop = probes.below(self._right.starts, touching.start_boundary, among_ends=False)
+        sought, inclusive = _end_sought(probes, touching)
+        return reached(self._right.reach, int64s(probes.first_of_segment()), int64s(stop), sought, inclusive)
+
+    def first(self, key: I64 | None, start: I64, end: I64, table: Table | None = None) -> I64:
+        """The right input's row number of each left row's smallest match by (start, end), or -1.
+
+        Among equal intervals it is the one that came first.
+        """
+        probes = self._probes(key, start, end, table)
+        if (touching := as_overlapping(_wanted(table))) is None:
+            return self._right.positions(self._found(probes, _wanted(table), first_in_rectangles))
+        stop = probes.below(self._right.starts, touching.start_boundary, among_ends=False)
+        row = probes.below(self._right.reach, touching.end_boundary, among_ends=True)
+        return self._right.positions(np.where(row < stop, row, -1))
+
+    def last(self, key: I64 | None, start: I64, end: I64, table: Table | None = None) -> I64:
+        """The right input's row number of each left row's largest match by (start, end), or -1.
+
+        Among equal intervals it is the one that came first.
+        """
+        probes, right = self._probes(key, start, end, table), self._right
+        low = int64s(probes.first_of_segment())
+        if (touching := as_overlapping(_wanted(table))) is None:
+            row = self._found(probes, _wanted(table), last_in_rectangles)
+        else:
+            stop = probes.below(right.starts, touching.start_boundary, among_ends=False)
+            sought, inclusive = _end_sought(probes, touching)
+            row = last_reaching(right.ends, right.tree, right.levels, low, int64s(stop), sought, inclusive)
+        return right.positions(tie_heads(right.starts, right.ends, low, int64s(row)))
+
+    def any(self, key: I64 | None, start: I64, end: I64, table: Table | None = None) -> I64:
+        """The right input's row number of some match of each left row, or -1; the same one every time."""
+        return self.first(key, start, end, table)
+
+    def close(self) -> None:
+        """Gives the memory back to the budget; the index must not be asked again."""
+        self._right.close()
+
+    def __enter__(self) -> OverlapIndex:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"OverlapIndex({self.rows} rows, {self._right.segments.count} keys, {self.nbytes} bytes)"
+
+    def _probes(self, key: I64 | None, start: I64, end: I64, table: Table | None) -> Probes:
+        right = self._right
+        segment = right.segments.numbers(key, len(start))
+        return Probes(segment, int64s(start), int64s(end), right.offsets, right.h, right.shift, table is None)
+
+    def _count_in(self, probes: Probes, accepted: Bool) -> I64:
+        right, found = self._right, weights(accepted, self._right.has_points)
+        corners = np.array([*found.both], np.int64).reshape(-1, 2)
+        starts = self._places(probes, [*found.starts, *corners[:, 0]], len(accepted), among_ends=False)
+        ends = self._places(probes, [*found.ends, *corners[:, 1]], len(accepted), among_ends=True)
+        total = found.rows + sum((*found.starts.values(), *found.ends.values(), *found.both.values()))
+        counts = found.rows * probes.end_of_segment() - total * probes.first_of_segment()
+        for wanted, places in ((found.starts, starts), (found.ends, ends)):
+            for boundary, weight in wanted.items():
+                counts += weight * places[boundary]
+        if found.both:
+            each, order = int64s([*found.both.values()]), probes.order(True, right.rows)
+            counts += corner_sums(right.words, right.rows, int64s(corners), each, starts, ends, order)
+        return counts
+
+    def _found(self, probes: Probes, table: Table, search: Search) -> I64:
+        """Start ranks of the matches that `search` picks, or -1."""
+        rows, right = np.full(probes.rows, -1, np.int64), self._right
+        for point, chosen, part in _by_shape(probes):
+            wanted = rectangles(accepted := cells(table, point))
+            starts = self._places(part, wanted[:, :2].ravel(), len(accepted), among_ends=False)
+            ends = self._places(part, wanted[:, 2:].ravel(), len(accepted), among_ends=True)
+            any_end = bool(np.all((wanted[:, 2] == 0) & (wanted[:, 3] == len(accepted))))
+            words, sorted_ends = (_NO_WORDS, _NO_ENDS) if any_end else (right.words, right.sorted_ends)
+            order = part.order(True, right.rows)
+            rows[chosen] = search(words, right.ends, sorted_ends, int64s(wanted), starts, ends, order)
+        return rows
+
+    def _places(self, probes: Probes, boundaries: Iterable[int], zones: int, among_ends: bool) -> I64:
+        """Where the boundaries fall among the sorted starts or ends, one line each; lines not asked for are 0."""
+        places = np.zeros((zones + 1, probes.rows), np.int64)
+        for boundary in {int(number) for number in boundaries}:
+            if boundary == 0:
+                places[boundary] = probes.first_of_segment()
+            elif boundary == zones:
+                places[boundary] = probes.end_of_segment()
+            else:
+                values = self._right.sorted_ends if among_ends else self._right.starts
+                places[boundary] = probes.below(values, boundary, among_ends)
+        return int64s(places)
+
+
+def _wanted(table: Table | None) -> Table:
+    return _HALF_OPEN_OVERLAP if table is None else table
+
+
+def _end_sought(probes: Probes, touching: Touching) -> tuple[I64, bool]:
+    boundary = touching.end_boundary
+    return probes.sought(boundary, among_ends=True), BOUNDARIES[boundary].inclusive
+
+
+def _by_shape(probes: Probes) -> Iterator[tuple[bool, Bool | slice, Probes]]:
+    """Left rows apart by whether they are points, which see three zones instead of five."""
+    points = probes.points()
+    if not points.any():
+        yield False, slice(None), probes
+        return
+    for point, rows in ((True, points), (False, ~points)):
+        if rows.any():
+            yield point, rows, probes.take(rows)

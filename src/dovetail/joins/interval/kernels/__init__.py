@@ -1,0 +1,1 @@
+"""Kernels of interval joins: sweeps over sorted sides, and ranks for counting."""

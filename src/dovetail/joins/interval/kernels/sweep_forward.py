@@ -1,0 +1,235 @@
+"""Forward-scan interval join: the tuple that starts first scans the other side from its own start to its own end.
+
+Tuples loaded ahead of their turn are the rows between HEAD and POS of a window, so the active lists cost nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import kernel, register_warmup
+from dovetail.engine.kernels.inline import inlined
+from dovetail.joins.interval.kernels import sweep_state as sw
+from dovetail.joins.interval.kernels.sweep_forward_stretch import first_start_from, forward_stretch
+from dovetail.joins.interval.kernels.sweep_merge import no_more
+from dovetail.joins.interval.kernels.sweep_state import Rows, Rule
+
+NONE, SELECTED_R, SELECTED_S = range(3)
+
+
+@kernel
+def forward_step(state: I64, r: Rows, s: Rows, rule: Rule, out_r: I64, out_s: I64) -> int:
+    """Run until something is needed; pairs of row numbers are in `out_r`, `out_s`, up to state[OUT].
+
+    state[PICKED] says which side's first active tuple is selected, state[INNER] how far it has scanned. MEMORY_FULL:
+    the next tuple does not fit. If R starts first in every answer, only R tuples are selected and only S is held.
+    Reference: Carman 2020, 3.3.3; docs/algorithms/interval.md, 2.3.
+    """
+    if state[sw.RUNNING] != 0:
+        sw.find_ends(state, r.key, s.key)
+    while True:
+        if state[sw.RUNNING] == 0:
+            status = sw.next_run(state, r.key, s.key)
+            if status != sw.READY:
+                return status
+            state[sw.R_HEAD], state[sw.S_HEAD] = state[sw.R_POS], state[sw.S_POS]
+        if state[sw.PICKED] == NONE:
+            if rule.order == sw.ANY and not rule.check:
+                forward_stretch(state, r, s, rule.range_start, out_r, out_s)
+            status = _select(state, r, s, rule)
+        elif state[sw.PICKED] == SELECTED_R:
+            status = _scan(state, r, s, rule, 0, out_r, out_s)
+        else:
+            status = _scan(state, s, r, rule, 1, out_s, out_r)
+        if status == sw.RUN_OVER:
+            sw.end_run(state)
+        elif status != sw.READY:
+            return status
+
+
+@inlined
+def _select(state: I64, r: Rows, s: Rows, rule: Rule) -> int:
+    """Step 1: the unprocessed tuple with the smallest start becomes the selected one."""
+    r_left, s_left = state[sw.R_HEAD] < state[sw.R_END], state[sw.S_HEAD] < state[sw.S_END]
+    if not r_left:
+        return sw.RUN_OVER if state[sw.R_FINAL] != 0 else sw.NEED_R
+    if not s_left:
+        return sw.RUN_OVER if state[sw.S_FINAL] != 0 else sw.NEED_S
+    # If nothing of the side was loaded ahead, the selected tuple takes the place of its input frame.
+    if rule.order == sw.ANY and s.start[state[sw.S_HEAD]] < r.start[state[sw.R_HEAD]]:
+        if state[sw.S_HEAD] == state[sw.S_POS]:
+            _take_in(state, s, 1)
+        state[sw.PICKED], state[sw.INNER] = SELECTED_S, state[sw.R_HEAD]
+        return sw.READY
+    if rule.order != sw.ANY:
+        _drop_behind(state, s, rule, r.start[state[sw.R_HEAD]])
+    if state[sw.R_HEAD] == state[sw.R_POS]:
+        _take_in(state, r, 0)
+    state[sw.PICKED], state[sw.INNER] = SELECTED_R, state[sw.S_HEAD]
+    return sw.READY
+
+
+@inlined
+def _take_in(state: I64, rows: Rows, side: int) -> None:
+    at = side * sw.SIDE
+    state[sw.USED] += sw.weight_of(rows, state[at + sw.R_POS])
+    state[at + sw.R_POS] += 1
+    state[at + sw.R_ACTIVE] += 1
+    sw.note_active(state)
+
+
+@inlined
+def _drop_behind(state: I64, s: Rows, rule: Rule, r_start: int) -> None:
+    """Pass by the S tuples whose start has fallen behind this and every later R tuple."""
+    while state[sw.S_HEAD] < state[sw.S_END]:
+        row = state[sw.S_HEAD]
+        if not no_more(rule, r_start, s.start[row], s.end[row]):
+            return
+        if row == state[sw.S_POS]:
+            state[sw.S_POS] += 1
+        else:
+            state[sw.USED] -= sw.weight_of(s, row)
+            state[sw.S_ACTIVE] -= 1
+        state[sw.S_HEAD] += 1
+
+
+@inlined
+def _scan(state: I64, mine: Rows, theirs: Rows, rule: Rule, side: int, out_mine: I64, out_theirs: I64) -> int:
+    """Steps 2 to 4 for the selected tuple of a side (0: R, 1: S); READY when it is done."""
+    # The sides come as arguments in the order needed: choosing between arrays in here would count references.
+    at, other = side * sw.SIDE, (1 - side) * sw.SIDE
+    end = mine.end[state[at + sw.R_HEAD]]
+    while True:
+        limit = state[other + sw.R_POS]
+        if state[sw.STORE] != 0:
+            limit = min(limit, state[sw.INNER] + out_mine.size - state[sw.OUT])
+        reach = first_start_from(theirs.start, state[sw.INNER], limit, end)
+        _emit_range(state, mine, theirs, rule, side, reach, out_mine, out_theirs)
+        if reach < limit:  # step 2 met its stop among the loaded tuples
+            break
+        if reach < state[other + sw.R_POS]:
+            return sw.OUT_FULL
+        if reach == state[other + sw.R_END]:
+            if state[other + sw.R_FINAL] == 0:
+                return sw.NEED_S - side
+            _finish_selected(state, mine, at)
+            return sw.READY
+        if theirs.start[reach] >= end:
+            break
+        if not _load_run(state, theirs, 1 - side, end):  # step 3
+            return sw.MEMORY_FULL
+    state[sw.UNPRODUCTIVE] += 1  # the comparison that stops the scan
+    _finish_selected(state, mine, at)
+    return sw.READY
+
+
+@inlined
+def _load_run(state: I64, theirs: Rows, side: int, end: int) -> bool:
+    """Load the tuples of the window that start before `end`, as many as fit; False if none does."""
+    at, loaded = side * sw.SIDE, 0
+    while state[at + sw.R_POS] < state[at + sw.R_END] and theirs.start[state[at + sw.R_POS]] < end:
+        if not sw.room_for(state, sw.weight_of(theirs, state[at + sw.R_POS])):
+            return loaded > 0
+        _take_in(state, theirs, side)
+        loaded += 1
+    return True
+
+
+@inlined
+def _finish_selected(state: I64, mine: Rows, at: int) -> None:
+    """Step 4: the selected tuple leaves memory."""
+    state[sw.USED] -= sw.weight_of(mine, state[at + sw.R_HEAD])
+    state[at + sw.R_HEAD] += 1
+    state[at + sw.R_ACTIVE] -= 1
+    state[sw.PICKED] = NONE
+
+
+@inlined
+def _emit_range(
+    state: I64, mine: Rows, theirs: Rows, rule: Rule, side: int, reach: int, out_mine: I64, out_theirs: I64
+) -> None:
+    """Pair the selected tuple with the other side's rows up to `reach`, for which the output has room."""
+    row = state[side * sw.SIDE + sw.R_HEAD]
+    if reach == state[sw.INNER]:
+        return
+    if rule.check or theirs.start[state[sw.INNER]] < rule.range_start:
+        _emit_checked(state, mine, theirs, rule, side, row, reach, out_mine, out_theirs)
+        return
+    first, n = state[sw.INNER], state[sw.OUT]
+    many = reach - first
+    if state[sw.STORE] != 0:
+        for i in range(many):
+            out_mine[n + i] = row
+            out_theirs[n + i] = first + i
+        state[sw.OUT] += many
+    state[sw.PRODUCTIVE] += many
+    state[sw.INNER] = reach
+
+
+@inlined
+def _emit_checked(
+    state: I64, mine: Rows, theirs: Rows, rule: Rule, side: int, row: int, reach: int, out_mine: I64, out_theirs: I64
+) -> None:
+    first, n, store = state[sw.INNER], state[sw.OUT], state[sw.STORE] != 0
+    start, end = mine.start[row], mine.end[row]
+    productive, suppressed = 0, 0
+    for i in range(first, reach):
+        if not sw.holds_between(rule, side, start, end, theirs.start[i], theirs.end[i]):
+            continue
+        productive += 1
+        if max(start, theirs.start[i]) < rule.range_start:
+            suppressed += 1
+        elif store:
+            out_mine[n], out_theirs[n] = row, i
+            n += 1
+    state[sw.INNER], state[sw.OUT] = reach, n
+    state[sw.PRODUCTIVE] += productive
+    state[sw.UNPRODUCTIVE] += reach - first - productive
+    state[sw.SUPPRESSED] += suppressed
+
+
+@kernel
+def forward_memory_step(state: I64, r: Rows, s: Rows, rule: Rule, out_r: I64, out_s: I64) -> int:
+    """Pair the active R tuples with the active S tuples, the selected one apart: it has met them all. Before a spill.
+
+    state[KEEP] and state[INNER] are the R and the S row to go on with. OUT_FULL, or READY when all are done.
+    """
+    a, b = state[sw.KEEP], state[sw.INNER]
+    first_s = state[sw.S_HEAD] + (1 if state[sw.PICKED] == SELECTED_S else 0)
+    while a < state[sw.R_POS]:
+        while b < state[sw.S_POS]:
+            if state[sw.STORE] != 0 and state[sw.OUT] == out_r.size:
+                state[sw.KEEP], state[sw.INNER] = a, b
+                return sw.OUT_FULL
+            if s.start[b] >= r.end[a]:
+                state[sw.UNPRODUCTIVE] += 1
+                break
+            _compare(state, r, s, rule, a, b, out_r, out_s)
+            b += 1
+        a, b = a + 1, first_s
+    state[sw.KEEP] = state[sw.INNER] = 0
+    return sw.READY
+
+
+@inlined
+def _compare(state: I64, r: Rows, s: Rows, rule: Rule, a: int, b: int, out_r: I64, out_s: I64) -> None:
+    if not sw.holds(rule, r.start[a], r.end[a], s.start[b], s.end[b]):
+        state[sw.UNPRODUCTIVE] += 1
+        return
+    state[sw.PRODUCTIVE] += 1
+    if max(r.start[a], s.start[b]) < rule.range_start:
+        state[sw.SUPPRESSED] += 1
+    elif state[sw.STORE] != 0:
+        out_r[state[sw.OUT]], out_s[state[sw.OUT]] = a, b
+        state[sw.OUT] += 1
+
+
+@register_warmup
+def _warm() -> None:
+    rows, rule = sw.sample_rows(), sw.sample_rule()
+    out_r, out_s = np.empty(9, np.int64), np.empty(9, np.int64)
+    state = sw.sample_state(rows, rows)
+    forward_step(state, rows, rows, rule, out_r, out_s)
+    state[sw.OUT] = 0
+    forward_memory_step(state, rows, rows, rule, out_r, out_s)

@@ -1,0 +1,216 @@
+"""What the interval sweeps share: rows of two sides, the pair rule, and the state that lets a sweep stop and go on.
+
+A sweep is a loop over two windows of rows. It stops whenever it needs more rows, has filled its output or its memory,
+and says so with a status; the caller helps and calls again. Everything it must remember is in one int64 array, at the
+positions named here, so that a call costs microseconds and a sweep can be resumed at any pair.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import I64, Bool, frozen, int64s
+from dovetail.engine.kernels.inline import inlined
+
+# Statuses.
+DONE, NEED_R, NEED_S, OUT_FULL, MEMORY_FULL, RUN_OVER, READY, FREED, EXHAUSTED = range(9)
+
+# Positions in the state. R_* and S_* have equal distance, so that SIDE * position reaches either side.
+R_POS, R_END, R_FINAL, R_ROWS, R_EOF, R_ACTIVE, R_HEAD = range(7)
+SIDE = 7
+S_POS, S_END, S_FINAL, S_ROWS, S_EOF, S_ACTIVE, S_HEAD = range(7, 14)
+KEYED, RUNNING, KEY, RUNS = range(14, 18)
+OUT, PRODUCTIVE, UNPRODUCTIVE, SUPPRESSED = range(18, 22)
+USED, CAPACITY, PEAK_ACTIVE = range(22, 25)
+PHASE, INNER, KEEP, HEAP, PICKED, STORE = range(25, 31)
+STATE_SIZE = 32
+
+# Which side of a matching pair starts first, by the raw bounds: nothing is known, or R does, or S does.
+ANY, R_FIRST, R_FIRST_STRICT, S_FIRST, S_FIRST_STRICT = range(5)
+
+ALWAYS = np.iinfo(np.int64).min
+"""The `range_start` of a rule that suppresses nothing."""
+NEVER = np.iinfo(np.int64).max
+"""Later than every start, and more than every room."""
+
+
+class Rows(NamedTuple):
+    """The rows of one side in reach: codes with start < end, and what each weighs in memory.
+
+    `key` is empty when the join has no key. `weight[i]` is what all rows before row i weigh together, or the array is
+    empty and every row weighs `each`. All arrays are read-only (`arrays.int64s`), so that one compiled form serves
+    columns of Arrow's and columns of ours.
+    """
+
+    start: I64
+    end: I64
+    key: I64
+    weight: I64
+    each: int
+
+
+class Rule(NamedTuple):
+    """When a pair of rows, R first, is an answer.
+
+    Without `check` sharing a point is enough. With it, raw bounds (start >> halves, (end - shift) >> halves) are
+    compared and the four outcomes looked up in the 81 flags of `table`. Pairs whose later start lies before
+    `range_start` belong to another partition and are not given out.
+    """
+
+    table: Bool
+    halves: int
+    shift: int
+    check: bool
+    range_start: int
+    order: int
+
+
+@inlined
+def close_gap(rows: I64, kept: int, first: int, count: int) -> int:
+    """Move rows [first, count) behind the first `kept` ones; how many there are then."""
+    if kept < first:
+        for i in range(first, count):
+            rows[kept + i - first] = rows[i]
+    return kept + count - first
+
+
+@inlined
+def compared(a: int, b: int) -> int:
+    """0, 1, 2 for less, equal, greater."""
+    return 1 + (1 if a > b else 0) - (1 if a < b else 0)
+
+
+@inlined
+def holds(rule: Rule, r_start: int, r_end: int, s_start: int, s_end: int) -> bool:
+    """Whether the pair satisfies the rule, partition aside."""
+    if not rule.check:
+        return r_start < s_end and s_start < r_end
+    a, b = r_start >> rule.halves, (r_end - rule.shift) >> rule.halves
+    c, d = s_start >> rule.halves, (s_end - rule.shift) >> rule.halves
+    return bool(rule.table[27 * compared(a, c) + 9 * compared(a, d) + 3 * compared(b, c) + compared(b, d)])
+
+
+@inlined
+def holds_between(rule: Rule, side: int, start: int, end: int, other_start: int, other_end: int) -> bool:
+    """Whether the rule holds for a tuple of a side (0: R, 1: S) and one of the other."""
+    if side == 0:
+        return holds(rule, start, end, other_start, other_end)
+    return holds(rule, other_start, other_end, start, end)
+
+
+@inlined
+def span_weight(rows: Rows, first: int, last: int) -> int:
+    """What the rows from `first` to before `last` add to the memory in use."""
+    return int(rows.weight[last] - rows.weight[first]) if rows.weight.size > 0 else rows.each * (last - first)
+
+
+@inlined
+def weight_of(rows: Rows, row: int) -> int:
+    """What one row adds to the memory in use."""
+    return span_weight(rows, row, row + 1)
+
+
+@inlined
+def room_for(state: I64, weight: int) -> bool:
+    """Whether one more tuple of this weight fits in the memory of the active tuples; a single one always does."""
+    return bool(state[USED] + weight <= state[CAPACITY] or state[USED] == 0)
+
+
+@inlined
+def note_active(state: I64) -> None:
+    """Remember the largest number of active tuples."""
+    state[PEAK_ACTIVE] = max(state[PEAK_ACTIVE], state[R_ACTIVE] + state[S_ACTIVE])
+
+
+@inlined
+def first_beyond(keys: I64, key: int, low: int, high: int, equal_too: bool) -> int:
+    """The first position in [low, high) whose key is larger than `key`, or not smaller if not `equal_too`."""
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < key or (equal_too and keys[middle] == key):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def find_ends(state: I64, r_key: I64, s_key: I64) -> None:
+    """Set where the rows of the current key end in both windows, and whether that end is final."""
+    for side in range(2):
+        at, keys = side * SIDE, r_key if side == 0 else s_key
+        end = state[at + R_ROWS]
+        if state[KEYED] != 0:
+            end = first_beyond(keys, state[KEY], state[at + R_POS], end, True)
+        state[at + R_END] = end
+        state[at + R_FINAL] = 1 if end < state[at + R_ROWS] else state[at + R_EOF]
+
+
+@inlined
+def next_run(state: I64, r_key: I64, s_key: I64) -> int:
+    """Move both sides to the next key that both have; without keys, everything is one run.
+
+    READY, or NEED_R, NEED_S when a window ends before that is known, or DONE.
+    """
+    if state[KEYED] == 0:
+        if state[RUNS] > 0:
+            return DONE
+    else:
+        status = _align_keys(state, r_key, s_key)
+        if status != READY:
+            return status
+        state[KEY] = r_key[state[R_POS]]
+    state[RUNS] += 1
+    state[RUNNING] = 1
+    find_ends(state, r_key, s_key)
+    return READY
+
+
+@inlined
+def _align_keys(state: I64, r_key: I64, s_key: I64) -> int:
+    if state[RUNS] > 0:
+        state[R_POS] = first_beyond(r_key, state[KEY], state[R_POS], state[R_ROWS], True)
+        state[S_POS] = first_beyond(s_key, state[KEY], state[S_POS], state[S_ROWS], True)
+    while True:
+        if state[R_POS] == state[R_ROWS]:
+            return DONE if state[R_EOF] != 0 else NEED_R
+        if state[S_POS] == state[S_ROWS]:
+            return DONE if state[S_EOF] != 0 else NEED_S
+        r, s = r_key[state[R_POS]], s_key[state[S_POS]]
+        if r == s:
+            return READY
+        if r < s:
+            state[R_POS] = first_beyond(r_key, s, state[R_POS], state[R_ROWS], False)
+        else:
+            state[S_POS] = first_beyond(s_key, r, state[S_POS], state[S_ROWS], False)
+
+
+@inlined
+def end_run(state: I64) -> None:
+    """Forget everything active: the next key starts afresh."""
+    state[RUNNING] = state[USED] = state[R_ACTIVE] = state[S_ACTIVE] = state[HEAP] = 0
+    state[PHASE] = state[INNER] = state[KEEP] = state[PICKED] = 0
+    state[R_HEAD], state[S_HEAD] = state[R_POS], state[S_POS]
+
+
+def sample_rows(n: int = 3) -> Rows:
+    """A few overlapping rows of one key, for warming up."""
+    start = np.arange(n, dtype=np.int64)
+    none = int64s([])
+    return Rows(int64s(start), int64s(start + 2), none, none, 1)
+
+
+def sample_rule() -> Rule:
+    """The overlap rule, for warming up."""
+    return Rule(frozen(np.ones(81, np.bool_), np.bool_), 0, 0, False, ALWAYS, ANY)
+
+
+def sample_state(r: Rows, s: Rows, capacity: int = 100) -> I64:
+    """The state before the first step over two complete windows, for warming up."""
+    state = np.zeros(STATE_SIZE, np.int64)
+    state[R_ROWS], state[S_ROWS] = r.start.size, s.start.size
+    state[R_EOF] = state[S_EOF] = state[STORE] = 1
+    state[CAPACITY] = capacity
+    return state

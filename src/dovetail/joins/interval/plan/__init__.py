@@ -1,0 +1,1 @@
+"""Interval joins on Spark: routes, tasks and what was measured."""

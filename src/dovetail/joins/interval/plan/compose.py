@@ -1,0 +1,135 @@
+"""Join types over cells: what every route does with rows that live in several cells.
+
+A meeting joins rows cell by cell. Rows that live in one cell are decided there; only rows that live in several need a
+second step, which counts the cells in which they found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.joins.interval.plan.cells import COLUMNS, name
+from dovetail.joins.interval.plan.sides import RESERVED, Side, quoted
+
+ROW, WHOLE, MISSED, CELLS = (f"{RESERVED}{what}" for what in ("row", "whole", "missed", "cells"))
+
+
+class Cells(Protocol):
+    """Where rows live: adds `cell`, `in` and `n`, and a row for every cell."""
+
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = COLUMNS) -> DataFrame:
+        """The frame with a row for every cell, and of our columns those to keep."""
+
+
+class Meeting(Protocol):
+    """Joins the rows of two sides that are in the same cell, as `rows.join(others, ..., how)` would."""
+
+    def __call__(
+        self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
+    ) -> DataFrame:
+        """The joined rows; `once` says that a pair which meets in several cells must come out of one only."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellsJoin:
+    """An interval join put together from meetings in cells; without cells, one meeting of everything."""
+
+    left: Side
+    right: Side
+    cells: Cells | None
+    meeting: Meeting
+
+    def answer(self, how: str, keep: str = "all") -> DataFrame:
+        """All columns of both sides for `how`, or of the left side for semi and anti joins."""
+        if how == "left_semi":
+            return self._semi()
+        if how == "left_anti":
+            return self._anti(self.left)
+        if keep != "all":
+            return self._kept(how, keep)
+        whole = self._pairs(how)
+        if self.cells is None:
+            return whole
+        for side in [side for side in (self.left, self.right) if side.kept]:
+            whole = whole.unionByName(self._undecided(side), allowMissingColumns=True)
+        return whole
+
+    def _other(self, side: Side) -> Side:
+        return self.right if side.name == "left" else self.left
+
+    def _in_cells(self, side: Side, frame: DataFrame | None = None, counted: bool = True) -> DataFrame:
+        frame = side.frame if frame is None else frame
+        if self.cells is None:
+            return frame
+        return self.cells.add(side, frame, COLUMNS if counted else ("cell", "in"))
+
+    def _pairs(self, how: str) -> DataFrame:
+        left, right = self.left, self.right
+        outer = how != "inner"  # only then must a row know in how many cells it lives
+        rows, others = (self._in_cells(side, counted=outer) for side in (left, right))
+        joined = self.meeting(left, rows, right, others, how, True)
+        if self.cells is None or how == "inner":
+            return joined
+        missing_right, missing_left = (f"{name(side, 'cell')} is null" for side in (right, left))
+        alone = f"({missing_right} and {name(left, 'n')} = 1) or ({missing_left} and {name(right, 'n')} = 1)"
+        return joined.where(f"not ({missing_right} or {missing_left}) or {alone}")
+
+    def _semi(self) -> DataFrame:
+        if self.cells is None:
+            return self.meeting(self.left, self.left.frame, self.right, self.right.frame, "left_semi", False)
+        one, several = self._one_cell(self.left, "left_semi"), self._several_cells(self.left, "left_semi")
+        return one.unionByName(several.select(*map(quoted, one.columns)))
+
+    def _anti(self, side: Side) -> DataFrame:
+        if self.cells is None:
+            other = self._other(side)
+            return self.meeting(side, side.frame, other, other.frame, "left_anti", False)
+        one = self._one_cell(side, "left_anti")
+        return one.unionByName(self._undecided(side).select(*map(quoted, one.columns)))
+
+    def _undecided(self, side: Side) -> DataFrame:
+        """Rows of several cells that matched in none."""
+        missed = self._several_cells(side, "left_anti").where(f"{MISSED} = {CELLS}")
+        return missed.drop(MISSED, CELLS)
+
+    def _one_cell(self, side: Side, how: str) -> DataFrame:
+        other = self._other(side)
+        rows = self._in_cells(side).where(f"{name(side, 'n')} = 1")
+        met = self.meeting(side, rows, other, self._in_cells(other), how, False)
+        return met.select(*map(quoted, side.frame.columns))
+
+    def _several_cells(self, side: Side, how: str) -> DataFrame:
+        """Rows of several cells that are in the result of `how` in at least one of them, once each, with counts."""
+        other = self._other(side)
+        tagged = self._in_cells(side, side.frame.withColumn(ROW, F.monotonically_increasing_id()))
+        rows = tagged.where(f"{name(side, 'n')} > 1")
+        met = self.meeting(side, rows, other, self._in_cells(other), how, False)
+        once = met.groupBy(ROW).agg(
+            F.first(F.struct(*map(quoted, side.frame.columns))).alias(WHOLE),
+            F.count("*").alias(MISSED),
+            F.first(name(side, "n")).alias(CELLS),
+        )
+        return once.select(f"{WHOLE}.*", MISSED, CELLS)
+
+    def _kept(self, how: str, keep: str) -> DataFrame:
+        """One match for each left row: the first or last right row by (start, end), or any."""
+        tagged = self.left.frame.withColumn(ROW, F.monotonically_increasing_id())
+        if self.cells is None:
+            pairs = replace(self, left=replace(self.left, frame=tagged))._pairs(how)
+        else:
+            left = replace(self.left, frame=tagged.where(self.left.usable) if self.left.kept else tagged, kept=False)
+            pairs = replace(self, left=left)._pairs("inner")
+        order = F.struct(F.expr(self.right.start), F.expr(self.right.end))
+        best = F.max_by if keep == "last" else F.min_by
+        row = F.struct(*(quoted(column) for column in pairs.columns if column != ROW))
+        # Without cells Spark joined by the keys: grouped by them, too, rows stay where they are.
+        groups = [ROW, *(self.left.keys if self.cells is None else ())]
+        matched = pairs.groupBy(*groups).agg(best(row, order).alias(WHOLE)).select(f"{WHOLE}.*")
+        if how == "inner" or self.cells is None:
+            return matched
+        return matched.unionByName(self._anti(self.left), allowMissingColumns=True)

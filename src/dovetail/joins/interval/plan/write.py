@@ -1,0 +1,152 @@
+"""Answers written to Parquet by the tasks that make them, all or nothing.
+
+Each task writes files of its own into a hidden directory beside the target; when every task has succeeded, the files of
+the successful attempts move into place and `_SUCCESS` is written. On failure the hidden directory goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.interval.cell_join import CellJoin, join_cell
+from dovetail.joins.interval.plan.partitioned import reported
+from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.metrics import MetricsSink
+
+MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
+ROW_GROUP = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where files go: the place, the hidden directory of this run, the compression, and the columns of the answer."""
+
+    uri: str
+    run: str
+    compression: str
+    columns: tuple[str, ...]
+    schema: pa.Schema
+
+    def filesystem(self) -> tuple[fs.FileSystem, str]:
+        """The file system of the target and the path in it."""
+        return _resolve(self.uri)
+
+    def hidden(self) -> str:
+        """The directory of unfinished files."""
+        return f"{_resolve(self.uri)[1]}/_temporary-{self.run}"
+
+
+def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
+    try:
+        found, path = fs.FileSystem.from_uri(uri) if "://" in uri else (fs.LocalFileSystem(), uri)
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise PlanError(f"cannot write to {uri!r}: {problem}; give a local path or a URI that Arrow knows") from problem
+    return found, path.rstrip("/")
+
+
+def new_target(path: str, columns: tuple[str, ...], schema: pa.Schema, compression: str, mode: str) -> Target:
+    """A target that is free to write to; an existing answer is an error unless mode is overwrite."""
+    if mode not in ("error", "overwrite"):
+        raise PlanError(f"mode={mode!r} must be 'error' or 'overwrite'")
+    uri = path if "://" in path else str(_absolute(path))
+    target = Target(uri, uuid.uuid4().hex, compression, columns, schema)
+    system, place = target.filesystem()
+    inside = system.get_file_info(fs.FileSelector(place, allow_not_found=True))
+    if inside and mode == "error":
+        raise PlanError(f"{path!r} exists and is not empty; choose another place or pass mode='overwrite'")
+    return target
+
+
+def _absolute(path: str) -> object:
+    from pathlib import Path
+
+    return Path(path).absolute()
+
+
+def write_frame(frame: DataFrame, target: Target) -> list[tuple[str, int]]:
+    """Any DataFrame's rows, written by the tasks that compute them; gives the files and their rows."""
+    return _finish(map_in_arrow(frame, partial(_write, target), MANIFEST), target)
+
+
+def write_cells(placed: DataFrame, task: CellJoin, sink: MetricsSink, target: Target) -> list[tuple[str, int]]:
+    """The inner join of placed rows, joined and written in the same task: no row of the answer returns to Spark."""
+    return _finish(map_in_arrow(placed, partial(_join_and_write, task, sink, target), MANIFEST), target)
+
+
+def _join_and_write(
+    task: CellJoin, sink: MetricsSink, target: Target, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return _write(target, reported(join_cell, task, sink, batches))
+
+
+def _write(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Writes all batches to one file and gives its name and row count; an empty task writes nothing."""
+    system, _ = target.filesystem()
+    context = TaskContext.get()
+    number, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    name = f"part-{number:05d}-{attempt}.parquet"
+    writer: pq.ParquetWriter | None = None
+    rows = 0
+    try:
+        for batch in batches:
+            if writer is None:
+                path = f"{target.hidden()}/{name}"
+                writer = pq.ParquetWriter(
+                    path, target.schema, filesystem=system, compression=target.compression, use_dictionary=False
+                )
+            rows_out = batch.select(list(target.columns))
+            writer.write_batch(rows_out.cast(target.schema), row_group_size=ROW_GROUP)
+            rows += batch.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is not None:
+        yield pa.RecordBatch.from_pydict({"file": [name], "rows": [rows]})
+
+
+def _finish(manifest: DataFrame, target: Target) -> list[tuple[str, int]]:
+    system, place = target.filesystem()
+    try:
+        system.create_dir(target.hidden(), recursive=True)
+        files = [(row["file"], row["rows"]) for row in manifest.collect()]
+        _publish(system, place, target, files)
+    except OSError as problem:
+        raise ConfigError(f"cannot write to {target.uri!r}: {problem}") from problem
+    finally:
+        with contextlib.suppress(OSError):
+            system.delete_dir(target.hidden())
+    return files
+
+
+def _publish(system: fs.FileSystem, place: str, target: Target, files: list[tuple[str, int]]) -> None:
+    hidden = f"_temporary-{target.run}"
+    old = [i for i in system.get_file_info(fs.FileSelector(place)) if i.base_name != hidden]
+    if not files:
+        pq.write_table(target.schema.empty_table(), f"{target.hidden()}/part-00000.parquet", filesystem=system)
+        files.append(("part-00000.parquet", 0))
+    for name, _ in files:
+        system.move(f"{target.hidden()}/{name}", f"{place}/{target.run[:8]}-{name}")
+    for info in old:
+        system.delete_dir(info.path) if info.type == fs.FileType.Directory else system.delete_file(info.path)
+    system.open_output_stream(f"{place}/_SUCCESS").close()
+
+
+def task_metrics(files: list[tuple[str, int]], metrics: Metrics) -> Metrics:
+    """The run's metrics with what was written."""
+    written = Metrics()
+    written.add("files", len(files), unit="files")
+    written.add("rows written", sum(rows for _, rows in files))
+    return metrics.include(written)

@@ -1,0 +1,108 @@
+"""The join of one bucket as a value that travels as text: what to join, how, and inside which budget."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from dovetail.engine.layout import Key
+from dovetail.engine.memory import MemoryBudget
+from dovetail.joins.online.hot_keys import hot_codes
+from dovetail.joins.online.keys import SIDES
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.predicate import Band, Distance, Predicate
+from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.joins.online.schema_text import schema_text
+from dovetail.joins.online.spread import Spread
+
+KIND = "two inputs"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketJoin:
+    """An algorithm with its keys, budget and input schemas; `open` gives the running operator.
+
+    `hot` is what `hot_as_text` gave.
+    """
+
+    algorithm: str
+    on: tuple[Key, ...]
+    within: Band | None
+    memory: int
+    with_phase: bool
+    left: pa.Schema
+    right: pa.Schema
+    hot: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs."""
+        return SIDES
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of both sides."""
+        return {"left": self.left, "right": self.right}
+
+    @property
+    def predicate(self) -> Predicate:
+        """When two rows match."""
+        return Predicate(self.on, self.within)
+
+    def spec(self) -> OnlineJoin:
+        """The specification of the operator."""
+        return ALGORITHMS[self.algorithm](on=self.on, within=self.within, with_phase=self.with_phase)
+
+    def open(self) -> OnlineOperator:
+        """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
+        return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
+
+    def spread(self, buckets: int) -> Spread:
+        """Which of so many buckets rows belong to."""
+        return Spread(self.predicate, self.schemas, buckets, hot_codes(self.hot, self.on, self.schemas))
+
+    def to_json(self) -> str:
+        """The value as text."""
+        band = self.within
+        bounds = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
+        schemas = [base64.b64encode(schema.serialize()).decode() for schema in (self.left, self.right)]
+        whole = [KIND, self.algorithm, self.on, bounds, self.memory, self.with_phase, self.hot, *schemas]
+        return json.dumps(whole)
+
+    @classmethod
+    def from_json(cls, text: str) -> BucketJoin:
+        """What `to_json` wrote."""
+        _, algorithm, on, bounds, memory, with_phase, hot, *schemas = json.loads(text)
+        keys = tuple(key if isinstance(key, str) else (key[0], key[1]) for key in on)
+        band = None if bounds is None else Band(bounds[0], bounds[1], *map(bound_from_json, bounds[2:]))
+        left, right = (pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) for schema in schemas)
+        return cls(algorithm, keys, band, memory, with_phase, left, right, hot)
+
+    def meaning(self) -> dict[str, Any]:
+        """What the rows of its state are and when they match: nothing of this can change while there is state."""
+        band = self.within
+        within = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
+        columns = {f"columns of {name}": schema_text(schema) for name, schema in self.schemas.items()}
+        return {"on": [list(pair) for pair in self.predicate.pairs], "within": within, **columns}
+
+
+def bound_as_json(bound: Distance) -> list[Any]:
+    """A bound of a band as JSON takes it."""
+    if isinstance(bound, timedelta):
+        return ["timedelta", bound // timedelta(microseconds=1)]
+    return ["decimal", str(bound)] if isinstance(bound, Decimal) else ["number", bound]
+
+
+def bound_from_json(tagged: list[Any]) -> Distance:
+    """What `bound_as_json` gave."""
+    kind, value = tagged
+    if kind == "timedelta":
+        return timedelta(microseconds=value)
+    return Decimal(value) if kind == "decimal" else value

@@ -1,0 +1,1 @@
+"""Kernels of online joins: tables in memory, flushing and matching."""

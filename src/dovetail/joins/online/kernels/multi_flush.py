@@ -1,0 +1,243 @@
+"""MINER's flush: three regions for each relation and attribute, the area of least benefit leaves from all indexes.
+
+Reference: Bornea 2010, 4.1; docs/algorithms/online.md, 3.4 and 4.2, step 5.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import kernel
+from dovetail.engine.kernels.hashing import mixed
+from dovetail.joins.online.kernels.multi_rows import (
+    CLOCK,
+    GONE,
+    MultiOutcome,
+    MultiRows,
+    end_flush,
+    largest_relation,
+    let_row_go,
+    order_of,
+)
+from dovetail.joins.online.kernels.tree import FIRST, LAST, Trees, first_from, remove_node
+
+LOWER, MIDDLE, UPPER = range(3)
+BENEFIT, RANDOM = range(2)
+"""Policies: the area of least benefit leaves (MINER), or rows by chance (MJoin's naive extension)."""
+_MIN, _MAX = -(2**63), 2**63 - 1
+
+
+class Areas(NamedTuple):
+    """By relation and attribute: boundaries, joins and rows of each region, the Clock's hand as (key, near, tick, set),
+    how often each region was chosen first. By relation: how many attributes it has, and how often it was flushed."""
+
+    low: I64
+    up: I64
+    joins: I64
+    held: I64
+    hand: I64
+    chosen: I64
+    attributes: I64
+    flushed: I64
+    meta: I64
+
+
+BLOCK, SEED, DRAWS, POLICY = range(4)
+"""Places in `Areas.meta`: rows a block, seed of random choices, choices made, policy."""
+
+
+def empty_areas(attributes: I64, block_rows: int, seed: int, policy: int) -> Areas:
+    """Everything is middle, nothing counted."""
+    relations, most = len(attributes), int(max(attributes))
+    low, up = np.full((relations, most), _MIN), np.full((relations, most), _MAX)
+    joins, held, chosen = (np.zeros((relations, most, 3), np.int64) for _ in range(3))
+    hand = np.zeros((relations, most, 4), np.int64)
+    meta = np.array([block_rows, seed, 0, policy], np.int64)
+    flushed = np.zeros(relations, np.int64)
+    return Areas(low, up, joins, held, hand, chosen, np.array(attributes, np.int64), flushed, meta)
+
+
+@kernel
+def area_of(s: Areas, r: int, a: int, key: int) -> int:
+    """The region of a key under the boundaries of one attribute; upper is asked first."""
+    if key >= s.up[r, a]:
+        return UPPER
+    return LOWER if key <= s.low[r, a] else MIDDLE
+
+
+@kernel
+def _evict(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, slot: int) -> None:
+    """One row leaves all indexes of its relation, and the counts of the regions it was in."""
+    for a in range(s.attributes[r]):
+        s.held[r, a, area_of(s, r, a, rows.key[a, slot])] -= 1
+        remove_node(t, order_of(rows, r, a), r, a, slot)
+    let_row_go(rows, out, slot)
+
+
+@kernel
+def draw(s: Areas, below: int) -> int:
+    """A number from 0 on, by chance that can be repeated."""
+    s.meta[DRAWS] += 1
+    word = mixed(np.uint64(s.meta[SEED]) + mixed(np.uint64(s.meta[DRAWS])))
+    return int(np.int64(word >> np.uint64(1)) % below)
+
+
+@kernel
+def _hand(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> int:
+    """The node at which the Clock goes on; at first one of the middle region by chance."""
+    o, hand = order_of(rows, r, a), s.hand[r, a]
+    if hand[3] == 0:
+        node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)
+        for _ in range(draw(s, s.held[r, a, MIDDLE])):
+            node = t.after[a, node]
+        hand[0], hand[1], hand[2], hand[3] = o.key[node], o.near[node], o.ats[node], 1
+    return first_from(t, o, r, a, hand[0], hand[1], hand[2])
+
+
+@kernel
+def _take_clock(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, a: int, n: int) -> None:
+    """The hand goes round the middle region; a row with the bit set loses it and stays, one without leaves."""
+    node, taken, o, hand = _hand(s, rows, t, r, a), 0, order_of(rows, r, a), s.hand[r, a]
+    while taken < n:
+        if node < 0 or area_of(s, r, a, rows.key[a, node]) != MIDDLE:
+            node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)  # ticks are smaller, so this is the next key
+            continue
+        following = t.after[a, node]
+        if rows.bit[node]:
+            rows.bit[node] = 0
+        else:
+            hand[0], hand[1], hand[2] = o.key[node], o.near[node], o.ats[node] + 1
+            _evict(s, rows, t, out, r, node)
+            taken += 1
+        node = following
+
+
+@kernel
+def _take_end(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, a: int, region: int, n: int) -> None:
+    """The smallest keys of the lower region leave, or the largest of the upper one."""
+    for _ in range(n):
+        _evict(s, rows, t, out, r, t.ends[r, a, FIRST if region == LOWER else LAST])
+
+
+@kernel
+def _least_benefit(s: Areas, r: int, tried: I64) -> tuple[int, int]:
+    """Attribute and region with rows that brought the fewest results a row; ties: upper, lower, middle."""
+    best_a, best, best_joins, best_held = -1, -1, np.int64(0), np.int64(1)
+    for region in (UPPER, LOWER, MIDDLE):
+        for a in range(s.attributes[r]):
+            held, joins = s.held[r, a, region], s.joins[r, a, region]
+            if held == 0 or tried[a] & (1 << region):
+                continue
+            if best < 0 or float(joins) * float(best_held) < float(best_joins) * float(held):
+                best_a, best, best_joins, best_held = a, region, joins, held
+    return best_a, best
+
+
+@kernel
+def _set_low(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
+    """The smallest key such that the lower region holds a block, but below the upper region."""
+    node, seen = t.ends[r, a, FIRST], 1
+    while seen < s.meta[BLOCK] and t.after[a, node] >= 0:
+        node, seen = t.after[a, node], seen + 1
+    key = rows.key[a, node]
+    if key >= s.up[r, a]:
+        above = first_from(t, order_of(rows, r, a), r, a, s.up[r, a], _MIN, _MIN)
+        below = t.before[a, above] if above >= 0 else t.ends[r, a, LAST]
+        key = rows.key[a, below] if below >= 0 else _MIN
+    s.low[r, a] = key
+
+
+@kernel
+def _set_up(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
+    """The largest key such that the upper region holds a block, but above the lower region."""
+    node, seen = t.ends[r, a, LAST], 1
+    while seen < s.meta[BLOCK] and t.before[a, node] >= 0:
+        node, seen = t.before[a, node], seen + 1
+    key = rows.key[a, node]
+    if key <= s.low[r, a]:
+        above = first_from(t, order_of(rows, r, a), r, a, s.low[r, a], _MAX, _MAX)
+        key = rows.key[a, above] if above >= 0 else _MAX
+    s.up[r, a] = key
+
+
+@kernel
+def count_areas(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
+    """Rows of each region as the boundaries lie now."""
+    s.held[r, a, :] = 0
+    node = t.ends[r, a, LAST]
+    while node >= 0 and rows.key[a, node] >= s.up[r, a]:
+        s.held[r, a, UPPER] += 1
+        node = t.before[a, node]
+    node = t.ends[r, a, FIRST]
+    while node >= 0 and area_of(s, r, a, rows.key[a, node]) == LOWER:
+        s.held[r, a, LOWER] += 1
+        node = t.after[a, node]
+    s.held[r, a, MIDDLE] = rows.held[r] - s.held[r, a, LOWER] - s.held[r, a, UPPER]
+
+
+@kernel
+def _move_boundaries(s: Areas, rows: MultiRows, t: Trees, r: int, tried: I64) -> None:
+    """Only those of regions that gave rows move; at the first flush those of all attributes."""
+    first = s.flushed[r] == 0
+    for a in range(s.attributes[r]):
+        if rows.held[r] > 0 and (first or tried[a] & (1 << LOWER)):
+            _set_low(s, rows, t, r, a)
+        if rows.held[r] > 0 and (first or tried[a] & (1 << UPPER)):
+            _set_up(s, rows, t, r, a)
+        if first or tried[a]:
+            count_areas(s, rows, t, r, a)
+
+
+@kernel
+def _take_areas(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, need: int, tried: I64) -> int:
+    """The attribute whose area was emptied first; the next lowest benefit follows where an area has too few rows."""
+    mark, taken = -1, 0
+    while taken < need:
+        a, region = _least_benefit(s, r, tried)
+        if s.flushed[r] == 0 and s.held[r, 0, MIDDLE] > 0 and taken == 0:
+            a, region = 0, MIDDLE
+        if mark < 0:
+            mark = a
+            s.chosen[r, a, region] += 1
+        tried[a] |= 1 << region
+        n: int = min(need - taken, s.held[r, a, region])
+        if region == MIDDLE:
+            _take_clock(s, rows, t, out, r, a, n)
+        else:
+            _take_end(s, rows, t, out, r, a, region, n)
+        taken += n
+    return mark
+
+
+@kernel
+def _take_random(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, need: int) -> None:
+    taken = 0
+    while taken < need:
+        slot = draw(s, len(rows.relation))
+        if rows.relation[slot] == r:
+            _evict(s, rows, t, out, r, slot)
+            taken += 1
+
+
+@kernel
+def flush_areas(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome) -> bool:
+    """One block of the relation with the most rows leaves; false if there is no row at all."""
+    r = largest_relation(rows)
+    if rows.held[r] == 0:
+        return False
+    first, mark = out.n[GONE], 0
+    need: int = min(s.meta[BLOCK], rows.held[r])
+    tried = np.zeros(s.attributes[r], np.int64)
+    if s.meta[POLICY] == RANDOM:
+        _take_random(s, rows, t, out, r, need)
+    else:
+        mark = _take_areas(s, rows, t, out, r, need, tried)
+        _move_boundaries(s, rows, t, r, tried)
+    s.flushed[r] += 1
+    rows.meta[CLOCK] += 1
+    end_flush(out, first, r, mark, rows.meta[CLOCK], 0)
+    s.joins[r] = 0
+    return True

@@ -1,0 +1,270 @@
+"""DINER's flush: three regions of the key's domain a side, their benefits, Clock in the middle one, boundaries.
+
+Reference: Bornea 2010, 3.3 and algorithm 2; docs/algorithms/online.md, 3.3 and 3.4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import kernel
+from dovetail.engine.kernels.hashing import mixed
+from dovetail.engine.kernels.inline import inlined
+from dovetail.joins.online.kernels.rows import (
+    CLOCK,
+    CODED,
+    FLUSHED,
+    GONE,
+    LEFT,
+    RIGHT,
+    Outcome,
+    Rows,
+    close_flush,
+    let_go,
+)
+from dovetail.joins.online.kernels.sorted_leaves import USED, Leaves, lower_bound, rows_until
+from dovetail.joins.online.kernels.sorted_removal import position_from_end, remove_rows
+from dovetail.joins.online.kernels.tree import Order, Trees, remove_node
+
+LOWER, MIDDLE, UPPER = range(3)
+TAKEN = 2  # a join bit of 2 marks a row that the Clock has chosen
+_MIN, _MAX = -(2**63), 2**63 - 1
+
+
+class Regions(NamedTuple):
+    """Per side: boundaries, joins and rows of each region, whether it was flushed before, the Clock's hand as
+    (key, tick) and whether it was set, and how often each region was chosen first."""
+
+    low: I64
+    up: I64
+    joins: I64
+    held: I64
+    flushed: I64
+    hand: I64
+    chosen: I64
+    meta: I64
+
+
+BLOCK, SEED, DRAWS = range(3)
+"""Places in `Regions.meta`: rows a block, seed of random choices, choices made."""
+
+
+def empty_regions(block_rows: int, seed: int) -> Regions:
+    """Everything is middle, nothing counted."""
+    joins, held, hand, chosen = (np.zeros((2, 3), np.int64) for _ in range(4))
+    meta = np.array([block_rows, seed, 0], np.int64)
+    return Regions(np.full(2, _MIN), np.full(2, _MAX), joins, held, np.zeros(2, np.int64), hand, chosen, meta)
+
+
+@inlined
+def region_of(r: Regions, side: int, key: int) -> int:
+    """Where a key lies under this side's boundaries; upper is asked first."""
+    if key >= r.up[side]:
+        return UPPER
+    return LOWER if key <= r.low[side] else MIDDLE
+
+
+@kernel
+def position_of(rows: Rows, ix: Leaves, key: int, tick: int) -> int:
+    """The position of the first row at or after (key, arrival tick), or the place after the last leaf."""
+    used, places = int(ix.meta[USED]), int(ix.keys.shape[1])
+    low, high = 0, used
+    while low < high:
+        middle = (low + high) >> 1
+        first = ix.firsts[middle]
+        if first < key or (first == key and rows.ats[ix.values[ix.order[middle], 0]] < tick):
+            low = middle + 1
+        else:
+            high = middle
+    place = max(low - 1, 0)
+    if place >= used:
+        return 0
+    leaf = ix.order[place]
+    low, high = 0, int(ix.sizes[leaf])
+    while low < high:
+        middle = (low + high) >> 1
+        found = ix.keys[leaf, middle]
+        if found < key or (found == key and rows.ats[ix.values[leaf, middle]] < tick):
+            low = middle + 1
+        else:
+            high = middle
+    if low == ix.sizes[leaf]:
+        place += 1
+        low = 0
+    return place * places + low
+
+
+@kernel
+def _key_of_rank(ix: Leaves, rank: int) -> int:
+    place = 0
+    while rank >= ix.sizes[ix.order[place]]:
+        rank -= ix.sizes[ix.order[place]]
+        place += 1
+    return ix.keys[ix.order[place], rank]  # type: ignore[no-any-return]  # int and np.int64 are one in a kernel
+
+
+@kernel
+def _rows_below(ix: Leaves, key: int) -> int:
+    """How many rows have a smaller key."""
+    position, places = lower_bound(ix, key), int(ix.keys.shape[1])
+    count = position % places
+    for place in range(position // places):
+        count += int(ix.sizes[ix.order[place]])
+    return count
+
+
+@kernel
+def recount(r: Regions, side: int, ix: Leaves, n_rows: int) -> None:
+    """Rows of each region as the boundaries lie now."""
+    upper = n_rows - _rows_below(ix, r.up[side])
+    lower = min(rows_until(ix, 0, r.low[side]), n_rows - upper)
+    r.held[side, LOWER], r.held[side, UPPER] = lower, upper
+    r.held[side, MIDDLE] = n_rows - lower - upper
+
+
+@kernel
+def _set_low(r: Regions, side: int, ix: Leaves, n_rows: int) -> None:
+    """The smallest key such that the lower region holds a block, but below the upper region."""
+    if n_rows == 0:
+        return
+    key = _key_of_rank(ix, min(r.meta[BLOCK], n_rows) - 1)
+    if key >= r.up[side]:
+        below = _rows_below(ix, r.up[side])
+        key = _key_of_rank(ix, below - 1) if below > 0 else _MIN
+    r.low[side] = key
+
+
+@kernel
+def _set_up(r: Regions, side: int, ix: Leaves, n_rows: int) -> None:
+    """The largest key such that the upper region holds a block, but above the lower region."""
+    if n_rows == 0:
+        return
+    key = _key_of_rank(ix, n_rows - min(r.meta[BLOCK], n_rows))
+    if key <= r.low[side]:
+        until = rows_until(ix, 0, r.low[side])
+        key = _key_of_rank(ix, until) if until < n_rows else _MAX
+    r.up[side] = key
+
+
+@kernel
+def _take_run(rows: Rows, side: int, ix: Leaves, out: Outcome, position: int, n: int) -> None:
+    """Rows that stand together leave."""
+    places = int(ix.keys.shape[1])
+    place, inside = position // places, position % places
+    for _ in range(n):
+        leaf = ix.order[place]
+        let_go(rows, out, ix.values[leaf, inside], side)
+        inside += 1
+        if inside == ix.sizes[leaf]:
+            place, inside = place + 1, 0
+    remove_rows(ix, position, n)
+
+
+@kernel
+def _random(r: Regions, below: int) -> int:
+    r.meta[DRAWS] += 1
+    word = mixed(np.uint64(r.meta[SEED]) + mixed(np.uint64(r.meta[DRAWS])))
+    return int(np.int64(word >> np.uint64(1)) % below)
+
+
+@kernel
+def _clock_start(r: Regions, rows: Rows, side: int, ix: Leaves) -> int:
+    """Where the hand stands: at the first row at or after where it stopped, at a random row of the region at first."""
+    if r.hand[side, 2] == 0:
+        rank, place = r.held[side, LOWER] + _random(r, r.held[side, MIDDLE]), 0
+        while rank >= ix.sizes[ix.order[place]]:
+            rank -= ix.sizes[ix.order[place]]
+            place += 1
+        slot = ix.values[ix.order[place], rank]
+        r.hand[side, 0], r.hand[side, 1], r.hand[side, 2] = rows.key[slot], rows.ats[slot], 1
+    return position_of(rows, ix, r.hand[side, 0], r.hand[side, 1])
+
+
+@kernel
+def _take_clock(r: Regions, rows: Rows, side: int, ix: Leaves, out: Outcome, n: int) -> None:
+    """The hand goes round the middle region; a row with the bit set loses it and stays, one without leaves."""
+    places, used = int(ix.keys.shape[1]), ix.meta[USED]
+    start = lower_bound(ix, r.low[side] + 1) if r.low[side] < _MAX else used * places
+    position = max(_clock_start(r, rows, side, ix), start)
+    first = out.n[GONE]
+    while out.n[GONE] - first < n:
+        place, inside = position // places, position % places
+        if place >= used or ix.keys[ix.order[place], inside] >= r.up[side]:
+            position = start
+            continue
+        leaf = ix.order[place]
+        slot = ix.values[leaf, inside]
+        if rows.bit[slot] == 0:
+            rows.bit[slot] = TAKEN
+            let_go(rows, out, slot, side)
+        elif rows.bit[slot] == 1:
+            rows.bit[slot] = 0
+        position = position + 1 if inside + 1 < ix.sizes[leaf] else (place + 1) * places
+    last = out.gone[out.n[GONE] - 1]
+    r.hand[side, 0], r.hand[side, 1] = rows.key[last], rows.ats[last] + 1
+    for at in range(first, out.n[GONE]):
+        slot = out.gone[at]
+        remove_rows(ix, position_of(rows, ix, rows.key[slot], rows.ats[slot]), 1)
+
+
+@kernel
+def _take(r: Regions, rows: Rows, side: int, ix: Leaves, out: Outcome, region: int, need: int) -> int:
+    n: int = min(need, r.held[side, region])
+    if n == 0:
+        return 0
+    if region == LOWER:
+        _take_run(rows, side, ix, out, 0, n)
+    elif region == UPPER:
+        _take_run(rows, side, ix, out, position_from_end(ix, n), n)
+    else:
+        _take_clock(r, rows, side, ix, out, n)
+    r.held[side, region] -= n
+    return n
+
+
+@kernel
+def _least_benefit(r: Regions, side: int, tried: int) -> int:
+    """The region that was not tried, has rows, and brought the fewest joins a row; ties: upper, lower, middle."""
+    best, best_joins, best_held = -1, np.int64(0), np.int64(1)
+    for region in (UPPER, LOWER, MIDDLE):
+        held, joins = r.held[side, region], r.joins[side, region]
+        if tried & (1 << region) or held == 0:
+            continue
+        if best < 0 or float(joins) * float(best_held) < float(best_joins) * float(held):
+            best, best_joins, best_held = region, joins, held
+    return best
+
+
+@kernel
+def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, keyed: Trees, out: Outcome) -> bool:
+    """One block of the larger side leaves; false if there is no row at all."""
+    side = 0 if rows.meta[LEFT] >= rows.meta[RIGHT] else 1
+    if rows.meta[LEFT + side] == 0:
+        return False
+    ix = left if side == 0 else right
+    first, tried, taken = out.n[GONE], 0, 0
+    need: int = min(r.meta[BLOCK], rows.meta[LEFT + side])
+    is_first = r.flushed[side] == 0
+    while taken < need:
+        region = MIDDLE if is_first else _least_benefit(r, side, tried)
+        if tried == 0:
+            r.chosen[side, region] += 1
+        tried |= 1 << region
+        taken += _take(r, rows, side, ix, out, region, need - taken)
+    if rows.meta[CODED]:
+        for at in range(first, out.n[GONE]):
+            remove_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, out.gone[at])
+    # Boundaries move once the block is complete, so that the regions always hold all rows together.
+    if is_first or tried & (1 << LOWER):
+        _set_low(r, side, ix, rows.meta[LEFT + side])
+    if is_first or tried & (1 << UPPER):
+        _set_up(r, side, ix, rows.meta[LEFT + side])
+    r.flushed[side] = 1
+    rows.meta[CLOCK] += 1
+    close_flush(out, first, side, 0, FLUSHED, rows.meta[CLOCK])
+    r.joins[side, :] = 0
+    recount(r, side, ix, rows.meta[LEFT + side])
+    return True

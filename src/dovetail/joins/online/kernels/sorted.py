@@ -1,0 +1,200 @@
+"""The arriving phase over two sorted indexes, one tuple at a time: probe, count, make room, store.
+
+Every decision is the one that a tuple-at-a-time join takes; only the columns of rows move in batches, by the caller.
+Reference: Bornea 2010, algorithms 1 and 3; docs/algorithms/online.md, 3.2 and 3.3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import kernel, register_warmup
+from dovetail.engine.kernels.inline import inlined
+from dovetail.joins.online.kernels.regions import Regions, empty_regions, flush_block, region_of
+from dovetail.joins.online.kernels.rows import (
+    CODED,
+    COMPARED,
+    DONE,
+    EMIT,
+    INDEX_FULL,
+    MATCHES,
+    N_FREE,
+    NEXT,
+    NO_SLOT,
+    PAIRS,
+    PAIRS_FULL,
+    SIDE,
+    SKIP,
+    STAGE,
+    STUCK,
+    TO_PROBE,
+    TO_STORE,
+    Arrivals,
+    Outcome,
+    Rows,
+    can_list,
+    empty_outcome,
+    empty_rows,
+    enter,
+    hold,
+    hold_all,
+    is_full,
+    meet,
+)
+from dovetail.joins.online.kernels.sorted_leaves import USED, Leaves, empty_leaves, insert_sorted, lower_bound
+from dovetail.joins.online.kernels.tree import Order, Trees, empty_trees, first_from, insert_node
+
+_MIN = -(2**63)
+
+
+@inlined
+def _count(rows: Rows, r: Regions, new: Arrivals, at: int, slot: int, found: int, joined: I64) -> None:
+    """All pairs of a row were found: they count in its region, and in those of the rows that it met."""
+    side = new.at[SIDE]
+    rows.bit[slot] = 1 if found > 0 else 0
+    rows.meta[MATCHES] += found
+    r.joins[side, region_of(r, side, new.key[at])] += found
+    for region in range(3):
+        r.joins[1 - side, region] += joined[region]
+
+
+@kernel
+def _probe_ranges(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
+    """Whether all pairs of the row were found and written; false when there is no room for more of them."""
+    side, done = new.at[SIDE], new.at[SKIP]
+    other, places = 1 - side, int(theirs.keys.shape[1])
+    low, high = new.low[at], new.high[at]
+    position = lower_bound(theirs, low) if low <= high else theirs.meta[USED] * places
+    place, inside, found = position // places, position % places, np.int64(0)
+    joined, compared = np.zeros(3, np.int64), np.int64(0)
+    while place < theirs.meta[USED]:
+        leaf = theirs.order[place]
+        if inside >= theirs.sizes[leaf]:
+            place, inside = place + 1, 0
+            continue
+        key = theirs.keys[leaf, inside]
+        compared += 1
+        if key > high:
+            break
+        match = theirs.values[leaf, inside]
+        inside += 1
+        found += 1
+        joined[region_of(r, other, key)] += 1
+        if found <= done:  # written out here and below: a call for each match would cost more than the match
+            continue
+        if rows.meta[EMIT]:
+            if out.n[PAIRS] == len(out.left):
+                new.at[SKIP] = found - 1
+                return False
+            meet(rows, out, side, slot, match)
+        rows.bit[match] = 1
+    rows.meta[COMPARED] += compared
+    _count(rows, r, new, at, slot, int(found), joined)
+    return True
+
+
+@kernel
+def _probe_keyed(rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
+    """As `_probe_ranges`, of rows with the code of the row: they stand together, in the order of their keys."""
+    side, done, found, compared = new.at[SIDE], new.at[SKIP], np.int64(0), np.int64(0)
+    code, low, high = new.code[at], new.low[at], new.high[at]
+    order, joined = Order(rows.code, rows.key, rows.ats), np.zeros(3, np.int64)
+    node = first_from(keyed, order, 1 - side, 0, code, low, _MIN) if low <= high else -1
+    while node >= 0:
+        compared += 1
+        if rows.code[node] != code or rows.key[node] > high:
+            break
+        match, node = node, int(keyed.after[0, node])
+        found += 1
+        joined[region_of(r, 1 - side, rows.key[match])] += 1
+        if found <= done:
+            continue
+        if rows.meta[EMIT]:
+            if out.n[PAIRS] == len(out.left):
+                new.at[SKIP] = found - 1
+                return False
+            meet(rows, out, side, slot, match)
+        rows.bit[match] = 1
+    rows.meta[COMPARED] += compared
+    _count(rows, r, new, at, slot, int(found), joined)
+    return True
+
+
+@kernel
+def arrive_sorted(
+    rows: Rows,
+    r: Regions,
+    left: Leaves,
+    right: Leaves,
+    keyed: Trees,
+    new: Arrivals,
+    out: Outcome,
+    one_key: I64,
+    one_slot: I64,
+) -> int:
+    """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped.
+
+    `keyed` holds the rows of both sides by code and key where codes are compared. `one_key` and `one_slot` are room
+    for one number each.
+    """
+    side = new.at[SIDE]
+    mine = left if side == 0 else right
+    theirs = right if side == 0 else left
+    while new.at[NEXT] < len(new.key):
+        at = new.at[NEXT]
+        if new.at[STAGE] == TO_PROBE:
+            if new.at[SKIP] < 0:
+                if rows.meta[N_FREE] == 0:
+                    return NO_SLOT
+                enter(rows, new, at)
+                new.at[SKIP] = 0
+            if rows.meta[CODED]:
+                all_found = _probe_keyed(rows, r, keyed, new, out, at, new.slot[at])
+            else:
+                all_found = _probe_ranges(rows, r, theirs, new, out, at, new.slot[at])
+            if not all_found:
+                return PAIRS_FULL
+            new.at[STAGE] = TO_STORE
+        slot = new.slot[at]
+        while is_full(rows, new.size[at]):
+            if not can_list(out, 1):
+                return NO_SLOT
+            if not flush_block(r, rows, left, right, keyed, out):
+                return STUCK
+        one_key[0], one_slot[0] = new.key[at], slot
+        if insert_sorted(mine, one_key, one_slot, 0) == 0:
+            return INDEX_FULL
+        if rows.meta[CODED]:
+            insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slot)
+        hold(rows, slot, side)
+        r.held[side, region_of(r, side, new.key[at])] += 1
+        new.at[NEXT], new.at[STAGE], new.at[SKIP] = at + 1, TO_PROBE, -1
+    return DONE
+
+
+@kernel
+def key_rows(rows: Rows, keyed: Trees, side: int, slots: I64) -> None:
+    """Rows that were in memory before are found by code and key again."""
+    for at in range(len(slots)):
+        insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slots[at])
+
+
+def arrivals(side: int, first_ref: int, key: I64, code: I64, low: I64, high: I64, size: I64) -> Arrivals:
+    """A chunk of which nothing has arrived yet."""
+    at = np.array([side, first_ref, 0, TO_PROBE, -1], np.int64)
+    return Arrivals(key, code, low, high, size, np.full(len(key), -1, np.int32), at)
+
+
+@register_warmup
+def _warm() -> None:
+    some = np.arange(8, dtype=np.int64)
+    some.flags.writeable = False
+    rows, out, keyed = empty_rows(10, 6, 1000, coded=False), empty_outcome(4, 10, 8), empty_trees(2, 1, 0)
+    r, left, right = empty_regions(2, 1), empty_leaves(4, 4), empty_leaves(4, 4)
+    for side in (0, 1):
+        new = arrivals(side, 0, some, some, some, some, some)
+        arrive_sorted(rows, r, left, right, keyed, new, out, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    flush_block(r, rows, left, right, keyed, out)
+    key_rows(rows, keyed, 0, np.zeros(0, np.int64))
+    hold_all(rows, np.zeros(0, np.int64), 0)

@@ -1,0 +1,191 @@
+"""Rows in memory by hash: chains of equal hash for probing, and a queue for each bucket of each side for flushing.
+
+Equal codes share a bucket on both sides. A bucket's queue is in order of arrival. Rows of a frozen bucket that only
+wait to be written stand in a second queue, where no probe finds them.
+Reference: docs/algorithms/online.md, 2.1 to 2.7.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import F64, I32, I64
+from dovetail.engine.kernels.compile import kernel
+from dovetail.engine.kernels.hashing import mixed
+from dovetail.joins.online.kernels.rows import LEFT, Outcome, Rows, hold, let_go
+
+NONE = -1
+_S32 = np.uint64(32)
+
+
+class Table(NamedTuple):
+    """Chains by hash of (side, code); per queue, side * buckets + bucket, its ends and rows; then the same for queues
+    of rows that wait to be written, at + 2 * buckets. `frozen` is the tick at which a queue was frozen, 0 if it is not.
+
+    `seen` counts arrivals per queue, aged; `met` and `compared` count matches and comparable rows a bucket.
+    """
+
+    cell: I32
+    next_cell: I32
+    prev_cell: I32
+    next_row: I32
+    prev_row: I32
+    head: I32
+    tail: I32
+    held: I64
+    frozen: I64
+    seen: F64
+    met: F64
+    compared: F64
+    meta: I64
+
+
+BUCKETS, MASK, POLICY, BLOCK, WAITING, WAIT_LIMIT, ONE_SIDE, RECEIVED, RECEIVED_RIGHT = range(9)
+"""Places in `Table.meta`: buckets a side, cells a side less one, flush policy, rows a block, rows that wait to be
+written and how many may, the side of unique keys (-1: none), rows received by side."""
+SLOT_BYTES = 4 * 4 + 2 * 2 * 4
+BUCKET_BYTES = 4 * (4 + 4 + 8) + 2 * (8 + 8) + 8 + 8
+
+
+def cells_for(slots: int) -> int:
+    """Cells of each side's hash table: a power of two, at most two a slot."""
+    return 1 << max(1, slots - 1).bit_length()
+
+
+def empty_table(slots: int, buckets: int, policy: int, block_rows: int, wait_limit: int, one_side: int) -> Table:
+    """No rows; see `Table`."""
+    cells = cells_for(slots)
+    a, b, c, d = (np.full(slots, NONE, np.int32) for _ in range(4))
+    head, tail = np.full(4 * buckets, NONE, np.int32), np.full(4 * buckets, NONE, np.int32)
+    held, frozen = np.zeros(4 * buckets, np.int64), np.zeros(2 * buckets, np.int64)
+    met, compared = np.zeros(buckets), np.zeros(buckets)
+    meta = np.array([buckets, cells - 1, policy, block_rows, 0, wait_limit, one_side, 0, 0], np.int64)
+    cell = np.full(2 * cells, NONE, np.int32)
+    return Table(cell, a, b, c, d, head, tail, held, frozen, np.zeros(2 * buckets), met, compared, meta)
+
+
+@kernel
+def bucket_of(code: int, buckets: int) -> int:
+    """The bucket of a code; the high half of the hash, so that the low half still spreads over cells."""
+    return int(np.int64(((mixed(np.uint64(code)) >> _S32) * np.uint64(buckets)) >> _S32))
+
+
+@kernel
+def cell_of(t: Table, side: int, code: int) -> int:
+    """Where the chain of a code starts."""
+    return int(side * (t.meta[MASK] + 1) + (np.int64(mixed(np.uint64(code))) & t.meta[MASK]))
+
+
+@kernel
+def _append(t: Table, queue: int, slot: int) -> None:
+    tail = t.tail[queue]
+    t.prev_row[slot], t.next_row[slot] = tail, NONE
+    if tail == NONE:
+        t.head[queue] = slot
+    else:
+        t.next_row[tail] = slot
+    t.tail[queue] = slot
+    t.held[queue] += 1
+
+
+@kernel
+def _unlink(t: Table, queue: int, slot: int) -> None:
+    before, after = t.prev_row[slot], t.next_row[slot]
+    if before == NONE:
+        t.head[queue] = after
+    else:
+        t.next_row[before] = after
+    if after == NONE:
+        t.tail[queue] = before
+    else:
+        t.prev_row[after] = before
+    t.held[queue] -= 1
+
+
+@kernel
+def put(t: Table, rows: Rows, side: int, slot: int) -> None:
+    """The row can be found from now on."""
+    code = rows.code[slot]
+    cell = cell_of(t, side, code)
+    first = t.cell[cell]
+    t.next_cell[slot], t.prev_cell[slot] = first, NONE
+    if first != NONE:
+        t.prev_cell[first] = slot
+    t.cell[cell] = slot
+    _append(t, side * t.meta[BUCKETS] + bucket_of(code, t.meta[BUCKETS]), slot)
+    hold(rows, slot, side)
+
+
+@kernel
+def put_waiting(t: Table, rows: Rows, side: int, slot: int) -> None:
+    """The row only waits to be written."""
+    bucket = bucket_of(rows.code[slot], t.meta[BUCKETS])
+    _append(t, (2 + side) * t.meta[BUCKETS] + bucket, slot)
+    t.meta[WAITING] += 1
+    hold(rows, slot, side)
+
+
+@kernel
+def take(t: Table, rows: Rows, out: Outcome, side: int, slot: int) -> None:
+    """The row leaves and cannot be found any more."""
+    code = rows.code[slot]
+    before, after = t.prev_cell[slot], t.next_cell[slot]
+    if before == NONE:
+        t.cell[cell_of(t, side, code)] = after
+    else:
+        t.next_cell[before] = after
+    if after != NONE:
+        t.prev_cell[after] = before
+    _unlink(t, side * t.meta[BUCKETS] + bucket_of(code, t.meta[BUCKETS]), slot)
+    let_go(rows, out, slot, side)
+
+
+@kernel
+def take_oldest(t: Table, rows: Rows, out: Outcome, side: int, bucket: int, n: int) -> int:
+    """How many rows of a bucket left, the oldest ones, at most n."""
+    queue = side * t.meta[BUCKETS] + bucket
+    n = min(n, int(t.held[queue]))
+    for _ in range(n):
+        take(t, rows, out, side, t.head[queue])
+    return n
+
+
+@kernel
+def take_waiting(t: Table, rows: Rows, out: Outcome, side: int, bucket: int) -> int:
+    """How many rows that waited to be written left: all of the bucket."""
+    queue = (2 + side) * t.meta[BUCKETS] + bucket
+    n = int(t.held[queue])
+    for _ in range(n):
+        slot = t.head[queue]
+        _unlink(t, queue, slot)
+        let_go(rows, out, slot, side)
+    t.meta[WAITING] -= n
+    return n
+
+
+@kernel
+def fullest_waiting(t: Table) -> int:
+    """The queue with the most rows that wait to be written, counted from the first such queue; -1 if none waits."""
+    best, most = -1, np.int64(0)
+    for queue in range(2 * t.meta[BUCKETS]):
+        held = t.held[2 * t.meta[BUCKETS] + queue]
+        if held > most:
+            best, most = queue, held
+    return best
+
+
+@kernel
+def larger_side(rows: Rows) -> int:
+    """The side with more rows in memory; left if they are equal."""
+    return 0 if rows.meta[LEFT] >= rows.meta[LEFT + 1] else 1
+
+
+@kernel
+def queue_slots(t: Table, queue: int, out: I32) -> None:
+    """Fill `out`, which has the length of the queue, with its slots, oldest first."""
+    slot = t.head[queue]
+    for at in range(len(out)):
+        out[at] = slot
+        slot = t.next_row[slot]

@@ -1,0 +1,197 @@
+"""The join tree of a multiway join: which columns of which inputs must match, checked to be one tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from dovetail.engine.layout import check_columns
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.online.predicate import Band, Predicate, whole_bounds
+
+Term: TypeAlias = tuple[str, str] | tuple[str, str, Any, Any]
+"""("orders.id", "items.order_id") for equal columns; with two bounds more, lo <= second - first <= hi."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Columns of one input that are matched together, and whether by distance."""
+
+    relation: int
+    columns: tuple[str, ...]
+    banded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Two attributes that must match: equal, or within a band; `within` is a band besides equal columns."""
+
+    ends: tuple[Attribute, Attribute]
+    band: tuple[Any, Any] | None = None
+    within: Band | None = None
+
+    @property
+    def predicate(self) -> Predicate:
+        """When the keys of a row of the first end and of one of the second match; `within` is asked besides."""
+        first, second = self.ends
+        if self.band is not None:
+            return Predicate((), Band(first.columns[0], second.columns[0], *self.band))
+        return Predicate(tuple(zip(first.columns, second.columns, strict=True)))
+
+    @property
+    def any_band(self) -> Band | None:
+        """The band of this edge, whether it has equal columns too or not."""
+        return self.predicate.within or self.within
+
+    @property
+    def sides(self) -> tuple[tuple[Attribute, tuple[str, ...]], ...]:
+        """Both ends with all columns of each that are compared."""
+        return tuple(zip(self.ends, zip(*self.column_pairs, strict=True), strict=True))
+
+    @property
+    def column_pairs(self) -> tuple[tuple[str, str], ...]:
+        """All columns of both ends that are compared with each other."""
+        pairs = list(zip(self.ends[0].columns, self.ends[1].columns, strict=True))
+        return tuple(pairs + ([(self.within.left, self.within.right)] if self.within is not None else []))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGraph:
+    """Inputs in order and the edges between them: a tree. Attributes of an input are numbered as first used."""
+
+    names: tuple[str, ...]
+    edges: tuple[Edge, ...]
+
+    def attributes(self, relation: int) -> tuple[Attribute, ...]:
+        """The attributes of one input; an input may use one in several edges."""
+        found = (end for edge in self.edges for end in edge.ends if end.relation == relation)
+        return tuple(dict.fromkeys(found))
+
+    def nears(self, relation: int) -> tuple[str, ...]:
+        """The columns of one input by which bands besides equal columns are asked."""
+        bands = [(edge.within, edge.ends) for edge in self.edges]
+        found = ((b.left, b.right)[at] for b, ends in bands if b for at in (0, 1) if ends[at].relation == relation)
+        return tuple(dict.fromkeys(found))
+
+    def n_keys(self, relation: int) -> int:
+        """How many keys a row of one input has: of its attributes, and of bands besides equal columns."""
+        return len(self.attributes(relation)) + len(self.nears(relation))
+
+    @property
+    def is_common(self) -> bool:
+        """Whether one attribute is equal in all inputs, as in the sources' simple star."""
+        plain = all(edge.band is None for edge in self.edges)
+        return plain and all(len(self.attributes(r)) == 1 for r in range(len(self.names)))
+
+    def check(self, schemas: Mapping[str, pa.Schema]) -> None:
+        """`PlanError` unless all columns are there, with types that can match."""
+        if set(schemas) != set(self.names):
+            raise PlanError(f"schemas are given for {sorted(schemas)}; this join takes {list(self.names)}.")
+        for name, schema in schemas.items():
+            twice = sorted({c for c in schema.names if schema.names.count(c) > 1})
+            if twice:
+                raise PlanError(f"{name} input has columns {twice} more than once; rename them before the join.")
+        for edge in self.edges:
+            for end, columns in edge.sides:
+                check_columns(schemas[self.names[end.relation]], columns, self.names[end.relation])
+            mine, theirs = (schemas[self.names[end.relation]] for end in edge.ends)
+            self._check_types(edge, mine, theirs)
+
+    def _check_types(self, edge: Edge, mine: pa.Schema, theirs: pa.Schema) -> None:
+        first, second = edge.ends
+        for a, b in edge.column_pairs:
+            if mine.field(a).type != theirs.field(b).type:
+                raise PlanError(
+                    f"{self.names[first.relation]}.{a} is {mine.field(a).type} but {self.names[second.relation]}.{b} "
+                    f"is {theirs.field(b).type}; cast one of them so that both are of one type."
+                )
+        if edge.any_band is not None:
+            whole_bounds(edge.any_band, mine.field(edge.any_band.left).type)  # refuses what has no distance
+
+    def __str__(self) -> str:
+        return " and ".join(self._shown(edge) for edge in self.edges)
+
+    def _shown(self, edge: Edge) -> str:
+        mine, theirs = ([f"{self.names[end.relation]}.{c}" for c in end.columns] for end in edge.ends)
+        shown = [f"{a} = {b}" for a, b in zip(mine, theirs, strict=True)] if edge.band is None else []
+        if (band := edge.any_band) is not None:
+            first, second = (self.names[end.relation] for end in edge.ends)
+            shown.append(f"{band.lo} <= {second}.{band.right} - {first}.{band.left} <= {band.hi}")
+        return " and ".join(shown)
+
+
+def join_graph(names: Sequence[str], on: Sequence[Term]) -> JoinGraph:
+    """The tree of these inputs; `PlanError` for unknown inputs, cycles, and inputs that nothing connects.
+
+    Several pairs of equal columns between the same two inputs are one edge, which may have one band besides.
+
+    >>> print(join_graph(["a", "b", "c"], [("a.x", "b.x"), ("b.y", "c.z")]))
+    a.x = b.x and b.y = c.z
+    """
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise PlanError(f"inputs={list(names)}: give two or more inputs with different names.")
+    terms = [_parsed(term, names) for term in on]
+    by_pair: dict[tuple[int, int], list[tuple[str, str, tuple[Any, Any] | None]]] = {}
+    for (r, a), (q, b), band in terms:
+        if r == q:
+            raise PlanError(f"on has {names[r]}.{a} and {names[r]}.{b} of one input; filter that input instead.")
+        if r > q:
+            r, a, q, b = q, b, r, a
+            band = None if band is None else (-band[1], -band[0])
+        by_pair.setdefault((r, q), []).append((a, b, band))
+    graph = JoinGraph(tuple(names), tuple(_edge(names, pair, found) for pair, found in by_pair.items()))
+    _check_tree(graph)
+    return graph
+
+
+def _parsed(term: Term, names: Sequence[str]) -> tuple[tuple[int, str], tuple[int, str], tuple[Any, Any] | None]:
+    if len(term) not in (2, 4):
+        raise PlanError(f"on has {term!r}; give (input.column, input.column), with two bounds more for a band.")
+    ends = [_end(name, names) for name in term[:2]]
+    return ends[0], ends[1], (term[2], term[3]) if len(term) == 4 else None
+
+
+def _end(name: str, names: Sequence[str]) -> tuple[int, str]:
+    """The longest input name that the text starts with, as names may have dots."""
+    fitting = [n for n in names if isinstance(name, str) and name.startswith(f"{n}.")]
+    if not fitting:
+        raise PlanError(f"on names {name!r}, which is no column of an input; write input.column, of {list(names)}.")
+    best = max(fitting, key=len)
+    return list(names).index(best), name[len(best) + 1 :]
+
+
+def _edge(names: Sequence[str], pair: tuple[int, int], found: list[tuple[str, str, tuple[Any, Any] | None]]) -> Edge:
+    bands = [(a, b, band) for a, b, band in found if band is not None]
+    equal = [(a, b) for a, b, band in found if band is None]
+    if len(bands) > 1:
+        raise UnsupportedError(
+            f"{names[pair[0]]} and {names[pair[1]]} have {len(bands)} bands; give one, and filter the answer by the "
+            f"others."
+        )
+    keys = equal or [bands[0][:2]]
+    ends = (
+        Attribute(pair[0], tuple(a for a, _ in keys), not equal),
+        Attribute(pair[1], tuple(b for _, b in keys), not equal),
+    )
+    if not bands:
+        return Edge(ends)
+    within = Band(bands[0][0], bands[0][1], *(bands[0][2] or ()))
+    return Edge(ends, None, within) if equal else Edge(ends, (within.lo, within.hi))
+
+
+def _check_tree(graph: JoinGraph) -> None:
+    parts = list(range(len(graph.names)))
+    for edge in graph.edges:
+        a, b = (parts[end.relation] for end in edge.ends)
+        if a == b:
+            raise PlanError(
+                f"the predicates {graph} make a cycle at {graph.names[edge.ends[0].relation]} and "
+                f"{graph.names[edge.ends[1].relation]}; leave one out and filter the answer by it."
+            )
+        parts = [a if part == b else part for part in parts]
+    if len(set(parts)) > 1:
+        apart = [name for name, part in zip(graph.names, parts, strict=True) if part != parts[0]]
+        raise PlanError(f"nothing in on={graph} connects {apart} with {graph.names[0]!r}; add a predicate for each.")

@@ -1,0 +1,105 @@
+"""Partitions on disk probed against memory of the other side, and the record that keeps pairs from coming twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.kernels.arrays import I32, int64s
+from dovetail.joins.online.blocks import LOADED_BYTES, Loaded, Unsorted
+from dovetail.joins.online.kernels.match import NEVER, Visits
+from dovetail.joins.online.kernels.table import queue_slots
+from dovetail.joins.online.operators.hashed import HashedOperator
+from dovetail.joins.online.sizes import Fitted
+from dovetail.joins.online.store import SHIFT
+
+
+class Candidate(NamedTuple):
+    """A disk part that can be probed against memory: what it promises, then which it is."""
+
+    pairs: float
+    side: int
+    bucket: int
+
+
+class VisitingOperator(HashedOperator):
+    """A join that records each use of a disk part against memory as (latest departure on disk, tick of the use).
+
+    A row d of that part and a row m met in it exactly if d had left by then and m was in memory at that tick.
+    """
+
+    def allocate(self, fitted: Fitted) -> None:
+        """Besides the table, an empty record."""
+        super().allocate(fitted)
+        self.record: dict[tuple[int, int], list[tuple[int, int]]] = {}
+
+    def visits(self, bucket: int) -> tuple[Visits, Visits]:
+        """The uses of a bucket's disk part, of left and of right."""
+        found = [np.array(self.record.get((side, bucket), []), np.int64).reshape(-1, 2) for side in (0, 1)]
+        left, right = (Visits(int64s(uses[:, 0]), int64s(uses[:, 1])) for uses in found)
+        return left, right
+
+    def visitable(self) -> Iterator[Candidate]:
+        """Disk parts for which memory holds rows, unless the last use has met all of them already."""
+        n = self.buckets
+        for side in (0, 1):
+            rows, latest = self._disk_parts(side)
+            for bucket in np.flatnonzero(rows > 0).tolist():
+                queue = (1 - side) * n + bucket
+                held = int(self.table.held[queue])
+                if held == 0:
+                    continue
+                newest = int(self.rows.ats[self.table.tail[queue]])
+                last, tick = self.record.get((side, bucket), [(0, 0)])[-1]
+                if latest[bucket] > last or newest > tick:
+                    yield Candidate(float(rows[bucket]) * held, side, bucket)
+
+    def _disk_parts(self, side: int) -> tuple[Any, Any]:
+        """Rows on disk of each bucket, and when the last of them left."""
+        store, n = self.blocks[side], self.buckets
+        buckets, rows, latest = store.column("bucket"), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        np.add.at(rows, buckets, store.column("rows"))
+        np.maximum.at(latest, buckets, store.column("dts"))
+        return rows, latest
+
+    def visit(self, side: int, bucket: int) -> Iterator[pa.RecordBatch]:
+        """New pairs of the disk part of one side with the memory part of the other; all blocks are used."""
+        queue = (1 - side) * self.buckets + bucket
+        room = self.blocks[side].largest + LOADED_BYTES * int(self.table.held[queue])
+        self.make_room(self._buffer, room)
+        visits = self.visits(bucket)
+        latest, tick = self._disk_parts(side)[1][bucket], self.tick()
+        if self.table.held[queue]:  # making room may have flushed it
+            numbers = self.blocks[side].of_bucket(bucket).tolist()
+            memory = self._memory_part(1 - side, queue)
+            for number in numbers:
+                if self.blocks[side].meets(number, memory):
+                    disk = self.blocks[side].load([number])
+                    pair = (disk, memory) if side == 0 else (memory, disk)
+                    yield from self.joined(*pair, self.phase, visits)
+        self.record.setdefault((side, bucket), []).append((int(latest), tick))
+        self.let_blocks_go(room)
+
+    def _memory_part(self, side: int, queue: int) -> Loaded:
+        slots: I32 = np.empty(int(self.table.held[queue]), np.int32)
+        queue_slots(self.table, queue, slots)
+        r = self.rows
+        never = np.full(len(slots), NEVER, np.int64)
+        rows = Unsorted(r.key[slots], r.code[slots], r.ats[slots], never, r.ref[slots])
+        used = {number: self.pages[side].page(number) for number in np.unique(rows.refs >> SHIFT).tolist()}
+        return rows.loaded(self.keys, side, used, self.schemas[side])
+
+    def renumber(self) -> None:
+        """Uses before a drain need not be remembered."""
+        self.record.clear()
+
+    def state(self) -> dict[str, Any]:
+        """The record of uses."""
+        return {"visits": [[side, bucket, uses] for (side, bucket), uses in self.record.items()]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on with the record."""
+        self.record = {(side, bucket): [(a, b) for a, b in uses] for side, bucket, uses in state["visits"]}

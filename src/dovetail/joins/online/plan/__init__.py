@@ -1,0 +1,1 @@
+"""Online joins on Spark: packing of rows, buckets and state."""

@@ -1,0 +1,67 @@
+"""Online joins of batch DataFrames: every bucket in one task, rows arriving in the order they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pyarrow as pa
+
+from dovetail.engine.metrics import Metrics
+from dovetail.joins.online.event_log import Event
+from dovetail.joins.online.hosted import Running
+from dovetail.joins.online.plan.pack import OnlineTask, as_schema
+from dovetail.spark.arrow import Batches
+
+
+def join_buckets(task: OnlineTask, batches: Batches) -> Batches:
+    """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
+    running: Running | None = None
+    current, dropped = -1, [0] * len(task.join.names)
+    try:
+        for bucket, event in _events(batches, dropped):
+            if bucket != current:
+                yield from _finished(task, running)
+                running, current = Running(task.join), bucket
+            assert running is not None  # noqa: S101  (for the type checker: the first bucket is not -1)
+            yield from _answers(task, running.apply(event))
+        yield from _finished(task, running)
+        task.sink.task(counts_by_side("null_keys", task.join.names, dropped))
+    finally:
+        if running is not None:
+            running.close()
+
+
+def _events(batches: Batches, dropped: list[int]) -> Iterator[tuple[int, Event]]:
+    for batch in batches:
+        lines = (batch.column(name).to_pylist() for name in ("bucket", "side", "dropped"))
+        for bucket, side, n, rows in zip(*lines, batch.column("rows"), strict=True):
+            dropped[side] += n
+            if rows.is_valid:
+                yield bucket, Event("push", side, rows=rows.as_buffer())
+
+
+def counts_by_side(name: str, sides: Sequence[str], counts: Sequence[int]) -> Metrics:
+    """Rows of each side under one name."""
+    metrics = Metrics()
+    for side, n in zip(sides, counts, strict=True):
+        metrics.add(name, int(n), side)
+    return metrics
+
+
+def _finished(task: OnlineTask, running: Running | None) -> Batches:
+    if running is None:
+        return
+    with closing(running.operator) as operator:
+        yield from _answers(task, running.apply(Event("finish")))
+        peak = operator.budget.peak
+    operator.metrics.peak("memory_peak", peak)
+    rows = sum(operator.metrics.value("rows", name) for name in task.join.names)
+    operator.metrics.peak("bucket_rows", rows, unit="rows")
+    task.sink.task(operator.metrics)
+
+
+def _answers(task: OnlineTask, batches: Iterator[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        if batch.num_rows:
+            yield as_schema(batch, task.output)

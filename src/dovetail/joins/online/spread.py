@@ -1,0 +1,125 @@
+"""Which bucket a row of an online join belongs to, so that buckets can be joined each for itself.
+
+Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
+cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
+every pair meets in one bucket, left's. So it does for hot keys: their left rows go to all buckets, by a hash of the
+whole row, and their right rows to each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.kernels.arrays import I64, AnyArray
+from dovetail.joins.online.keys import RowKeys
+from dovetail.joins.online.predicate import Predicate, whole_bounds
+from dovetail.joins.online.row_order import row_hashes
+
+_CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies on average
+_FAR = 2.0**62
+_MAX = 2**63 - 1
+_VERSION = 1  # of the hashes of keys and cells: to be raised with them
+
+
+class Homes(NamedTuple):
+    """Row numbers and their buckets, ordered by bucket and then by row; rows without a key are `dropped`."""
+
+    rows: I64
+    buckets: I64
+    dropped: int
+
+
+class Spread:
+    """The buckets of rows under a predicate: they follow from the rows alone, wherever and in which order they come.
+
+    Reference: docs/algorithms/online.md, 7.2.
+    """
+
+    def __init__(
+        self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int, hot: I64 | None = None
+    ) -> None:
+        self._keys, self._buckets = RowKeys(predicate, schemas), buckets
+        self.count = buckets
+        self._hot = np.empty(0, np.int64) if hot is None else hot
+        self._by_code = bool(predicate.on)
+        if predicate.within is not None and not self._by_code:
+            band = predicate.within
+            self._whole = whole_bounds(band, schemas["left"].field(band.left).type)
+            if self._whole is not None:
+                self._width = min(_MAX, max(1, _CELLS * (self._whole[1] - self._whole[0])))
+            else:
+                self._size = _CELLS * (float(band.hi) - float(band.lo)) or 1.0  # type: ignore[arg-type]  # numbers
+
+    @property
+    def rule(self) -> str:
+        """All that a row's bucket depends on, beyond keys and band, as text."""
+        return rule_text(buckets=self._buckets, hot=self._hot.tolist())
+
+    def homes(self, side: int, batch: pa.RecordBatch) -> Homes:
+        """The buckets of a side's rows."""
+        coded = self._keys.encode(side, batch)
+        rows = np.flatnonzero(coded.valid)
+        dropped = batch.num_rows - len(rows)
+        if self._by_code or self._buckets == 1:
+            code = coded.code[rows] if self._by_code else np.zeros(len(rows), np.int64)
+            return self._ordered(*self._spread_hot(side, batch, rows, code), dropped)
+        key = coded.key[rows]
+        if side == 0:
+            return self._ordered(rows, bucket_of(self._cell(key), self._buckets), dropped)
+        low, high = (self._cell(bound) for bound in self._keys.ranges(side, key))
+        return self._ordered(*self._copies(rows, low, high), dropped)
+
+    def _spread_hot(self, side: int, batch: pa.RecordBatch, rows: I64, code: I64) -> tuple[I64, I64]:
+        """The rows and the bucket of each; hot ones are dealt out by a hash on the left, copied on the right."""
+        buckets = bucket_of(code, self._buckets)
+        hot = np.flatnonzero(np.isin(code, self._hot)) if len(self._hot) else self._hot
+        if len(hot) == 0:
+            return rows, buckets
+        if side == 0:
+            buckets[hot] = bucket_of(row_hashes(batch.take(pa.array(rows[hot]))), self._buckets)
+            return rows, buckets
+        plain = np.delete(np.arange(len(rows)), hot)
+        copies = np.repeat(rows[hot], self._buckets)
+        everywhere = np.tile(np.arange(self._buckets), len(hot))
+        every, of = np.concatenate([rows[plain], copies]), np.concatenate([buckets[plain], everywhere])
+        order = np.argsort(every, kind="stable")
+        return every[order], of[order]
+
+    def _copies(self, rows: I64, low: I64, high: I64) -> tuple[I64, I64]:
+        """Each row once for every bucket of the cells from low to high."""
+        n = np.maximum(high - low + 1, 0)
+        at = np.repeat(np.arange(len(rows)), n)
+        cell = low[at] + np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
+        pairs = np.unique(np.stack([rows[at], bucket_of(cell, self._buckets)]), axis=1)
+        return pairs[0], pairs[1]
+
+    def _cell(self, key: AnyArray) -> I64:
+        if self._whole is not None:
+            return np.asarray(key // self._width, np.int64)
+        # The image of a double is its bits, those below the sign turned round for negative ones.
+        numbers = np.where(key < 0, key ^ _MAX, key).astype(np.int64).view(np.float64)
+        with np.errstate(over="ignore"):
+            cells = np.floor(numbers / self._size)
+        return np.clip(cells, -_FAR, _FAR).astype(np.int64)
+
+    def _ordered(self, rows: I64, buckets: I64, dropped: int) -> Homes:
+        order = np.argsort(buckets, kind="stable")
+        return Homes(rows[order], buckets[order], dropped)
+
+
+def rule_text(**parts: Any) -> str:
+    """How rows are spread, as text that is equal where rows go to the same buckets."""
+    return json.dumps({"hash": _VERSION, **parts}, sort_keys=True)
+
+
+def bucket_of(codes: AnyArray, buckets: int) -> I64:
+    """A bucket from 0 for each code, by another hash than operators use inside."""
+    x = codes.astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((29, 0x94D049BB133111EB), (32, 0xBF58476D1CE4E5B9)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return ((x >> np.uint64(11)) % np.uint64(buckets)).astype(np.int64)

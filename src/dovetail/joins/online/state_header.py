@@ -1,0 +1,286 @@
+"""The small part of a bucket's state: where its events are, whose they are, when they leave, and what is pending."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+from dovetail.errors import ConfigError
+from dovetail.joins.online.event_log import EPOCH
+from dovetail.joins.online.lateness import Lateness
+
+FORMAT = 4
+NEVER_MATCHES = -(2**63)
+"""The expiry of no rows at all."""
+_MOST_SPANS = 128  # so that a span is some hundredth of what is kept
+_RETAINED_LATER = 8  # rows stay for at most an eighth longer than they must: so rebuilds are few
+_SPAN_OF_A_TAIL = 64  # of what is retained: longer spans would let rows go late
+_OPEN = 64 << 10  # bytes up to which a piece takes more events: so pieces are few, and little is written twice
+_FEW = 32  # pieces that may be small, so that little leaves late
+_WORTH = 4  # a quarter of the bytes, so that rebuilding costs no more than some three times what came
+
+
+class How(NamedTuple):
+    """How a bucket is joined, which may change from run to run; `owed` says when all is given."""
+
+    algorithm: str
+    memory: int
+    owed: str
+
+    def joins_as(self, other: How) -> bool:
+        """Whether both give the same answers in the same order to the same events."""
+        return (self.algorithm, self.memory) == (other.algorithm, other.memory)
+
+
+class Bounds(NamedTuple):
+    """What bounds the state, which may change from run to run: how long rows are retained, and how late they may be."""
+
+    retain_ms: int | None
+    lateness: Lateness | None
+
+
+class Span(NamedTuple):
+    """Pieces that leave together: those before piece `end` and not of the span before.
+
+    All their rows came from `since` to `came`, in milliseconds, and match nothing once the watermark is later than
+    `expiry`; None if that is not known.
+    """
+
+    end: int
+    bytes: int
+    since: int
+    came: int
+    expiry: int | None
+
+    def joined(self, later: Span) -> Span:
+        """This span and the next one as one, which leaves when both may."""
+        known = self.expiry is not None and later.expiry is not None
+        expiry = max(self.expiry, later.expiry) if known else None  # type: ignore[type-var]  # both are known
+        since, came = min(self.since, later.since), max(self.came, later.came)
+        return Span(later.end, self.bytes + later.bytes, since, came, expiry)
+
+
+@dataclass(slots=True)
+class Header:
+    """A bucket's state but for its events, which are pieces numbered from `first` to the end of the last of `spans`.
+
+    `meaning` is what the rows are and when they match, `spread` what their bucket depends on: neither can change. `how`
+    is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise; `bounds` is what was
+    asked for when the state was stored. Of pieces before `base` only the rows count: all that they were owed had been
+    given.
+    `nonce` is new whenever the state is stored. `tail` are the bytes of the last piece. `settled` says that nothing is
+    owed. `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side,
+    `watermark` is the latest one by which rows were late or left.
+    """
+
+    meaning: dict[str, Any]
+    how: How
+    ended: list[bool]
+    newest: list[int | None]
+    epoch: int = EPOCH
+    spread: str | None = None
+    coming: How | None = None
+    bounds: Bounds | None = None
+    nonce: str = ""
+    first: int = 0
+    base: int = 0
+    tail: int = 0
+    rows: int = 0
+    pauses: int = 0
+    settled: bool = True
+    finished: bool = False
+    timer: int | None = None
+    watermark: int | None = None
+    spans: list[Span] = field(default_factory=list)
+
+    @classmethod
+    def new(cls, meaning: dict[str, Any], how: How, inputs: int) -> Header:
+        """The header of a bucket to which nothing has come yet."""
+        return cls(meaning, how, [False] * inputs, [None] * inputs)
+
+    @classmethod
+    def load(cls, text: str | None, meaning: dict[str, Any], how: How, inputs: int) -> Header:
+        """The stored header, or a new one; `ConfigError` if it is of another join."""
+        if text is None:
+            return cls.new(meaning, how, inputs)
+        stored = json.loads(text)
+        number = stored.pop("format")
+        if number != FORMAT:
+            raise ConfigError(
+                f"the checkpoint holds state of format {number}, and this version of Dovetail reads format {FORMAT}; "
+                f"run the version that wrote it, or start from a new checkpoint."
+            )
+        coming, bounds, spans = stored.pop("coming"), stored.pop("bounds", None), stored.pop("spans")
+        found = cls(**stored | {"how": How(*stored["how"])})
+        found.coming, found.spans = How(*coming) if coming else None, [Span(*span) for span in spans]
+        if bounds is not None:
+            retain_ms, late = bounds
+            found.bounds = Bounds(retain_ms, late and Lateness(*(tuple(late[f.name]) for f in fields(Lateness))))
+        found._check_meaning(json.loads(json.dumps(meaning)))
+        return found
+
+    def _check_meaning(self, now: dict[str, Any]) -> None:
+        names = [name for name in self.meaning | now if self.meaning.get(name) != now.get(name)]
+        if names:
+            shown = "; ".join(f"{name}: {self.meaning.get(name)} there, {now.get(name)} here" for name in names)
+            raise ConfigError(
+                f"the checkpoint holds the state of another online join: {shown}. Inputs, their columns and what is "
+                f"joined must stay as they were: make them so, or start from a new checkpoint."
+            )
+
+    def check_spread(self, now: str) -> None:
+        """`ConfigError` if rows would go to other buckets than before, where they could not find each other."""
+        if self.spread is None:
+            self.spread = now
+        if self.spread != now:
+            was, is_now = json.loads(self.spread), json.loads(now)
+            names = [name for name in was | is_now if was.get(name) != is_now.get(name)]
+            shown = "; ".join(f"{name}: {was.get(name)} there, {is_now.get(name)} here" for name in names)
+            raise ConfigError(
+                f"the checkpoint has its rows in other buckets than this query: {shown}. Rows would not find each "
+                f"other: give buckets={was['buckets']}, and hot= or rows= as they were, or start from a new checkpoint."
+            )
+
+    def dump(self) -> str:
+        """The header as it is stored."""
+        return json.dumps({"format": FORMAT, **asdict(self)})
+
+    @staticmethod
+    def new_nonce() -> str:
+        """A number that no stored state has had."""
+        return uuid.uuid4().hex
+
+    # ------------------------------------------------------------------ pieces
+
+    @property
+    def next(self) -> int:
+        """The number of the next piece."""
+        return self.spans[-1].end if self.spans else self.first
+
+    @property
+    def bytes(self) -> int:
+        """Those of all pieces."""
+        return sum(span.bytes for span in self.spans)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever stored."""
+        return self.next == 0
+
+    def takes_more(self, now_ms: int, retain_ms: int | None) -> bool:
+        """Whether there are many pieces, and the last one is small and young enough for more events."""
+        if self.next - self.first < _FEW or not 0 < self.tail < _OPEN:
+            return False
+        return retain_ms is None or now_ms - self.spans[-1].since < retain_ms // _SPAN_OF_A_TAIL
+
+    def drop_tail(self) -> int:
+        """The number of the last piece, which will be written anew; the span that it was in goes on."""
+        last = self.spans[-1]
+        self.spans[-1] = last._replace(end=last.end - 1, bytes=last.bytes - self.tail)
+        self.tail = 0
+        return last.end - 1
+
+    def add_pieces(self, sizes: list[int], now_ms: int, expiry: int | None, goes_on: bool) -> None:
+        """Pieces of these sizes, whose rows came now; they belong to the last span if that one `goes_on`."""
+        span = Span(self.next + len(sizes), sum(sizes), now_ms, now_ms, expiry)
+        self.spans.append(self.spans.pop().joined(span) if goes_on else span)
+        self.tail = sizes[-1]
+        self._join_spans()
+
+    def add_pieces_without_rows(self, sizes: list[int], now_ms: int) -> None:
+        """Pieces that bring no rows: when the last span leaves stays as it is."""
+        if self.spans:
+            last = self.spans[-1]
+            self.spans[-1] = last._replace(end=last.end + len(sizes), bytes=last.bytes + sum(sizes))
+            self.tail = sizes[-1]
+        else:
+            self.add_pieces(sizes, now_ms, NEVER_MATCHES, goes_on=False)
+
+    def _join_spans(self) -> None:
+        """The two neighbours that came in the shortest time become one, while there are too many."""
+        while len(self.spans) > _MOST_SPANS:
+            at = min(range(_MOST_SPANS), key=lambda n: self.spans[n + 1].came - self.spans[n].since)
+            self.spans[at : at + 2] = [self.spans[at].joined(self.spans[at + 1])]
+
+    def drop_before(self, piece: int) -> None:
+        """Pieces before this one, the end of a span, are gone."""
+        self.first, self.spans = piece, [span for span in self.spans if span.end > piece]
+
+    def rebase(self) -> None:
+        """Nothing is owed to what is stored: from now on only its rows count."""
+        self.base, self.tail, self.settled = self.next, 0, True
+
+    def clear(self) -> None:
+        """All pieces are gone."""
+        self.first, self.spans, self.tail = self.next, [], 0
+
+    # ------------------------------------------------------------------ rows that leave
+
+    def raise_watermark(self, now: int | None) -> int | None:
+        """The watermark of this micro-batch: it never goes back, whatever delays are asked for, as rows left by it."""
+        self.watermark = max((at for at in (self.watermark, now) if at is not None), default=None)
+        return self.watermark
+
+    def leaving(self, now_ms: int, retain_ms: int | None, watermark: int | None) -> int:
+        """The piece before which rows leave: retained for long enough, or older than any row that may come matches."""
+        return max(self._outdated(now_ms, retain_ms), self._unmatched(watermark))
+
+    def _outdated(self, now_ms: int, retain_ms: int | None) -> int:
+        if retain_ms is None or not self.spans:
+            return self.first
+        if self.spans[0].since > now_ms - retain_ms - retain_ms // _RETAINED_LATER:
+            return self.first
+        return self._end_of_those(lambda span: span.came <= now_ms - retain_ms)
+
+    def _unmatched(self, watermark: int | None) -> int:
+        if watermark is None:
+            return self.first
+        end = self._end_of_those(lambda span: span.expiry is not None and span.expiry < watermark)
+        freed = sum(span.bytes for span in self.spans if span.end <= end)
+        return end if _WORTH * freed >= self.bytes else self.first
+
+    def _end_of_those(self, may_leave: Callable[[Span], bool]) -> int:
+        """Where the first spans that all may leave end."""
+        end = self.first
+        for span in self.spans:
+            if not may_leave(span):
+                break
+            end = span.end
+        return end
+
+    # ------------------------------------------------------------------ how it goes on
+
+    @property
+    def planned(self) -> How:
+        """How this micro-batch is joined, in every attempt, whatever is asked for by now."""
+        return self.coming or self.how
+
+    @property
+    def free_to_change(self) -> bool:
+        """Whether any join gives the same answers in this micro-batch: nothing was owed before, nothing will be."""
+        return self.settled and (self.planned.owed == "batch" or self.is_new)
+
+    def bounded_by(self, wanted: Bounds) -> Bounds:
+        """What bounds the state in this micro-batch, in every attempt; what is wanted now holds from the next one on.
+
+        Rows that leave are given all that they are owed before, so attempts must let the same rows go.
+        """
+        bounds = wanted if self.bounds is None or self.free_to_change else self.bounds
+        self.bounds = wanted
+        return bounds
+
+    def check_epoch(self) -> None:
+        """`ConfigError` if answers are owed that only the version which wrote the state can tell from those given."""
+        if self.epoch != EPOCH and not self.free_to_change:
+            raise ConfigError(
+                f"the checkpoint was written by a version of Dovetail that gives answers in another order (epoch "
+                f"{self.epoch}, this version has {EPOCH}), and some are still owed, as always with owed='idle'. Run "
+                f"the version that wrote it until the input ends, or start from a new checkpoint."
+            )
+
+    def goes_on_as(self, how: How, wanted: How) -> None:
+        """The micro-batch was joined so; from the next one on as is wanted."""
+        self.how, self.epoch, self.coming = how, EPOCH, None if wanted == how else wanted

@@ -1,0 +1,249 @@
+"""The columns of rows in memory: Arrow pages, rows named by page and place, dead rows squeezed out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes, take_columns, taken_bytes
+from dovetail.engine.kernels.arrays import I32, I64
+from dovetail.engine.memory import Reservation
+
+SHIFT = 32
+PLACE = (1 << SHIFT) - 1
+DEAD = -1
+_FEW = 2048
+_FEW_OF_A_PAGE = 64
+
+
+@dataclass(slots=True)
+class Page:
+    """Rows that came or were moved together, the slot of each (DEAD once it left), and how many are alive."""
+
+    batch: pa.RecordBatch
+    slots: I32
+    alive: int
+    held: int
+
+
+class NamedRows(NamedTuple):
+    """Rows that are named by page and place."""
+
+    pages: Mapping[int, pa.RecordBatch]
+    schema: pa.Schema
+
+    def take(self, picks: Picks, distinct: bool = False) -> pa.RecordBatch:
+        """The picked rows, in their order; rows that come often are taken from their page once.
+
+        `distinct` promises that none comes twice.
+        """
+        if not picks.groups:
+            return pa.RecordBatch.from_pylist([], self.schema)
+        if len(picks.groups) == 1:
+            return picked(self.pages[picks.groups[0].page], picks.groups[0].places)
+        parts, places, before = [], np.empty(picks.n, np.int64), 0
+        for page, at, wanted in picks.groups:
+            if distinct or len(at) < _FEW_OF_A_PAGE:
+                places[at] = np.arange(before, before + len(at))
+            else:
+                wanted, inverse = np.unique(wanted, return_inverse=True)
+                places[at] = inverse + before
+            parts.append(picked(self.pages[page], wanted))
+            before += len(wanted)
+        together = pa.concat_batches(parts)
+        del parts  # three copies of the rows would be one too many
+        return picked(together, places)
+
+    def nbytes(self, picks: Picks) -> int:
+        """Bytes of the picked rows, to reserve them before they are taken."""
+        return sum(taken_bytes(self.pages[group.page], group.places) for group in picks.groups)
+
+
+class Group(NamedTuple):
+    """Picked rows of one page: which of all they are, and their places in the page."""
+
+    page: int
+    at: I64
+    places: I64
+
+
+class Picks(NamedTuple):
+    """Rows by name in some order, by page."""
+
+    n: int
+    groups: list[Group]
+
+    @classmethod
+    def of(cls, refs: I64) -> Picks:
+        """The rows of these names."""
+        numbers, places = refs >> SHIFT, refs & PLACE
+        used = np.unique(numbers)
+        if len(used) == 1:
+            return cls(len(refs), [Group(int(used[0]), np.arange(0), places)])
+        order = np.argsort(numbers, kind="stable")
+        edges = np.append(np.searchsorted(numbers[order], used), len(numbers))
+        parts = [order[edges[i] : edges[i + 1]] for i in range(len(used))]
+        return cls(len(refs), [Group(int(n), at, places[at]) for n, at in zip(used, parts, strict=True)])
+
+
+class RowPages:
+    """The rows of one side that are in memory. What is held stays within an eighth of what is alive, and a page.
+
+    `refs` is an operator's array of row names by slot, kept right whenever rows move.
+    """
+
+    def __init__(self, schema: pa.Schema, reservation: Reservation, refs: I64, page_bytes: int) -> None:
+        self.schema, self.reservation = schema, reservation
+        self._refs, self._page_bytes = refs, page_bytes
+        self._pages: dict[int, Page] = {}
+        self._next = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of all pages."""
+        return self.reservation.used
+
+    @property
+    def n_pages(self) -> int:
+        """How many pages there are."""
+        return len(self._pages)
+
+    def add(self, batch: pa.RecordBatch, slots: I32) -> int:
+        """The name of the batch's first row; the others follow. `BudgetExceeded` if there is no room.
+
+        `slots` is kept and may be filled until `settle`; no other row moves before that.
+        """
+        bound = compact_bytes(batch)
+        self.reservation.grow(bound)
+        kept = compact(batch)
+        size = min(held_bytes(kept), bound)
+        self.reservation.shrink(bound - size)
+        return self._keep(kept, slots, 0, size) << SHIFT
+
+    def _keep(self, batch: pa.RecordBatch, slots: I32, alive: int, size: int) -> int:
+        number = self._next
+        self._next += 1
+        self._pages[number] = Page(batch, slots, alive, size)
+        return number
+
+    def settle(self, first_ref: int) -> None:
+        """All rows of the page of this name have arrived; those without a slot are dead."""
+        page = self._pages[first_ref >> SHIFT]
+        page.alive = int(np.count_nonzero(page.slots >= 0))
+        self.tidy()
+
+    def forget(self, refs: I64) -> None:
+        """These rows are dead; their columns stay until `tidy`."""
+        for number, _, places in Picks.of(refs).groups:
+            page = self._pages[number]
+            page.slots[places] = DEAD
+            page.alive -= len(places)
+
+    def tidy(self) -> None:
+        """Drop pages without rows, merge small ones, and squeeze out the dead where they are more than an eighth."""
+        for number in [n for n, page in self._pages.items() if page.alive == 0]:
+            self._drop(number)
+        self._merge_small()
+        self.squeeze(7 / 8)
+
+    def squeeze(self, wanted: float) -> bool:
+        """Whether bytes were freed so that rows alive fill at least this share of what is held, fullest pages last."""
+        before = self.held
+        while (worst := self._worst(wanted)) is not None:
+            if not self._merge([worst]):
+                break
+        return self.held < before
+
+    def _worst(self, wanted: float) -> int | None:
+        held = sum(page.held for page in self._pages.values())
+        alive = sum(page.held * page.alive / len(page.slots) for page in self._pages.values() if len(page.slots))
+        if not self._pages or alive >= wanted * held:
+            return None
+        number, page = min(self._pages.items(), key=lambda item: item[1].alive / max(1, len(item[1].slots)))
+        return number if page.alive < len(page.slots) else None
+
+    def _merge_small(self) -> None:
+        """Pages of like size become one, so that there are few and each row is moved only some times."""
+        while len(self._pages) > 1:
+            last, before = (list(self._pages)[at] for at in (-1, -2))
+            small, large = self._pages[last].held, self._pages[before].held
+            if large > 2 * small or small + large > self._page_bytes:
+                return
+            if not self._merge([before, last]):
+                return
+
+    def _merge(self, numbers: list[int]) -> bool:
+        """Whether the rows alive of these pages now have a page of their own; false if there is no room to copy."""
+        pages = [self._pages[n] for n in numbers]
+        bound = sum(page.held for page in pages)
+        if not self.reservation.try_grow(bound):
+            return False
+        slots = np.concatenate([page.slots[page.slots != DEAD] for page in pages])
+        batch = pa.concat_batches([_alive(page) for page in pages])
+        size = min(held_bytes(batch), bound)
+        for number in numbers:
+            self._drop(number)
+        self.reservation.shrink(bound - size)
+        number = self._keep(batch, slots, len(slots), size)
+        self._refs[slots] = (number << SHIFT) + np.arange(len(slots))
+        return True
+
+    def _drop(self, number: int) -> None:
+        self.reservation.shrink(self._pages.pop(number).held)
+
+    def page(self, number: int) -> pa.RecordBatch:
+        """The rows of one page, dead ones too."""
+        return self._pages[number].batch
+
+    def batches(self) -> dict[int, pa.RecordBatch]:
+        """All pages, by the number in row names."""
+        return {number: page.batch for number, page in self._pages.items()}
+
+    def slots(self) -> I32:
+        """The slots of all rows alive."""
+        parts = [page.slots[page.slots != DEAD] for page in self._pages.values()]
+        return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+    def rows(self) -> NamedRows:
+        """All rows by name, while none of them moves."""
+        return NamedRows(self.batches(), self.schema)
+
+    def gather(self, refs: I64, distinct: bool = False) -> pa.RecordBatch:
+        """The rows of these names, in this order; `distinct` promises that no name comes twice."""
+        return self.rows().take(Picks.of(refs), distinct)
+
+    def close(self) -> None:
+        """Forget every page."""
+        self._pages.clear()
+        self.reservation.close()
+
+
+def picked(batch: pa.RecordBatch, at: I64) -> pa.RecordBatch:
+    """Rows by number; a few of them by Arrow's own means, which start faster but do not know all types."""
+    few = len(at) < _FEW and _arrow_takes(batch.schema)
+    return batch.take(pa.array(at)) if few else take_columns(batch, at)
+
+
+@lru_cache(maxsize=64)
+def _arrow_takes(schema: pa.Schema) -> bool:
+    return not any(_is_view(field.type) for field in schema)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return "view" in str(kind) or any(_is_view(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def mean_row_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the columns of an average row, rounded up."""
+    return -(-nbytes(batch) // batch.num_rows) if batch.num_rows else 0
+
+
+def _alive(page: Page) -> pa.RecordBatch:
+    if page.alive == len(page.slots):
+        return page.batch
+    return picked(page.batch, np.flatnonzero(page.slots != DEAD))

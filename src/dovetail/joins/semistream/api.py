@@ -1,0 +1,156 @@
+"""Enrichment of streams and batches from master data on Spark: what users call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+
+from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.freshness import Freshness
+from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.on_miss import OnMiss
+from dovetail.joins.semistream.plan.plan import EnrichPlan, make_plan
+from dovetail.joins.semistream.request import parse_request
+from dovetail.joins.semistream.sizes import Sizes
+
+
+def enrich(
+    rows: DataFrame,
+    master: MasterStore,
+    on: str | Sequence[str | tuple[str, str]],
+    how: str = "inner",
+    algorithm: str = "auto",
+    lookup: Lookup | str | float = "guarded",
+    cache: CachePolicy | str = "adaptive",
+    mode: str = "per_batch",
+    memory: int | str = "50MB",
+    tune: str | Sizes | Mapping[str, int] = "model",
+    on_miss: OnMiss | str = "drop",
+    freshness: Freshness | str = "per_batch",
+    route: str = "none",
+    columns: Sequence[str] | None = None,
+    suffixes: tuple[str, str] = ("", "_master"),
+    versions: str | None = None,
+    max_wait: str | float = "10 s",
+    null_safe: bool = False,
+    as_of: str = "answered",
+    condition: Column | str | None = None,
+) -> DataFrame:
+    """Rows with the master rows of their key, as a lazy DataFrame; of a stream, every row exactly once.
+
+    Args:
+        rows: A streaming or batch DataFrame.
+        master: The master data.
+        on: The key: "k", ["k"], or [("column", "master column")]: the store's whole key, or part of it, which costs a
+            page file its index. Types of whole numbers and decimals may differ, as may float and double. Null keys
+            match nothing, unless `null_safe`. A key given by one name appears once in the result.
+        how: inner, left, left_semi or left_anti. A key with several master rows gives several answers.
+        algorithm: auto, inlj, meshjoin, r_meshjoin, partitioned, ssij, hybridjoin, x_hybridjoin,
+            optimised_x_hybridjoin, cachejoin or sscj.
+        lookup: Which waiting row decides what is read next: oldest, alternate, guarded, or a position in (0, 1].
+        cache: How CACHEJOIN's cache makes room: random, least_frequent or adaptive.
+        mode: "per_batch": every micro-batch ends fully answered. "carry": rows may wait in the stream's checkpointed
+            state for the next one, so that reads are shared by more rows; the master data must be a page file.
+        memory: The budget of each task.
+        tune: Sizes of the algorithm's parts: by "model", by "measure" on the first rows, "off" for an even split, or
+            given: {"waiting": 10_000, "per_segment": 4}.
+        on_miss: For inner joins, rows without a match: "drop", `dead_letter(path)` or, in mode "carry",
+            `park(retry, deadline)`.
+        freshness: When a newer version of the master data is taken up: "per_batch", `ttl("10 min")` or "pinned". Each
+            micro-batch has one version, which is logged, so that a replay gives the same rows. Parquet files and
+            databases keep no old versions: there a task takes what it finds, all its rows from one version. A batch
+            DataFrame reads the version of when it was planned.
+        route: "none", or "master": rows go to the task that owns their slice of the master data.
+        columns: The output columns wanted, in order.
+        suffixes: Added to the names that both sides have, stream first.
+        versions: The directory of the version log, which driver and executors share; by default in or beside the store.
+        max_wait: In mode "carry", when all waiting rows are answered whatever it costs: in the first micro-batch that
+            starts so long after rows began to wait.
+        null_safe: Null equals null, as one more value of a key. All master rows with a null in their key are read as
+            one page; a page file must be built with `keep_nulls=True`. Keys of both sides must have one type.
+        as_of: In mode "carry", the version that a row which waited is answered from: that of the micro-batch in which
+            it is "answered", or of the one in which it was "admitted". For the latter, rows that wait are answered as
+            soon as a newer version is taken up.
+        condition: What else must hold for a stream row and a master row of its key to match: a Column or SQL text over
+            the columns of an inner join's result, whatever `how` and `columns` are. A row whose master rows all fail
+            it has no match. No aggregates or window functions; not with `park`; only for how="inner" with subqueries,
+            and on a store without an index.
+
+    Returns:
+        The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame
+        may run a small job to sample its keys; `plan_enrich` shows what it led to.
+
+    Raises:
+        PlanError: for a request that cannot be right, before any job starts.
+        ConfigError: when the store cannot be read. In a task it fails the task; it is never taken for a miss.
+    """
+    return plan_enrich(
+        rows,
+        master,
+        on,
+        how,
+        algorithm,
+        lookup,
+        cache,
+        mode,
+        memory,
+        tune,
+        on_miss,
+        freshness,
+        route,
+        columns,
+        suffixes,
+        versions,
+        max_wait,
+        null_safe,
+        as_of,
+        condition,
+    ).frame()
+
+
+def plan_enrich(
+    rows: DataFrame,
+    master: MasterStore,
+    on: str | Sequence[str | tuple[str, str]],
+    how: str = "inner",
+    algorithm: str = "auto",
+    lookup: Lookup | str | float = "guarded",
+    cache: CachePolicy | str = "adaptive",
+    mode: str = "per_batch",
+    memory: int | str = "50MB",
+    tune: str | Sizes | Mapping[str, int] = "model",
+    on_miss: OnMiss | str = "drop",
+    freshness: Freshness | str = "per_batch",
+    route: str = "none",
+    columns: Sequence[str] | None = None,
+    suffixes: tuple[str, str] = ("", "_master"),
+    versions: str | None = None,
+    max_wait: str | float = "10 s",
+    null_safe: bool = False,
+    as_of: str = "answered",
+    condition: Column | str | None = None,
+) -> EnrichPlan:
+    """The plan of `enrich` with the same arguments: `explain`, `frame`, `metrics`."""
+    request = parse_request(
+        on,
+        how,
+        algorithm,
+        lookup,
+        cache,
+        mode,
+        memory,
+        tune,
+        on_miss,
+        freshness,
+        route,
+        columns,
+        suffixes,
+        versions,
+        max_wait,
+        null_safe,
+        as_of,
+        condition,
+    )
+    return make_plan(rows, master, request)

@@ -1,0 +1,79 @@
+"""MESHJOIN and R-MESHJOIN: all master data is read in turn, and every tuple stays for one round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dovetail.joins.semistream.cost.prediction import Prediction, Sizes
+from dovetail.joins.semistream.cost.setting import Setting
+from dovetail.joins.semistream.cost.split import capacity
+
+
+def predict_meshjoin(setting: Setting, sizes: Sizes) -> Prediction:
+    """MESHJOIN with a disk buffer of `segment_rows` rows: w tuples enter and leave with each of n_p reads of a round.
+
+    w = (M - b v_P) / (v_S + n_p (f v_S + q)), whole and at least 1; output is paid per result, not per master row.
+    Reference: Naeem 2012, equations 3.1 to 3.5; docs/algorithms/semistream.md, 3.1.
+    """
+    n_p = -(-setting.master_rows // sizes.segment_rows)
+    per_tuple = setting.stream_bytes + n_p * setting.entries.chunked
+    return _prediction("meshjoin", setting, sizes, n_p, per_tuple)
+
+
+def predict_r_meshjoin(setting: Setting, sizes: Sizes) -> Prediction:
+    """R-MESHJOIN: the buffer is worked through in `parts` parts, tuples enter and leave after each of them.
+
+    h_S = (M - b v_P) / (f v_S + q) tuples in n_p l chunks. One part is MESHJOIN without a stream buffer in the count.
+    Reference: Naeem 2012, equations 4.1 to 4.5; docs/algorithms/semistream.md, 3.2.
+    """
+    chunks = -(-setting.master_rows // sizes.segment_rows) * sizes.parts
+    return _prediction("r_meshjoin", setting, sizes, chunks, chunks * setting.entries.chunked)
+
+
+def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chunk_bytes: float) -> Prediction:
+    spare = setting.entries.chunk_spare * setting.entries.chunked * chunks
+    buffer = setting.buffer_bytes(sizes.segment_rows) + spare
+    costs, parts = setting.costs, sizes.parts if algorithm == "r_meshjoin" else 1
+    if sizes.waiting_rows is None:
+        w = capacity(setting, sizes, buffer, chunk_bytes)
+    else:
+        w = capacity(setting, sizes, buffer, setting.entries.chunked, least=chunks) // chunks
+    nbytes = setting.read_bytes(sizes.segment_rows)
+    in_turn, anywhere = costs.load_s(nbytes, sequential=True), costs.load_s(nbytes)
+    reading = in_turn + (anywhere - in_turn) * parts / chunks  # a round begins anew at the other end
+    return Prediction(
+        algorithm=algorithm,
+        sizes=replace(sizes, waiting_rows=w * chunks),
+        w_n=0.0,
+        w_s=float(w),
+        step_s=(reading + sizes.segment_rows * costs.probe) / parts,
+        miss_s=costs.evict + costs.receive + costs.admit + setting.matched * costs.emit,
+        hit_s=0.0,
+        window=float(w * chunks),
+        waiting=float(w * chunks),
+        asked=float(chunks // parts),
+        bound_steps=float(chunks),
+        memory=(("disk buffer", buffer), ("waiting tuples", w * chunk_bytes)),
+        steps_per_load=parts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimes:
+    """Seconds of one step, to the match, and until a tuple leaves, at a given arrival rate."""
+
+    step_s: float
+    to_match_s: float
+    residence_s: float
+
+
+def round_times(prediction: Prediction, arrival: float | None = None) -> RoundTimes:
+    """How long tuples of the MESHJOIN family take: half a round to the match, a whole one until they leave.
+
+    A slow stream stretches every step to the time in which its w tuples arrive, where the source counts one such
+    wait only.
+    Reference: Naeem 2012, 5.1.1 and 5.1.2, corrected; docs/algorithms/semistream.md, 3.1.
+    """
+    fill = prediction.w / arrival if arrival else 0.0
+    step = max(prediction.c_loop, fill)
+    return RoundTimes(step, prediction.bound_steps / 2 * step, prediction.bound_steps * step)

@@ -1,0 +1,115 @@
+"""Partition-based join: a list of tuples for each segment; when memory is full the longest lists are answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import F64
+from dovetail.joins.semistream.cost.prediction import Prediction, Sizes
+from dovetail.joins.semistream.cost.segments import Segments
+from dovetail.joins.semistream.cost.setting import Setting
+from dovetail.joins.semistream.cost.split import waiting_room
+from dovetail.joins.semistream.cost.window import Steady
+
+LOW_WATER = 0.9
+"""The share of the waiting tuples at which answering the longest lists stops."""
+
+_HALVINGS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """Stream tuples between two loads of a segment, and the tuples that wait for it on average."""
+
+    gap: F64
+    waiting: F64
+
+
+def longest_first(
+    segments: Segments, capacity: float, max_age: float | None = None, threshold: float = float("inf")
+) -> Steady:
+    """The steady state when lists are answered that have `threshold` tuples, and the longest when `capacity` wait.
+
+    Our model, the sources have none. Answering stops at the low-water mark, so that it happens every D = 0.1 h_S
+    tuples, and takes all lists of at least theta tuples: a segment is loaded every max(D, theta / p_i + D / 2) tuples;
+    or when it has `threshold` tuples, or D / 2 after its first tuple has become `max_age` old, if that is sooner. Lists
+    grow evenly, so that half of p_i times the gap waits; theta is where that makes (1 + 0.9) h_S / 2, unless the
+    threshold keeps memory from ever being full. Within 5 % of simulated counts.
+    """
+    rules = _Rules(capacity, max_age, threshold)
+    low, high = 1e-6, max(capacity, 1.0)
+    room = (1 + LOW_WATER) / 2 * capacity
+    never_full = _held(segments, high, rules) - float(np.sum(segments.count)) / 2 <= capacity
+    for _ in range(0 if never_full else _HALVINGS):
+        theta = (low * high) ** 0.5
+        low, high = (theta, high) if _held(segments, theta, rules) < room else (low, theta)
+    cycle = _cycle(segments, high, rules)
+    loads = float(np.sum(segments.count / cycle.gap))
+    # Until its first tuple comes nobody asks for a segment.
+    asked = float(np.sum(segments.count * (1 - np.minimum(1.0, 1 / (segments.share * cycle.gap)))))
+    per_load = min(max(1.0, 1 / loads if loads else 1.0), max(1.0, capacity))
+    return Steady(per_load, float(cycle.gap.max(initial=0.0)), min(_held(segments, high, rules), capacity), asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """When a segment is loaded."""
+
+    capacity: float
+    max_age: float | None
+    threshold: float
+
+
+def _held(segments: Segments, theta: float, rules: _Rules) -> float:
+    return float(np.sum(segments.count * _cycle(segments, theta, rules).waiting))
+
+
+def _cycle(segments: Segments, theta: float, rules: _Rules) -> _Cycle:
+    p, every = segments.share, (1 - LOW_WATER) * rules.capacity
+    gap = np.minimum(np.maximum(every, theta / p + every / 2), rules.threshold / p)
+    gap = np.maximum(gap, 1 / p)
+    if rules.max_age is None:
+        return _Cycle(gap, p * gap / 2)
+    age = rules.max_age + every / 2
+    aged = 1 / p + age < gap
+    return _Cycle(
+        np.where(aged, 1 / p + age, gap),
+        np.where(aged, age * (1 + p * age / 2) / (1 / p + age), p * gap / 2),
+    )
+
+
+def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
+    """The partition-based join with the `cached_rows` / `segment_rows` segments resident that are asked for most.
+
+    Without `max_age` in the policy nothing bounds how long a tuple of a rare segment waits.
+    Reference: Naeem 2012, 2.4.3; docs/algorithms/semistream.md, 2.4 and 3.10.
+    """
+    costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
+    table = ("resident segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=True))
+    room, memory = waiting_room(setting, sizes, table)
+    p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
+    p_n = min(p_n, 1 - 1e-9)
+    max_age, threshold = setting.policy.max_age, setting.policy.list_threshold
+    if threshold is None:
+        threshold = 2.0 * -(-room // max(1, segments.n_segments + kept))
+    steady = longest_first(segments, room, None if max_age is None else max_age * (1 - p_n), threshold)
+    emit = setting.matched * costs.emit
+    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    w = steady.per_load / (1 - p_n)
+    return Prediction(
+        algorithm="partitioned",
+        sizes=replace(sizes, waiting_rows=room),
+        w_n=p_n * w,
+        w_s=steady.per_load,
+        step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load),
+        miss_s=costs.probe + emit + costs.evict + costs.receive + costs.admit,
+        hit_s=costs.probe + emit + costs.receive,
+        window=steady.window / (1 - p_n),
+        waiting=steady.waiting,
+        asked=steady.asked,
+        bound_steps=float("inf") if max_age is None else max_age / w + 1,
+        memory=memory,
+        segments=segments,
+    )

@@ -1,0 +1,103 @@
+"""What a model says of one algorithm with its parts sized: tuples per iteration, seconds, service rate, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.cost.segments import Segments
+
+
+class NoRoomError(PlanError):
+    """The sizes leave no room in the budget for a single waiting tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of a join's parts, in rows; what an algorithm has not is 0.
+
+    `segment_rows`: master rows that are read at a time, d. `waiting_rows`: tuples that can wait, h_S; None takes all
+    memory that is left. `cached_rows`: pinned, cached or resident master rows, d_N or h_R. `parts`: logical parts of
+    the disk buffer, l.
+    """
+
+    segment_rows: int
+    cached_rows: int = 0
+    parts: int = 1
+    waiting_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.segment_rows < 1 or self.cached_rows < 0 or self.parts < 1 or (self.waiting_rows or 0) < 0:
+            raise PlanError(f"{self} was given; a segment has a row, a buffer a part, and nothing is negative.")
+
+    def pages(self, page_rows: int) -> int:
+        """Pages of a segment, at least one."""
+        return max(1, round(self.segment_rows / page_rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One algorithm in its steady state; the source's symbols beside.
+
+    One iteration finishes `w_n` tuples through the pinned or cached part and `w_s` through a segment. It costs
+    `step_s`, whatever it finishes, and `miss_s` and `hit_s` for each such tuple. `window` is T_w, `waiting` the tuples
+    that wait on average, `asked` the segments they ask for, `bound_steps` the iterations after which a tuple is
+    answered at the latest (F6). `steps_per_load`: iterations that share one read. `memory`: bytes of each part.
+    `segments`: what the tuples ask for that reach storage; None where storage is read in turn or by single pages.
+    F6 and F7 are equations of docs/algorithms/semistream.md, 3.4.
+    """
+
+    algorithm: str
+    sizes: Sizes
+    w_n: float
+    w_s: float
+    step_s: float
+    miss_s: float
+    hit_s: float
+    window: float
+    waiting: float
+    asked: float
+    bound_steps: float
+    memory: tuple[tuple[str, float], ...]
+    steps_per_load: int = 1
+    segments: Segments | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def w(self) -> float:
+        """Stream tuples finished per iteration."""
+        return self.w_n + self.w_s
+
+    @property
+    def p_n(self) -> float:
+        """The share of tuples that never reach storage."""
+        return self.w_n / self.w
+
+    @property
+    def c_loop(self) -> float:
+        """Seconds of one iteration."""
+        return self.step_s + self.w_s * self.miss_s + self.w_n * self.hit_s
+
+    @property
+    def mu(self) -> float:
+        """Service rate: tuples per second when the stream is never short."""
+        return self.w / self.c_loop
+
+    @property
+    def loads_per_tuple(self) -> float:
+        """Reads of storage per stream tuple."""
+        return 1 / (self.w * self.steps_per_load)
+
+    @property
+    def residence_bound_s(self) -> float:
+        """Seconds after which every tuple has been answered, the stream never being short (F6)."""
+        return self.bound_steps * self.c_loop
+
+    @property
+    def mean_residence_s(self) -> float:
+        """Seconds that a tuple waits on average, the stream never being short (F7)."""
+        return self.waiting / self.mu
+
+    @property
+    def memory_bytes(self) -> float:
+        """Bytes of all parts."""
+        return sum(nbytes for _, nbytes in self.memory)

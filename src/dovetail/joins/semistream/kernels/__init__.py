@@ -1,0 +1,1 @@
+"""Kernels of semi-stream joins: waiting rows, cache, segments and pages."""

@@ -1,0 +1,131 @@
+"""What a join sees of master data: one version of it, as numbered pages with a home page for every key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.engine.kernels.arrays import I64
+
+Order = Literal["key", "frequency", "none"]
+
+
+class Pages(Protocol):
+    """One version of master data, immutable while it is open, cut into pages that are each read in one go.
+
+    All rows of one key lie in one page, so that a page settles every question about the keys at home in it. Segments,
+    what joins load at a time, are runs of neighbouring pages that start at a multiple of their length: the disk
+    buffer of the sources. Rows whose key has a null are not part of any page, unless the store was opened with them.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows, key columns among them."""
+        ...
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        ...
+
+    @property
+    def order(self) -> Order:
+        """How rows lie: by key, most wanted first, or anyhow."""
+        ...
+
+    @property
+    def indexed(self) -> bool:
+        """Whether `home` can be asked; without an index only joins that read everything in turn work."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What tells this version from every other one of the same store."""
+        ...
+
+    @property
+    def device(self) -> Device:
+        """What counts the reads, and prices them if it is simulated."""
+        ...
+
+    @property
+    def starts(self) -> I64:
+        """The number of the first row of each page, and the number of all rows at the end: one more than pages."""
+        ...
+
+    def home(self, key: Sequence[pa.Array]) -> I64:
+        """The page of each row's key, or -1 where there is certainly none, nulls among them. No page is read."""
+        ...
+
+    def stored_bytes(self, first: int, count: int) -> int:
+        """Bytes that reading these pages moves."""
+        ...
+
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs of pages moves."""
+        ...
+
+    def read(self, first: int, count: int) -> pa.RecordBatch:
+        """The rows of `count` pages from `first` on, in their order, by one read of the device.
+
+        A page that cannot be read whole is an error, never fewer rows.
+        """
+        ...
+
+    def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        """The rows of many runs of pages, and where the rows of each run begin, with the number of all at the end.
+
+        Runs are given in ascending order and do not overlap; `count` may be 0. Runs that follow each other may be one
+        read of the device. As with `read`, either all rows come or an error.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back files and connections; twice is fine."""
+        ...
+
+
+@runtime_checkable
+class KeyedPages(Pages, Protocol):
+    """Pages of a store that also finds single keys, many in one request: a database with an index."""
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether keys of this store's types can be sent."""
+        ...
+
+    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, by one request, in any order; rows of other keys may be among them.
+
+        Keys may repeat and have no nulls. None if one of them cannot be sent: then pages have to be read.
+        """
+        ...
+
+
+@runtime_checkable
+class Resting(Protocol):
+    """Pages of a server that others are kept waiting by while they are open and nobody reads."""
+
+    def rest(self) -> None:
+        """Give up what is held at the server until the next read, which fails if the version is gone by then."""
+        ...
+
+
+def stored_each(pages: Pages, first: I64, count: I64) -> I64:
+    """What `stored_many` gives, asked of one run after the other."""
+    runs = zip(first.tolist(), count.tolist(), strict=True)
+    return np.array([pages.stored_bytes(at, n) for at, n in runs], np.int64)
+
+
+def read_each(pages: Pages, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+    """What `read_many` gives, by one read for each run."""
+    runs = zip(first.tolist(), count.tolist(), strict=True)
+    batches = [pages.read(at, n) if n else None for at, n in runs]
+    rows = [0 if batch is None else batch.num_rows for batch in batches]
+    found = [batch for batch in batches if batch is not None and batch.num_rows]
+    whole = pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], pages.schema)
+    return whole, np.cumsum([0, *rows])

@@ -1,0 +1,252 @@
+"""A table of a database as pages: ranges of its key, each read by one query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.memory import format_bytes
+from dovetail.errors import DataError, PlanError
+from dovetail.joins.semistream.master.key_form import KeyForm, key_form
+from dovetail.joins.semistream.master.normal import Normal, last_not_above
+from dovetail.joins.semistream.master.pages import Order, read_each
+
+DEFAULT_RANGE = "32KB"  # joins ask for single keys, so that ranges need not be short
+_UNKNOWN_ROW = 64.0  # bytes of a row where there is none to measure
+Bound = tuple[object, ...] | None
+"""The key at which a range begins or ends, as the database takes it; None where there is no end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Where the pages of a table begin: found once, when the store is named, and good for every later version.
+
+    Ranges cover all keys there can be, so that changes of the table never leave a key without a page; they only make
+    pages longer or shorter than they were counted. `fences` is an Arrow stream, a row a page: the first key, the same
+    in the database's terms, and the number of the page's first row.
+    """
+
+    schema: pa.Schema
+    key: tuple[str, ...]
+    fences: bytes
+    rows: int
+    row_bytes: float
+    null_keys: int
+
+    @property
+    def form(self) -> KeyForm:
+        """How keys become normal keys."""
+        return key_form(self.schema, self.key)
+
+    def explain(self, page_bytes: int) -> str:
+        """The layout in two lines."""
+        pages = self.table().num_rows
+        return (
+            f"  key {list(self.key)}, order key, {pages} key ranges of about {format_bytes(page_bytes)}\n"
+            f"  {self.rows} rows when the store was named; {self.null_keys} rows without a key left out"
+        )
+
+    def table(self) -> pa.Table:
+        """Columns key_0 ..., bind_0 ..., start."""
+        with pa.ipc.open_stream(self.fences) as stream:
+            return stream.read_all()
+
+
+def make_ranges(
+    schema: pa.Schema, key: tuple[str, ...], fences: pa.Table, rows: int, row_bytes: float, null_keys: int
+) -> Ranges:
+    """Ranges that begin at these keys, which must ascend as their normal forms do."""
+    _check_order(schema, key, fences)
+    if fences.num_rows == 0:  # an empty table: one page, wherever it begins, for what may come
+        columns = [pa.nulls(1, field.type) for field in fences.schema][:-1]
+        fences = pa.Table.from_arrays([*columns, pa.array([0], pa.int64())], fences.column_names)
+    return Ranges(schema, key, _stored(fences), rows, row_bytes or _UNKNOWN_ROW, null_keys)
+
+
+def fence_table(keys: Sequence[pa.Array], binds: Sequence[pa.Array], starts: pa.Array) -> pa.Table:
+    """Where pages begin: keys, the same as the database takes them, and numbers of first rows."""
+    columns = {f"key_{at}": column for at, column in enumerate(keys)}
+    columns |= {f"bind_{at}": column for at, column in enumerate(binds)}
+    return pa.table({**columns, "start": starts})
+
+
+def _check_order(schema: pa.Schema, key: tuple[str, ...], fences: pa.Table) -> None:
+    normal, _ = key_form(schema, key).normal([fences.column(f"key_{at}") for at in range(len(key))])
+    if (normal.steps() <= 0).any():
+        raise DataError(f"the database does not order {list(key)} as its values are ordered; use a column that is.")
+
+
+def _stored(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def extended(
+    ranges: Ranges, page_bytes: int, count: Callable[[Bound, int], int], fences: Callable[[Bound, int], pa.Table]
+) -> Ranges:
+    """The ranges, with more of them at the end if the last page has grown beyond two: keys often only ascend.
+
+    `count` gives the rows from a key on, up to a limit; `fences` where pages of so many rows begin, from a key on.
+    """
+    table = ranges.table()
+    last, parts = table.num_rows - 1, len(ranges.key)
+    low = None if last == 0 else tuple(table.column(f"bind_{at}")[last].as_py() for at in range(parts))
+    start, per_page = table.column("start")[last].as_py(), page_rows(page_bytes, ranges.row_bytes)
+    usual = 2 * max(per_page, ranges.rows - start)
+    if count(low, usual + 1) <= usual:
+        return ranges
+    tail = fences(low, per_page)
+    _check_order(ranges.schema, ranges.key, tail)
+    tail = tail.set_column(tail.num_columns - 1, "start", pa.array(tail.column("start").to_numpy() + start))
+    # The first of the tail is the page that has grown; it begins where it began.
+    head = table if low is not None else tail.slice(0, 1)
+    whole = pa.concat_tables([head, tail.slice(1).cast(head.schema)])
+    return replace(ranges, fences=_stored(whole), rows=start + count(low, 2**62))
+
+
+class Reader(Protocol):
+    """A connection that reads one version of the table."""
+
+    def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
+        """Rows with a key from `low` on and below `high`, in the order of the key."""
+        ...
+
+    def fetch_nulls(self) -> pa.RecordBatch:
+        """Rows with a null in the key."""
+        ...
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether `find` takes keys of this table's types."""
+        ...
+
+    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order; None if one of them cannot be sent."""
+        ...
+
+    def rest(self) -> None:
+        """Give up locks and snapshots until the next read."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class RangePages:
+    """One version of a table: what the reader's connection sees. Pages are ranges of the key.
+
+    `starts` and `stored_bytes` are as counted when the store was named; a table that has changed since has other
+    numbers of rows in its pages, and still every row in the page that is its home.
+    """
+
+    def __init__(self, ranges: Ranges, version: str, reader: Reader, device: Device | None) -> None:
+        self.schema, self.key, self.version = ranges.schema, ranges.key, version
+        self.order: Order = "key"
+        self.indexed = True
+        self.device = device or Device("real")
+        table = ranges.table()
+        parts = len(ranges.key)
+        self._form, self._reader = ranges.form, reader
+        # The first page begins below every key, so its own fence is never compared.
+        keys = [table.column(f"key_{at}").slice(1).combine_chunks() for at in range(parts)]
+        self._inner: Normal = self._form.normal(keys)[0]
+        binds = [table.column(f"bind_{at}").to_pylist()[1:] for at in range(parts)]
+        self._bounds: list[Bound] = [None, *zip(*binds, strict=True), None]
+        self.starts: I64 = np.append(table.column("start").to_numpy(), ranges.rows).astype(np.int64)
+        self._row_bytes = ranges.row_bytes
+        self.null_rows = ranges.null_keys
+
+    def home(self, key: Sequence[pa.Array]) -> I64:
+        """The page in whose range a key lies; -1 for nulls only."""
+        keys, valid = self._form.normal(key)
+        return np.where(valid, last_not_above(keys, self._inner) + 1, -1)
+
+    def stored_bytes(self, first: int, count: int) -> int:
+        """Bytes that reading these pages moved when the store was named, by an average row."""
+        return round(int(self.starts[first + count] - self.starts[first]) * self._row_bytes)
+
+    def read(self, first: int, count: int) -> pa.RecordBatch:
+        """The rows of `count` pages from `first` on, by one query."""
+        if first < 0 or count < 1 or first + count >= len(self._bounds):
+            raise IndexError(f"there are {len(self._bounds) - 1} pages, from 0; {count} from {first} on are not there.")
+        low, high = self._bounds[first], self._bounds[first + count]
+        rows = self.device.call(lambda: self._reader.fetch(low, high), nbytes=lambda batch: int(batch.nbytes))
+        self._check(rows, first, count)
+        return rows
+
+    @property
+    def null_bytes(self) -> int:
+        """Bytes that reading the rows with a null in the key moved when the store was named, by an average row."""
+        return round(self.null_rows * self._row_bytes)
+
+    def read_nulls(self) -> pa.RecordBatch:
+        """The rows with a null in the key, by one query."""
+        return self.device.call(self._reader.fetch_nulls, nbytes=lambda batch: int(batch.nbytes))
+
+    def stored_many(self, first: I64, count: I64) -> I64:
+        """Bytes that reading each of these runs of pages moved when the store was named, by an average row."""
+        rows = self.starts[first + count] - self.starts[first]
+        moved: I64 = np.round(rows * self._row_bytes).astype(np.int64)
+        return moved
+
+    def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
+        """The rows of many ascending runs of pages and where each run begins, by a read for each."""
+        return read_each(self, first, count)
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether single keys can be asked for."""
+        return self._reader.finds_keys
+
+    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, by one query; None if one of them cannot be sent."""
+        return self.device.call(
+            lambda: self._reader.find(key), nbytes=lambda batch: 0 if batch is None else int(batch.nbytes)
+        )
+
+    def rest(self) -> None:
+        """Give up what is held at the server until the next read, which fails if the version is gone by then."""
+        self._reader.rest()
+
+    def close(self) -> None:
+        """End the connection; twice is fine."""
+        self._reader.close()
+
+    def _check(self, rows: pa.RecordBatch, first: int, count: int) -> None:
+        """Rows must lie in the range by our order too, or keys would be looked for in the wrong page."""
+        if rows.num_rows == 0:
+            return
+        keys, valid = self._form.normal([rows.column(name) for name in self.key])
+        ends = keys.take(np.array([0, len(keys) - 1]))
+        homes = last_not_above(ends, self._inner) + 1
+        if not valid.all() or (keys.steps() < 0).any() or homes[0] < first or homes[1] >= first + count:
+            raise DataError(
+                f"the database does not order {list(self.key)} as its values are ordered (rows of pages {first} to "
+                f"{first + count - 1}); key values of one type, or a column with plain byte order, are needed."
+            )
+
+
+def page_rows(page_bytes: int, row_bytes: float) -> int:
+    """How many rows of this size make a page."""
+    return max(1, int(page_bytes / max(row_bytes, 1.0)))
+
+
+def quoted(name: str) -> str:
+    """An identifier as SQL takes it, whatever characters it has."""
+    if "\0" in name or not name:
+        raise PlanError(f"{name!r} is not a name of a table or column.")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def null_condition(key: Sequence[str]) -> str:
+    """The condition for rows with a null in the key, as SQL takes it."""
+    return " OR ".join(f"{quoted(name)} IS NULL" for name in key)

@@ -1,0 +1,210 @@
+"""Master data by name: what a query holds, ships to its workers, and opens there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.engine.kernels.arrays import I64
+from dovetail.errors import ConfigError
+from dovetail.joins.semistream.master.generation import local_path
+from dovetail.joins.semistream.master.null_page import with_nulls
+from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.pages import Order, Pages
+from dovetail.joins.semistream.master.parquet import ParquetSource
+from dovetail.joins.semistream.master.postgres import postgres_source
+from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
+from dovetail.joins.semistream.master.sqlite import sqlite_source
+from dovetail.joins.semistream.master.write import DEFAULT_PAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Source(Protocol):
+    """One kind of store: a small frozen value that can be pickled and opened anywhere."""
+
+    def version(self) -> str:
+        """The newest version now."""
+        ...
+
+    def open(self, version: str | None, device: Device | None) -> Pages:
+        """A version, by default the newest."""
+        ...
+
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> Source:
+        """The same rows, of this schema, looked up by columns that are part of the key."""
+        ...
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Pages of `new` that differ from those of `old`; None if that is not known."""
+        ...
+
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Remove old versions that the store keeps itself."""
+        ...
+
+    def explain(self) -> str:
+        """The store in some lines."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MasterStore:
+    """Master data that a stream is joined with: where it is, its columns, its key.
+
+    A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
+    `build`, `parquet`, `sqlite` or `postgres`. Data that cannot be reached, is damaged, or has other columns than when
+    the store was named is a `ConfigError`, never a missing row; the next attempt opens the store afresh.
+    """
+
+    source: Source
+    schema: pa.Schema
+    key: tuple[str, ...]
+    order: Order
+    nulls: bool = False
+
+    @staticmethod
+    def open(path: str | Path) -> MasterStore:
+        """The page file at this path."""
+        return _named(PageFileSource(str(local_path(path))))
+
+    @staticmethod
+    def build(
+        df: DataFrame,
+        path: str | Path,
+        key: str | Sequence[str],
+        order: Order = "key",
+        page: int | str = DEFAULT_PAGE,
+        frequency: str | None = None,
+        unique: bool = False,
+        keep_nulls: bool = False,
+    ) -> MasterStore:
+        """The page file that Spark writes from the rows of `df`, as a new generation if the path has one already.
+
+        Rows lie by key, by the falling number in column `frequency`, or anyhow ("none"); rows of one key together.
+        Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
+        which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
+        size of what one look-up reads. Driver and executors must see the path as one place.
+        """
+        from dovetail.joins.semistream.plan.build import build_pages
+
+        build_pages(df, path, key, order, page, frequency, unique, keep_nulls)
+        return MasterStore.open(path)
+
+    @staticmethod
+    def parquet(path: str | Path, key: str | Sequence[str]) -> MasterStore:
+        """A Parquet file or directory, local or at a URI that Arrow knows (s3://, gs://, hdfs://), hive partitions too.
+
+        Pages are row groups; write them small, sorted by key. Their statistics of the first key column are the index,
+        if their ranges do not overlap; row groups that share a key become one page. Otherwise only joins that read
+        everything in turn work, and `explain` says why. Old versions cannot be read again.
+        """
+        place = str(path) if "://" in str(path) else str(Path(path).absolute())
+        return _named(ParquetSource(place, (key,) if isinstance(key, str) else tuple(key)))
+
+    @staticmethod
+    def sqlite(
+        path: str | Path,
+        table: str,
+        key: str | Sequence[str],
+        page: int | str = DEFAULT_RANGE,
+        schema: pa.Schema | None = None,
+    ) -> MasterStore:
+        """A table, or view, of an SQLite file, in ranges of its key that hold about `page` bytes each.
+
+        Have an index on the key: joins ask for many keys in one statement, and for ranges where all rows are wanted or
+        keys are neither whole numbers nor text. Types are those that the columns were declared with; `schema` names
+        columns and other types. A file in WAL mode can be read while it is written. Old versions cannot be read again.
+        """
+        return _named(sqlite_source(path, table, key, page, schema))
+
+    @staticmethod
+    def postgres(
+        url: str, table: str, key: str | Sequence[str], page: int | str = DEFAULT_RANGE, marker: str | None = None
+    ) -> MasterStore:
+        """A table, or view, of a PostgreSQL server, in ranges of its key that hold about `page` bytes each.
+
+        Have an index on the key: joins ask for many keys in one query, and for ranges where all rows are wanted or keys
+        are uuids or bytes. On a text key have one with COLLATE "C", for pages are ordered by bytes. The version moves
+        with every transaction that writes anywhere in the server, unless `marker` is a query of your own whose single
+        value changes when the table does. Each opened version is one snapshot. Old versions cannot be read again.
+        """
+        return _named(postgres_source(url, table, key, page, marker))
+
+    def version(self) -> str:
+        """The newest version now; what `at` takes to read exactly this one again."""
+        return self.source.version()
+
+    def at(self, version: str | None = None, device: Device | None = None) -> Pages:
+        """The pages of a version, by default the newest; close them after use."""
+        pages = self.source.open(version, device)
+        if self.nulls:
+            pages = _or_closed(pages, self.source)
+        if pages.schema.equals(self.schema) and pages.key == self.key:
+            return pages
+        found = f"columns [{_columns(pages.schema)}], key {list(pages.key)}"
+        pages.close()
+        raise ConfigError(
+            f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], key "
+            f"{list(self.key)}. Restore the columns, or name the store and plan the query anew."
+        )
+
+    def with_nulls(self) -> MasterStore:
+        """The same store with its rows that have a null in the key, as one more page at the end.
+
+        A page file must have been built with `keep_nulls=True`, or have had no such rows.
+        """
+        return replace(self, nulls=True)
+
+    def by(self, key: Sequence[str]) -> MasterStore:
+        """The same store looked up by some columns of its key, of which each value may have many rows.
+
+        Parquet files and databases are laid out by these columns. A page file is read as a whole by every task, as it
+        is laid out by its own key; build another one for these columns where that costs too much.
+        """
+        return replace(_named(self.source.by(tuple(key), self.schema)), nulls=self.nulls)
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Pages of version `new` that differ from the page of that number in `old`; None if that is not known.
+
+        A page that is not among them holds the same rows, and is home to the same keys, in both versions.
+        """
+        return None if self.nulls else self.source.changed(old, new)
+
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Remove old versions from the disk but the newest `keep`; which ones went. Who has one open reads on.
+
+        Versions that rows wait for in a stream with `as_of="admitted"` stay too, and so does the last one of such a
+        stream that never runs again, until `also_held=True` removes what is held as well.
+        """
+        return self.source.prune(keep, also_held)
+
+    def explain(self) -> str:
+        """The store in some lines: what it is, key, order, index, size."""
+        return self.source.explain()
+
+
+def _or_closed(pages: Pages, source: Source) -> Pages:
+    try:
+        return with_nulls(pages, source)
+    except BaseException:
+        pages.close()
+        raise
+
+
+def _named(source: Source) -> MasterStore:
+    pages = source.open(None, None)
+    try:
+        return MasterStore(source, pages.schema, pages.key, pages.order)
+    finally:
+        pages.close()
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -1,0 +1,259 @@
+"""INLJ: the page of every stream row is read for that row alone, unless a cache of recent pages still has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.kernels.page_lru import hits_until
+from dovetail.joins.semistream.kernels.segment_match import empty_scratch, match_rows, scratch_bytes
+from dovetail.joins.semistream.operators.base import Loaded, Rows, SemiStreamOperator
+from dovetail.joins.semistream.operators.round_read import Read, RoundReader
+from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.output import Shape
+from dovetail.joins.semistream.rows import SHIFT, RowStore
+from dovetail.joins.semistream.segments import Segments
+from dovetail.joins.semistream.sizes import Part, Sizes, asks_for_keys, footprint
+
+if TYPE_CHECKING:
+    from dovetail.joins.semistream.master.pages import Pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inlj(SemiStreamJoin):
+    """One page read for each stream row that has a home: nothing waits, and nothing is shared.
+
+    With `sizes.page_cache` the pages used last are kept, and rows whose page is there need no read. Without it, pages
+    of `sizes.together` rows that follow each other are read in one round, which the source has not: a page that several
+    of these rows ask for is then read once.
+    Reference: Naeem 2012, 2.4.1 and 5.1.2; docs/algorithms/semistream.md, 2.1.
+    """
+
+    parts: ClassVar[tuple[Part, ...]] = ()
+
+    def fit(self, limit: int, stream: pa.Schema) -> Sizes:
+        """Pages one at a time, whatever the budget; `PlanError` if not even one fits."""
+        kept = self.sizes.page_cache or 0
+        keyed = asks_for_keys(self.pages, self.parts)
+        cost = footprint(self.pages, stream, 1, 0, 0, 1, keyed)
+        least = cost.fixed + kept * cost.segment
+        if limit < least:
+            raise PlanError(
+                f"{limit} bytes of memory are not enough for one page and {kept} cached ones; give {least}."
+            )
+        fuller = footprint(self.pages, stream, 1, 0, limit, self.sizes.together, keyed)
+        rounds = not kept and fuller.fixed + scratch_bytes(fuller.round_rows) <= limit
+        return Sizes(per_segment=1, page_cache=kept, together=self.sizes.together if rounds else 1)
+
+    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> PageByPage:
+        """The running join with these sizes."""
+        return PageByPage(self, budget, stream, shape, sizes)
+
+
+class PageByPage(SemiStreamOperator):
+    """The running join: one load a row, and between loads the rows whose pages are kept."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._kept: dict[int, Loaded] = {}
+        self._pages = self.budget.reserve("page cache")  # given back with the pages
+        self._index = self.own(self.budget.reserve("page cache index"))
+        self._lent: int | None = None
+        self._start_cache()
+        self._reader, self._round = RoundReader(self), self.own(self.budget.reserve("round"))
+        self._fit_rounds()
+
+    def _fit_rounds(self) -> None:
+        """How many rows are looked up together: as many as have pages that surely fit, one if a page cache is kept."""
+        cost, keyed = self.footprint(), self._reader.keyed
+        rows = cost.round_rows if keyed else cost.round_rows // max(1, self.segments.most_rows)
+        self._together = 1 if self.sizes.page_cache else max(1, min(cost.round_segments, rows))
+        self._round.resize(cost.round + scratch_bytes(cost.round_rows) if self._together > 1 else 0)
+        self._wide = empty_scratch(cost.round_rows if self._together > 1 else 0)
+
+    def _start_cache(self) -> None:
+        places, pages = self.sizes.page_cache or 0, self.segments.n if self.sizes.page_cache else 0
+        self._index.resize(8 * places + 4 * pages)
+        self._place, self._used = np.full(pages, -1, np.int32), np.zeros(places, np.int64)
+        self._requests = 0
+
+    def geometry(self, pages: Pages) -> Segments:
+        """Every page is a segment."""
+        return Segments(pages, 1)
+
+    def stream_store(self) -> RowStore:
+        """Only the batch being pushed."""
+        return self.own(RowStore(self._stream_schema, self.budget.reserve("stream rows")))
+
+    def lend(self, batch: pa.RecordBatch) -> int:
+        """The chunk of the pushed batch."""
+        self._lent = self.stream.lend(batch)
+        return self._lent
+
+    @property
+    def waiting_rows(self) -> int:
+        """None ever wait."""
+        return 0
+
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """There is no deferred work."""
+        return iter(())
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """Let the batch go; all its rows were answered."""
+        if self._lent is not None:
+            self.stream.drop([self._lent])
+            self._lent = None
+        return iter(())
+
+    def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """One page after the other, as the rows ask for them; runs of rows whose pages are kept need none."""
+        self.counts["admits"] += len(rows.codes)
+        start, n = 0, len(rows.codes)
+        if self._together > 1:
+            for start in range(0, n, self._together):
+                yield from self._round_of(Rows(*(int64s(a[start : start + self._together]) for a in rows)))
+            return
+        while start < n:
+            stop = self._hits(rows, start)
+            if stop > start:
+                yield from self._from_kept(rows, start, stop)
+            if stop < n:
+                page = int(rows.segments[stop])
+                yield from self.load(page)
+                yield from self._meet(rows, np.array([stop]), "answered_by_page")
+                self._keep(page)
+            start = stop + 1
+
+    def _round_of(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """The pages of these rows, or only their keys if the store finds those, by one call; then all are answered."""
+        self._loaded = None
+        yield from self.flush()
+        picked = np.unique(rows.segments)
+        found = self._reader.keys(picked, lambda: (rows.codes, rows.refs))
+        if found is None:
+            n = self._reader.affordable(picked)
+            found = self._reader.segments(picked[:n])
+            if n < len(picked):  # pages larger than they seemed: the rest in a round of its own
+                late = np.flatnonzero(rows.segments > picked[n - 1])
+                yield from self._met(Rows(*(int64s(np.delete(a, late)) for a in rows)), found)
+                yield from self._round_of(Rows(*(int64s(a[late]) for a in rows)))
+                return
+        yield from self._met(rows, found)
+
+    def _met(self, rows: Rows, found: Read) -> Iterator[pa.RecordBatch]:
+        if found.batch.num_rows > len(self._wide.following):
+            self._round.grow(scratch_bytes(found.batch.num_rows))
+            self._wide = empty_scratch(found.batch.num_rows)
+        self._reader.hold(found.batch)
+        yield from self._meet(rows, np.arange(len(rows.codes)), "answered_by_page")
+
+    def _hits(self, rows: Rows, start: int) -> int:
+        if not self._kept:
+            return start
+        stop = hits_until(rows.segments, start, self._place, self._used, self._requests)
+        self._requests += stop - start
+        return stop
+
+    def _from_kept(self, rows: Rows, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        wanted = rows.segments[start:stop]
+        for page in np.unique(wanted).tolist():
+            self._loaded = self._kept[page]
+            yield from self._meet(rows, np.flatnonzero(wanted == page) + start, "answered_by_cache")
+        self._loaded = None
+
+    def _keep(self, page: int) -> None:
+        """Keep the loaded page, in the place of the one whose last use is longest ago if there is no free place."""
+        if not self.sizes.page_cache:
+            return
+        place = len(self._kept)
+        if place == self.sizes.page_cache:
+            place = int(np.argmin(self._used))
+            gone = next(p for p in self._kept if self._place[p] == place)
+            self._forget(gone)
+        self.master.charge_to(self.loaded.chunk, self._pages)
+        self._kept[page] = self.loaded
+        self._place[page] = place
+        self._used[place] = self._requests
+        self._requests += 1
+
+    def _forget(self, page: int) -> None:
+        self.master.charge_to(self._kept.pop(page).chunk, self.master.reservation)
+        self._place[page] = -1
+
+    def _meet(self, rows: Rows, some: I64, answered_by: str) -> Iterator[pa.RecordBatch]:
+        codes, refs = int64s(rows.codes[some]), int64s(rows.refs[some])
+        answers, loaded, done = self.answers, self.loaded, 0
+        scratch = self._wide if self._together > 1 else self.scratch
+        while done < len(codes):
+            at, before = answers.n, done
+            answers.n, done, missed = match_rows(
+                codes,
+                refs,
+                done,
+                loaded.codes,
+                loaded.chunk << SHIFT,
+                scratch,
+                answers.written_how,
+                answers.out,
+                at,
+            )
+            missed += answers.wrong(at)
+            self.counts["misses"] += missed
+            self.counts[answered_by] += done - before - missed
+            if done < len(codes):
+                yield from self.flush()
+
+    def lasting(self) -> set[int]:
+        """The pages used last."""
+        return {page.chunk for page in self._kept.values()} if hasattr(self, "_kept") else set()
+
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Keep another number of pages, starting with none."""
+        if sizes.page_cache is not None:
+            yield from self.flush()
+            for page in list(self._kept):
+                self._forget(page)
+            self.release_pages()
+            self.sizes = replace(self.sizes, page_cache=sizes.page_cache)
+            self._start_cache()
+            self._fit_rounds()
+
+    def reshape(self) -> None:
+        """Rounds for the pages of a new version."""
+        self._fit_rounds()
+
+    def report(self) -> Metrics:
+        """The metrics so far, with the probes of rounds."""
+        self.scratch.probes[0] += self._wide.probes[0]
+        self._wide.probes[0] = 0
+        return super().report()
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Nothing: no row ever waits, and pages kept only save reads."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Nothing to take up."""
+        return []
+
+    def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
+        """Forget kept pages that changed."""
+        kept = {} if changed is None else {p: page for p, page in self._kept.items() if p not in changed}
+        for page in [page for page in self._kept if page not in kept]:
+            self._forget(page)
+        order = sorted(kept, key=lambda page: int(self._used[self._place[page]]))
+        self._start_cache()
+        self._requests = len(order)
+        for at, page in enumerate(order):
+            self._place[page], self._used[at] = at, at
+        self.release_pages()
+        return iter(())

@@ -1,0 +1,201 @@
+"""What a semi-stream join gives: which columns under which names, and answers gathered many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.columns import nbytes
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
+from dovetail.joins.semistream.keys import KeyCodes, key_columns
+from dovetail.joins.semistream.rows import RowStore
+
+How = Literal["inner", "left", "left_semi", "left_anti"]
+HOWS: dict[str, int] = {"inner": INNER, "left": LEFT, "left_semi": SEMI, "left_anti": ANTI}
+PAIR_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of the answers: all of the stream's, then those of the master rows that were asked for.
+
+    A master key column is left out where the stream's has the same name. Other names that both sides have get the
+    suffixes, stream first. `tells_match`: a further column says whether there is a master row, and `tells_first`: the
+    last one, whether it is the first pair of its stream row, whose pairs follow each other.
+    """
+
+    schema: pa.Schema
+    stream: tuple[str, ...]
+    master: tuple[str, ...]
+    tells_match: bool = False
+    tells_first: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        stream: pa.Schema,
+        master: pa.Schema,
+        on: Sequence[str],
+        key: Sequence[str],
+        how: How,
+        columns: Sequence[str] | None = None,
+        suffixes: tuple[str, str] = ("", "_master"),
+    ) -> Shape:
+        """The columns for these schemas; `PlanError` for columns that are not there and names that still clash."""
+        same_key = {name for name, other in zip(on, key, strict=True) if name == other}
+        wanted = _wanted(master, columns) if how in ("inner", "left") else []
+        given = [name for name in wanted if name not in same_key]
+        clash = set(given) & set(stream.names)
+        mine = [f.with_name(f.name + suffixes[0]) if f.name in clash else f for f in stream]
+        theirs = [master.field(name) for name in given]
+        named = [f.with_name(f.name + suffixes[1]) if f.name in clash else f for f in theirs]
+        if how == "left":
+            named = [f.with_nullable(True) for f in named]
+        names = [f.name for f in (*mine, *named)]
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise PlanError(f"columns {twice} appear twice in the answer; rename them or give other suffixes.")
+        return cls(pa.schema([*mine, *named]), tuple(stream.names), tuple(given))
+
+    def with_match(self, name: str) -> Shape:
+        """The same with a last column of this name that tells whether there is a master row."""
+        if name in self.schema.names:
+            raise PlanError(f"matched={name!r}: the answers have a column of this name; give another.")
+        return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_match=True)
+
+    def with_first(self, name: str) -> Shape:
+        """The same with a last column of this name that tells the first pair of each stream row."""
+        return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_first=True)
+
+
+def _wanted(master: pa.Schema, columns: Sequence[str] | None) -> list[str]:
+    names = list(master.names) if columns is None else list(columns)
+    missing = [name for name in names if name not in master.names]
+    if missing:
+        raise PlanError(f"the master data has no column {missing}; it has {master.names}.")
+    return names
+
+
+def check_how(how: str) -> None:
+    """`PlanError` unless this is a join that a semi-stream operator gives."""
+    if how not in get_args(How):
+        raise PlanError(f"how={how!r} is not offered; there are {list(get_args(How))}.")
+
+
+class Answers:
+    """Pairs of a stream row and a master row, collected by name and turned into batches some thousands at a time.
+
+    `refs` and `rows` are where kernels write pairs, from `n` on; master row -1 means none. Pairs come out in the order
+    in which they were written. Stored rows that pairs name must stay until `flush`.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        how: How,
+        codes: KeyCodes,
+        on: Sequence[str],
+        key: Sequence[str],
+        budget: MemoryBudget,
+        stores: tuple[RowStore, RowStore],
+        capacity: int,
+    ) -> None:
+        self.shape, self.codes, self._on, self._key = shape, codes, tuple(on), tuple(key)
+        self.how = HOWS[how]
+        self.written_how = self.how if codes.exact else ALL
+        self.stream, self.master = stores
+        self._budget = budget
+        self._held = budget.reserve("answer pairs")
+        self._built = budget.reserve("output buffer")
+        self._held.grow(PAIR_BYTES * capacity)
+        self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+        self.n, self.emitted = 0, 0
+        self._before = -1
+
+    @property
+    def out(self) -> tuple[I64, I64]:
+        """Where kernels write pairs."""
+        return self.refs, self.rows
+
+    @property
+    def capacity(self) -> int:
+        """The most pairs that are collected."""
+        return len(self.refs)
+
+    def reserve(self, capacity: int) -> None:
+        """Room for at least so many pairs; nothing may be collected."""
+        if capacity > self.capacity:
+            self._held.resize(PAIR_BYTES * capacity)
+            self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+
+    def wrong(self, start: int) -> int:
+        """How many stream rows of the pairs from `start` on only seemed to match; pairs with wrong keys are gone."""
+        if self.codes.exact or self.n == start:
+            return 0
+        refs, rows = self.refs[start : self.n], self.rows[start : self.n]
+        right = self.right_pairs(refs, rows)
+        seemed = len(np.unique(refs[rows >= 0]))
+        found = len(np.unique(refs[right]))
+        self.n = keep_checked(self.refs, self.rows, start, self.n, right, self.how)
+        return seemed - found
+
+    def right_pairs(self, refs: I64, rows: I64) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """For each pair whether the real keys are equal."""
+        right = rows >= 0
+        some = np.flatnonzero(right)
+        if len(some):
+            mine = key_columns(self.stream.gather(refs[some], self._on), self._on, self.codes.types)
+            theirs = key_columns(self.master.gather(rows[some], self._key), self._key, self.codes.types)
+            right[some] = self.codes.same(mine, theirs)
+        return right
+
+    def misses(self, refs: I64) -> Iterator[pa.RecordBatch]:
+        """Stream rows known to have no match; batches come out if there is no room to remember them."""
+        if self.how not in (LEFT, ANTI):
+            return
+        for start in range(0, len(refs), self.capacity):
+            some = refs[start : start + self.capacity]
+            if self.n + len(some) > self.capacity:
+                yield from self.flush()
+            self.refs[self.n : self.n + len(some)] = some
+            self.rows[self.n : self.n + len(some)] = -1
+            self.n += len(some)
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Everything collected, in batches that fit what is left of the budget; each is the caller's once given."""
+        row_bytes = 3 * (self.stream.row_bytes() + self.master.row_bytes() + 2)
+        start, whole = 0, self.master.charged if self.shape.master else 0  # pages may be copied whole
+        while start < self.n:
+            stop = min(self.n, start + max(1, int((self._budget.available - whole - 1024) / row_bytes)))
+            need = int((stop - start) * row_bytes) + whole
+            self._built.grow(min(need, self._budget.available) if stop - start == 1 else need)
+            batch = self._batch(self.refs[start:stop], self.rows[start:stop])
+            self._built.resize(nbytes(batch))
+            self.emitted += batch.num_rows
+            start = stop
+            yield batch
+            self._built.resize(0)
+        self.n = 0
+
+    def _batch(self, refs: I64, rows: I64) -> pa.RecordBatch:
+        columns = list(self.stream.gather(refs).columns)
+        if self.shape.master:
+            columns += self.master.gather(rows, self.shape.master).columns
+        if self.shape.tells_match:
+            columns.append(pa.array(rows >= 0))
+        if self.shape.tells_first:
+            columns.append(pa.array(np.diff(refs, prepend=self._before) != 0))
+            self._before = int(refs[-1])
+        return pa.RecordBatch.from_arrays(columns, schema=self.shape.schema)
+
+    def close(self) -> None:
+        """Give back all memory."""
+        self._built.close()
+        self._held.close()

@@ -1,0 +1,1 @@
+"""Semi-stream joins on Spark: plan, tasks and state of both modes."""

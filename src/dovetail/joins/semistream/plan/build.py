@@ -1,0 +1,253 @@
+"""A page file written by Spark: rows sorted by Spark, parts written by the tasks that hold them, then one commit."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.joins.semistream.master.generation import Generation, IndexFile, PartFile, building, commit, local_path
+from dovetail.joins.semistream.master.index_file import read_page, with_clashes
+from dovetail.joins.semistream.master.index_merge import (
+    IndexPart,
+    Stretch,
+    merge_stretch,
+    plan_stretches,
+    store_index_part,
+)
+from dovetail.joins.semistream.master.key_form import KeyForm, key_form
+from dovetail.joins.semistream.master.normal import normal_of
+from dovetail.joins.semistream.master.page_file import part_table
+from dovetail.joins.semistream.master.page_writer import Part, PartWriter
+from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.master.write import DEFAULT_PAGE, check_order, part_name, store_part
+from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.collation import refuse_collated
+
+_REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
+_STRETCH = 4_000_000  # index entries that one task merges: 48 MB
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """What tasks must know to write their parts."""
+
+    work: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    order: Order
+    page_bytes: int
+    unique: bool
+    keyed: bool = True
+
+    @property
+    def form(self) -> KeyForm:
+        """How keys become normal keys."""
+        return key_form(self.schema, self.key)
+
+
+def build_pages(
+    df: DataFrame,
+    path: str | Path,
+    key: str | Sequence[str],
+    order: Order = "key",
+    page: int | str = DEFAULT_PAGE,
+    frequency: str | None = None,
+    unique: bool = False,
+    keep_nulls: bool = False,
+) -> Generation:
+    """The generation of a page file that the rows of `df` became: the first at this path, or the next.
+
+    Spark sorts the rows, each task writes one part, and the driver commits: no rows pass through it. The path must be
+    the same storage for driver and executors. As `write_pages` otherwise, but that order "none" spreads keys by hash.
+    """
+    place, schema = local_path(path), _arrow_schema(df)
+    check_order(order, frequency, schema.names)
+    form = key_form(schema, key)
+    for name in form.names:
+        refuse_collated(df.schema[name], "key")
+    page_bytes = parse_bytes(page)
+    keyed, missing, null_keys = _with_keys(df, form)
+    with building(place) as work:
+        plan = BuildPlan(str(work), schema, form.names, order, page_bytes, unique)
+        laid_out = _laid_out(keyed, form.names, order, frequency, unique)
+        parts, index_parts = _parts(_collected(map_in_arrow(laid_out, partial(_write_part, plan), _REPORT)), plan)
+        if order == "key":
+            _check_order(plan, parts)
+        index = None if order == "key" else _index(df, plan, parts, index_parts)
+        found = Generation(
+            uuid.uuid4().hex[:8], schema, form.names, order, unique, page_bytes, null_keys, parts, index,
+            null_part=_null_part(missing, plan) if keep_nulls and null_keys else None,
+        )  # fmt: skip
+        return commit(place, work, found)
+
+
+def _arrow_schema(df: DataFrame) -> pa.Schema:
+    if len(set(df.columns)) != len(df.columns):
+        raise PlanError(f"columns {df.columns} have a name twice; rename one.")
+    if df.isStreaming:
+        raise PlanError("a page file is built from a batch DataFrame; this one is streaming. Use foreachBatch.")
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in df.schema])
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, DataFrame, int]:
+    """Rows with a key, those without, and how many have none."""
+    if not any(df.schema[name].nullable for name in form.names):
+        return df, df, 0
+    missing = F.lit(False)
+    for name in form.names:
+        missing = missing | _column(name).isNull()
+    without = df.filter(missing)
+    return df.filter(~missing), without, without.count()
+
+
+def _null_part(missing: DataFrame, plan: BuildPlan) -> PartFile:
+    """The part of the rows that have a null in the key, written by one task."""
+    reports = map_in_arrow(missing.coalesce(1), partial(_write_part, replace(plan, keyed=False)), _REPORT)
+    return _parts(_collected(reports), plan)[0][0]
+
+
+def _laid_out(df: DataFrame, key: Sequence[str], order: Order, frequency: str | None, unique: bool) -> DataFrame:
+    """The rows where and as they will lie: rows of one key in one partition, together."""
+    keys = [_column(name) for name in key]
+    if order == "key":
+        return df.repartitionByRange(*keys).sortWithinPartitions(*keys)
+    if frequency is None:
+        return df.repartition(*keys).sortWithinPartitions(*keys)
+    wanted = F.coalesce(_column(frequency), F.lit(0))
+    if not unique:
+        wanted = F.max(wanted).over(Window.partitionBy(*keys))
+    name = f"wanted_{uuid.uuid4().hex[:8]}"
+    by = [F.col(name).desc(), *keys]
+    return (
+        df.withColumn(name, wanted).repartitionByRange(*by).sortWithinPartitions(*by).select(*map(_column, df.columns))
+    )
+
+
+def _write_part(plan: BuildPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One part from the rows of one partition; a fault of the rows or the disk is reported, not retried."""
+    context = TaskContext.get()
+    number = context.partitionId() if context else 0
+    try:
+        report = _written(plan, number, batches)
+    except DataError as error:
+        report = {"data_error": str(error)}
+    except OSError as error:
+        report = {"disk_error": f"{error.strerror or error} ({error.filename or plan.work})"}
+    if report:
+        yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "report": [json.dumps(report)]})
+
+
+def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+    work, writer = Path(plan.work), None
+    try:
+        for batch in (batch for batch in batches if batch.num_rows):
+            if writer is None:
+                place = work / part_name(number)
+                ordered = plan.order == "key"
+                writer = PartWriter(place, plan.schema, plan.form, plan.page_bytes, ordered, plan.unique, plan.keyed)
+            writer.append(pa.Table.from_batches([batch]).cast(plan.schema).combine_chunks().to_batches()[0])
+        return {} if writer is None else _report(plan, writer.finish())
+    except BaseException:
+        if writer is not None:
+            writer.abort()
+        raise
+
+
+def _report(plan: BuildPlan, part: Part) -> dict[str, Any]:
+    work = Path(plan.work)
+    report: dict[str, Any] = {"part": asdict(store_part(work, part))}
+    if plan.order == "key" or not plan.keyed:
+        return report
+    return {**report, "index": store_index_part(work, part), "entries": len(part.codes)}
+
+
+def _collected(reports: DataFrame) -> list[dict[str, Any]]:
+    rows = sorted(reports.collect(), key=lambda row: row["partition"])
+    found = [json.loads(row["report"]) for row in rows]
+    for report in found:
+        if "data_error" in report:
+            raise DataError(report["data_error"])
+        if "disk_error" in report:
+            raise ConfigError(f"an executor cannot write its part: {report['disk_error']}; free space, or give a path.")
+    return found
+
+
+def _parts(reports: list[dict[str, Any]], plan: BuildPlan) -> tuple[tuple[PartFile, ...], list[IndexPart]]:
+    """The parts in order, all of them visible here."""
+    if not reports:
+        empty = PartWriter(Path(plan.work) / part_name(0), plan.schema, plan.form, plan.page_bytes, True, plan.unique)
+        reports = [_report(plan, empty.finish())]
+    parts, index_parts, pages = [], [], 0
+    for report in reports:
+        part = PartFile(**report["part"])
+        place = Path(plan.work) / part.rows_file
+        if not place.is_file() or place.stat().st_size != part.nbytes:
+            raise ConfigError(
+                f"{place}, written by an executor, is not seen by the driver; give a path on storage they share."
+            )
+        if "index" in report:
+            index_parts.append(IndexPart(report["index"], report["entries"], pages))
+        parts.append(part)
+        pages += part.pages
+    return tuple(parts), index_parts
+
+
+def _index(df: DataFrame, plan: BuildPlan, parts: Sequence[PartFile], index_parts: list[IndexPart]) -> IndexFile:
+    """The index of all parts, merged in one go if it is small, else in tasks."""
+    stretches = plan_stretches(Path(plan.work), index_parts, _STRETCH)
+    if len(stretches) == 1:
+        merged = [asdict(merge_stretch(Path(plan.work), index_parts, stretches[0]))]
+    else:
+        numbers = df.sparkSession.range(0, len(stretches), 1, len(stretches))
+        tasks = map_in_arrow(numbers, partial(_merge_task, plan.work, index_parts, stretches), _REPORT)
+        merged = _collected(tasks)
+    clashes = np.array([code for report in merged for code in report["clashes"]], np.int64)
+    pages = sorted({page for report in merged for page in report["clash_pages"]})
+    index = IndexFile(sum(part.entries for part in index_parts), tuple(tuple(r["stretch"]) for r in merged))
+    return with_clashes(index, plan.form, clashes, _pages(plan, parts, pages))
+
+
+def _merge_task(
+    work: str, parts: Sequence[IndexPart], stretches: Sequence[Stretch], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        try:
+            report: dict[str, Any] = asdict(merge_stretch(Path(work), parts, stretches[number]))
+        except OSError as error:
+            report = {"disk_error": f"{error.strerror or error} ({error.filename or work})"}
+        yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "report": [json.dumps(report)]})
+
+
+def _pages(plan: BuildPlan, parts: Sequence[PartFile], wanted: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Pages by their number in the whole file, which is not committed yet."""
+    firsts = np.cumsum([0, *(part.pages for part in parts)])
+    for number in wanted:
+        at = int(np.searchsorted(firsts, number, side="right")) - 1
+        sizes = part_table(Path(plan.work), parts[at]).column("size").to_numpy()
+        yield number, read_page(Path(plan.work) / parts[at].rows_file, sizes, number - int(firsts[at]), plan.schema)
+
+
+def _check_order(plan: BuildPlan, parts: Sequence[PartFile]) -> None:
+    """Parts must follow each other by key, or keys would be looked for in the wrong one."""
+    tables = [part_table(Path(plan.work), part) for part in parts if part.pages]
+    ends = [table.column(name)[at].as_py() for table in tables for name, at in (("first", 0), ("last", -1))]
+    if tables and (normal_of(pa.array(ends, tables[0].column("first").type)).steps()[1::2] <= 0).any():
+        raise DataError(f"Spark's order of {list(plan.key)} is not the order of pages; use order='none'.")

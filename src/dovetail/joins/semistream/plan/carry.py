@@ -1,0 +1,493 @@
+"""Mode "carry": rows wait from one micro-batch to the next in the stream's checkpointed state.
+
+Rows travel packed, as Arrow streams in binary columns: types stay exact, and state is written once an owner and batch.
+The state that a batch leaves is also logged. An attempt that is repeated answers the rows that the first one answered
+and leaves the state that it left, whatever memory, cores and code there are by then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from dovetail.engine.kernels.arrays import I64
+from dovetail.errors import BudgetExceeded, ConfigError, PlanError
+from dovetail.joins.semistream.carried import NEXT, Carried, Plan, table_bytes, table_of
+from dovetail.joins.semistream.dead_letters import DeadLetters
+from dovetail.joins.semistream.decision import specification
+from dovetail.joins.semistream.io_costs import IoDone
+from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.on_miss import DeadLetter, Park
+from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.plan.arrivals import Arrivals
+from dovetail.joins.semistream.plan.carry_decision import first_plan, next_plan
+from dovetail.joins.semistream.plan.carry_log import Kept, StateLog
+from dovetail.joins.semistream.plan.columns import without_watermarks
+from dovetail.joins.semistream.plan.task import EnrichTask, Where, holds_of, open_letters, open_version, wanted_version
+from dovetail.joins.semistream.plan.worker import Stopwatch, open_operator, owners_of, totals
+from dovetail.spark.arrow import Batches, map_in_arrow
+from dovetail.spark.connect import plan_text
+from dovetail.spark.pinned import state_partitions
+
+_PACKED = T.StructType(
+    [
+        T.StructField("owner", T.IntegerType()),
+        T.StructField("part", T.IntegerType()),
+        T.StructField("number", T.LongType()),
+        T.StructField("rows", T.BinaryType()),
+    ]
+)
+_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+
+
+def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T.StructType) -> DataFrame:
+    """The answers of a stream whose rows may wait for later micro-batches, until it pauses or `max_wait` is over.
+
+    The time of batches is event time of our own, so that Spark runs one batch without rows when a stream pauses, and
+    ends after it where the stream is to end. A stream with a watermark cannot have another, be it of a column that was
+    dropped since or of a join in this mode before: there the rows of the last batch wait for the next.
+    """
+    timed = "EventTimeWatermark" not in plan_text(rows)
+    packed = map_in_arrow(rows, partial(pack, task), _PACKED)
+    packed = packed.withColumn("at", F.current_timestamp()).withColumn("now_ms", F.unix_millis("at"))
+    if timed:
+        packed = packed.withWatermark("at", "0 seconds")
+    packed = packed.drop("at")  # else Spark drops rows as late when a clock was set back
+    answers = packed.groupBy("owner").transformWithStateInPandas(
+        Carrier(task, max_wait_ms, timed), _ANSWERS, "append", "eventTime" if timed else "none"
+    )
+    return map_in_arrow(answers, unpack, without_watermarks(output))
+
+
+def pack(task: EnrichTask, batches: Batches) -> Batches:
+    """The rows of each batch by the owner of their home page; an owner without rows hears of the first batch.
+
+    There are as many owners as partitions of the state, a number that stays the same for good, and all are called in
+    every micro-batch: rows that wait would not be answered in time, or never, were an owner left out.
+    """
+    where, owners, pages, number = Where.here(), state_partitions(), None, 0
+    try:
+        for batch in batches:
+            rows = task.stream_rows(batch).cast(task.stream)
+            if pages is None:
+                pages = open_version(task, where, wanted_version(task, where))
+            packets = _packets(rows, owners_of(task, pages, rows, owners, where.partition))
+            if number == 0:
+                packets = dict.fromkeys(range(owners), b"") | packets
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "owner": pa.array(packets.keys(), pa.int32()),
+                    "part": pa.array([where.partition] * len(packets), pa.int32()),
+                    "number": pa.array([number] * len(packets), pa.int64()),
+                    "rows": pa.array(packets.values(), pa.binary()),
+                }
+            )
+            number += 1
+    finally:
+        if pages is not None:
+            pages.close()
+
+
+def _packets(rows: pa.RecordBatch, owner: np.ndarray[Any, np.dtype[np.int32]]) -> dict[int, bytes]:
+    """The rows of each owner, in their order."""
+    order = np.argsort(owner, kind="stable")
+    names, starts = np.unique(owner[order], return_index=True)
+    slices = np.split(order, starts[1:])
+    return {int(name): table_bytes(rows.take(pa.array(some))) for name, some in zip(names, slices, strict=True)}
+
+
+def unpack(batches: Batches) -> Batches:
+    """Answers as rows again."""
+    for batch in batches:
+        for data in batch.column(0):
+            yield from table_of(data.as_buffer()).to_batches()
+
+
+@dataclass(slots=True)
+class Turn:
+    """One call for one owner: the operator with its state taken up, and the answers so far.
+
+    One that is `spent` answered all that waited, and the next call opens another.
+    """
+
+    task: EnrichTask
+    now_ms: int
+    plan: Plan
+    operator: SemiStreamOperator
+    pages: Pages
+    drained_ms: int
+    letters: DeadLetters | None
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    out: list[bytes] = field(default_factory=list)
+    missed: list[pa.RecordBatch] = field(default_factory=list)
+    resplits: int = 0
+    spent: bool = False
+
+    def take(self, batches: Batches) -> None:
+        """Pack the answers, and set those without a match aside."""
+        for found in self.watch.time(batches):
+            kept = found
+            if isinstance(self.task.request.on_miss, (DeadLetter, Park)):
+                met = found.column(found.num_columns - 1)
+                self._set_aside(found.filter(pc.invert(met)).select(range(self.task.n_stream)))
+                kept = found.filter(met)
+            if kept.num_rows:
+                self.out.append(table_bytes(self.task.answer_rows(kept)))
+
+    def _set_aside(self, rows: pa.RecordBatch) -> None:
+        if self.letters is not None:
+            self.letters.add(self.task.letter_rows(rows))
+        elif rows.num_rows and isinstance(self.task.request.on_miss, Park):
+            self.missed.append(rows)
+
+    def answers(self) -> Iterator[pd.DataFrame]:
+        """The packed answers since the last call, as Spark takes them."""
+        if self.out:
+            out, self.out = self.out, []
+            yield pd.DataFrame({"rows": out})
+
+    def answer_all(self, batches: Batches) -> Iterator[pd.DataFrame]:
+        """The answers of these rows and of all that wait."""
+        for batch in batches:
+            self.take(self.operator.push("stream", batch))
+            yield from self.answers()
+        self.take(self.operator.drain())
+        yield from self.answers()
+
+    def close(self) -> None:
+        """Free memory and files."""
+        self.operator.close()
+        self.pages.close()
+
+
+class Carrier(StatefulProcessor):
+    """Spark's face of the operator of one owner: its state is read and written once in a micro-batch."""
+
+    def __init__(self, task: EnrichTask, max_wait_ms: int, timed: bool) -> None:
+        self.task, self.max_wait_ms, self.timed = task, max_wait_ms, timed
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._handle = handle
+        self._state = handle.getValueState("carried", T.StructType([T.StructField("data", T.BinaryType())]))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The answers that the new rows of a batch and what waited make possible."""
+        with Arrivals(self.task.request.arrival_memory) as arrived:
+            for frame in rows:
+                for row in frame.itertuples(index=False):
+                    arrived.add(row.part, row.number, row.now_ms, row.rows)
+            yield from self._turn(int(key[0]), arrived, arrived.latest_ms)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The answers of rows that have waited long enough, or are to be tried again."""
+        if self._state.exists():
+            yield from self._turn(int(key[0]), None, timerValues.getCurrentProcessingTimeInMs())
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _turn(self, number: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
+        """One call: with rows, or, where None, with the news that none have come."""
+        task, where = self.task, Where.here()
+        before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
+        if not (arrived is None or not arrived.is_empty or (before is not None and before.keeps_rows)):
+            return
+        letters = open_letters(task, where, f"{number}{'-idle' if arrived is None else ''}")
+        log = _log(task, where, before, arrived)
+        left = None if log is None else log.read()
+        with letters or nullcontext():
+            if before is None or log is None or left is None:
+                after = yield from self._answer(where, before, arrived, now_ms, letters)
+            else:
+                after = yield from _repeat(task, where, (before, left), arrived, now_ms, letters, log)
+            if letters is not None:
+                letters.commit()
+        data = after.to_bytes()
+        if log is not None and left is None:
+            log.write(data)
+        holds = holds_of(task, where)
+        if holds is not None:
+            holds.wait(after.name, [state.version for state in (before, after) if state is not None and state.waiting])
+        self._store(after, data, now_ms)
+
+    def _answer(
+        self, where: Where, before: Carried | None, arrived: Arrivals | None, now_ms: int, letters: DeadLetters | None
+    ) -> Generator[pd.DataFrame, None, Carried]:
+        """Give what can be answered; the state after it comes back."""
+        first = arrived.head() if arrived is not None and before is None else []
+        turn = _begun(self.task, where, before, first, now_ms, letters)
+        try:
+            return (yield from self._run(turn, before, arrived))
+        finally:
+            turn.close()
+
+    def _run(
+        self, turn: Turn, before: Carried | None, arrived: Arrivals | None
+    ) -> Generator[pd.DataFrame, None, Carried]:
+        """Give what can be answered, batch by batch; the state after it comes back."""
+        operator, task, done, last = turn.operator, turn.task, IoDone.by(turn.pages.device), None
+        due, parked = _due(before.parked if before else None, turn.now_ms)
+        for batch in due:
+            turn.take(operator.push("stream", batch))
+            yield from turn.answers()
+        for last in arrived.batches() if arrived else ():
+            turn.take(operator.push("stream", _born(task, last, turn.now_ms)))
+            yield from turn.answers()
+        name = before.name if before else ""
+        if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms or not name:
+            turn.take(operator.drain())  # a state without a name has no log that tells what was answered
+        turns = (before.turns if before else 0) + (last is not None)
+        if last is not None:
+            _split_anew(turn, turns, last, IoDone.by(turn.pages.device).since(done))
+        yield from turn.answers()
+        if not operator.waiting_rows:
+            turn.drained_ms = turn.now_ms
+        snapshot = {} if turn.spent else operator.snapshot()
+        plan = turn.plan if turn.spent else replace(turn.plan, sizes=operator.sizes)
+        parked = _parked(task, parked, turn.missed, turn.now_ms)
+        _report(turn, arrived)
+        name = name or uuid.uuid4().hex
+        return Carried(turn.pages.version, plan, turn.drained_ms, snapshot, parked, turns, name)
+
+    def _store(self, after: Carried, data: bytes, now_ms: int) -> None:
+        """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
+        if self.timed:
+            for timer in list(self._handle.listTimers()):
+                self._handle.deleteTimer(timer)
+            if after.waiting:
+                self._handle.registerTimer(now_ms)
+            elif after.parked is not None and after.parked.num_rows:
+                self._handle.registerTimer(max(now_ms, int(pc.min(after.parked[NEXT]).as_py())))
+        self._state.update((data,))
+
+
+def _log(task: EnrichTask, where: Where, before: Carried | None, arrived: Arrivals | None) -> StateLog | None:
+    """Where the state after this batch is logged; None for the first one, which is answered in full."""
+    if where.batch is None or before is None or not before.name:
+        return None
+    directory = Path(task.log.path) / where.batch.query
+    return StateLog(directory, before.name, where.batch.number, arrived is None)
+
+
+def _repeat(
+    task: EnrichTask,
+    where: Where,
+    states: tuple[Carried, Carried],
+    arrived: Arrivals | None,
+    now_ms: int,
+    letters: DeadLetters | None,
+    log: StateLog,
+) -> Generator[pd.DataFrame, None, Carried]:
+    """Answer the rows of the state before and of the batch that are not in the state that the first attempt left."""
+    before, left = states
+    for state in states:
+        _check_columns(task, state)
+    kept, version = Kept(left, task.stream), wanted_version(task, where)
+    new = (_born(task, batch, now_ms) for batch in (arrived.batches() if arrived else ()))
+    parked = [] if before.parked is None else before.parked.drop_columns([NEXT]).to_batches()
+    missed = yield from _answered(
+        task, open_version(task, where, version), kept.others(chain(new, parked)), now_ms, letters
+    )
+    admitted = task.request.as_of == "admitted" and before.waiting and version != before.version
+    pages = _awaited(task, before) if admitted else open_version(task, where, version)
+    missed += yield from _answered(task, pages, kept.others(iter(before.unanswered)), now_ms, letters)
+    if len(kept):
+        raise ConfigError(
+            f"micro-batch {log.batch} left {len(kept)} rows waiting when it first ran and is now given rows without "
+            f"them; restore its source and its version of the master data, or remove {log.place} to answer it as if it "
+            f"had not run, which may give rows twice that a sink has."
+        )
+    return replace(left, parked=_parked(task, left.parked, missed, now_ms))
+
+
+def _answered(
+    task: EnrichTask, pages: Pages, batches: Batches, now_ms: int, letters: DeadLetters | None
+) -> Generator[pd.DataFrame, None, list[pa.RecordBatch]]:
+    """Answer all these rows; those set aside come back."""
+    plan, operator = _first(task, pages, [])
+    turn = Turn(task, now_ms, plan, operator, pages, now_ms, letters)
+    try:
+        yield from turn.answer_all(batches)
+        _report(turn, None)
+        return turn.missed
+    finally:
+        turn.close()
+
+
+def _split_anew(turn: Turn, turns: int, rows: pa.RecordBatch, done: IoDone) -> None:
+    """Other sizes from now on, if skew or cost of reads moved away from what the plan was made for."""
+    task, operator = turn.task, turn.operator
+    now = next_plan(task, turn.plan, turns, turn.pages, rows, done)
+    if now is None:
+        return
+    turn.plan, turn.resplits = now, 1
+    turn.take(operator.drain())
+    spec = specification(task.request, task.wiring, turn.pages, now.algorithm, now.sizes)
+    try:
+        turn.take(operator.resize(spec.fit(task.request.join_memory, task.stream)))
+    except (BudgetExceeded, PlanError):  # these parts cannot change while it runs
+        turn.spent = True
+
+
+def _begun(
+    task: EnrichTask,
+    where: Where,
+    before: Carried | None,
+    batches: list[pa.RecordBatch],
+    now_ms: int,
+    letters: DeadLetters | None,
+) -> Turn:
+    """The operator on the version of this batch, with the state before it taken up."""
+    version = wanted_version(task, where)
+    if before is None:
+        pages = open_version(task, where, version)
+        plan, operator = _first(task, pages, batches)
+        return Turn(task, now_ms, plan, operator, pages, now_ms, letters)
+    _check_columns(task, before)
+    if version in (None, before.version):
+        return _resumed(task, before, open_version(task, where, version), now_ms, letters)
+    if task.request.as_of == "admitted" and before.waiting:
+        turn = _resumed(task, before, _awaited(task, before), now_ms, letters)
+        return _adopted(turn, open_version(task, where, version))
+    return _readmitted(task, before, open_version(task, where, version), now_ms, letters)
+
+
+def _check_columns(task: EnrichTask, before: Carried) -> None:
+    parked = None if before.parked is None else before.parked.drop_columns([NEXT])
+    for what, rows in (("wait", before.snapshot.get("rows")), ("are parked", parked)):
+        if rows is not None and rows.num_rows and not rows.schema.equals(task.stream):
+            raise ConfigError(
+                f"rows that {what} in the checkpoint have columns of types {rows.schema.types}, those of the stream "
+                f"are now {task.stream.types}; put the stream's columns and on_miss back, or use a new checkpoint."
+            )
+
+
+def _awaited(task: EnrichTask, before: Carried) -> Pages:
+    """The version that rows which wait were admitted with."""
+    try:
+        return task.store.at(before.version)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{before.waiting} rows wait to be answered from version {before.version}, with which they were admitted: "
+            f"{error} Restore it; or use as_of='answered' to answer them from the newest."
+        ) from error
+
+
+def _changed(task: EnrichTask, old: str, new: str) -> I64 | None:
+    try:
+        return task.store.changed(old, new)
+    except ConfigError:  # the old version is gone, so what differs cannot be told
+        return None
+
+
+def _adopted(turn: Turn, pages: Pages) -> Turn:
+    """Rows that wait are answered from the version they were admitted with; then the new one is taken up."""
+    old = turn.pages
+    turn.take(turn.operator.adopt(pages, _changed(turn.task, old.version, pages.version)))
+    turn.pages = pages
+    old.close()
+    return turn
+
+
+def _readmitted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+    """A new operator on a newer version, for which rows that waited go on to wait."""
+    try:
+        operator = open_operator(task, pages, task.stream, before.decision)
+    except (PlanError, BudgetExceeded):
+        return _restarted(task, before, pages, now_ms, letters)
+    turn = Turn(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
+    if before.snapshot:
+        turn.take(operator.readmit(before.snapshot, _changed(task, before.version, pages.version)))
+    return turn
+
+
+def _first(task: EnrichTask, pages: Pages, batches: list[pa.RecordBatch]) -> tuple[Plan, SemiStreamOperator]:
+    plan = first_plan(task, pages, batches)
+    return plan, open_operator(task, pages, task.stream, plan.decision(task.decision.origin))
+
+
+def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+    """The operator as it was, on the version it was on.
+
+    If memory was changed so that the state no longer fits, an empty one answers what waited.
+    """
+    try:
+        operator = open_operator(task, pages, task.stream, before.decision)
+    except (PlanError, BudgetExceeded):
+        return _restarted(task, before, pages, now_ms, letters)
+    turn = Turn(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
+    if before.snapshot:
+        turn.take(iter(operator.restore(before.snapshot)))
+    return turn
+
+
+def _restarted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+    batches = before.unanswered
+    plan, operator = _first(task, pages, batches)
+    turn = Turn(task, now_ms, plan, operator, pages, now_ms, letters)
+    for batch in batches:
+        turn.take(turn.operator.push("stream", batch))
+    turn.take(turn.operator.drain())
+    return turn
+
+
+def _born(task: EnrichTask, batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """New rows; where they may be parked, with the time they came."""
+    if not isinstance(task.request.on_miss, Park):
+        return batch
+    came = pa.array(np.full(batch.num_rows, now_ms, np.int64))
+    return batch.set_column(task.n_stream - 1, batch.schema.field(task.n_stream - 1), came)
+
+
+def _due(parked: pa.Table | None, now_ms: int) -> tuple[list[pa.RecordBatch], pa.Table | None]:
+    """Parked rows that are to be tried now, and the others."""
+    if parked is None:
+        return [], None
+    due = pc.less_equal(parked[NEXT], now_ms)
+    tried = parked.filter(due).drop_columns([NEXT]).combine_chunks()
+    return [batch for batch in tried.to_batches() if batch.num_rows], parked.filter(pc.invert(due))
+
+
+def _parked(task: EnrichTask, others: pa.Table | None, missed: list[pa.RecordBatch], now_ms: int) -> pa.Table | None:
+    """Rows to be tried again: those not due yet, and those that missed, unless they are too old or can never match."""
+    misses = task.request.on_miss
+    if not isinstance(misses, Park) or not missed:
+        return others
+    rows = pa.Table.from_batches(missed)
+    came = rows.column(task.n_stream - 1).to_numpy()
+    young = now_ms - came < misses.deadline_s * 1000
+    for name in () if task.request.null_safe else task.wiring.on:
+        young &= rows[name].is_valid().to_numpy()
+    again = np.minimum(now_ms + int(misses.retry_s * 1000), came + int(misses.deadline_s * 1000))
+    kept = rows.append_column(NEXT, pa.array(again)).filter(pa.array(young))
+    return kept if others is None else pa.concat_tables([others, kept])
+
+
+def _report(turn: Turn, arrived: Arrivals | None) -> None:
+    report = totals(turn.operator)
+    if arrived is not None and arrived.spilled_bytes:
+        report.add("arrivals_spilled", arrived.spilled_bytes, unit="bytes")
+    report.add_ns("serving", turn.watch.spent_ns)
+    if turn.resplits:
+        report.add("resplits", turn.resplits, unit="times")
+    if turn.letters is not None:
+        report.add("dead_letters", turn.letters.rows)
+    if turn.missed:
+        report.add("set_aside", sum(batch.num_rows for batch in turn.missed))
+    turn.task.sink.task(report)

@@ -1,0 +1,167 @@
+"""Columns of a stream and of master data: keys brought to one type, and the columns of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.pandas.types import from_arrow_type
+
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.keys import comparable
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.on_miss import DeadLetter, Park
+from dovetail.joins.semistream.request import KeyPair, Request, key_pairs, known
+from dovetail.spark.arrow import arrow_type
+from dovetail.spark.collation import refuse_collated
+
+KEY = "dovetail_key_"
+WATERMARK = "spark.watermarkDelayMs"
+_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the result is made of.
+
+    `frame` has the stream columns that are needed, then key columns of ours where types had to be brought together, and
+    last the time when a row came if it may be parked.
+    `on` are the positions of the keys in it, `master` the master columns that answers need. Each output column has its
+    position among those of frame and master together.
+    """
+
+    frame: DataFrame
+    stream: tuple[T.StructField, ...]
+    on: tuple[int, ...]
+    master: tuple[str, ...]
+    output: T.StructType
+    picked: tuple[int, ...]
+
+    @property
+    def n_stream(self) -> int:
+        """Columns that tasks get."""
+        return len(self.frame.columns)
+
+
+def without_watermarks(output: T.StructType) -> T.StructType:
+    """Rows that waited may be older than any watermark; what follows must set its own."""
+    fields = [(f, {k: v for k, v in (f.metadata or {}).items() if k != WATERMARK}) for f in output]
+    return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
+
+
+def quoted(name: str) -> str:
+    """The name as Spark must be given it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Columns:
+    """The columns of this request, or a `PlanError` for names and types that do not fit."""
+    if len(set(frame.columns)) < len(frame.columns):
+        raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.")
+    pairs = key_pairs(request, store, frame.columns)
+    casts = [_aligned(frame.schema[pair.stream], store.schema.field(pair.master), pair) for pair in pairs]
+    if request.null_safe and any(cast is not None for cast in casts):
+        raise PlanError(
+            f"null_safe=True with keys of types that differ: {[(p.stream, p.master) for p in pairs]}; cast the "
+            f"stream's to those of the store, {[str(store.schema.field(p.master).type) for p in pairs]}, first."
+        )
+    named = _result(frame, store, request, pairs)
+    wanted = _selected(named, request)
+    keeps_all = isinstance(request.on_miss, DeadLetter)
+    used = {name for side, name in wanted.values() if side == "stream"}
+    used |= {pair.stream for pair, cast in zip(pairs, casts, strict=True) if cast is None}
+    stream = [field for field in frame.schema if keeps_all or field.name in used]
+    helpers = [cast.alias(f"{KEY}{at}") for at, cast in enumerate(casts) if cast is not None]
+    if isinstance(request.on_miss, Park):
+        helpers.append(F.lit(0).cast("long").alias(f"{KEY}came"))
+    names = [field.name for field in stream]
+    added = iter(range(len(names), len(names) + len(helpers)))
+    on = [next(added) if cast is not None else names.index(p.stream) for p, cast in zip(pairs, casts, strict=True)]
+    master = tuple(name for side, name in wanted.values() if side == "master")
+    return Columns(
+        frame.select(*(F.col(quoted(name)) for name in names), *helpers),
+        tuple(stream),
+        tuple(on),
+        master,
+        T.StructType([_output_field(out, side, name, frame, store) for out, (side, name) in wanted.items()]),
+        tuple(
+            names.index(name) if side == "stream" else len(names) + len(helpers) + master.index(name)
+            for side, name in wanted.values()
+        ),
+    )
+
+
+def _aligned(field: T.StructField, key: pa.Field, pair: KeyPair) -> Column | None:
+    """None if the stream's key can be compared as it is, else what to compare: null where no master key is equal."""
+    theirs, mine = key.type, _arrow_type(field)
+    if comparable(mine, theirs) or _same_time(mine, theirs):
+        return None
+    exact = (pa.types.is_integer, pa.types.is_decimal)
+    both = [any(is_kind(kind) for is_kind in exact) for kind in (mine, theirs)]
+    if not (all(both) or (pa.types.is_floating(mine) and pa.types.is_floating(theirs))):
+        raise PlanError(
+            f"on: stream column {pair.stream!r} is {field.dataType.simpleString()}, master key {pair.master!r} is "
+            f"{_spark_type(key).simpleString()}; cast one of them so that both have one type."
+        )
+    column = F.col(quoted(pair.stream))
+    narrow = column.try_cast(_spark_type(key))
+    return F.when(narrow == column, narrow)
+
+
+def _same_time(mine: pa.DataType, theirs: pa.DataType) -> bool:
+    if not (pa.types.is_timestamp(mine) and pa.types.is_timestamp(theirs)):
+        return False
+    finer = _UNITS.index(theirs.unit) >= _UNITS.index(mine.unit)
+    return finer and (mine.tz is None) == (theirs.tz is None)
+
+
+def _arrow_type(field: T.StructField) -> pa.DataType:
+    refuse_collated(field, "on")
+    return arrow_type(field.dataType)
+
+
+def _spark_type(field: pa.Field) -> T.DataType:
+    try:
+        return from_arrow_type(field.type, prefer_timestamp_ntz=True)
+    except (PySparkException, TypeError) as error:
+        raise PlanError(
+            f"master column {field.name!r} is {field.type}, which Spark has no type for; leave it out with columns=, "
+            f"or store it in another type."
+        ) from error
+
+
+def _result(
+    frame: DataFrame, store: MasterStore, request: Request, pairs: Sequence[KeyPair]
+) -> dict[str, tuple[str, str]]:
+    """Every column that the result can have: its name, and the side and name that it comes from."""
+    shared = {pair.master for pair in pairs if pair.shared}
+    theirs = [name for name in store.schema.names if name not in shared] if request.gives_master else []
+    clash = set(theirs) & set(frame.columns)
+    mine_suffix, their_suffix = request.suffixes
+    named = [(n + mine_suffix if n in clash else n, ("stream", n)) for n in frame.columns]
+    named += [(n + their_suffix if n in clash else n, ("master", n)) for n in theirs]
+    names = [name for name, _ in named]
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise PlanError(f"columns {twice} would appear twice in the result; rename them or give other suffixes.")
+    return dict(named)
+
+
+def _selected(named: dict[str, tuple[str, str]], request: Request) -> dict[str, tuple[str, str]]:
+    if request.columns is None:
+        return named
+    for name in request.columns:
+        known("columns: the result", name, list(named))
+    return {name: named[name] for name in request.columns}
+
+
+def _output_field(out: str, side: str, name: str, frame: DataFrame, store: MasterStore) -> T.StructField:
+    if side == "stream":
+        field = frame.schema[name]
+        return T.StructField(out, field.dataType, field.nullable, field.metadata)
+    return T.StructField(out, _spark_type(store.schema.field(name)), True)

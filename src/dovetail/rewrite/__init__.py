@@ -1,0 +1,81 @@
+"""SQL with interval joins: `dovetail.sql(spark, query)`.
+
+Interval predicates are recognised in the text, everything else stays Spark's own, letter by letter.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, overload
+
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import TokenType
+from sqlglot.errors import SqlglotError
+
+from dovetail.rewrite.calls import interval_calls
+from dovetail.rewrite.plan import plan
+from dovetail.rewrite.report import NO_PREDICATE, Report
+from dovetail.rewrite.text import QUERY_WORDS, Source
+
+__all__ = ["sql"]
+
+UNREAD = Report(spark=[("the whole text", "it is not one SELECT query in words that are known here")])
+NOT_A_QUERY = (TokenType.SEMICOLON, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
+
+
+@overload
+def sql(spark: SparkSession, query: str, explain: Literal[False] = False) -> DataFrame: ...
+
+
+@overload
+def sql(spark: SparkSession, query: str, explain: Literal[True]) -> str: ...
+
+
+def sql(spark: SparkSession, query: str, explain: bool = False) -> DataFrame | str:
+    """The answer of a SQL query as an ordinary DataFrame, its interval joins planned as such.
+
+    Recognised in ON (every join type) and in the WHERE of inner joins: `interval_<relation>(start, end, start, end)`
+    for each relation of `interval_join`, and two comparisons that say overlap, `r.start < s.end and s.start < r.end`;
+    `<=` and BETWEEN count touching bounds. Equalities between the sides become keys, other conditions stay conditions.
+    The functions follow `interval_join`: empty intervals match nothing, inverted ones are an error. Comparisons keep
+    SQL's meaning for every row, empty and inverted ones included. Whatever is not recognised goes to Spark as it was
+    written. With `explain`, the result is a text that says what was recognised and what was left to Spark, and why.
+    Planning runs small Spark jobs, as `interval_join` does.
+    """
+    source = _read(query)
+    if source is None:
+        if explain:
+            return UNREAD.text()
+        if query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
+            _warn(UNREAD)
+        return spark.sql(query)
+    frame, report = plan(spark, source, interval_calls(source, spark.catalog.functionExists))
+    if explain:
+        return report.text()
+    _warn(report)
+    return frame
+
+
+def _warn(report: Report) -> None:
+    """Say which range joins Spark plans as it can; Python shows the same warning once."""
+    for what, why in report.spark:
+        if not why.startswith(NO_PREDICATE):
+            warnings.warn(f"dovetail.sql leaves this to Spark: {what}: {why}", stacklevel=3)
+
+
+def _read(query: str) -> Source | None:
+    """The query in tokens; None for what is not one SELECT in tokens that sqlglot knows.
+
+    Whether the query is right, Spark says: it reads the text before anything of it is planned.
+    """
+    try:
+        source = Source(query)
+    except SqlglotError:
+        return None
+    words = [kind for kind in map(source.kind, range(len(source.tokens))) if kind is not TokenType.L_PAREN]
+    if not words or words[0] not in QUERY_WORDS or TokenType.PIPE_GT in words:
+        return None
+    outside = [source.kind(number) for number in source.whole().top()]
+    while outside[-1] is TokenType.SEMICOLON:
+        outside.pop()
+    return None if any(kind in NOT_A_QUERY for kind in outside) else source

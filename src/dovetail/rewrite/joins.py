@@ -1,0 +1,273 @@
+"""Two parts of FROM as one interval join, if their condition says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.errors import DataError, PlanError, UnsupportedError
+from dovetail.joins.interval.api import interval_join
+from dovetail.rewrite.conditions import Condition
+from dovetail.rewrite.names import Term
+from dovetail.rewrite.overlap import INTEGERS, comparisons_sql, most_selective, ordered_sql, type_trouble
+from dovetail.rewrite.query import Part, Query
+from dovetail.rewrite.recognise import Found, Key, Overlap, find_functions, find_overlaps, found_function, found_overlap
+from dovetail.rewrite.report import NO_PREDICATE, Recognised
+from dovetail.rewrite.text import quoted
+from dovetail.spark.connect import is_connect
+
+KEY_TYPES = (
+    *(T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.FloatType, T.DoubleType, T.DecimalType),
+    *(T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType),
+)
+# A value to stand for null beside the information that it is null; of numbers 0.
+_SOMETHING: dict[type[T.DataType], str] = {
+    T.BooleanType: "false",
+    T.StringType: "''",
+    T.BinaryType: "''",
+    T.DateType: "'1970-01-01'",
+    T.TimestampType: "'1970-01-01 00:00:00'",
+    T.TimestampNTZType: "'1970-01-01 00:00:00'",
+}
+# Sides on which a condition over that side alone may filter before the join, by join type.
+FILTERS = {
+    "inner": ("left", "right"),
+    "left_semi": ("left", "right"),
+    "left": ("right",),
+    "left_anti": ("right",),
+    "right": ("left",),
+    "full": (),
+}
+PARTIAL = re.compile(r"(?m)^[\s:+|*'-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """An interval join that is planned: its rows, and the conditions that it has taken care of."""
+
+    frame: DataFrame
+    consumed: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two sides of a join while its columns are worked out."""
+
+    query: Query
+    left: Part
+    right: Part
+    how: str
+
+    @property
+    def numbers(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The inputs of either side."""
+        return self.left.numbers, self.right.numbers
+
+    @property
+    def shown(self) -> tuple[str, str, str]:
+        """Both sides and the join type, for the report."""
+        return self.left.shown, self.right.shown, self.how
+
+
+def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Condition]) -> Joined | str:
+    """The interval join of two parts, or why Spark has to join them.
+
+    `must` are the conditions of the join itself; `may` those of WHERE that an inner join can take over.
+    Errors of an interval function are the user's; what hinders the raw form only means that Spark keeps it.
+    """
+    conditions = [*must, *may]
+    functions = find_functions(conditions, *pair.numbers)
+    overlaps = [] if functions else find_overlaps(conditions, *pair.numbers)
+    if not functions and not overlaps:
+        return _hidden(pair) or f"{NO_PREDICATE} between its sides"
+    trouble = _trouble(pair, must)
+    if trouble:
+        return trouble
+    if functions:
+        return _by_function(pair, found_function(must, may, functions[0], pair.numbers))
+    try:
+        return _by_overlap(pair, must, may, overlaps)
+    except (PlanError, UnsupportedError, AnalysisException) as error:
+        return str(error).partition("\n")[0]
+
+
+def _trouble(pair: Pair, must: Sequence[Condition]) -> str | None:
+    if pair.left.merged or pair.right.merged:
+        return "it stands on a join by USING or NATURAL, which merges columns"
+    unread = [each.shown for each in must if each.whole is None]
+    if unread:
+        return f"only Spark can evaluate {unread[0]!r}"
+    return _hidden(pair)
+
+
+def _hidden(pair: Pair) -> str | None:
+    hidden = [each.alias for part in (pair.left, pair.right) for each in part.inputs if each.opaque]
+    return f"{hidden[0]} depends on other inputs" if hidden else None
+
+
+def _by_function(pair: Pair, found: Found) -> Joined:
+    bounds = found.bounds
+    assert bounds is not None, "an interval function was found"  # noqa: S101  (by the caller)
+    left, right, keys, residual = _sides(pair, found)
+    left, (ls, le) = _with_terms(pair.query, left, found.terms[:2])
+    right, (rs, re_) = _with_terms(pair.query, right, found.terms[2:])
+    try:
+        frame = interval_join(
+            left,
+            right,
+            left_interval=(ls, le),
+            right_interval=(rs, re_),
+            relation=bounds.relation.names,
+            on=keys or None,
+            condition=_all(residual),
+            how=pair.how,
+        )
+    except DataError as error:
+        raise DataError(
+            f"{pair.left.shown} join {pair.right.shown}: {error} In SQL: filter them in a subquery."
+        ) from error
+    _report(pair, found, keys, residual, f"{bounds.relation}, by function")
+    return Joined(frame, found.consumed)
+
+
+def _by_overlap(
+    pair: Pair, must: Sequence[Condition], may: Sequence[Condition], overlaps: Sequence[Overlap]
+) -> Joined | str:
+    if is_connect(pair.query.spark):
+        return "Spark Connect does not show whether an input is the same each time it is read; use an interval function"
+    overlap = _choose(pair, overlaps)
+    if isinstance(overlap, str):
+        return overlap
+    found = found_overlap(must, may, overlap, pair.numbers)
+    left, right, keys, residual = _sides(pair, found)
+    left, of_left = _with_terms(pair.query, left, found.terms[:2])
+    right, of_right = _with_terms(pair.query, right, found.terms[2:])
+    if not all(_repeatable(frame) for frame in (left, right)):
+        return "an input may give other rows each time it is read (random values, LIMIT, sample or stream)"
+    kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
+    left, left_interval = _with_ordered(pair.query, left, of_left, kinds)
+    right, right_interval = _with_ordered(pair.query, right, of_right, kinds)
+    comparisons = comparisons_sql(overlap, [*of_left, *of_right])
+    frame = interval_join(
+        left,
+        right,
+        left_interval=left_interval,
+        right_interval=right_interval,
+        on=keys or None,
+        condition=" and ".join(filter(None, [comparisons, _all(residual)])),
+        how=pair.how,
+        closed="both",
+    )
+    _report(pair, found, keys, residual, f"overlapping, {overlap}")
+    return Joined(frame, found.consumed)
+
+
+def _choose(pair: Pair, overlaps: Sequence[Overlap]) -> Overlap | str:
+    """The overlap to join by: the others, if there are any, remain conditions."""
+    left, right = pair.left.frame(), pair.right.frame()
+    fitting, conditions, trouble = [], [], None
+    for overlap in overlaps:
+        left, of_left = _with_terms(pair.query, left, overlap.terms[:2])
+        right, of_right = _with_terms(pair.query, right, overlap.terms[2:])
+        kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
+        trouble = type_trouble(kinds)
+        if trouble is None:
+            fitting.append(overlap)
+            conditions.append(comparisons_sql(overlap, [*of_left, *of_right]))
+    if not fitting:
+        return trouble or "no bounds that compare"
+    return fitting[most_selective(left, right, conditions) if len(fitting) > 1 else 0]
+
+
+def _with_ordered(
+    query: Query, frame: DataFrame, names: Sequence[str], kinds: Sequence[T.DataType]
+) -> tuple[DataFrame, tuple[str, str]]:
+    start, end = query.names.fresh("ordered_start"), query.names.fresh("ordered_end")
+    first, last = ordered_sql(names[0], names[1], kinds)
+    return frame.selectExpr("*", f"{first} as {quoted(start)}", f"{last} as {quoted(end)}"), (start, end)
+
+
+def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[str, str], ...], list[Term]]:
+    """Both frames, filtered and with a column for every key; the key columns; the conditions that are left."""
+    frames = {"left": pair.left.frame(), "right": pair.right.frame()}
+    numbers = dict(zip(("left", "right"), pair.numbers, strict=True))
+    residual, open_ = [], set(FILTERS[pair.how])
+    for term in (condition.whole for condition in found.residual):
+        assert term is not None, "conditions that only Spark can evaluate were refused"  # noqa: S101  (by _trouble)
+        side = next((s for s in open_ if term.inputs and term.inputs <= numbers[s]), None)
+        if side is None or not term.plain:
+            residual.append(term)
+            open_.discard(side or "")  # it may protect later conditions of its side
+        else:
+            frames[side] = frames[side].where(term.sql)
+    keys: list[tuple[str, str]] = []
+    for key in found.keys:
+        if _same_type(frames["left"], frames["right"], key):
+            frames["left"], left = _with_terms(pair.query, frames["left"], _key_terms(frames["left"], key, key.left))
+            frames["right"], right = _with_terms(
+                pair.query, frames["right"], _key_terms(frames["right"], key, key.right)
+            )
+            keys += zip(left, right, strict=True)
+        elif key.condition.whole is not None:
+            residual.append(key.condition.whole)
+    return frames["left"], frames["right"], tuple(keys), residual
+
+
+def _key_terms(frame: DataFrame, key: Key, term: Term) -> tuple[Term, ...]:
+    """What must be equal for a key to match: for `<=>` whether it is null, and its value if it is not."""
+    if key.operator == "=":
+        return (term,)
+    kind = frame.selectExpr(term.sql).schema[0].dataType
+    value = f"coalesce({term.sql}, cast({_SOMETHING.get(type(kind), '0')} as {kind.simpleString()}))"
+    return replace(term, sql=f"({term.sql}) is null"), replace(term, sql=value)
+
+
+def _same_type(left: DataFrame, right: DataFrame, key: Key) -> bool:
+    """Whether an equality compares as one type without loss, so that a key means the same."""
+    one, other = (
+        frame.selectExpr(term.sql).schema[0].dataType for frame, term in ((left, key.left), (right, key.right))
+    )
+    if isinstance(one, INTEGERS) and isinstance(other, INTEGERS):
+        return True
+    return one == other and isinstance(one, KEY_TYPES) and (not isinstance(one, T.StringType) or one == T.StringType())
+
+
+def _with_terms(query: Query, frame: DataFrame, terms: Sequence[Term]) -> tuple[DataFrame, list[str]]:
+    """The frame with a column for every term, and the names of these; a plain column serves as it is."""
+    names = []
+    for term in terms:
+        name = next((each for each in frame.columns if quoted(each) == term.sql.strip()), None)
+        if name is None:
+            name = query.names.fresh("bound")
+            frame = frame.selectExpr("*", f"({term.sql}) as {quoted(name)}")
+        names.append(name)
+    return frame, names
+
+
+def _all(terms: Sequence[Term]) -> str | None:
+    return " and ".join(f"({term.sql})" for term in terms) or None
+
+
+def _repeatable(frame: DataFrame) -> bool:
+    """Whether reading the frame twice gives the same rows, as far as its plan can tell."""
+    if frame.isStreaming:
+        return False
+    plan = frame._jdf.queryExecution().analyzed()
+    return bool(plan.deterministic()) and not PARTIAL.search(plan.toString())
+
+
+def _report(pair: Pair, found: Found, keys: Sequence[tuple[str, str]], residual: Sequence[Term], relation: str) -> None:
+    ls, le, rs, re_ = (term.shown for term in found.terms)
+    written = {term.sql for term in residual}
+    shown = [f"{key.left.shown} {key.operator} {key.right.shown}" for key in found.keys]
+    demoted = [each.condition.whole is not None and each.condition.whole.sql in written for each in found.keys]
+    kept = tuple(text for text, gone in zip(shown, demoted, strict=True) if not gone)
+    filters = [each.shown for each in found.residual if each.whole is not None and each.whole.sql not in written]
+    rest = (*filters, *(term.shown for term in residual))
+    joined = Recognised(*pair.shown, relation, (ls, le, rs, re_), kept, rest)
+    pair.query.report.joins.append(joined)

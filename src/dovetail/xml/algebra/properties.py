@@ -1,0 +1,302 @@
+"""Static properties of values: how many items, in which order, unique or not, of which type.
+
+`Facts` knows them for every variable of a plan. They are true for every input, or say nothing: "many", not ordered, not
+unique, type "item". Order and uniqueness are those of nodes; atomic values have neither.
+Documents of a collection are in document order, as they come: that is how `collection` defines the order among them.
+Reference: docs/algorithms/xquery.md, 5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable, is_call
+from dovetail.xml.algebra.functions import (
+    AGGREGATES,
+    DISTINCT,
+    SEQUENCE,
+    SORT,
+    SORT_DISTINCT,
+    STEPS,
+    constant_type,
+    test_name,
+)
+from dovetail.xml.algebra.operators import (
+    Aggregate,
+    Assign,
+    DataScan,
+    EmptyTupleSource,
+    GroupBy,
+    NestedTupleSource,
+    Operator,
+    Select,
+    Subplan,
+    Unnest,
+)
+from dovetail.xml.algebra.property_types import ATOMIC_RESULTS, UNTYPED, is_atomic, is_node, is_numeric, step_type
+from dovetail.xml.algebra.walk import all_uses, chain, defined, operators
+from dovetail.xml.syntax import tree
+
+Cardinality = Literal["one", "optional", "many"]
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What is known of a value. `disjoint`: no node of it lies inside another one, so that subtrees do not mix."""
+
+    cardinality: Cardinality = "many"
+    ordered: bool = False
+    unique: bool = False
+    disjoint: bool = False
+    type: str = "item"
+
+    @property
+    def atomic(self) -> bool:
+        """Whether every item is an atomic value."""
+        return is_atomic(self.type)
+
+    @property
+    def node(self) -> bool:
+        """Whether every item is a node."""
+        return is_node(self.type)
+
+    def at_most_one(self) -> bool:
+        """Whether there is never a second item."""
+        return self.cardinality != "many"
+
+
+UNKNOWN = Properties()
+
+
+def single(kind: str) -> Properties:
+    """Exactly one item of a type."""
+    return Properties("one", True, True, True, kind)
+
+
+class Facts:
+    """Properties, definitions and uses of the variables of one plan."""
+
+    def __init__(self, plan: Operator, known: Mapping[Variable, Properties] | None = None) -> None:
+        self.plan = plan
+        self._known = dict(known or {})
+
+    @cached_property
+    def uses(self) -> Counter[Variable]:
+        """How often each variable is used."""
+        return all_uses(self.plan)
+
+    @cached_property
+    def definitions(self) -> dict[Variable, Operator]:
+        """The operator that defines each variable; for that of a SUBPLAN the AGGREGATE inside."""
+        found: dict[Variable, Operator] = {}
+        for operator in operators(self.plan):
+            if not isinstance(operator, Subplan):
+                found.update(dict.fromkeys(defined(operator), operator))
+        return found
+
+    def of(self, expression: Expression) -> Properties:
+        """The properties of an expression in this plan."""
+        match expression:
+            case Variable():
+                return self._variable(expression)
+            case Constant(value):
+                return single(constant_type(value))
+            case Call("data", (inner,)) | Call("promote", (inner, _)) | Call("treat", (inner, _)):
+                return self._converted(expression.name, inner, expression.arguments)
+            case Call(name, (inner, test)) if name in STEPS:
+                return stepped(name, test, self.of(inner))
+            case Call():
+                return self._call(expression)
+            case Evaluate():
+                return self._evaluated(expression)
+        return UNKNOWN
+
+    def _variable(self, variable: Variable) -> Properties:
+        if variable not in self._known:
+            self._known[variable] = UNKNOWN  # a plan has no cycles; this only ends the search in a wrong one
+            self._known[variable] = self._defined(variable, self.definitions.get(variable))
+        return self._known[variable]
+
+    def _defined(self, variable: Variable, operator: Operator | None) -> Properties:
+        match operator:
+            case DataScan():
+                return single("element_node" if operator.path else "document_node")
+            case Unnest():
+                return single("integer" if variable == operator.position else self.of_items(operator.expression).type)
+            case Assign():
+                return self.of(operator.expression)
+            case Aggregate():
+                return self._aggregated(operator.expression, operator.input)
+            case GroupBy():
+                return self._grouped(variable, operator)
+        return UNKNOWN
+
+    def of_items(self, unnesting: Expression) -> Properties:
+        """The properties of all items together that an unnesting expression gives for one tuple."""
+        if isinstance(unnesting, Call) and unnesting.name == "iterate":
+            return self.of(unnesting.arguments[0])
+        return self.of(unnesting)
+
+    def _grouped(self, variable: Variable, group: GroupBy) -> Properties:
+        for field in group.gathered:
+            if field.variable == variable:
+                if not is_call(field.expression, "create_sequence"):
+                    return self._call(field.expression)
+                (item,) = field.expression.arguments  # type: ignore[attr-defined]  # as above
+                return replace(self.streamed(item, group.input), cardinality="many")
+        key = self.of(dict(group.keys)[variable])
+        kind = "string" if key.type == "untypedAtomic" else key.type
+        return Properties("one" if key.cardinality == "one" else "optional", type=kind)
+
+    def _converted(self, name: str, inner: Expression, arguments: tuple[Expression, ...]) -> Properties:
+        given = self.of(inner)
+        if name == "data":
+            kind = given.type if given.atomic else "untypedAtomic" if given.type in UNTYPED else "atomic"
+            return Properties(given.cardinality if given.atomic or given.node else "many", type=kind)
+        target = arguments[1]
+        return replace(given, type=target.text) if isinstance(target, Name) else given
+
+    def _call(self, expression: Expression) -> Properties:
+        assert isinstance(expression, Call)  # noqa: S101  (narrows the type for the checker)
+        given = [self.of(argument) for argument in expression.arguments]
+        return called(expression.name, given)
+
+    def _evaluated(self, expression: Evaluate) -> Properties:
+        """A step with predicates has the properties of the step; other pieces are unknown."""
+        steps = downward_steps(expression)
+        if steps is None:
+            return UNKNOWN
+        given = self.of(dict(expression.bindings)["."])
+        for axis, test in steps:
+            given = stepped(axis, test, given)
+        return given
+
+    def _aggregated(self, expression: Expression, below: Operator) -> Properties:
+        if not is_call(expression, "create_sequence"):
+            return self._call(expression)
+        (item,) = expression.arguments  # type: ignore[attr-defined]  # `create_sequence` is a call
+        return self.streamed(item, below)
+
+    def streamed(self, item: Expression, below: Operator) -> Properties:
+        """The properties of the values of `item` over all tuples of a plan, one after the other."""
+        source = next((operator for operator in chain(below) if not isinstance(operator, _ONE_TO_ONE)), None)
+        match source:
+            case EmptyTupleSource() | NestedTupleSource():
+                given = self.of(item)
+                selected = any(isinstance(operator, Select) for operator in chain(below))
+                return replace(given, cardinality="optional") if selected and given.cardinality == "one" else given
+            case Unnest() | DataScan():
+                return self._multiplied(item, source)
+        return Properties(type=self.of(item).type)
+
+    def _multiplied(self, item: Expression, source: Unnest | DataScan) -> Properties:
+        whole, written = self._source(source), self._written_out(item, source.variable)
+        if written is None:
+            return Properties(type=self.of(item).type)
+        inside = Facts(self.plan, {source.variable: whole})
+        inside.definitions = self.definitions  # the same plan: found once
+        return inside.of(written)
+
+    def _written_out(self, item: Expression, source: Variable) -> Expression | None:
+        """The item with assigned variables written out, if only steps and filters lead to it from the source."""
+        match item:
+            case Variable():
+                if item == source:
+                    return item
+                operator = self.definitions.get(item)
+                return self._written_out(operator.expression, source) if isinstance(operator, Assign) else None
+            case Call(name, (inner, *rest)) if name in (*STEPS, "treat", "data", "promote"):
+                base = self._written_out(inner, source)
+                return None if base is None else Call(name, (base, *rest))
+            case Evaluate(_, ((".", inner),)) if downward_steps(item) is not None:
+                base = self._written_out(inner, source)
+                return None if base is None else replace(item, bindings=((".", base),))
+        return None
+
+    def _source(self, source: Unnest | DataScan) -> Properties:
+        """The properties of all values of a source over all its tuples."""
+        if isinstance(source, DataScan):
+            kind = "element_node" if source.path else "document_node"
+            alone = all(isinstance(operator, (*_ONE_TO_ONE, *_LEAVES)) for operator in chain(source.input))
+            return Properties("many", alone, alone, alone, kind)
+        if is_call(source.expression, "iterate"):
+            (value,) = source.expression.arguments  # type: ignore[attr-defined]  # `iterate` is a call
+        else:
+            value = source.expression
+        return replace(self.streamed(value, source.input), cardinality="many")
+
+
+_ONE_TO_ONE = (Assign, Subplan, Select)
+_LEAVES = (EmptyTupleSource, NestedTupleSource)
+
+
+def downward_steps(expression: Evaluate) -> list[tuple[str, Expression]] | None:
+    """The steps of a piece that is only a path of steps with predicates from the context item; None for others."""
+    node = expression.tree
+    steps = node.steps if isinstance(node, tree.Path) and isinstance(node.start, tree.ContextItem) else (node,)
+    if "." not in dict(expression.bindings) or not all(isinstance(step, tree.AxisStep) for step in steps):
+        return None
+    return [(step.axis, test_name(step.test)) for step in steps if isinstance(step, tree.AxisStep)]
+
+
+def stepped(axis: str, test: Expression, given: Properties) -> Properties:
+    """The properties of a step from nodes with the given ones, answers one after the other."""
+    apart = given.at_most_one() or (given.ordered and given.unique and given.disjoint)
+    in_turn = given.at_most_one() or (given.ordered and given.unique)
+    kind = step_type(axis, test)
+    match axis:
+        case "child":
+            return Properties("many", apart, given.at_most_one() or given.unique, apart, kind)
+        case "attribute":
+            named = isinstance(test, Constant) and "*" not in str(test.value)
+            count: Cardinality = "optional" if named and given.at_most_one() else "many"
+            return Properties(count, in_turn, in_turn, True, kind)
+        case "self":
+            kept: Cardinality = "optional" if given.at_most_one() else "many"
+            return Properties(kept, in_turn, in_turn, given.disjoint or given.at_most_one(), kind)
+        case "descendant" | "descendant-or-self":
+            return Properties("many", apart, apart, False, kind)
+        case "parent":
+            one = given.at_most_one()
+            return Properties("optional" if one else "many", one, one, one, kind)
+    return Properties(type=kind)
+
+
+def called(name: str, given: list[Properties]) -> Properties:
+    """The properties of a call that is neither a step nor a conversion."""
+    if not given and name != "collection":
+        return UNKNOWN  # a call with too few arguments is an error of its own
+    none_empty = all(one.cardinality == "one" for one in given)
+    at_most_one = all(one.at_most_one() for one in given)
+    if name == "doc":
+        return replace(single("document_node"), cardinality="one" if none_empty else "optional")
+    if name == "collection":
+        return Properties("many", True, True, True, "document_node")
+    if name in (SORT_DISTINCT, SORT, DISTINCT):
+        return _sorted(name, given[0])
+    if name in AGGREGATES:
+        kind = "numeric" if is_numeric(given[0].type) else "atomic"
+        return single("integer") if name == "count" else Properties("one" if name == "sum" else "optional", type=kind)
+    if name == "to":
+        return Properties(type="integer")
+    if name == SEQUENCE:
+        kinds = {one.type for one in given}
+        return Properties(type=kinds.pop() if len(kinds) == 1 else "item")
+    if name in ATOMIC_RESULTS:
+        kind, strict = ATOMIC_RESULTS[name]
+        return (
+            single(kind) if not strict or none_empty else Properties("optional" if at_most_one else "many", type=kind)
+        )
+    return UNKNOWN
+
+
+def _sorted(name: str, given: Properties) -> Properties:
+    if given.atomic:
+        return given
+    ordered = given.node and (name != DISTINCT or given.ordered)
+    unique = given.node and (name != SORT or given.unique)
+    return replace(given, ordered=ordered, unique=unique)

@@ -1,0 +1,158 @@
+"""Facts about a piece of a query, read off its tree: free variables, what it reads, where it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from dovetail.xml.algebra.functions import DOWNWARD
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.names import FN, QName
+
+LOOK_UP = {"root", "base-uri", "document-uri", "path", "id", "idref", "element-with-id", "lang", "in-scope-prefixes"}
+_FOCUS = {"position", "last"}
+_OF_CONTEXT = {
+    "string", "number", "data", "name", "local-name", "namespace-uri", "node-name", "normalize-space", "string-length",
+    "root", "base-uri", "document-uri", "nilled", "has-children", "path", "generate-id",
+}  # fmt: skip
+
+
+def tree_parts(node: Any) -> Iterator[Any]:
+    """Every dataclass of the tree, from the top down: expressions, clauses, tests, names."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from tree_parts(item)
+    elif is_dataclass(node) and not isinstance(node, type):
+        yield node
+        for one in fields(node):
+            yield from tree_parts(getattr(node, one.name))
+
+
+def free_variables(node: Any) -> set[QName]:
+    """Every variable that the piece mentions; one that it binds itself may be among them if it has the same name."""
+    return {part.name for part in tree_parts(node) if isinstance(part, tree.VariableRef)}
+
+
+def called(node: Any) -> set[QName]:
+    """The functions that the piece calls itself."""
+    return {part.name for part in tree_parts(node) if isinstance(part, tree.FunctionCall)}
+
+
+def with_callees(node: Any, module: tree.Module | None) -> list[Any]:
+    """The piece and the bodies of all declared functions that it can reach."""
+    bodies = {function.name: function.body for function in module.functions} if module is not None else {}
+    found, names, todo = [node], set[QName](), called(node)
+    while todo:
+        name = todo.pop()
+        if name in names or name not in bodies:
+            continue
+        names.add(name)
+        found.append(bodies[name])
+        todo |= called(bodies[name])
+    return found
+
+
+def inlined(call: tree.FunctionCall, module: tree.Module) -> tree.FunctionDeclaration | None:
+    """The function that is called, if its body may stand in place of the call: no types to check, no recursion."""
+    for function in module.functions:
+        if function.name == call.name and len(function.parameters) == len(call.arguments):
+            typed = function.type is not None or any(one.type is not None for one in function.parameters)
+            reached = {name for piece in with_callees(function.body, module) for name in called(piece)}
+            return None if typed or function.name in reached else function
+    return None
+
+
+def shared_nodes(module: tree.Module) -> set[QName]:
+    """Global variables that declared functions use and whose values may hold nodes that the query constructs.
+
+    Functions ask the evaluator for them. A plan that computed them too would compare nodes with copies of them.
+    """
+    values = {one.name: one.value for one in module.variables}
+    used = _used_globals([function.body for function in module.functions], values, module)
+    return {name for name in used if _constructs([values[name], *_values_used(values[name], values, module)], module)}
+
+
+def _used_globals(nodes: list[Any], values: dict[QName, Any], module: tree.Module) -> set[QName]:
+    found, todo = set[QName](), list(nodes)
+    while todo:
+        mentioned = {name for piece in with_callees(todo.pop(), module) for name in free_variables(piece)}
+        new = (mentioned & set(values)) - found
+        found |= new
+        todo += [values[name] for name in new]
+    return found
+
+
+def _values_used(node: Any, values: dict[QName, Any], module: tree.Module) -> list[Any]:
+    return [values[name] for name in _used_globals([node], values, module)]
+
+
+def _constructs(nodes: list[Any], module: tree.Module) -> bool:
+    pieces = [piece for node in nodes for piece in with_callees(node, module)]
+    return any(isinstance(part, _CONSTRUCTORS) for piece in pieces for part in tree_parts(piece))
+
+
+def looks_up(node: Any, module: tree.Module | None = None) -> bool:
+    """Whether the piece, or a function it calls, may look above the nodes it is given."""
+    return any(_looks_up(part) for piece in with_callees(node, module) for part in tree_parts(piece))
+
+
+def _looks_up(part: Any) -> bool:
+    if isinstance(part, tree.AxisStep):
+        return part.axis not in DOWNWARD
+    if isinstance(part, tree.FunctionCall):
+        return part.name.uri == FN and part.name.local in LOOK_UP
+    return isinstance(part, tree.Root)
+
+
+def compares_nodes(node: Any, module: tree.Module | None = None) -> bool:
+    """Whether the piece, or a function it calls, asks which node is which: `is`, `<<`, `union` and the like."""
+    parts = (part for piece in with_callees(node, module) for part in tree_parts(piece))
+    return any(
+        isinstance(part, tree.SetOperation) or (isinstance(part, tree.Comparison) and part.kind == "node")
+        for part in parts
+    )
+
+
+def uses_position(node: Any) -> bool:
+    """Whether position() or last() stands anywhere in the piece."""
+    return any(name.uri == FN and name.local in _FOCUS for name in called(node))
+
+
+def reads_data(node: Any, module: tree.Module | None = None) -> bool:
+    """Whether the piece, or a function it calls, reads documents or collections."""
+    reads = {"doc", "collection"}
+    pieces = with_callees(node, module)
+    return any(name.uri == FN and name.local in reads for piece in pieces for name in called(piece))
+
+
+def needs_context(node: Any) -> bool:
+    """Whether the piece may ask for a context item that it does not set itself."""
+    return any(asks_context(part) for part in tree_parts(node))
+
+
+def asks_context(part: Any) -> bool:
+    """Whether this part itself asks for the context item."""
+    if isinstance(part, tree.FunctionCall):
+        return part.name.uri == FN and part.name.local in _OF_CONTEXT and not part.arguments
+    return isinstance(part, (tree.ContextItem, tree.Root, tree.AxisStep))
+
+
+def is_truth(node: tree.Expr) -> bool:
+    """Whether a predicate of this form is a condition for sure, never a position."""
+    if isinstance(node, tree.Path):
+        return isinstance(node.steps[-1], tree.AxisStep)
+    if isinstance(node, tree.FunctionCall):
+        return node.name.uri == FN and node.name.local in _TRUTH_FUNCTIONS
+    kinds = (tree.Comparison, tree.Logical, tree.Quantified, tree.AxisStep, tree.InstanceOf, tree.CastableAs)
+    return isinstance(node, kinds)
+
+
+_TRUTH_FUNCTIONS = {
+    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
+    "deep-equal",
+}  # fmt: skip
+_CONSTRUCTORS = (
+    tree.DirectElement, tree.ComputedElement, tree.ComputedAttribute, tree.ComputedText, tree.ComputedComment,
+    tree.ComputedInstruction, tree.ComputedDocument,
+)  # fmt: skip

@@ -1,0 +1,189 @@
+"""XQuery over collections of XML files on Spark: what users call."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import PlanError
+from dovetail.spark.connect import parallelism
+from dovetail.spark.metrics import MetricsSink
+from dovetail.xml.algebra.expressions import Call, Constant, parts
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.algebra.operators import DistributeResult
+from dovetail.xml.algebra.walk import expressions, operators
+from dovetail.xml.evaluate.static import compile_module
+from dovetail.xml.execute.files import Collection, collection_of, local_paths
+from dovetail.xml.execute.job import Job
+from dovetail.xml.execute.result import Row, in_columns
+from dovetail.xml.plan.files import hadoop_paths
+from dovetail.xml.plan.plan import Way, XQueryPlan
+from dovetail.xml.rules.matching import source_name
+from dovetail.xml.rules.order import Rewriting, rewrite
+from dovetail.xml.syntax.parser import parse
+from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.tree import Module
+from dovetail.xml.xdm.cast import cast
+
+PARTITION_BYTES = 128 << 20
+
+
+def xquery(
+    spark: SparkSession,
+    query: str,
+    collections: Mapping[str, str | Path] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    output: str = "items",
+    on_error: str = "fail",
+    partitions: int | None = None,
+    memory: int | str = "64MB",
+    context: str | Path | None = None,
+) -> DataFrame:
+    """The answer of an XQuery query over collections of XML files, as a lazy DataFrame in the order of the query.
+
+    Args:
+        spark: The session.
+        query: The text of the query.
+        collections: Where the collections that the query names lie: a directory (all .xml and .xml.gz below it), a
+            file or a glob, local or on any file system that both Hadoop and Arrow know. Their documents come in the
+            order of their names.
+        variables: Values of the query's external variables by name: strings, numbers, booleans, dates, or lists.
+        output: "items" gives one column, `item`, with one serialised item a row. "columns" gives one typed column for
+            each atom of the sequence that `return` gives, one row a tuple.
+        on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
+        partitions: Into how many tasks the files of a collection are packed; by default as many as run at once, more
+            if a task would get more than 128 MB.
+        memory: What one task may use to scan a file: the largest matching element must fit into it. Also what the last
+            task may hold of rows from other tasks, where a query has one (`explain` says so).
+        context: The place of one XML file: its document is the context item of the query, `.`, from which paths like
+            `/a/b` and `//c` start.
+
+    Returns:
+        The answer. Nothing is read before an action but the list of the files.
+
+    Raises:
+        XQueryError: for a wrong query, with its W3C code, line and column; for what goes wrong in a task, out of the
+            action that met it.
+        PlanError: for a collection without files, an unknown option or variable.
+    """
+    return plan_xquery(spark, query, collections, variables, output, on_error, partitions, memory, context).frame()
+
+
+@deep_stack()
+def plan_xquery(
+    spark: SparkSession,
+    query: str,
+    collections: Mapping[str, str | Path] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    output: str = "items",
+    on_error: str = "fail",
+    partitions: int | None = None,
+    memory: int | str = "64MB",
+    context: str | Path | None = None,
+    way: Way = "auto",
+) -> XQueryPlan:
+    """The plan of `xquery` with the same arguments: `explain`, `frame`, `metrics`.
+
+    `way` may force a slower execution that must give the same: "tuples" builds every element, "one task" divides
+    nothing.
+    """
+    _require(output, ("items", "columns"), "output")
+    _require(on_error, ("fail", "skip"), "on_error")
+    _require(way, ("auto", "tuples", "one task"), "way")
+    if partitions is not None and partitions < 1:
+        raise PlanError(f"partitions is {partitions}; at least one is needed.")
+    item = None if context is None else _document(spark, str(context))
+    module, rewriting = _rewritten(query, item)
+    plan, row = rewriting.plan, Row()
+    assert isinstance(plan, DistributeResult)  # noqa: S101  (every plan ends in it)
+    if output == "columns":
+        plan, row = in_columns(plan)
+    found = {name: _listed(spark, name, str(place)) for name, place in (collections or {}).items()}
+    _check_names(plan, found)
+    job = Job(module, found, _values(module, variables or {}), on_error == "skip", parse_bytes(memory), item)
+    wanted = partitions or _partitions(spark, found.values())
+    return XQueryPlan(spark, job, rewriting, plan, row, wanted, way, [MetricsSink(spark)])
+
+
+@functools.lru_cache(maxsize=128)
+def _rewritten(query: str, context: str | None) -> tuple[Module, Rewriting]:
+    """A query and its plans, which depend on nothing but these texts: asked again, it is not planned again."""
+    module = parse(query)
+    compile_module(module)
+    return module, rewrite(normalise(module, context))
+
+
+def _require(value: str, allowed: tuple[str, ...], name: str) -> None:
+    if value not in allowed:
+        raise PlanError(f"{name}={value!r} is not known; allowed: {', '.join(allowed)}.")
+
+
+def _listed(spark: SparkSession, name: str, pattern: str) -> Collection:
+    local = local_paths(pattern)
+    return collection_of(name, pattern, hadoop_paths(spark, pattern) if local is None else local)
+
+
+def _document(spark: SparkSession, place: str) -> str:
+    """The address of the one file at a place."""
+    local = local_paths(place)
+    found = hadoop_paths(spark, place) if local is None else local
+    if len(found) != 1:
+        raise PlanError(f"context={place!r} is {len(found)} files; give the place of one XML file.")
+    return found[0][0]
+
+
+def _partitions(spark: SparkSession, found: Iterable[Collection]) -> int:
+    largest = max((one.size for one in found), default=0)
+    return max(parallelism(spark), -(-largest // PARTITION_BYTES))
+
+
+def _check_names(plan: DistributeResult, known: Mapping[str, Collection]) -> None:
+    """Collections that the plan names must be given."""
+    for operator in operators(plan):
+        for expression in expressions(operator):
+            for part in parts(expression):
+                if isinstance(part, Call) and part.name == "collection":
+                    name = source_name(part.arguments[0]) if part.arguments else Constant("")
+                    if isinstance(name, Constant) and name.value not in known:
+                        raise PlanError(
+                            f"the query reads the collection {name.value!r}, which is not given; collections: "
+                            f"{', '.join(map(repr, known)) or 'none'}."
+                        )
+
+
+def _values(module: Module, given: Mapping[str, Any]) -> dict[str, list[Any]]:
+    declared = {str(one.name): one for one in module.variables if one.external}
+    for name in given:
+        if name not in declared:
+            raise PlanError(
+                f"variable ${name} is given, but the query declares no such external variable; it declares: "
+                f"{', '.join(f'${one}' for one in declared) or 'none'}."
+            )
+    missing = [name for name, one in declared.items() if name not in given and one.value is None]
+    if missing:
+        raise PlanError(f"the external variable ${missing[0]} has no value; give it in variables={{...}}.")
+    return {name: [_atom(name, one) for one in _listed_values(value)] for name, value in given.items()}
+
+
+def _listed_values(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _atom(name: str, value: Any) -> Any:
+    if isinstance(value, (bool, int, float, str, Decimal)):
+        return value
+    if isinstance(value, datetime.datetime):
+        return cast(value.isoformat(), "dateTime")
+    if isinstance(value, datetime.date):
+        return cast(value.isoformat(), "date")
+    raise PlanError(
+        f"variable ${name} is given a {type(value).__name__}; allowed: str, int, float, bool, Decimal, date, datetime "
+        "and lists of them."
+    )

@@ -1,0 +1,180 @@
+"""Conditions, quantifiers, switches and caught errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.axes import name_matches
+from dovetail.xml.evaluate.compiler import compile_expr, compiles
+from dovetail.xml.evaluate.flwor import typed
+from dovetail.xml.evaluate.plan import Frame, Items, Plan, Run, Scope, Test, located, of_test
+from dovetail.xml.evaluate.types import matcher
+from dovetail.xml.syntax.names import ERR, QName
+from dovetail.xml.syntax.tree import Catch, ForClause, If, Quantified, Switch, TryCatch, TypeCase, Typeswitch
+from dovetail.xml.xdm.atomic import QNameValue
+from dovetail.xml.xdm.compare import same
+from dovetail.xml.xdm.values import atom
+
+
+class RaisedError(XQueryError):
+    """An error that the query raised itself: its code is a name in any namespace, and it carries items."""
+
+    def __init__(self, name: QNameValue, message: str, items: Items) -> None:
+        super().__init__(name.local, message)
+        self.name, self.message, self.items = name, message, items
+
+
+@compiles(If)
+def _if(expr: If, scope: Scope) -> Plan:
+    condition = compile_expr(expr.condition, scope).truth()
+    then, otherwise = compile_expr(expr.then, scope), compile_expr(expr.otherwise, scope)
+    yes, no = then.run, otherwise.run
+
+    def choose(frame: Frame) -> bool:
+        try:
+            return condition(frame)
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    if then.test is not None and otherwise.test is not None:
+        test, other = then.test, otherwise.test
+        return Plan(
+            lambda frame: yes(frame) if choose(frame) else no(frame),
+            lambda frame: test(frame) if choose(frame) else other(frame),
+        )
+    return Plan(lambda frame: yes(frame) if choose(frame) else no(frame))
+
+
+@compiles(Quantified)
+def _quantified(expr: Quantified, scope: Scope) -> Plan:
+    found = _any(expr.bindings, expr, scope, wanted=expr.kind == "some")
+    return of_test(found if expr.kind == "some" else lambda frame: not found(frame))
+
+
+def _any(bindings: tuple[ForClause, ...], expr: Quantified, scope: Scope, wanted: bool) -> Test:
+    """Whether some combination of the bindings gives the condition the wanted truth."""
+    if not bindings:
+        condition = compile_expr(expr.condition, scope).truth()
+        return lambda frame: condition(frame) == wanted
+    first = bindings[0]
+    each = compile_expr(first.source, scope).each()
+    inner, slot = scope.looped().bind(first.variable)
+    check = typed(first.type, first.variable, first)
+    rest = _any(bindings[1:], expr, inner, wanted)
+
+    def test(frame: Frame) -> bool:
+        for item in each(frame):
+            frame[slot] = check([item]) if check else [item]
+            if rest(frame):
+                return True
+        return False
+
+    return test
+
+
+@compiles(Switch)
+def _switch(expr: Switch, scope: Scope) -> Plan:
+    operand = compile_expr(expr.operand, scope).run
+    cases = [
+        ([compile_expr(value, scope).run for value in case.values], compile_expr(case.result, scope).run)
+        for case in expr.cases
+    ]
+    default = compile_expr(expr.default, scope).run
+
+    def is_case(run: Run, wanted: Any, frame: Frame) -> bool:
+        value = atom(run(frame), "an operand of switch")
+        return value is wanted if value is None or wanted is None else same(value, wanted)
+
+    def run(frame: Frame) -> Items:
+        try:
+            wanted = atom(operand(frame), "an operand of switch")
+            chosen = next(
+                (result for values, result in cases if any(is_case(v, wanted, frame) for v in values)), default
+            )
+        except XQueryError as error:
+            raise located(error, expr) from None
+        return chosen(frame)
+
+    return Plan(run)
+
+
+@compiles(Typeswitch)
+def _typeswitch(expr: Typeswitch, scope: Scope) -> Plan:
+    operand = compile_expr(expr.operand, scope).run
+    cases = [_type_case(case, expr, scope) for case in expr.cases]
+
+    def run(frame: Frame) -> Items:
+        items = operand(frame)
+        for matches, slot, result in cases:
+            if matches(items):
+                if slot is not None:
+                    frame[slot] = items
+                return result(frame)
+        return []
+
+    return Plan(run)
+
+
+def _type_case(case: TypeCase, expr: Typeswitch, scope: Scope) -> tuple[Callable[[Items], bool], int | None, Run]:
+    try:
+        tests = [matcher(kind) for kind in case.types]
+    except XQueryError as error:
+        raise located(error, expr) from None
+    slot = None
+    if case.variable is not None:
+        scope, slot = scope.bind(case.variable)
+    matches = (lambda items: any(test(items) for test in tests)) if tests else (lambda items: True)
+    return matches, slot, compile_expr(case.result, scope).run
+
+
+_DESCRIPTION = ("code", "description", "value", "module", "line-number", "column-number", "additional")
+
+
+@compiles(TryCatch)
+def _try(expr: TryCatch, scope: Scope) -> Plan:
+    body = compile_expr(expr.body, scope).run
+    inner, slots = scope, []
+    for local in _DESCRIPTION:
+        inner, slot = inner.bind(QName(ERR, local))
+        slots.append(slot)
+    catches = [(catch, compile_expr(catch.result, inner).run) for catch in expr.catches]
+
+    def run(frame: Frame) -> Items:
+        try:
+            return body(frame)
+        except XQueryError as error:
+            for catch, result in catches:
+                if _catches(catch, error):
+                    for slot, value in zip(slots, _described(error), strict=True):
+                        frame[slot] = value
+                    return result(frame)
+            raise
+
+    return Plan(run)
+
+
+def error_name(error: XQueryError) -> QNameValue:
+    """The code of an error as a name."""
+    return error.name if isinstance(error, RaisedError) else QNameValue(ERR, error.code, "err")
+
+
+def _catches(catch: Catch, error: XQueryError) -> bool:
+    name = error_name(error)
+    return any(name_matches(test, name.uri, name.local) for test in catch.tests)
+
+
+def _described(error: XQueryError) -> list[Items]:
+    if isinstance(error, RaisedError):
+        return [
+            [error.name],
+            [error.message] if error.message else [],
+            error.items,
+            [],
+            [error.line],
+            [error.column],
+            [],
+        ]
+    message = str(error).removeprefix(f"[{error.code}] ")
+    return [[error_name(error)], [message], [], [], [error.line], [error.column], []]

@@ -1,0 +1,161 @@
+"""Functions on strings."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+import urllib.parse
+from typing import Any
+
+from dovetail.xml.evaluate.functions.aggregates import check_collation
+from dovetail.xml.evaluate.functions.registry import fail, function
+from dovetail.xml.syntax.lexer import is_xml_character
+from dovetail.xml.xdm.numbers import rounded
+from dovetail.xml.xdm.serialise import text_of
+
+
+@function("concat", "anyAtomicType?", "anyAtomicType?", variadic=True)
+def _concat(*values: Any) -> str:
+    return "".join(["" if value is None else text_of(value) for value in values])
+
+
+@function("string-join", "anyAtomicType*", "string", optional=1)
+def _string_join(values: list[Any], separator: str = "") -> str:
+    return separator.join(map(text_of, values))
+
+
+@function("substring", "string?", "double", "double", optional=1)
+def _substring(text: str | None, start: float, length: float | None = None) -> str:
+    if not text or math.isnan(start):
+        return ""
+    first = rounded(start, 0)
+    last = math.inf if length is None else first + rounded(length, 0)
+    if math.isnan(last):
+        return ""
+    begin = 0 if first <= 1 else len(text) if first > len(text) else int(first) - 1
+    end = len(text) if last > len(text) else max(0, int(last) - 1) if last > 0 else 0
+    return text[begin:end]
+
+
+@function("string-length", "string?", focus=True)
+def _string_length(text: str | None) -> int:
+    return len(text or "")
+
+
+@function("normalize-space", "string?", focus=True)
+def _normalize_space(text: str | None) -> str:
+    return " ".join(part for part in re.split("[ \t\n\r]+", text or "") if part)
+
+
+@function("normalize-unicode", "string?", "string", optional=1)
+def _normalize_unicode(text: str | None, form: str = "NFC") -> str:
+    name = form.strip().upper()
+    if name == "":
+        return text or ""
+    if name == "NFC":
+        return unicodedata.normalize("NFC", text or "")
+    if name == "NFD":
+        return unicodedata.normalize("NFD", text or "")
+    if name == "NFKC":
+        return unicodedata.normalize("NFKC", text or "")
+    if name == "NFKD":
+        return unicodedata.normalize("NFKD", text or "")
+    raise fail("FOCH0003", f"{form!r} is not a supported normalization form")
+
+
+@function("upper-case", "string?")
+def _upper(text: str | None) -> str:
+    return (text or "").upper()
+
+
+@function("lower-case", "string?")
+def _lower(text: str | None) -> str:
+    return (text or "").lower()
+
+
+@function("translate", "string?", "string", "string")
+def _translate(text: str | None, source: str, target: str) -> str:
+    table: dict[int, str | None] = {}
+    for at, sign in enumerate(source):
+        table.setdefault(ord(sign), target[at] if at < len(target) else None)
+    return (text or "").translate(table)
+
+
+@function("contains", "string?", "string?", "string", optional=1)
+def _contains(text: str | None, part: str | None, *collation: str) -> bool:
+    check_collation(*collation)
+    return (part or "") in (text or "")
+
+
+@function("starts-with", "string?", "string?", "string", optional=1)
+def _starts(text: str | None, part: str | None, *collation: str) -> bool:
+    check_collation(*collation)
+    return (text or "").startswith(part or "")
+
+
+@function("ends-with", "string?", "string?", "string", optional=1)
+def _ends(text: str | None, part: str | None, *collation: str) -> bool:
+    check_collation(*collation)
+    return (text or "").endswith(part or "")
+
+
+@function("contains-token", "string*", "string", "string", optional=1)
+def _contains_token(texts: list[str], token: str, *collation: str) -> bool:
+    check_collation(*collation)
+    wanted = token.strip(" \t\n\r")
+    return wanted != "" and any(wanted in re.split("[ \t\n\r]+", text) for text in texts)
+
+
+@function("substring-before", "string?", "string?", "string", optional=1)
+def _before(text: str | None, part: str | None, *collation: str) -> str:
+    check_collation(*collation)
+    before, found, _ = (text or "").partition(part) if part else ("", "", "")
+    return before if found else ""
+
+
+@function("substring-after", "string?", "string?", "string", optional=1)
+def _after(text: str | None, part: str | None, *collation: str) -> str:
+    check_collation(*collation)
+    return (text or "").partition(part)[2] if part else text or ""
+
+
+@function("compare", "string?", "string?", "string", optional=1)
+def _compare(left: str | None, right: str | None, *collation: str) -> int | None:
+    check_collation(*collation)
+    if left is None or right is None:
+        return None
+    return (left > right) - (left < right)
+
+
+@function("codepoint-equal", "string?", "string?")
+def _codepoint_equal(left: str | None, right: str | None) -> bool | None:
+    return None if left is None or right is None else str(left) == str(right)
+
+
+@function("string-to-codepoints", "string?")
+def _codepoints(text: str | None) -> list[int]:
+    return list(map(ord, text or ""))
+
+
+@function("codepoints-to-string", "integer*")
+def _from_codepoints(codes: list[int]) -> str:
+    for code in codes:
+        if not is_xml_character(code):
+            raise fail("FOCH0001", f"{code} is not the number of a character that XML allows")
+    return "".join(map(chr, codes))
+
+
+@function("encode-for-uri", "string?")
+def _encode(text: str | None) -> str:
+    return urllib.parse.quote(text or "", safe="~")
+
+
+@function("iri-to-uri", "string?")
+def _iri(text: str | None) -> str:
+    return urllib.parse.quote(text or "", safe="!#$%&'()*+,/:;=?@[]~")
+
+
+@function("escape-html-uri", "string?")
+def _escape_html(text: str | None) -> str:
+    return "".join(sign if " " <= sign <= "~" else urllib.parse.quote(sign) for sign in text or "")

@@ -1,0 +1,326 @@
+"""Paths, steps and predicates. Results of a path are in document order without duplicates; they are sorted only where
+the steps can disturb that order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.axes import REVERSE, step
+from dovetail.xml.evaluate.compiler import compile_expr, compiles
+from dovetail.xml.evaluate.plan import Frame, Items, Plan, Scope, located
+from dovetail.xml.syntax.names import FN, KindTest
+from dovetail.xml.syntax.tree import (
+    AxisStep,
+    Comparison,
+    ContextItem,
+    Expr,
+    Filter,
+    FunctionCall,
+    Literal,
+    Logical,
+    Path,
+    Quantified,
+    Root,
+    SetOperation,
+)
+from dovetail.xml.xdm.atomic import NUMBERS
+from dovetail.xml.xdm.nodes import Document, Element, is_node, root_of
+from dovetail.xml.xdm.order import in_document_order
+from dovetail.xml.xdm.values import boolean
+
+# What is known of the nodes between two steps: nothing, sorted and unique, and also none inside another.
+UNKNOWN, SORTED, PEERS = 0, 1, 2
+Select = Callable[[Frame, Items], Items]
+State = int
+
+
+# --- predicates
+
+
+def predicate(expr: Expr, scope: Scope) -> Select:
+    """A predicate over a whole list of items; positions count from 1 in the order given."""
+    if isinstance(expr, Literal) and type(expr.value) is int:
+        index = expr.value
+        return lambda frame, items: items[index - 1 : index] if index > 0 else []
+    inner, focus = scope.focused()
+    plan = compile_expr(expr, inner)
+    if plan.test is not None:
+        return _filter_by_test(plan.test, focus)
+    return _filter_by_value(plan.run, focus)
+
+
+def _filter_by_test(test: Callable[[Frame], bool], focus: int) -> Select:
+    def run(frame: Frame, items: Items) -> Items:
+        frame[focus + 2] = len(items)
+        kept = []
+        for position, item in enumerate(items, 1):
+            frame[focus], frame[focus + 1] = item, position
+            if test(frame):
+                kept.append(item)
+        return kept
+
+    return run
+
+
+def _filter_by_value(value: Callable[[Frame], Items], focus: int) -> Select:
+    def run(frame: Frame, items: Items) -> Items:
+        size, kept = len(items), []
+        for position, item in enumerate(items, 1):
+            frame[focus], frame[focus + 1], frame[focus + 2] = item, position, size
+            result = value(frame)
+            if len(result) == 1 and type(result[0]) in NUMBERS:
+                if result[0] == position:
+                    kept.append(item)
+            elif boolean(result):
+                kept.append(item)
+        return kept
+
+    return run
+
+
+@compiles(Filter)
+def _filter(expr: Filter, scope: Scope) -> Plan:
+    base = compile_expr(expr.base, scope)
+    selects = [predicate(part, scope) for part in expr.predicates]
+
+    def run(frame: Frame) -> Items:
+        items = base.run(frame)
+        for select in selects:
+            items = select(frame, items)
+        return items
+
+    return Plan(run, ordered=base.ordered)
+
+
+# --- steps
+
+
+class _Axis:
+    """A compiled axis step: all nodes of one step from all nodes of the one before."""
+
+    __slots__ = ("axis", "find", "selects")
+
+    def __init__(self, expr: AxisStep, scope: Scope) -> None:
+        self.axis = expr.axis
+        self.find = step(expr.axis, expr.test)
+        self.selects = [predicate(part, scope) for part in expr.predicates]
+
+    def run(self, frame: Frame, nodes: Items, state: State) -> tuple[Items, State]:
+        if len(nodes) == 1:
+            return self._from_one(frame, nodes[0])
+        found: Items = []
+        find, selects = self.find, self.selects
+        for node in nodes:
+            if not is_node(node):
+                raise _not_a_node()
+            part = find(node)
+            for select in selects:
+                part = select(frame, part)
+            found += part
+        return self._ordered(found, state)
+
+    def _from_one(self, frame: Frame, node: Any) -> tuple[Items, State]:
+        if not is_node(node):
+            raise _not_a_node()
+        found = self.find(node)
+        for select in self.selects:
+            found = select(frame, found)
+        if self.axis in REVERSE:
+            found.reverse()
+        return found, _FROM_ONE.get(self.axis, SORTED)
+
+    def _ordered(self, found: Items, state: State) -> tuple[Items, State]:
+        if state == PEERS and self.axis in _FROM_PEERS:
+            return found, _FROM_PEERS[self.axis]
+        if state == SORTED and self.axis in ("attribute", "self"):
+            return found, PEERS if self.axis == "attribute" else SORTED
+        return in_document_order(found), PEERS if self.axis == "attribute" else SORTED
+
+
+_FROM_ONE = {"child": PEERS, "attribute": PEERS, "self": PEERS, "parent": PEERS, "following-sibling": PEERS,
+             "preceding-sibling": PEERS}  # fmt: skip
+_FROM_PEERS = {"child": PEERS, "attribute": PEERS, "self": PEERS, "descendant": SORTED, "descendant-or-self": SORTED}
+
+
+def _not_a_node() -> XQueryError:
+    return XQueryError("XPTY0019", "a step of a path starts from an atomic value, not from a node")
+
+
+class _Any:
+    """A step that is any other expression, evaluated with each node as context item."""
+
+    __slots__ = ("focus", "last", "value")
+
+    def __init__(self, expr: Expr, scope: Scope, last: bool) -> None:
+        inner, self.focus = scope.focused()
+        self.value = compile_expr(expr, inner).run
+        self.last = last
+
+    def run(self, frame: Frame, nodes: Items, state: State) -> tuple[Items, State]:
+        focus, found = self.focus, []
+        for position, node in enumerate(nodes, 1):
+            if not is_node(node):
+                raise _not_a_node()
+            frame[focus], frame[focus + 1], frame[focus + 2] = node, position, len(nodes)
+            found += self.value(frame)
+        count = sum(map(is_node, found))
+        if count == len(found):
+            return in_document_order(found), SORTED
+        if count:
+            raise XQueryError("XPTY0018", "a step of a path gives both nodes and atomic values")
+        if not self.last:
+            raise _not_a_node()
+        return found, UNKNOWN
+
+
+def _merged(steps: tuple[Expr, ...]) -> list[Expr]:
+    """`//name` as one step on the axis descendant, where no predicate counts positions below each parent."""
+    merged: list[Expr] = []
+    for expr in steps:
+        before = merged[-1] if merged else None
+        if (
+            isinstance(before, AxisStep)
+            and before.axis == "descendant-or-self"
+            and before.test == KindTest("node")
+            and not before.predicates
+            and isinstance(expr, AxisStep)
+            and expr.axis in ("child", "descendant")
+            and not any(map(_may_count, expr.predicates))
+        ):
+            merged[-1] = AxisStep("descendant", expr.test, expr.predicates, line=expr.line, column=expr.column)
+        else:
+            merged.append(expr)
+    return merged
+
+
+_BOOLEAN = frozenset(("not", "exists", "empty", "boolean", "contains", "starts-with", "ends-with", "matches", "true"))
+
+
+def _may_count(expr: Expr) -> bool:
+    """Whether a predicate may depend on the position."""
+    if isinstance(expr, Logical):
+        return _may_count(expr.left) or _may_count(expr.right)
+    if isinstance(expr, Comparison):
+        return not (_is_plain(expr.left) and _is_plain(expr.right))
+    if isinstance(expr, FunctionCall) and expr.name.uri == FN and expr.name.local in _BOOLEAN:
+        return not all(map(_is_plain, expr.arguments))
+    return not (isinstance(expr, Path) and _is_plain(expr)) and not isinstance(expr, Quantified)
+
+
+def _is_plain(expr: Expr) -> bool:
+    """Whether an expression is simple enough to see that it does not ask for the position."""
+    if isinstance(expr, Literal | ContextItem):
+        return True
+    return (
+        isinstance(expr, Path)
+        and isinstance(expr.start, ContextItem)
+        and all(isinstance(part, AxisStep) for part in expr.steps)
+    )
+
+
+@compiles(Path)
+def _path(expr: Path, scope: Scope) -> Plan:
+    start = compile_expr(expr.start, scope)
+    exprs = _merged(expr.steps)
+    inner = scope.looped()
+    steps = [
+        _Axis(part, inner) if isinstance(part, AxisStep) else _Any(part, inner, part is exprs[-1]) for part in exprs
+    ]
+    if len(steps) == 1 and isinstance(steps[0], _Axis) and not steps[0].selects and steps[0].axis == "child":
+        return Plan(_one_child(start, steps[0], expr), ordered=start.ordered)
+
+    def walk(frame: Frame, nodes: Items, state: State) -> Items:
+        try:
+            for part in steps:
+                nodes, state = part.run(frame, nodes, state)
+        except XQueryError as error:
+            raise located(error, expr) from None
+        return nodes
+
+    def run(frame: Frame) -> Items:
+        nodes = start.run(frame)
+        return walk(frame, nodes, PEERS if start.ordered or len(nodes) < 2 else UNKNOWN)
+
+    stream = _streamed(start, walk) if all(map(_goes_document_by_document, exprs)) else None
+    return Plan(run, stream=stream, ordered=start.ordered and _keeps_peers(steps))
+
+
+def _goes_document_by_document(step: Expr) -> bool:
+    """Whether a step surely does not ask for a position, which counts over all documents."""
+    if isinstance(step, FunctionCall):
+        return (
+            step.name.uri == FN and step.name.local not in ("position", "last") and all(map(_is_plain, step.arguments))
+        )
+    return isinstance(step, AxisStep) or _is_plain(step)
+
+
+def _keeps_peers(steps: list[Any]) -> bool:
+    return all(isinstance(part, _Axis) and _FROM_PEERS.get(part.axis) == PEERS for part in steps)
+
+
+def _one_child(start: Plan, axis: _Axis, expr: Path) -> Callable[[Frame], Items]:
+    """`$x/name`, the most frequent path."""
+    find, begin = axis.find, start.run
+
+    def run(frame: Frame) -> Items:
+        nodes = begin(frame)
+        if len(nodes) == 1 and type(nodes[0]) is Element:
+            return find(nodes[0])
+        try:
+            return axis.run(frame, nodes, PEERS if start.ordered or not nodes else UNKNOWN)[0]
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    return run
+
+
+def _streamed(start: Plan, walk: Callable[[Frame, Items, State], Items]) -> Callable[[Frame], Iterator[Any]] | None:
+    """Documents of a collection one by one: each is a tree of its own, so they are in order as they come."""
+    if start.stream is None or not start.ordered:
+        return None
+    documents = start.stream
+
+    def stream(frame: Frame) -> Iterator[Any]:
+        for document in documents(frame):
+            yield from walk(frame, [document], PEERS)
+
+    return stream
+
+
+@compiles(AxisStep)
+def _lone_step(expr: AxisStep, scope: Scope) -> Plan:
+    return compile_expr(Path(ContextItem(line=expr.line, column=expr.column), (expr,)), scope)
+
+
+@compiles(Root)
+def _root(expr: Root, scope: Scope) -> Plan:
+    item = compile_expr(ContextItem(line=expr.line, column=expr.column), scope)
+
+    def run(frame: Frame) -> Items:
+        node = item.run(frame)[0]
+        if not is_node(node):
+            raise located(XQueryError("XPTY0020", "the context item of / is not a node"), expr)
+        top = root_of(node)
+        if type(top) is not Document:
+            raise located(XQueryError("XPDY0050", "the tree of the context item has no document node"), expr)
+        return [top]
+
+    return Plan(run, ordered=True)
+
+
+@compiles(SetOperation)
+def _set_operation(expr: SetOperation, scope: Scope) -> Plan:
+    left, right, op = compile_expr(expr.left, scope), compile_expr(expr.right, scope), expr.op
+
+    def run(frame: Frame) -> Items:
+        first, second = left.run(frame), right.run(frame)
+        if not all(map(is_node, first)) or not all(map(is_node, second)):
+            raise located(XQueryError("XPTY0004", f"{op} needs nodes on both sides"), expr)
+        if op == "union":
+            return in_document_order(first + second)
+        others = set(second)
+        return in_document_order(node for node in first if (node in others) == (op == "intersect"))
+
+    return Plan(run)

@@ -1,0 +1,250 @@
+"""A rewritten plan cut into parts that run in parallel and a rest that one task runs over what they give.
+
+A part is a chain of operators that look at one tuple at a time, down to a DATASCAN or to a JOIN of two parts with keys.
+An AGGREGATE in two steps over a part is computed partition by partition and combined. What cannot be cut this way
+without a difference in the answer is not cut at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from dovetail.xml.algebra.expressions import (
+    Call,
+    Evaluate,
+    Expression,
+    Variable,
+    call,
+    is_call,
+    parts,
+    with_children,
+)
+from dovetail.xml.algebra.operators import (
+    Aggregate,
+    Assign,
+    DataScan,
+    DistributeResult,
+    Exchange,
+    GroupBy,
+    Join,
+    NestedTupleSource,
+    Operator,
+    Select,
+    Subplan,
+    Unnest,
+    inputs,
+    with_inputs,
+)
+from dovetail.xml.algebra.properties import Facts
+from dovetail.xml.algebra.tree_facts import free_variables, reads_data, tree_parts, with_callees
+from dovetail.xml.algebra.walk import (
+    above,
+    all_uses,
+    available,
+    chain,
+    expressions,
+    free,
+    next_number,
+    operators,
+    stacked,
+)
+from dovetail.xml.execute.keys import KeyPair, key_pair
+from dovetail.xml.rules.matching import asks_which_node, is_downward, is_one_tuple
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import Module
+
+PER_TUPLE = (Assign, Select, Unnest, Subplan, Exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class Given(NestedTupleSource):
+    """In the rest of a plan: the tuples of a part, which come from other tasks."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPart:
+    """A chain over one scan; `plan` is its topmost operator."""
+
+    plan: Operator
+    scan: DataScan
+
+    @property
+    def collection(self) -> str | None:
+        """The name of the collection; None for the default one."""
+        names = self.scan.source.arguments
+        return str(names[0].value) if names else None  # type: ignore[attr-defined]  # D1 asks for a constant
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPart:
+    """A chain over a join of two parts, found by `keys`; every condition that they do not cover is tested after it."""
+
+    plan: Operator
+    join: Join
+    keys: tuple[KeyPair, ...]
+    inner: Part
+    outer: Part
+
+
+Part = ScanPart | JoinPart
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A part in a plan: what is read from it, and the aggregate over it, if it is one."""
+
+    part: Part
+    variables: tuple[Variable, ...]
+    aggregate: Aggregate | None = None
+
+
+@dataclass(slots=True)
+class Division:
+    """A plan in parts. Without `rest` the only part gives the items itself; without parts nothing is cut."""
+
+    plan: DistributeResult
+    cuts: list[Cut] = field(default_factory=list)
+    rest: DistributeResult | None = None
+    reason: str = ""
+
+
+def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...] = ()) -> Division:
+    """The largest parts that give the same answer; `columns` are further variables that the result needs."""
+    whole = _part(plan.input, module)
+    if whole is not None:
+        return Division(plan, [Cut(whole, columns or (plan.variable,))])
+    cuts: list[Cut] = []
+    plan = _assigned(plan, plan)  # type: ignore[assignment]  # the topmost operator is no GROUP-BY
+    rest = _without(plan, module, cuts)
+    cuts = [_reduced(cut, {*all_uses(rest), *columns}) for cut in cuts]
+    reason = _refusal(rest, Facts(plan), module) if cuts else "no collection is read tuple by tuple"
+    if reason:
+        return Division(plan, reason=reason)
+    return Division(plan, cuts, rest)  # type: ignore[arg-type]  # the topmost operator is never cut
+
+
+def _assigned(plan: Operator, whole: Operator) -> Operator:
+    """The plan with what each GROUP-BY computes of a tuple computed below it, so that only this leaves a part."""
+    plan = with_inputs(plan, tuple(_assigned(below, whole) for below in inputs(plan)))
+    if not isinstance(plan, GroupBy):
+        return plan
+    below, number = plan.input, max(next_number(whole), next_number(plan))
+    keys, fields = [], []
+    for variable, value in plan.keys:
+        below, number = Assign(Variable(number), value, below), number + 1
+        keys.append((variable, Variable(number - 1)))
+    for one in plan.gathered:
+        (argument,) = one.expression.arguments  # type: ignore[attr-defined]  # an aggregate is a call
+        if one.steps is not None:
+            value = argument if is_call(one.expression, "count") else call("data", argument)
+            below, number, argument = Assign(Variable(number), value, below), number + 1, Variable(number)
+        fields.append(replace(one, expression=with_children(one.expression, (argument,))))
+    return GroupBy(tuple(keys), tuple(fields), below)
+
+
+def _refusal(rest: Operator, facts: Facts, module: Module) -> str:
+    if any(isinstance(operator, DataScan) for operator in operators(rest)) or _reads(rest, module):
+        return "another part of the query reads documents itself"
+    if asks_which_node(rest) or any(_mixes(e, facts, module) for o in operators(rest) for e in expressions(o)):
+        return "nodes from different places are compared or sorted"
+    return "" if is_downward(rest) else "the query looks above the nodes that it selects"
+
+
+def _reduced(cut: Cut, used: set[Variable]) -> Cut:
+    """The cut without the variables that only its part uses: a row would carry all ancestors of its nodes along."""
+    return cut if cut.aggregate is not None else replace(cut, variables=tuple(v for v in cut.variables if v in used))
+
+
+def _without(plan: Operator, module: Module, cuts: list[Cut]) -> Operator:
+    """The plan with parts replaced; they are noted in `cuts`, with all their variables."""
+    if isinstance(plan, Aggregate) and plan.steps is not None:
+        below = _part(plan.input, module)
+        if below is not None and not _unknown(plan.expression, available(plan.input)) and _is_plain(plan, module):
+            cuts.append(Cut(below, (plan.variable,), plan))
+            given = Given(len(cuts) - 1)
+            return Aggregate(plan.variable, call("create_sequence", plan.variable), given)
+    found = _part(plan, module)
+    if found is not None:
+        cuts.append(Cut(found, tuple(sorted(available(plan)))))
+        return Given(len(cuts) - 1)
+    return with_inputs(plan, tuple(_without(below, module, cuts) for below in inputs(plan)))
+
+
+def _unknown(expression: Expression, known: set[Variable]) -> bool:
+    return any(isinstance(part, Variable) and part not in known for part in parts(expression))
+
+
+def _part(plan: Operator, module: Module) -> Part | None:
+    for operator in chain(plan):
+        if isinstance(operator, DataScan):
+            return _scan_part(plan, operator, module)
+        if isinstance(operator, Join):
+            return _join_part(plan, operator, module)
+        if not isinstance(operator, PER_TUPLE) or not _is_plain(operator, module):
+            return None
+    return None
+
+
+def _scan_part(plan: Operator, scan: DataScan, module: Module) -> ScanPart | None:
+    if not is_one_tuple(scan.input) or _reads(scan.input, module) or free(plan):
+        return None
+    return ScanPart(plan, scan) if _scans(plan) == 1 else None
+
+
+def _join_part(plan: Operator, join: Join, module: Module) -> JoinPart | None:
+    facts = Facts(plan)
+    keys = tuple(pair for one in join.keys if (pair := key_pair(one, facts)) is not None)
+    inner, outer = _part(join.inner, module), _part(join.outer, module)
+    if not keys or inner is None or outer is None or free(plan) or not _is_plain(join, module):
+        return None
+    # Values of the join cross between tasks, and with them the nodes in them.
+    upper = stacked(above(plan, join), Select(join.condition, Given()))
+    mixed = any(_mixes(e, facts, module) for o in operators(upper) for e in expressions(o))
+    if asks_which_node(upper) or not is_downward(upper) or mixed:
+        return None
+    return JoinPart(plan, join, keys, inner, outer)
+
+
+def _mixes(expression: Expression, facts: Facts, module: Module) -> bool:
+    """Whether a piece for the evaluator may take steps from nodes that belong together, but are copied one by one."""
+    return any(isinstance(part, Evaluate) and _piece_mixes(part, facts, module) for part in parts(expression))
+
+
+def _piece_mixes(piece: Evaluate, facts: Facts, module: Module) -> bool:
+    inside = [part for one in with_callees(piece.tree, module) for part in tree_parts(one)]
+    if not any(isinstance(part, (tree.AxisStep, tree.Path)) for part in inside):
+        return False
+    known = [facts.of(value) for _, value in piece.bindings]
+    nodes = [one for one in known if not one.atomic]
+    if any(not (one.at_most_one() or (one.ordered and one.unique and one.disjoint)) for one in nodes):
+        return True
+    starts = [part.start for part in inside if isinstance(part, tree.Path) and part.start is not None]
+    return len(nodes) > 1 and any(len(free_variables(start)) > 1 for start in starts)
+
+
+def _scans(plan: Operator) -> int:
+    return sum(isinstance(operator, DataScan) for operator in operators(plan))
+
+
+def _is_plain(operator: Operator, module: Module) -> bool:
+    """Whether the operator reads nothing but its tuples."""
+    if isinstance(operator, Subplan) and (_scans(operator.nested) or _reads(operator.nested, module)):
+        return False
+    return not any(_reading(part, module) for e in expressions(operator) for part in parts(e))
+
+
+def _reads(plan: Operator, module: Module) -> bool:
+    return any(
+        not isinstance(operator, DataScan) and _reading(part, module)
+        for operator in operators(plan)
+        for e in expressions(operator)
+        for part in parts(e)
+    )
+
+
+def _reading(part: Expression, module: Module) -> bool:
+    if isinstance(part, Call):
+        return part.name in ("doc", "collection", "doc-available", "uri-collection")
+    return isinstance(part, Evaluate) and reads_data(part.tree, module)

@@ -1,0 +1,249 @@
+"""What the tasks of a scan do, decided on the driver: which columns they read, which filters need no nodes.
+
+On columns: texts of child paths are all that the chain needs, and no element is ever built. By tuples: the elements
+that pass the filters which need no nodes are built, and the whole chain runs on each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dovetail.xml.algebra.expressions import Call, Constant, Expression, Variable, is_call, substituted
+from dovetail.xml.algebra.functions import SEQUENCE
+from dovetail.xml.algebra.operators import Aggregate, Operator, Unnest
+from dovetail.xml.algebra.walk import above
+from dovetail.xml.execute.columns import (
+    OnColumns,
+    Path,
+    child_path,
+    conditions,
+    on_columns,
+    scan_path,
+    written_out,
+)
+from dovetail.xml.execute.keys import Key
+from dovetail.xml.execute.parts import ScanPart
+from dovetail.xml.execute.texts import column_name
+from dovetail.xml.execute.wire import Form
+from dovetail.xml.scan import Column, ScanRequest
+
+XML = "#xml"
+"""The scan's column of whole elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a row's items: elements on a path as markup, or the items of an expression over columns."""
+
+    nodes: Path | None = None
+    computed: OnColumns | None = None
+
+
+Pieces = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of each tuple: items to give out, or keys and variables to join or to send on, or an aggregate.
+
+    Of the variables in `typed` the typed value is enough.
+    """
+
+    items: Variable | None = None
+    keys: tuple[Key, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    aggregate: Aggregate | None = None
+    typed: frozenset[Variable] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanWork:
+    """The work of the tasks of one scan.
+
+    `tuples` says that elements are built and `plan` runs on them; else everything is computed from columns: `items`,
+    `keys`, and `values` with the form of each variable.
+    """
+
+    part: ScanPart
+    wanted: Wanted
+    plan: Operator
+    request: ScanRequest | None
+    filters: tuple[OnColumns, ...]
+    many: dict[Path, bool]
+    tuples: bool
+    why: str
+    forms: tuple[Form, ...] = ()
+    items: Pieces = ()
+    keys: tuple[OnColumns, ...] = ()
+    values: tuple[Pieces, ...] = ()
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Columns asked for so far."""
+
+    texts: dict[Path, bool] = field(default_factory=dict)
+    nodes: set[Path] = field(default_factory=set)
+
+    def add(self, given: Iterable[OnColumns]) -> None:
+        for one in given:
+            for use in one.uses:
+                self.texts[use.path] = self.texts.get(use.path, False) or use.many
+
+    def add_pieces(self, pieces: Pieces) -> None:
+        self.nodes.update(piece.nodes for piece in pieces if piece.nodes is not None)
+        self.add(piece.computed for piece in pieces if piece.computed is not None)
+
+    def request(self, path: Path, whole: bool, filters: Iterable[OnColumns]) -> ScanRequest:
+        found = [Column(column_name(path, many), path, "text", many) for path, many in self.texts.items()]
+        found += [Column(f"<{'/'.join(path)}>", path, "xml", True) for path in sorted(self.nodes) if path]
+        if whole or () in self.nodes:
+            found.append(Column(XML, (), "xml"))
+        return ScanRequest(path, tuple(found), keep=self._kept(filters))
+
+    def _kept(self, filters: Iterable[OnColumns]) -> tuple[tuple[str, str], ...]:
+        """The first conditions, as long as each asks for one text of a path: the scan need not give other rows."""
+        found = []
+        for one in filters:
+            text = _asked_text(one.expression)
+            if text is None:
+                break
+            (use,) = one.uses
+            found.append((column_name(use.path, self.texts[use.path]), text))
+        return tuple(found)
+
+
+def _asked_text(condition: Expression) -> str | None:
+    """The string that the condition compares a column with by `eq`."""
+    match condition:
+        case Call("boolean", (inner,)):
+            return _asked_text(inner)
+        case Call("value-eq", (Variable(), Constant(str() as text)) | (Constant(str() as text), Variable())):
+            return text
+    return None
+
+
+def planned_scan(part: ScanPart, wanted: Wanted, by_tuples: bool = False) -> ScanWork:
+    """How the tasks of this part work; `by_tuples` forces elements to be built."""
+    why = "as asked for" if by_tuples else ""
+    work = None if by_tuples else _on_columns(part, wanted)
+    if isinstance(work, ScanWork):
+        return work
+    return _by_tuples(part, wanted, why or work or "")
+
+
+def unnested(plan: Operator, variable: Variable) -> tuple[Expression, Operator] | None:
+    """What an UNNEST at the top takes apart, and the operators below it; None if there is no such UNNEST."""
+    match plan:
+        case Unnest(found, Call("iterate", (inner,)), below, None) if found == variable:
+            return inner, below
+        case Unnest(found, expression, below, None) if found == variable:
+            return expression, below
+    return None
+
+
+def _on_columns(part: ScanPart, wanted: Wanted) -> ScanWork | str:
+    """The work on columns, or the reason why there is none."""
+    path = scan_path(part.scan.path)
+    if path is None:
+        return "the scan gives whole documents"
+    plan, result = part.plan, wanted.items
+    expression: Expression | None = result
+    if result is not None and (found := unnested(plan, result)) is not None:
+        expression, plan = found
+    values = written_out(plan, part.scan)
+    if values is None:
+        return "a tuple has more than one answer"
+    filters = [on_columns(one, part.scan.variable) for one in conditions(plan, part.scan, values)]
+    keys = [on_columns(substituted(one.expression, values), part.scan.variable, many=one.many) for one in wanted.keys]
+    if None in filters or None in keys:
+        return "a condition needs nodes"
+    items: Pieces | None = () if expression is None else pieces(substituted(expression, values), part.scan.variable)
+    if wanted.aggregate is not None:
+        items = _aggregated(wanted.aggregate, values, part.scan.variable)
+    sent = [_sent(values[one], part.scan.variable, one in wanted.typed) for one in wanted.variables]
+    if items is None or None in sent:
+        return "an answer needs nodes"
+    columns = _Columns()
+    columns.add([*filters, *keys])  # type: ignore[list-item]  # no None is left
+    for one in (items, *sent):
+        columns.add_pieces(one)  # type: ignore[arg-type]  # as above
+    forms = tuple(form_of(values[one], part.scan.variable, one in wanted.typed) for one in wanted.variables)
+    return ScanWork(
+        part, wanted, plan, columns.request(path, False, filters), tuple(filters), dict(columns.texts), False,  # type: ignore[arg-type]  # as above
+        "only texts and markup of child paths are needed", forms, items, tuple(keys), tuple(sent),  # type: ignore[arg-type]  # as above
+    )  # fmt: skip
+
+
+def _aggregated(aggregate: Aggregate, values: dict[Variable, Expression], scanned: Variable) -> Pieces | None:
+    """The typed values that an aggregate takes; one that counts elements needs nothing of them."""
+    (argument,) = aggregate.expression.arguments  # type: ignore[attr-defined]  # A2 asks for a call
+    expression = substituted(argument, values)
+    if is_call(aggregate.expression, "count") and expression == scanned:
+        return (Piece(computed=OnColumns(Constant(1), (), ())),)
+    computed = on_columns(expression, scanned)
+    return None if computed is None else (Piece(computed=computed),)
+
+
+def pieces(expression: Expression, scanned: Variable) -> Pieces | None:
+    """A sequence in terms of columns; None if it needs nodes for anything but giving them out."""
+    if isinstance(expression, Call) and expression.name == SEQUENCE:
+        inner = [pieces(one, scanned) for one in expression.arguments]
+        return None if None in inner else tuple(piece for one in inner for piece in one or ())
+    path = child_path(expression, scanned)
+    if path is not None:
+        return None if path and path[-1].startswith("@") else (Piece(nodes=path),)
+    computed = on_columns(expression, scanned)
+    return None if computed is None else (Piece(computed=computed),)
+
+
+def _sent(expression: Expression, scanned: Variable, typed: bool) -> Pieces | None:
+    if form_of(expression, scanned, typed) != "texts":
+        return pieces(expression, scanned)
+    computed = on_columns(expression, scanned)
+    return None if computed is None else (Piece(computed=computed),)
+
+
+def form_of(expression: Expression, scanned: Variable, typed_only: bool = False) -> Form:
+    """How a value travels between tasks; `typed_only` says that nobody asks for the nodes."""
+    path = child_path(expression, scanned)
+    if path is not None and typed_only:
+        return "texts"
+    if path is not None and not (path and path[-1].startswith("@")):
+        return "nodes"
+    typed = isinstance(expression, Call) and expression.name == "data"
+    inner = child_path(expression.arguments[0], scanned) if isinstance(expression, Call) and typed else None
+    return "texts" if inner is not None else "items"
+
+
+def _by_tuples(part: ScanPart, wanted: Wanted, why: str) -> ScanWork:
+    path, scanned = scan_path(part.scan.path), part.scan.variable
+    values = written_out(part.plan, part.scan) or {scanned: scanned}
+    whole = part.scan.path == ()
+    forms = tuple(
+        "items" if whole or one not in values else form_of(values[one], scanned, one in wanted.typed)
+        for one in wanted.variables
+    )
+    filters = () if path is None else _first_filters(part)
+    columns = _Columns()
+    columns.add(filters)
+    request = None if path is None else columns.request(path, True, filters)
+    return ScanWork(part, wanted, part.plan, request, filters, dict(columns.texts), True, why, forms)
+
+
+def _first_filters(part: ScanPart) -> tuple[OnColumns, ...]:
+    """The lowest conditions that need no nodes, up to the first that does."""
+    chain = above(part.plan, part.scan)
+    for place in range(len(chain) + 1):
+        top = chain[place] if place < len(chain) else part.scan
+        values = written_out(top, part.scan)
+        if values is not None:
+            break
+    found: list[OnColumns] = []
+    for one in conditions(top, part.scan, values or {}):
+        new = on_columns(one, part.scan.variable)
+        if new is None:
+            break
+        found.append(new)
+    return tuple(found)

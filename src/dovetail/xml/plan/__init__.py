@@ -1,0 +1,1 @@
+"""XQuery on Spark: files, tasks and rows."""

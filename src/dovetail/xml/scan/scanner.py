@@ -1,0 +1,223 @@
+"""The host of the XML scanner: feeds it blocks, gives it room, and takes batches and faults from it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
+from dovetail.errors import BudgetExceeded, DataError, PlanError
+from dovetail.xml.kernels import codes as code
+from dovetail.xml.kernels.scan import scanned
+from dovetail.xml.scan.automaton import automaton
+from dovetail.xml.scan.batches import schema_of, taken
+from dovetail.xml.scan.chunks import as_utf8
+from dovetail.xml.scan.request import Column, ScanRequest, count_name
+from dovetail.xml.scan.tables import Tables
+from dovetail.xml.scan.window import Window
+
+_ROWS, _BATCH, _BLOCK, _NAMES = 1 << 13, 1 << 20, 1 << 18, 1 << 10
+_NOTHING = ScanRequest(("*",), ())
+_SELF, _AGAIN = "#self", "#again"
+
+
+def scan(
+    chunks: Iterable[bytes], request: ScanRequest, budget: MemoryBudget, name: str = "document"
+) -> Iterator[pa.RecordBatch]:
+    """Batches of about a megabyte at most, one row an element on the request's path, in document order.
+
+    The whole document is checked: anything that is not well-formed is a `DataError` with `name` and the line, raised
+    when the scan arrives there, after the rows before it were given out. A caller who wants all rows of a file or none
+    calls `check` first or holds the batches back. No document type is read: one that declares anything is refused, so
+    nothing is fetched and nothing expands. A row that needs more than `budget` is `BudgetExceeded`.
+    """
+    with budget.reserve("xml scan") as held:
+        found = _Scan(chunks, request, held, name)
+        yield from _in_document_order(found, budget) if request.anywhere else found.batches()
+
+
+def _in_document_order(outermost: _Scan, budget: MemoryBudget, first: int = 0) -> Generator[pa.RecordBatch, None, int]:
+    """Rows with those that lie inside them, which are found by a scan of the row; gives the number of rows so far."""
+    for batch in outermost.batches():
+        start, shown = 0, batch.drop_columns([_SELF, count_name(_SELF), _AGAIN])
+        for row in np.flatnonzero(batch[_AGAIN]).tolist():
+            yield _numbered(shown.slice(start, row + 1 - start), first)
+            first, start = first + row + 1 - start, row + 1
+            with budget.reserve("xml scan") as held:
+                inside = [batch[_SELF][row].as_buffer().to_pybytes()]
+                inner = _Scan(inside, outermost.request, held, outermost.name, below_root=True)
+                first = yield from _in_document_order(inner, budget, first)
+        if start < batch.num_rows:
+            yield _numbered(shown.slice(start), first)
+            first += batch.num_rows - start
+    return first
+
+
+def _numbered(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    return batch.set_column(0, batch.schema.field(0), pa.array(np.arange(first, first + batch.num_rows)))
+
+
+def check(chunks: Iterable[bytes], budget: MemoryBudget, name: str = "document") -> None:
+    """Raise the `DataError` that a scan of this document would raise, without building any row."""
+    for _ in scan(chunks, _NOTHING, budget, name):
+        pass
+
+
+class Scanner:
+    """Scans documents one after the other by one request; rooms and names stay, so that small files cost little.
+
+    `dropped` counts the elements on the path that were left out because a text is not the one that the request keeps.
+    """
+
+    def __init__(self, request: ScanRequest, budget: MemoryBudget) -> None:
+        if request.anywhere:
+            raise PlanError("a scan anywhere is done document by document; call scan().")
+        self.request, self.dropped, self._budget = request, 0, budget
+        self._tables: Tables | None = None
+        self._room: Reservation | None = None
+
+    def batches(self, chunks: Iterable[bytes], name: str = "document") -> Iterator[pa.RecordBatch]:
+        """As `scan` gives them."""
+        tables = self._taken_tables(name)
+        with self._budget.reserve("xml scan") as held:
+            yield from _Scan(chunks, self.request, held, name, tables=tables).batches()
+        self.dropped += int(tables.mem[code.DROPPED])
+        self._tables = tables
+
+    def _taken_tables(self, name: str) -> Tables:
+        """Tables for a document: those of the last one, if it came to its end and had no odd variety of names."""
+        tables, self._tables = self._tables, None
+        if tables is not None and tables.mem[code.N_NAMES] <= _NAMES:
+            tables.restart()
+            return tables
+        if self._room is not None:
+            self._room.close()
+        self._room = self._budget.reserve("xml tables")
+        try:
+            return _new_tables(self.request, self._room)
+        except BudgetExceeded as error:
+            raise BudgetExceeded(
+                f"{name}: the scan does not fit into its budget; give more memory ({error})."
+            ) from error
+
+
+def _new_tables(request: ScanRequest, held: Reservation, below_root: bool = False) -> Tables:
+    free = held.budget.available
+    rows = max(16, min(_ROWS, free // (256 * (len(request.columns) + 1))))
+    tables = Tables(automaton(request, below_root), request.columns, rows, held, request.keep)
+    each = max(64, min(_BATCH // 16, free // (16 * (len(request.columns) + 1))))
+    tables.make_room([each] * len(request.columns))
+    tables.mem[code.BATCH_BYTES] = max(64, min(_BATCH, free // 8))
+    return tables
+
+
+class _Scan:
+    """One document on its way through the scanner."""
+
+    def __init__(
+        self,
+        chunks: Iterable[bytes],
+        request: ScanRequest,
+        held: Reservation,
+        name: str,
+        below_root: bool = False,
+        tables: Tables | None = None,
+    ) -> None:
+        free = held.budget.available
+        self.request, self.name = request, name
+        if request.anywhere:
+            request = replace(request, columns=(*request.columns, Column(_SELF, (), "xml")))
+        self._schema, self._given = schema_of(request), 0
+        self._window = Window(as_utf8(chunks, name), max(1, min(_BLOCK, free // 16)), held)
+        try:
+            self._tables = tables or _new_tables(request, held, below_root)
+        except BudgetExceeded as error:
+            raise self._too_large(error) from error
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        while True:
+            answer = self._step()
+            mem = self._tables.mem
+            if answer == code.MORE and not self._more():
+                break
+            if answer == code.FAULT:
+                raise self._fault()
+            if answer == code.FULL or (answer == code.OUTPUT and self._worth_giving()):
+                yield self._batch()
+            elif answer not in (code.MORE, code.FULL):
+                yield from self._enlarged(answer)
+        if mem[code.N_DEPTH] or not mem[code.SEEN_ROOT] or self._window.size:
+            raise DataError(f"{self._place(self._window.size)}: the document ends too early.")
+        if mem[code.N_ROWS]:
+            yield self._batch()
+
+    def _step(self) -> int:
+        window, tables = self._window, self._tables
+        answer = scanned(window.bytes, 0, window.size, tables.mem, tables.book, tables.data)
+        self._fault_at = int(tables.mem[code.FAULT_AT])
+        if answer != code.FAULT:
+            window.drop(int(tables.mem[code.AT]))
+        return answer
+
+    def _more(self) -> bool:
+        try:
+            return self._window.fill()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self._place(self._window.size)}, or soon after it: {error}.") from error
+        except BudgetExceeded as error:
+            raise self._too_large(error) from error
+
+    def _worth_giving(self) -> bool:
+        mem = self._tables.mem
+        filled = self._tables.table(code.COLUMN)[:, code.C_FILL] - self._tables.table(code.COLUMN)[:, code.C_START]
+        return bool(mem[code.N_ROWS] and 2 * filled.sum() >= mem[code.BATCH_BYTES])
+
+    def _batch(self) -> pa.RecordBatch:
+        rows = int(self._tables.mem[code.N_ROWS])
+        again = self._tables.table(code.COUNTS)[-1, :rows].copy()
+        batch = taken(self._tables, self._given, self._schema)
+        self._given += rows
+        return batch.append_column(_AGAIN, pa.array(again)) if self.request.anywhere else batch
+
+    def _enlarged(self, answer: int) -> Iterator[pa.RecordBatch]:
+        """Give the scanner room; where the budget has none, after the complete rows were given out."""
+        try:
+            self._enlarge(answer)
+        except BudgetExceeded as error:
+            if not self._tables.mem[code.N_ROWS]:
+                raise self._too_large(error) from error
+            yield self._batch()
+
+    def _enlarge(self, answer: int) -> None:
+        tables = self._tables
+        if answer != code.OUTPUT:
+            tables.grow(answer)
+            return
+        needed = int(tables.mem[code.NEEDED])
+        capacities = []
+        for record in tables.table(code.COLUMN):
+            capacity, filled = (int(record[at] - record[code.C_START]) for at in (code.C_STOP, code.C_FILL))
+            capacities.append(capacity if capacity - filled >= needed else max(filled + needed, 2 * capacity))
+        if max(capacities) >= 2**31:
+            raise BudgetExceeded(
+                f"a column of one batch would have {format_bytes(max(capacities))}, 2 GiB is the limit"
+            )
+        tables.make_room(capacities)
+
+    def _place(self, at: int) -> str:
+        return f"{self.name}, line {self._window.line(at)}"
+
+    def _fault(self) -> DataError:
+        kind = code.FAULTS[int(self._tables.mem[code.FAULT_KIND])]
+        near = bytes(self._window.bytes[self._fault_at : min(self._fault_at + 40, self._window.size)])
+        return DataError(f"{self._place(self._fault_at)}: {kind}, at {near.decode(errors='replace')!r}.")
+
+    def _too_large(self, error: BudgetExceeded) -> BudgetExceeded:
+        return BudgetExceeded(
+            f"{self._place(0)}: what matches {self.request.explain()!r} here, or one tag or comment, does not fit into "
+            f"the budget; give more memory, or scan a longer path with fewer columns ({error})."
+        )

@@ -1,0 +1,132 @@
+"""What every part of the parser stands on: tokens, places, and the namespaces in scope."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TypeVar
+
+from dovetail.errors import XQueryError
+from dovetail.xml.syntax.lexer import Lexer, Token
+from dovetail.xml.syntax.names import ERR, FN, LOCAL, XML, XS, QName
+from dovetail.xml.syntax.tree import Clause, Expr
+
+Node = TypeVar("Node", bound=Expr | Clause)
+MAX_DEPTH = 100
+_PREDECLARED = {"xml": XML, "xs": XS, "fn": FN, "local": LOCAL, "err": ERR, "xsi": f"{XS}-instance"}
+
+
+class Reader(ABC):
+    """The tokens of one text and the static context around the current place."""
+
+    def __init__(self, text: str) -> None:
+        self.lexer = Lexer(text)
+        self.namespaces = dict(_PREDECLARED)
+        self.element_namespace = ""
+        self.function_namespace = FN
+        self.empty_greatest = False
+        self.depth = 0
+        self.preserve_space = False
+
+    @abstractmethod
+    def expr(self) -> Expr:
+        """Expressions separated by commas."""
+
+    @abstractmethod
+    def single(self) -> Expr:
+        """One expression."""
+
+    def deeper(self, by: int = 1) -> None:
+        """Counts a level of nesting, so that no query can exhaust the stack."""
+        self.depth += by
+        if self.depth > MAX_DEPTH:
+            raise self.unsupported(f"expressions nested deeper than {MAX_DEPTH} are")
+
+    # --- tokens
+
+    def sees(self, *kinds: str) -> bool:
+        """Whether the next tokens are these symbols or keywords, in turn."""
+        return all(_matches(self.lexer.peek(ahead), kind) for ahead, kind in enumerate(kinds))
+
+    def takes(self, *kinds: str) -> bool:
+        """Takes the tokens if they are the next ones."""
+        if not self.sees(*kinds):
+            return False
+        for _ in kinds:
+            self.lexer.take()
+        return True
+
+    def expect(self, kind: str) -> Token:
+        """Takes a token that must be there."""
+        if not self.sees(kind):
+            raise self.unexpected(f"{kind!r} expected")
+        return self.lexer.take()
+
+    def unexpected(self, wanted: str) -> XQueryError:
+        """The error of a token that cannot stand here."""
+        token = self.lexer.peek()
+        found = "the end of the query" if token.kind == "end" else repr(token.text)
+        return self.lexer.error("XPST0003", f"{wanted}, found {found}", token.start)
+
+    def unsupported(self, what: str, code: str = "XPST0003") -> XQueryError:
+        """The error of a part of the language that Dovetail does not have."""
+        return self.lexer.error(code, f"{what} not supported", self.lexer.peek().start)
+
+    def at(self, offset: int, node: Node) -> Node:
+        """The new node with its place in the text filled in."""
+        line, column = self.lexer.place(offset)
+        object.__setattr__(node, "line", line)  # the node was made just now and nobody else has seen it
+        object.__setattr__(node, "column", column)
+        return node
+
+    def string(self) -> str:
+        """A string literal, its quotes and references resolved."""
+        token = self.lexer.peek()
+        if token.kind != "string":
+            raise self.unexpected("a string literal expected")
+        self.lexer.take()
+        quote = token.text[0]
+        return self.lexer.unescape(token.text[1:-1].replace(quote * 2, quote), token.start + 1)
+
+    # --- names
+
+    def prefixes(self) -> tuple[tuple[str, str], ...]:
+        """What prefixes mean here; "" is the default namespace of elements."""
+        return (*self.namespaces.items(), ("", self.element_namespace))
+
+    def prefixes_for(self, kind: QName) -> tuple[tuple[str, str], ...]:
+        """What a cast to a type must know of its place: prefixes, where it makes names."""
+        return self.prefixes() if kind == QName(XS, "QName") else ()
+
+    def uri_of(self, prefix: str, offset: int) -> str:
+        """The namespace that a prefix stands for here."""
+        uri = self.namespaces.get(prefix)
+        if not uri:
+            raise self.lexer.error("XPST0081", f"prefix {prefix!r} is not declared", offset)
+        return uri
+
+    def resolve(self, text: str, default: str, offset: int) -> QName:
+        """A name as written to a name with its namespace."""
+        if text.startswith("Q{"):
+            uri, _, local = text[2:].partition("}")
+            return QName(" ".join(self.lexer.unescape(uri, offset).split()), local)
+        prefix, colon, local = text.partition(":")
+        return QName(self.uri_of(prefix, offset), local, prefix) if colon else QName(default, text)
+
+    def name(self, default: str = "") -> QName:
+        """A name; without prefix it is in the namespace `default`."""
+        token = self.lexer.peek()
+        if token.kind not in ("name", "braced") or token.text.endswith("*"):
+            raise self.unexpected("a name expected")
+        self.lexer.take()
+        return self.resolve(token.text, default, token.start)
+
+    def variable(self) -> QName:
+        """`$name`."""
+        self.expect("$")
+        return self.name()
+
+
+def _matches(token: Token, kind: str) -> bool:
+    if token.kind in ("name", kind):
+        return token.text == kind or token.kind == kind
+    return False

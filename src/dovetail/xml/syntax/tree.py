@@ -1,0 +1,473 @@
+"""The tree of a query: small frozen nodes that know their place in the text.
+
+Two nodes are equal if they say the same; where they stand (`line`, `column`) does not count. Every name in the tree is
+resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are gone: `//` is a step on
+the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal as OneOf
+
+from dovetail.xml.syntax.names import Axis, KindTest, NameTest, QName, SequenceType
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """Any expression."""
+
+    line: int = field(default=0, kw_only=True, compare=False)
+    column: int = field(default=0, kw_only=True, compare=False)
+
+
+# --- primary expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expr):
+    """A constant: `str`, `int` (xs:integer), `Decimal` (xs:decimal) or `float` (xs:double)."""
+
+    value: str | int | Decimal | float
+
+
+@dataclass(frozen=True, slots=True)
+class VariableRef(Expr):
+    """`$name`."""
+
+    name: QName
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem(Expr):
+    """`.`; also the start of a relative path such as `a/b`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root(Expr):
+    """`/` alone, and the start of every path that begins with `/` or `//`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Expr):
+    """`(a, b, c)` or `a, b`; `()` has no items. One parenthesised expression is itself, not a sequence."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall(Expr):
+    """`name(arguments)`. A name without prefix is in the namespace FN."""
+
+    name: QName
+    arguments: tuple[Expr, ...]
+
+
+# --- operators
+
+
+@dataclass(frozen=True, slots=True)
+class Logical(Expr):
+    """`left and right`, `left or right`."""
+
+    op: OneOf["and", "or"]
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Expr):
+    """One of three kinds: value (`eq ne lt le gt ge`), general (`= != < <= > >=`), node (`is << >>`)."""
+
+    kind: OneOf["value", "general", "node"]
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Expr):
+    """`+ - * div idiv mod` between two operands."""
+
+    op: OneOf["+", "-", "*", "div", "idiv", "mod"]
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expr):
+    """`-operand` or `+operand`."""
+
+    op: OneOf["+", "-"]
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StringConcat(Expr):
+    """`left || right`."""
+
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Range(Expr):
+    """`first to last`."""
+
+    first: Expr
+    last: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation(Expr):
+    """`left union right` (also `|`), `intersect`, `except`: nodes in document order without duplicates."""
+
+    op: OneOf["union", "intersect", "except"]
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleMap(Expr):
+    """`left ! right`."""
+
+    left: Expr
+    right: Expr
+
+
+# --- paths
+
+
+@dataclass(frozen=True, slots=True)
+class AxisStep(Expr):
+    """`axis::test[predicate]...`, a step of a `Path`."""
+
+    axis: Axis
+    test: NameTest | KindTest
+    predicates: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Path(Expr):
+    """`start/step/step`: each step is an `AxisStep` or any other expression, evaluated for every node before it.
+
+    A relative path starts with `ContextItem()`, an absolute one with `Root()`; `name` alone is a path of one step.
+    """
+
+    start: Expr
+    steps: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Expr):
+    """`base[predicate]...` where base is not an axis step."""
+
+    base: Expr
+    predicates: tuple[Expr, ...]
+
+
+# --- FLWOR and other control
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Any clause of a FLWOR expression before `return`."""
+
+    line: int = field(default=0, kw_only=True, compare=False)
+    column: int = field(default=0, kw_only=True, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ForClause(Clause):
+    """`for $variable at $position in source`; `for $a in x, $b in y` is two of them."""
+
+    variable: QName
+    source: Expr
+    position: QName | None = None
+    type: SequenceType | None = None
+    allowing_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LetClause(Clause):
+    """`let $variable := value`."""
+
+    variable: QName
+    value: Expr
+    type: SequenceType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WhereClause(Clause):
+    """`where condition`."""
+
+    condition: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """One key of `order by`; `empty_greatest` is already resolved from the prolog."""
+
+    expr: Expr
+    descending: bool = False
+    empty_greatest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderClause(Clause):
+    """`order by keys`; always stable."""
+
+    keys: tuple[OrderKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """`$variable := value`, or `$variable` alone (value None): a variable already bound."""
+
+    variable: QName
+    value: Expr | None = None
+    type: SequenceType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClause(Clause):
+    """`group by keys`."""
+
+    keys: tuple[GroupKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountClause(Clause):
+    """`count $variable`."""
+
+    variable: QName
+
+
+@dataclass(frozen=True, slots=True)
+class Flwor(Expr):
+    """Clauses in the order of the text, then `return result`."""
+
+    clauses: tuple[Clause, ...]
+    result: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified(Expr):
+    """`some $a in x, $b in y satisfies condition`, or `every`."""
+
+    kind: OneOf["some", "every"]
+    bindings: tuple[ForClause, ...]
+    condition: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class If(Expr):
+    """`if (condition) then ... else ...`."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchCase:
+    """`case a case b return result`."""
+
+    values: tuple[Expr, ...]
+    result: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Switch(Expr):
+    """`switch (operand) case ... default return default`."""
+
+    operand: Expr
+    cases: tuple[SwitchCase, ...]
+    default: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCase:
+    """`case $variable as A | B return result`; without types it is the default."""
+
+    variable: QName | None
+    types: tuple[SequenceType, ...]
+    result: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Typeswitch(Expr):
+    """`typeswitch (operand) case ... default ...`; the last case is the default."""
+
+    operand: Expr
+    cases: tuple[TypeCase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Catch:
+    """`catch a | b { result }`."""
+
+    tests: tuple[NameTest, ...]
+    result: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class TryCatch(Expr):
+    """`try { body } catch ...`."""
+
+    body: Expr
+    catches: tuple[Catch, ...]
+
+
+# --- types
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOf(Expr):
+    """`operand instance of type`."""
+
+    operand: Expr
+    type: SequenceType
+
+
+@dataclass(frozen=True, slots=True)
+class TreatAs(Expr):
+    """`operand treat as type`."""
+
+    operand: Expr
+    type: SequenceType
+
+
+@dataclass(frozen=True, slots=True)
+class CastAs(Expr):
+    """`operand cast as type`, `type?` if optional."""
+
+    operand: Expr
+    type: QName
+    optional: bool = False
+    namespaces: tuple[tuple[str, str], ...] = ()  # of a cast to xs:QName: what prefixes mean at its place
+
+
+@dataclass(frozen=True, slots=True)
+class CastableAs(Expr):
+    """`operand castable as type`, `type?` if optional."""
+
+    operand: Expr
+    type: QName
+    optional: bool = False
+    namespaces: tuple[tuple[str, str], ...] = ()
+
+
+# --- constructors
+
+
+@dataclass(frozen=True, slots=True)
+class DirectAttribute:
+    """`name="text{expr}text"`: literal text and enclosed expressions in turn."""
+
+    name: QName
+    parts: tuple[str | Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectElement(Expr):
+    """`<name ...>content</name>`: literal text and expressions (nested constructors among them) in turn.
+
+    `namespaces` are the declarations of this element, prefix first ("" is the default namespace).
+    """
+
+    name: QName
+    namespaces: tuple[tuple[str, str], ...] = ()
+    attributes: tuple[DirectAttribute, ...] = ()
+    content: tuple[str | Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedElement(Expr):
+    """`element name { content }`; a computed name is an expression."""
+
+    name: QName | Expr
+    content: Expr | None = None
+    namespaces: tuple[tuple[str, str], ...] = ()  # declared around it: what a computed name's prefix means
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedAttribute(Expr):
+    """`attribute name { content }`."""
+
+    name: QName | Expr
+    content: Expr | None = None
+    namespaces: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedText(Expr):
+    """`text { content }`."""
+
+    content: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedComment(Expr):
+    """`comment { content }`, also `<!-- content -->`."""
+
+    content: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedInstruction(Expr):
+    """`processing-instruction target { content }`, also `<?target content?>`."""
+
+    target: str | Expr
+    content: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedDocument(Expr):
+    """`document { content }`."""
+
+    content: Expr | None
+
+
+# --- modules
+
+
+@dataclass(frozen=True, slots=True)
+class VariableDeclaration(Expr):
+    """`declare variable $name as type := value`; external ones may have a default value."""
+
+    name: QName
+    value: Expr | None
+    type: SequenceType | None = None
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a declared function."""
+
+    name: QName
+    type: SequenceType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDeclaration(Expr):
+    """`declare function name(parameters) as type { body }`."""
+
+    name: QName
+    parameters: tuple[Parameter, ...]
+    body: Expr
+    type: SequenceType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A whole query: what the prolog declares, then the body."""
+
+    body: Expr
+    variables: tuple[VariableDeclaration, ...] = ()
+    functions: tuple[FunctionDeclaration, ...] = ()
+    namespaces: tuple[tuple[str, str], ...] = ()  # every prefix that the query may use
+    default_element_namespace: str = ""
+    base_uri: str = ""

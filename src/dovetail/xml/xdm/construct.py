@@ -1,0 +1,221 @@
+"""New nodes: elements with their content copied in, and nodes without parent."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+from lxml import etree
+
+from dovetail.errors import XQueryError
+from dovetail.xml.syntax.lexer import NCNAME
+from dovetail.xml.xdm.nodes import (
+    DOCUMENT,
+    FRAGMENT,
+    Attribute,
+    Document,
+    Element,
+    Text,
+    clark,
+    is_node,
+    new_tree,
+    prefix_of,
+    split_name,
+)
+from dovetail.xml.xdm.serialise import text_of
+
+_NAME = re.compile(NCNAME)
+_COPYING = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)  # reads what was written here
+Namespaces = dict[str | None, str]
+
+
+def new_element(parent: Any, prefix: str, uri: str, local: str, declared: Namespaces) -> Any:
+    """An element at the end of a parent, with its own namespace and the declared ones in scope."""
+    return _below(parent, prefix, clark(uri, local), declared)
+
+
+def _below(parent: Any, prefix: str | None, tag: str, namespaces: Namespaces) -> Any:
+    """An element at the end of a parent, its name written with the prefix, the namespaces in scope."""
+    known, uri, own = parent.nsmap, split_name(tag)[0], prefix or None
+    needed = {
+        name: space
+        for name, space in namespaces.items()
+        if name != own and known.get(name) != space and (space or name is None)
+    }
+    if uri or known.get(None):
+        needed = {own: uri} | needed  # first: of several prefixes of one namespace lxml takes the first for the name
+    if needed.get(None) == "" and not known.get(None):
+        del needed[None]
+    try:
+        return etree.SubElement(parent, tag, nsmap=needed or None)
+    except ValueError as error:
+        raise XQueryError("XQST0046", f"not a name or namespace of XML: {error}") from None
+
+
+def add_text(parent: Any, text: str) -> None:
+    """Text at the end of a parent, merged with the text before it."""
+    if not text:
+        return
+    try:
+        if len(parent):
+            last = parent[-1]
+            last.tail = (last.tail or "") + text
+        else:
+            parent.text = (parent.text or "") + text
+    except ValueError:
+        raise XQueryError("FOCH0001", f"{text!r} holds characters that XML does not allow") from None
+
+
+def add_content(parent: Any, items: list[Any]) -> Any:
+    """The items of one enclosed expression: nodes are copied, neighbouring atomic values are text with spaces.
+
+    Gives the parent: a new element in its place where an attribute brought a prefix that it had to declare.
+    """
+    atoms: list[str] = []
+    for item in items:
+        if not is_node(item):
+            atoms.append(text_of(item))
+            continue
+        if atoms:
+            add_text(parent, " ".join(atoms))
+            atoms = []
+        if type(item) is Attribute:
+            parent = add_attribute(parent, item)
+        else:
+            add_node(parent, item)
+    if atoms:
+        add_text(parent, " ".join(atoms))
+    return parent
+
+
+def add_node(parent: Any, node: Any) -> None:
+    """A copy of a node at the end of a parent; of a document, its children."""
+    kind = type(node)
+    if kind is Text:
+        add_text(parent, node.value)
+    elif kind is Document:
+        add_text(parent, node.holder.text or "")
+        for child in node.holder:
+            copy_into(parent, child)
+            if child.tail:
+                add_text(parent, child.tail)
+    else:
+        copy_into(parent, node)
+
+
+def add_attribute(parent: Any, node: Attribute) -> Any:
+    """A copy of an attribute; it must come before all other content, and once only. Gives the parent, or a new one."""
+    if parent.tag == DOCUMENT and parent.getparent() is None:
+        raise XQueryError("XPTY0004", "a document node cannot have attributes")
+    if len(parent) or parent.text:
+        raise XQueryError("XQTY0024", "an attribute comes after other content of its element")
+    if node.key in parent.attrib:
+        raise XQueryError("XQDY0025", f"the attribute {split_name(node.key)[1]} is given twice")
+    parent = _declaring(parent, prefix_of(node), split_name(node.key)[0])
+    parent.set(node.key, node.value)
+    return parent
+
+
+def _declaring(element: Any, prefix: str, uri: str) -> Any:
+    """The element, or one in its place that declares the prefix. It has attributes only; lxml cannot add a prefix."""
+    if prefix in ("", "xml") or prefix in element.nsmap:
+        return element
+    parent = element.getparent()
+    parent.remove(element)
+    new = _below(parent, element.prefix, element.tag, {prefix: uri, **element.nsmap})
+    for key, value in element.attrib.items():
+        new.set(key, value)
+    return new
+
+
+def copy_into(parent: Any, node: Any) -> Any:
+    """A copy of an element, comment or instruction at the end of a parent."""
+    if type(node) is Element and parent.nsmap:
+        return _copy_with_namespaces(parent, node)
+    if type(node) is Element and node.nsmap:
+        # lxml's own copies lose namespaces that no name uses, and take one prefix where a namespace has several
+        new = etree.fromstring(etree.tostring(node, encoding="utf-8", with_tail=False), _COPYING)
+    else:
+        new = copy.deepcopy(node)
+        new.tail = None
+    parent.append(new)
+    return new
+
+
+def _copy_with_namespaces(parent: Any, node: Any) -> Any:
+    new = _below(parent, node.prefix, node.tag, {None: "", **node.nsmap})
+    for key, value in node.attrib.items():
+        new.set(key, value)
+    new.text = node.text
+    for child in node:
+        copied = _copy_with_namespaces(new, child) if type(child) is Element else copy_into(new, child)
+        copied.tail = child.tail
+    return new
+
+
+# --- nodes without parent
+
+
+def new_attribute(prefix: str, uri: str, local: str, value: str) -> Attribute:
+    """An attribute that belongs to no element yet."""
+    holder = new_tree()
+    carrier = _below(holder, "", FRAGMENT, {prefix: uri} if prefix and uri else {})
+    _set(carrier, clark(uri, local), value)
+    return Attribute(carrier, clark(uri, local))
+
+
+def _set(element: Any, key: str, value: str) -> None:
+    try:
+        element.set(key, value)
+    except ValueError:
+        raise XQueryError("FOCH0001", f"{value!r} holds characters that XML does not allow") from None
+
+
+def set_attribute(element: Any, key: str, value: str) -> None:
+    """An attribute of an element under construction."""
+    _set(element, key, value)
+
+
+def new_text(value: str) -> Text:
+    """A text node without parent."""
+    holder = new_tree()
+    holder.text = value
+    return Text(holder, tail=False)
+
+
+def new_comment(value: str) -> Any:
+    """A comment without parent. Raises XQDY0072 for text that would end it."""
+    if "--" in value or value.endswith("-"):
+        raise XQueryError("XQDY0072", "a comment cannot hold -- or end with -")
+    holder = new_tree()
+    holder.append(etree.Comment(value))
+    return holder[0]
+
+
+def new_instruction(target: str, value: str) -> Any:
+    """A processing instruction without parent."""
+    if not _NAME.fullmatch(target):
+        raise XQueryError("XQDY0041", f"{target!r} is not a name of a processing instruction")
+    if target.lower() == "xml":
+        raise XQueryError("XQDY0064", "a processing instruction cannot be called xml")
+    if "?>" in value:
+        raise XQueryError("XQDY0026", "a processing instruction cannot hold ?>")
+    holder = new_tree()
+    content = value.lstrip()
+    # lxml writes a space behind a target that was given an empty content, but not behind one that was read without
+    made = etree.ProcessingInstruction(target, content) if content else etree.fromstring(f"<a><?{target}?></a>")[0]
+    holder.append(made)
+    return holder[0]
+
+
+def new_document(items: list[Any], base: str | None = None) -> Document:
+    """A document with copies of the items as its content."""
+    holder = new_tree(DOCUMENT, base=base)
+    add_content(holder, items)
+    return Document(holder)
+
+
+def is_ncname(text: str) -> bool:
+    """Whether the text is a name without colon."""
+    return _NAME.fullmatch(text) is not None

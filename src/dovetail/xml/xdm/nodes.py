@@ -1,0 +1,241 @@
+"""Nodes over lxml trees.
+
+Elements, comments and processing instructions are lxml's own objects; a text, an attribute and a document are small
+values that point to one. Every tree hangs below a hidden root element, so that a document can have text or several
+elements at its top and a lone attribute has somewhere to live. Two nodes are the same node if they are equal.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+from lxml import etree
+
+from dovetail.xml.xdm.uris import resolved
+
+Element: Final[Any] = etree._Element  # lxml exports its node classes under these names only
+Comment: Final[Any] = etree._Comment
+Instruction: Final[Any] = etree._ProcessingInstruction
+
+# Names that no document has, and without namespace: one would be in scope in the whole tree.
+DOCUMENT = "\ufdf0document"
+FRAGMENT = "\ufdf0fragment"
+_BASE = "{http://www.w3.org/XML/1998/namespace}base"
+_trees = count(1)
+
+
+class Node:
+    """A node that lxml has no object for."""
+
+    __slots__ = ()
+    owner: Any
+
+
+class Document(Node):
+    """A document node: the hidden root of its tree."""
+
+    __slots__ = ("holder",)
+
+    def __init__(self, holder: Any) -> None:
+        self.holder = holder
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Document and self.holder is other.holder
+
+    def __hash__(self) -> int:
+        return hash(self.holder)
+
+
+class Attribute(Node):
+    """An attribute of an element; `key` is its name as lxml writes it, {namespace}local."""
+
+    __slots__ = ("key", "owner")
+
+    def __init__(self, owner: Any, key: str) -> None:
+        self.owner, self.key = owner, key
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Attribute and self.owner is other.owner and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash((self.owner, self.key))
+
+    @property
+    def value(self) -> str:
+        """Its text."""
+        return self.owner.get(self.key)  # type: ignore[no-any-return]  # lxml ships no types
+
+
+class Text(Node):
+    """A text node: the text at the start of `owner`, or the one that follows it (`tail`)."""
+
+    __slots__ = ("owner", "tail")
+
+    def __init__(self, owner: Any, tail: bool) -> None:
+        self.owner, self.tail = owner, tail
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Text and self.owner is other.owner and self.tail == other.tail
+
+    def __hash__(self) -> int:
+        return hash((self.owner, self.tail))
+
+    @property
+    def value(self) -> str:
+        """Its text."""
+        return (self.owner.tail if self.tail else self.owner.text) or ""
+
+
+NODES: Final[Any] = (Element, Node)
+
+
+def is_node(item: Any) -> bool:
+    """Whether the item is a node, not an atomic value."""
+    return isinstance(item, NODES)
+
+
+def new_tree(tag: str = FRAGMENT, uri: str | None = None, base: str | None = None) -> Any:
+    """The hidden root of a new tree; later trees follow earlier ones in document order."""
+    holder = etree.Element(tag)
+    holder.set("n", str(next(_trees)))
+    if uri is not None:
+        holder.set("uri", uri)
+    if base:
+        holder.set("base", base)
+    return holder
+
+
+def adopt(root: Any, uri: str | None = None) -> Document:
+    """A document made of an lxml element that was parsed elsewhere; what stands beside it comes along."""
+    holder = new_tree(DOCUMENT, uri)
+    beside = [*reversed(list(root.itersiblings(preceding=True))), root, *root.itersiblings()]
+    for node in beside:
+        node.tail = None
+        holder.append(node)
+    return Document(holder)
+
+
+def holder_of(node: Any) -> Any:
+    """The hidden root of a node's tree."""
+    element = node.holder if type(node) is Document else node.owner if isinstance(node, Node) else node
+    while (above := element.getparent()) is not None:
+        element = above
+    return element
+
+
+def root_of(node: Any) -> Any:
+    """The topmost node: the document, or the node without parent."""
+    holder = holder_of(node)
+    if holder.tag == DOCUMENT:
+        return Document(holder)
+    while (above := parent_of(node)) is not None:
+        node = above
+    return node
+
+
+def base_uri(node: Any) -> str | None:
+    """The address that relative ones in a node are resolved by: its tree's, changed by `xml:base`.
+
+    A text, attribute, comment or instruction has that of its parent, without one none.
+    """
+    steps: list[str] = []
+    top = None
+    while node is not None:
+        top, node = node, parent_of(node)
+        if type(top) is Element and top.get(_BASE) is not None:
+            steps.append(" ".join(top.get(_BASE).split()))
+    if type(top) is not Element and type(top) is not Document:
+        return None
+    holder = holder_of(top)
+    found = holder.get("uri") or holder.get("base")
+    for step in reversed(steps):
+        found = step if found is None else resolved(step, found)
+    return found  # type: ignore[no-any-return]  # lxml ships no types
+
+
+def parent_of(node: Any) -> Any:
+    """The parent, or None."""
+    if type(node) is Document:
+        return None
+    if type(node) is Attribute or (type(node) is Text and not node.tail):
+        above = node.owner
+    else:
+        above = (node.owner if type(node) is Text else node).getparent()
+    return visible(above)
+
+
+def visible(element: Any) -> Any:
+    """The node that an lxml element stands for: the hidden root is the document, or nothing."""
+    if element.getparent() is None or element.tag == FRAGMENT:
+        return Document(element) if element.tag == DOCUMENT else None
+    return element
+
+
+def string_value(node: Any) -> str:
+    """All text of a node."""
+    kind = type(node)
+    if kind is Element:
+        return (node.text or "") if len(node) == 0 else "".join(node.itertext())
+    if kind is Document:
+        return "".join(node.holder.itertext())
+    if kind is Comment or kind is Instruction:
+        return node.text or ""
+    return node.value  # type: ignore[no-any-return]  # a text or an attribute
+
+
+def kind_of(node: Any) -> str:
+    """The kind of a node, as a kind test names it."""
+    return _KINDS[type(node)]
+
+
+_KINDS: dict[type, str] = {
+    Element: "element",
+    Attribute: "attribute",
+    Text: "text",
+    Comment: "comment",
+    Instruction: "processing-instruction",
+    Document: "document-node",
+}
+
+
+def split_name(key: str) -> tuple[str, str]:
+    """Namespace and local name of a name as lxml writes it."""
+    if key[0] == "{":
+        uri, _, local = key[1:].rpartition("}")
+        return uri, local
+    return "", key
+
+
+def clark(uri: str, local: str) -> str:
+    """A name as lxml writes it."""
+    return f"{{{uri}}}{local}" if uri else local
+
+
+def name_of(node: Any) -> tuple[str, str, str] | None:
+    """Prefix, namespace and local name; None for nodes without name."""
+    kind = type(node)
+    if kind is Element:
+        return (node.prefix or "", *split_name(node.tag))
+    if kind is Attribute:
+        uri, local = split_name(node.key)
+        return prefix_of(node), uri, local
+    if kind is Instruction:
+        return "", "", node.target
+    return None
+
+
+def prefix_of(attribute: Attribute) -> str:
+    """The prefix of an attribute's name."""
+    uri, local = split_name(attribute.key)
+    if not uri:
+        return ""
+    if uri == "http://www.w3.org/XML/1998/namespace":
+        return "xml"
+    known = [prefix for prefix, known in attribute.owner.nsmap.items() if known == uri and prefix]
+    if len(known) < 2:
+        return known[0] if known else ""
+    written: str = attribute.owner.xpath(
+        "name(@*[namespace-uri() = $uri and local-name() = $local])", uri=uri, local=local
+    )
+    return written.partition(":")[0]

@@ -1,0 +1,234 @@
+"""Dates and times: any year, fractions of seconds without loss, a time zone or none.
+
+Values without a time zone are compared as if in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import ClassVar, Self
+
+from dovetail.errors import XQueryError
+from dovetail.xml.xdm.decimals import EXACT, MAX_DIGITS, plain
+
+_YEAR, _MONTH, _DAY = r"(?P<year>-?(?:[1-9]\d{3,}|0\d{3}))", r"(?P<month>\d\d)", r"(?P<day>\d\d)"
+_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:\.\d+)?)"
+_ZONE = r"(?P<zone>Z|[+-]\d\d:\d\d)?"
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def days_of_month(year: int, month: int) -> int:
+    """How many days a month has in the Gregorian calendar, reckoned back as far as needed."""
+    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return 29 if leap else _DAYS[month - 1]
+
+
+def day_number(year: int, month: int, day: int) -> int:
+    """Days since 0000-03-01, for any year."""
+    year -= month <= 2
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+
+
+def date_of_day(number: int) -> tuple[int, int, int]:
+    """Year, month and day of a day number."""
+    era, rest = divmod(number, 146097)
+    year = (rest - rest // 1460 + rest // 36524 - rest // 146096) // 365
+    day = rest - (365 * year + year // 4 - year // 100)
+    month = (5 * day + 2) // 153
+    return era * 400 + year + (month >= 10), month + 3 if month < 10 else month - 9, day - (153 * month + 2) // 5 + 1
+
+
+def zone_text(zone: int | None) -> str:
+    """`Z`, `+hh:mm` or nothing."""
+    if zone is None:
+        return ""
+    return "Z" if zone == 0 else f"{'-' if zone < 0 else '+'}{abs(zone) // 60:02}:{abs(zone) % 60:02}"
+
+
+class Temporal:
+    """Any of the eight types; the parts that a type lacks have the values that XML Schema compares them by."""
+
+    __slots__ = ("day", "hour", "minute", "month", "second", "year", "zone")
+    name: ClassVar[str] = ""
+    pattern: ClassVar[re.Pattern[str]]
+
+    def __init__(
+        self,
+        year: int = 1972,
+        month: int = 12,
+        day: int = 31,
+        hour: int = 0,
+        minute: int = 0,
+        second: Decimal | int = 0,
+        zone: int | None = None,
+    ) -> None:
+        self.year, self.month, self.day = year, month, day
+        self.hour, self.minute, self.second = hour, minute, Decimal(second)
+        self.zone = zone
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Temporal) and self.instant() == other.instant()
+
+    def __hash__(self) -> int:
+        return hash(self.instant())
+
+    def local_seconds(self) -> Decimal:
+        """Seconds on the clock that the value shows."""
+        days = day_number(self.year, self.month, self.day)
+        return EXACT.add(self.second, days * 86400 + self.hour * 3600 + self.minute * 60)
+
+    def instant(self) -> Decimal:
+        """Seconds in UTC."""
+        return EXACT.subtract(self.local_seconds(), (self.zone or 0) * 60)
+
+    @classmethod
+    def of_seconds(cls, seconds: Decimal, zone: int | None) -> Self:
+        """The value that shows these seconds on its clock."""
+        days, rest = EXACT.divmod(seconds, 86400)
+        if rest < 0:  # Decimal's divmod truncates; the calendar needs the floor
+            days, rest = EXACT.subtract(days, 1), EXACT.add(rest, 86400)
+        hour, rest = EXACT.divmod(rest, 3600)
+        minute, second = EXACT.divmod(rest, 60)
+        return cls(*date_of_day(int(days)), int(hour), int(minute), second, zone)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The value that the text says; raises FORG0001."""
+        match = cls.pattern.fullmatch(text)
+        if match is None:
+            raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{cls.name}")
+        if len(text) > MAX_DIGITS:
+            raise XQueryError("FODT0001", f"an xs:{cls.name} of {len(text)} characters; {MAX_DIGITS} are allowed")
+        parts = match.groupdict()
+        zone = parts.pop("zone")
+        second = Decimal(parts.pop("second", None) or 0)
+        numbers = {part: int(value) for part, value in parts.items()}
+        value = cls(**numbers, second=second, zone=_zone(zone, text, cls.name))
+        return value._checked(text)
+
+    def _checked(self, text: str) -> Self:
+        midnight = self.hour == 24 and self.minute == 0 and self.second == 0
+        good = 1 <= self.month <= 12 and 1 <= self.day <= days_of_month(self.year, self.month)
+        if not good or not (midnight or self.hour < 24) or self.minute > 59 or self.second >= 60:
+            raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{self.name}")
+        return self.of_seconds(self.local_seconds(), self.zone) if midnight else self
+
+    def date_text(self) -> str:
+        """`yyyy-mm-dd`."""
+        return f"{self.year_text()}-{self.month:02}-{self.day:02}"
+
+    def year_text(self) -> str:
+        """`yyyy`, with a sign before years before 0."""
+        return f"{'-' if self.year < 0 else ''}{abs(self.year):04}"
+
+    def time_text(self) -> str:
+        """`hh:mm:ss.s`."""
+        second = plain(self.second)
+        return f"{self.hour:02}:{self.minute:02}:{second if self.second >= 10 else '0' + second}"
+
+
+def _zone(text: str | None, whole: str, name: str) -> int | None:
+    if text is None:
+        return None
+    if text == "Z":
+        return 0
+    minutes = int(text[1:3]) * 60 + int(text[4:])
+    if minutes > 840 or int(text[4:]) > 59:
+        raise XQueryError("FORG0001", f"{whole!r} is not a valid xs:{name}: time zones go to 14:00")
+    return -minutes if text[0] == "-" else minutes
+
+
+class DateTime(Temporal):
+    """xs:dateTime."""
+
+    __slots__ = ()
+    name = "dateTime"
+    pattern = re.compile(f"{_YEAR}-{_MONTH}-{_DAY}T{_TIME}{_ZONE}", re.ASCII)
+
+    def __str__(self) -> str:
+        return f"{self.date_text()}T{self.time_text()}{zone_text(self.zone)}"
+
+
+class Date(Temporal):
+    """xs:date."""
+
+    __slots__ = ()
+    name = "date"
+    pattern = re.compile(f"{_YEAR}-{_MONTH}-{_DAY}{_ZONE}", re.ASCII)
+
+    def __str__(self) -> str:
+        return f"{self.date_text()}{zone_text(self.zone)}"
+
+
+class Time(Temporal):
+    """xs:time."""
+
+    __slots__ = ()
+    name = "time"
+    pattern = re.compile(f"{_TIME}{_ZONE}", re.ASCII)
+
+    def __str__(self) -> str:
+        return f"{self.time_text()}{zone_text(self.zone)}"
+
+    def _checked(self, text: str) -> Self:
+        checked = super()._checked(text)
+        return type(self)(hour=checked.hour, minute=checked.minute, second=checked.second, zone=checked.zone)
+
+
+class GYear(Temporal):
+    """xs:gYear."""
+
+    __slots__ = ()
+    name = "gYear"
+    pattern = re.compile(f"{_YEAR}{_ZONE}", re.ASCII)
+
+    def __str__(self) -> str:
+        return f"{self.year_text()}{zone_text(self.zone)}"
+
+
+class GYearMonth(Temporal):
+    """xs:gYearMonth."""
+
+    __slots__ = ()
+    name = "gYearMonth"
+    pattern = re.compile(f"{_YEAR}-{_MONTH}{_ZONE}", re.ASCII)
+
+    def __init__(self, year: int = 1972, month: int = 12, day: int = 1, zone: int | None = None, **_: object) -> None:
+        super().__init__(year, month, day, zone=zone)
+
+    def __str__(self) -> str:
+        return f"{self.year_text()}-{self.month:02}{zone_text(self.zone)}"
+
+
+class GMonth(GYearMonth):
+    """xs:gMonth."""
+
+    __slots__ = ()
+    name = "gMonth"
+    pattern = re.compile(f"--{_MONTH}{_ZONE}", re.ASCII)
+
+    def __str__(self) -> str:
+        return f"--{self.month:02}{zone_text(self.zone)}"
+
+
+class GMonthDay(Temporal):
+    """xs:gMonthDay."""
+
+    __slots__ = ()
+    name = "gMonthDay"
+    pattern = re.compile(f"--{_MONTH}-{_DAY}{_ZONE}", re.ASCII)
+
+    def __str__(self) -> str:
+        return f"--{self.month:02}-{self.day:02}{zone_text(self.zone)}"
+
+
+class GDay(Temporal):
+    """xs:gDay."""
+
+    __slots__ = ()
+    name = "gDay"
+    pattern = re.compile(f"---{_DAY}{_ZONE}", re.ASCII)
+
+    def __str__(self) -> str:
+        return f"---{self.day:02}{zone_text(self.zone)}"

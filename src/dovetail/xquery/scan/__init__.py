@@ -1,7 +1,0 @@
-"""A streaming scan of XML files by path: only what a request asks for is ever built."""
-
-from dovetail.xquery.scan.chunks import open_chunks
-from dovetail.xquery.scan.request import ROW, Column, ScanRequest, count_name
-from dovetail.xquery.scan.scanner import Scanner, check, scan
-
-__all__ = ["ROW", "Column", "ScanRequest", "Scanner", "check", "count_name", "open_chunks", "scan"]
