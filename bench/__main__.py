@@ -64,10 +64,10 @@ def run_cases(
 ) -> None:
     """Run benchmarks and experiments; exit 1 if an answer is wrong or one of them breaks. `online-*` names many."""
     from bench.catalogue import choose
-    from bench.ending import ending_on_signals
     from bench.harness import run
     from bench.machine import usable_cores
     from bench.report import show
+    from bench.signals import exit_on_signals
     from dovetail.pipeline.terminal import written
 
     if names and everything:
@@ -76,7 +76,7 @@ def run_cases(
     if json_file is not None:
         _check_writable(json_file)
     console, progress = written(), Console(stderr=True)
-    with ending_on_signals(), progress.status("starting") as status:
+    with exit_on_signals(), progress.status("starting") as status:
 
         def watch(entry: Entry, at: Params, rival: str, step: str) -> None:
             line = f"{entry.name} {dict(at) or ''}: {rival}, {step}"

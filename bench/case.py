@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from dovetail.errors import PlanError
 
 if TYPE_CHECKING:
-    from bench.workbench import Workbench
+    from bench.context import BenchContext
 
 Scale = Literal["small", "full"]
 Phase = Literal["cold", "warm"]
@@ -44,7 +44,7 @@ class Outcome:
 
 
 Run: TypeAlias = Callable[[], "int | Outcome"]
-Prepare: TypeAlias = Callable[["Workbench", Params], AbstractContextManager[Run]]
+Prepare: TypeAlias = Callable[["BenchContext", Params], AbstractContextManager[Run]]
 
 
 def _always_fits(params: Params) -> str | None:
@@ -113,7 +113,7 @@ class Case:
     varies: tuple[str, ...]
     points: Mapping[Scale, Sequence[Params]]
     rivals: tuple[Rival, ...]
-    expected: Callable[[Workbench, Params], int]
+    expected: Callable[[BenchContext, Params], int]
     baseline: str
     bounds: tuple[Bound, ...] = ()
     answer: str = "rows"

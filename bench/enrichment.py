@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bench.case import Outcome, Params, Prepare, Run
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.engine.memory import parse_bytes
 from dovetail.joins.semistream.api import plan_enrich
 from dovetail.joins.semistream.master.store import MasterStore
@@ -35,11 +35,11 @@ _ROW_GROUP = 50_000  # so that Spark can split the file of a large micro-batch
 _EARLY = 1_000_000
 DATA = "DOVETAIL_BENCH_DATA"
 
-Store: TypeAlias = Callable[[Workbench, Params], MasterStore]
+Store: TypeAlias = Callable[[BenchContext, Params], MasterStore]
 Joined: TypeAlias = Callable[["DataFrame"], "tuple[DataFrame, Callable[[], dict[str, float]]]"]
 
 
-def kept(bench: Workbench, name: str, make: Callable[[Path], object]) -> Path:
+def kept(bench: BenchContext, name: str, make: Callable[[Path], object]) -> Path:
     """A file or directory that `make` writes, once in a run; in $DOVETAIL_BENCH_DATA, if set, once and for all."""
     base = Path(os.environ.get(DATA) or bench.scratch)
     place, done = base / name, base / f".{name}.done"
@@ -50,7 +50,7 @@ def kept(bench: Workbench, name: str, make: Callable[[Path], object]) -> Path:
     return place
 
 
-def master_files(bench: Workbench, rows: int) -> Path:
+def master_files(bench: BenchContext, rows: int) -> Path:
     """Master rows of 120 bytes in the order of their key, as eight Parquet files."""
 
     def make(place: Path) -> None:
@@ -62,7 +62,7 @@ def master_files(bench: Workbench, rows: int) -> Path:
     return kept(bench, f"master-{rows}-{bench.seed}", make)
 
 
-def page_file(bench: Workbench, rows: int) -> MasterStore:
+def page_file(bench: BenchContext, rows: int) -> MasterStore:
     """The same rows as a page file that Spark wrote."""
 
     def make(place: Path) -> None:
@@ -72,7 +72,7 @@ def page_file(bench: Workbench, rows: int) -> MasterStore:
     return MasterStore.open(kept(bench, f"pages-{rows}-{bench.seed}", make))
 
 
-def stream_rows(bench: Workbench, master_rows: int, start: int, stop: int) -> pa.Table:
+def stream_rows(bench: BenchContext, master_rows: int, start: int, stop: int) -> pa.Table:
     """Rows of an endless stream with keys by Zipf's law, popular ones spread over the master data."""
     table = ZipfStream(_ENDLESS, master_rows, 1.0, bench.seed, scattered=True).table(start, stop)
     keys = table["key"].to_numpy().copy()
@@ -91,7 +91,7 @@ class Feed:
     Checkpoint and DataFrame stay, so that whatever a rival keeps between micro-batches lives on, as in a service.
     """
 
-    def __init__(self, bench: Workbench, master_rows: int) -> None:
+    def __init__(self, bench: BenchContext, master_rows: int) -> None:
         self._bench, self._master_rows = bench, master_rows
         self._place = Path(tempfile.mkdtemp(dir=bench.scratch))
         (self._place / "in").mkdir()
@@ -131,16 +131,16 @@ class Feed:
         return Outcome(answered, seconds, {**figures, "joining_s": joining})
 
 
-def batches(bench: Workbench, params: Params) -> int:
+def batches(bench: BenchContext, params: Params) -> int:
     """Timed micro-batches of a turn: few of them, so that a turn of the slowest takes less than a minute."""
     return 4 if bench.scale == "full" and params["batch_rows"] <= SMALL_BATCH else 2
 
 
-def streamed(join: Callable[[Workbench, Params], Joined], warm_rows: int = WARM_ROWS) -> Prepare:
+def streamed(join: Callable[[BenchContext, Params], Joined], warm_rows: int = WARM_ROWS) -> Prepare:
     """A rival on a stream of its own, whose first rows fill what it keeps and are not timed."""
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         feed = Feed(bench, params["master_rows"])
         joined, further = join(bench, params)(feed.frame())
         most = _SMALL_WARM if bench.scale == "small" else warm_rows
@@ -162,7 +162,7 @@ def streamed(join: Callable[[Workbench, Params], Joined], warm_rows: int = WARM_
 def dovetail(store: Store, **options: Any) -> Prepare:
     """`enrich` on a store, with the tracked peak of its tasks as a share of their budget."""
 
-    def join(bench: Workbench, params: Params) -> Joined:
+    def join(bench: BenchContext, params: Params) -> Joined:
         master = store(bench, params)
         return lambda frame: _planned(plan_enrich(frame, master, on="key", memory=MEMORY, **options))
 
@@ -181,7 +181,7 @@ def _planned(plan: EnrichPlan) -> tuple[DataFrame, Callable[[], dict[str, float]
     return plan.frame(), further
 
 
-def stream_static(bench: Workbench, params: Params) -> Joined:
+def stream_static(bench: BenchContext, params: Params) -> Joined:
     """Spark's own join of a stream with a table, read anew in every micro-batch, as it plans it for most streams.
 
     Of Kafka and any other source but files Spark does not know how much a micro-batch brings, so it shuffles and sorts
@@ -191,13 +191,13 @@ def stream_static(bench: Workbench, params: Params) -> Joined:
     return lambda frame: (frame.join(static.hint("merge"), "key"), dict)
 
 
-def stream_broadcast(bench: Workbench, params: Params) -> Joined:
+def stream_broadcast(bench: BenchContext, params: Params) -> Joined:
     """The same join where Spark knows that a micro-batch is small: its rows go to every scan of the table."""
     static = bench.spark.read.parquet(str(master_files(bench, params["master_rows"])))
     return lambda frame: (frame.hint("broadcast").join(static, "key"), dict)
 
 
-def master_broadcast(bench: Workbench, params: Params) -> Joined:
+def master_broadcast(bench: BenchContext, params: Params) -> Joined:
     """The same join with the whole table sent to every task, where it fits."""
     static = bench.spark.read.parquet(str(master_files(bench, params["master_rows"])))
     return lambda frame: (frame.join(static.hint("broadcast"), "key"), dict)

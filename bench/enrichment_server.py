@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bench.context import BenchContext
 from bench.postgres_server import Server
-from bench.workbench import Workbench
 from dovetail.workloads import Master
 
 
@@ -19,7 +19,7 @@ class MasterTable:
     name: str
 
 
-def master_table(bench: Workbench, rows: int) -> MasterTable:
+def master_table(bench: BenchContext, rows: int) -> MasterTable:
     """A table of so many master rows with an index on the key, made once; its server runs until the benchmark ends."""
     server = bench.lasting(("table server", bench.seed), lambda: _table_server(bench.seed))
     return server.table(rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from dovetail.errors import PlanError
 
 if TYPE_CHECKING:
-    from bench.workbench import Workbench
+    from bench.context import BenchContext
 
 Opinion = Literal["holds", "holds in part", "does not hold", "reported"]
 """What became of a claim; "reported" is for figures that claim nothing."""
@@ -85,7 +85,7 @@ class Experiment:
     source: str
     places: tuple[str, ...]
     claim: str
-    run: Callable[[Workbench], Findings]
+    run: Callable[[BenchContext], Findings]
     measures: tuple[str, ...]
     ground: Ground = "counted"
     requires: tuple[str, ...] = field(default=())

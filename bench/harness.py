@@ -13,12 +13,12 @@ from typing import Any
 from bench.case import Case, Outcome, Params, Rival, Run, Scale
 from bench.catalogue import Entry, missing
 from bench.code import digest
+from bench.context import BenchContext
 from bench.experiment import Experiment
-from bench.lanes import run_counted
 from bench.machine import commit, machine, versions
+from bench.parallel import run_counted
 from bench.resident import PeakMemory
 from bench.result import CaseResult, ExperimentResult, PointResult, RivalResult, Sample
-from bench.workbench import Workbench
 
 FORMAT = 1
 """Version of the JSON layout; raised when a reader of older files would be misled."""
@@ -75,11 +75,11 @@ def run(
     rounds: int | None = None,
     watch: Watch | None = None,
     after: Callable[[Report], None] | None = None,
-    lanes: int = 1,
+    at_once: int = 1,
 ) -> Report:
     """Run cases and experiments one after another on one workbench; `after` is given the report so far after each.
 
-    With more lanes than one, experiments that count and do not measure come first, in so many processes at a time.
+    With `at_once` above one, experiments that count and do not measure come first, in so many processes at a time.
 
     Within a point of a case the rivals take turns: every rival runs once cold, unless the case says that nobody warms
     up, then `rounds` times warm, and who goes first rotates. A wrong answer or an error ends that rival's part at the
@@ -89,14 +89,14 @@ def run(
     packages = {module.partition(".")[0] for entry in entries for module in _required(entry)}
     environment = {"machine": machine(), "versions": versions(packages), "commit": commit()}
     report = Report(scale, _now(), environment)
-    counted = [e for e in entries if isinstance(e, Experiment) and e.ground == "counted"] if lanes > 1 else []
+    counted = [e for e in entries if isinstance(e, Experiment) and e.ground == "counted"] if at_once > 1 else []
     told = watch or _ignore
-    for found in run_counted(counted, scale, lanes, run_experiment, lambda e: told(e, {}, e.ground, "run")):
+    for found in run_counted(counted, scale, at_once, run_experiment, lambda e: told(e, {}, e.ground, "run")):
         report.experiments.append(found)
         report.finished_at = _now()
         if after is not None:
             after(report)
-    with Workbench(scale) as bench:
+    with BenchContext(scale) as bench:
         for entry in (entry for entry in entries if entry.name not in {one.name for one in counted}):
             if isinstance(entry, Experiment):
                 told(entry, {}, entry.ground, "run")
@@ -117,7 +117,7 @@ def _required(entry: Entry) -> Iterable[str]:
     return entry.requires if isinstance(entry, Experiment) else (m for r in entry.rivals for m in r.requires)
 
 
-def run_experiment(experiment: Experiment, bench: Workbench) -> ExperimentResult:
+def run_experiment(experiment: Experiment, bench: BenchContext) -> ExperimentResult:
     """What an experiment found; whatever it raises is a failure, so that no gap in a picture hides it."""
     bench.seed = 0
     result = ExperimentResult(experiment, bench.scale, digest(experiment.measures), _now())
@@ -135,7 +135,7 @@ def run_experiment(experiment: Experiment, bench: Workbench) -> ExperimentResult
     return result
 
 
-def _run_case(case: Case, bench: Workbench, rounds: int, watch: Watch) -> CaseResult:
+def _run_case(case: Case, bench: BenchContext, rounds: int, watch: Watch) -> CaseResult:
     result = CaseResult(case, bench.scale, code=digest(case.measures), measured_at=_now())
     for params in case.points[bench.scale]:
         result.points.append(_run_point(case, params, bench, rounds, watch))
@@ -143,7 +143,7 @@ def _run_case(case: Case, bench: Workbench, rounds: int, watch: Watch) -> CaseRe
     return result
 
 
-def _run_point(case: Case, params: Params, bench: Workbench, rounds: int, watch: Watch) -> PointResult:
+def _run_point(case: Case, params: Params, bench: BenchContext, rounds: int, watch: Watch) -> PointResult:
     point = PointResult(params, case.expected(bench, params), {r.name: RivalResult(r.name) for r in case.rivals})
     with ExitStack() as stack:
         runs: dict[str, Run] = {}
@@ -160,7 +160,7 @@ def _run_point(case: Case, params: Params, bench: Workbench, rounds: int, watch:
     return point
 
 
-def _prepare(rival: Rival, params: Params, bench: Workbench, stack: ExitStack, result: RivalResult) -> Run | None:
+def _prepare(rival: Rival, params: Params, bench: BenchContext, stack: ExitStack, result: RivalResult) -> Run | None:
     if (reason := unavailable(rival)) is not None:
         result.status, result.reason = "unavailable", reason
         return None
@@ -227,7 +227,7 @@ def _rotated(rivals: tuple[Rival, ...], number: int) -> tuple[Rival, ...]:
     return rivals[cut:] + rivals[:cut]
 
 
-def _java_of(bench: Workbench) -> str:
+def _java_of(bench: BenchContext) -> str:
     jvm: Any = bench.spark._jvm
     return str(jvm.java.lang.System.getProperty("java.version"))
 

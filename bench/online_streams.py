@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bench.case import Outcome, Params, Prepare, Run
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.errors import DovetailError
 from dovetail.joins.online.api import plan_online_join
 
@@ -35,7 +35,7 @@ Joined: TypeAlias = "tuple[DataFrame, Callable[[], dict[str, float]]]"
 Join: TypeAlias = Callable[["DataFrame", "DataFrame", Params], Joined]
 
 
-def side_rows(bench: Workbench, side: int, batch: int, rows: int) -> pa.Table:
+def side_rows(bench: BenchContext, side: int, batch: int, rows: int) -> pa.Table:
     """A micro-batch of one side: keys of which each has about one row a side, a number of its own, and a figure."""
     rng = np.random.default_rng([bench.seed, side, batch])
     key = rng.integers(0, BATCHES * rows, rows)
@@ -44,7 +44,7 @@ def side_rows(bench: Workbench, side: int, batch: int, rows: int) -> pa.Table:
     return pa.table({"key": key, f"{name}_id": numbers, f"{name}_value": rng.random(rows)})
 
 
-def matches(bench: Workbench, params: Params) -> int:
+def matches(bench: BenchContext, params: Params) -> int:
     """How many pairs the two streams have."""
     rows = int(params["batch_rows"])
 
@@ -59,7 +59,7 @@ def matches(bench: Workbench, params: Params) -> int:
     return bench.once(("matches", rows), count)
 
 
-def _files(bench: Workbench, rows: int) -> Path:
+def _files(bench: BenchContext, rows: int) -> Path:
     """Both sides as files, one a micro-batch."""
 
     def make() -> Path:
@@ -82,7 +82,7 @@ def joined_streams(join: Join, settings: dict[str, str] | None = None) -> Prepar
     """
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         place, spark = _files(bench, int(params["batch_rows"])), bench.spark
         whole = matches(bench, params)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from bench.case import Params
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.workloads.weather import Weather
 
 FIRST_YEAR = 1995
@@ -40,7 +40,7 @@ def weather(params: Params, part: int = 1) -> Weather:
     return Weather(params["stations"] // stations, params["years"] // years, FIRST_YEAR)
 
 
-def places(bench: Workbench, params: Params, part: int = 1) -> dict[str, Path]:
+def places(bench: BenchContext, params: Params, part: int = 1) -> dict[str, Path]:
     """Where the collections of a point lie; they are written when first asked for."""
     source = weather(params, part)
     home = bench.scratch / f"weather-{source.stations}-{source.years}"

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
 from bench.coldstart import EXPECTED_MATCHES, Workers, measure_cold_start
-from bench.workbench import Workbench
+from bench.context import BenchContext
 
 
 def _workers(kind: Workers) -> Prepare:
     """A rival whose every run is a process, a JVM and a session of its own; timed is the first query alone."""
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         def run() -> Outcome:
             start = measure_cold_start(kind, params["kernel_cache"])
             figures = {
@@ -29,7 +29,7 @@ def _workers(kind: Workers) -> Prepare:
     return prepare
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return EXPECTED_MATCHES
 
 

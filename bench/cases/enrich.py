@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from bench.case import Bound, Case, Params, Prepare, Rival, Run
+from bench.context import BenchContext
 from bench.enrichment import (
     MEMORY,
     WARM_ROWS,
@@ -25,7 +26,6 @@ from bench.enrichment import (
 from bench.enrichment_server import master_table
 from bench.lookups import Answer, LookupTask, batch_by_batch, looked_up, row_by_row
 from bench.postgres_server import PACKAGE
-from bench.workbench import Workbench
 from dovetail.engine.memory import parse_bytes
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.spark.arrow import map_in_arrow
@@ -38,17 +38,17 @@ NEEDED = (PACKAGE, "adbc_driver_postgresql")
 SMALL, LARGE = 10_000, 2_000_000
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return matched(batches(bench, params) * int(params["batch_rows"]))
 
 
-def pages(bench: Workbench, params: Params) -> MasterStore:
+def pages(bench: BenchContext, params: Params) -> MasterStore:
     """The page file of a point."""
     return page_file(bench, params["master_rows"])
 
 
 @contextmanager
-def on_server(bench: Workbench, params: Params) -> Iterator[Run]:
+def on_server(bench: BenchContext, params: Params) -> Iterator[Run]:
     """Ours with the master data in a database."""
     table = master_table(bench, params["master_rows"])
     store = MasterStore.postgres(table.url, table.name, "key")
@@ -56,11 +56,11 @@ def on_server(bench: Workbench, params: Params) -> Iterator[Run]:
         yield run
 
 
-def _dovetail(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
+def _dovetail(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
     return (on_server if params["store"] == SERVER else dovetail(pages))(bench, params)
 
 
-def _quarter(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
+def _quarter(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
     return _dovetail(bench, {**params, "master_rows": params["master_rows"] // 4})
 
 
@@ -68,7 +68,7 @@ def by_hand(answer: Answer, warm_rows: int = WARM_ROWS) -> Prepare:
     """A rival whose workers look keys up in that database themselves."""
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         table = master_table(bench, params["master_rows"])
         task = LookupTask(uuid.uuid4().hex, table.url, table.name, parse_bytes(MEMORY), answer)
         with streamed(lambda *_: partial(_joined, task), warm_rows)(bench, params) as run:

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from bench.case import Bound, Case, Outcome, Params, Rival, Run
+from bench.context import BenchContext
 from bench.simulation import Experiment, service_rate
-from bench.workbench import Workbench
 from dovetail.joins.semistream.lookup import OLDEST, Lookup
 from dovetail.workloads.zipf import ZipfLaw
 
@@ -67,7 +67,7 @@ TABLE = (
 
 def _rival(column: Column) -> Rival:
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         rows = params["master_rows"]
 
         def run() -> Outcome:
@@ -80,7 +80,7 @@ def _rival(column: Column) -> Rival:
     return Rival(column.name, prepare)
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return QUEUES
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bench.case import Bound, Case, Params, Rival
 from bench.cases.enrich import NEEDED, by_hand, on_server, pages
+from bench.context import BenchContext
 from bench.enrichment import batches, dovetail, master_broadcast, matched, stream_static, streamed
 from bench.lookups import batch_by_batch, full_read, row_by_row, without_cache
-from bench.workbench import Workbench
 
 ON_SERVER = "dovetail on PostgreSQL"
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return matched(batches(bench, params) * int(params["batch_rows"]))
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.calibrate.kernel_costs import wide_batch
 from dovetail.engine.columns import take_columns, take_runs
 from dovetail.engine.kernels.arrays import I64
@@ -19,7 +19,7 @@ from dovetail.engine.kernels.arrays import I64
 RUN_ROWS = 16
 
 
-def _picked(bench: Workbench, params: Params) -> tuple[pa.RecordBatch, I64]:
+def _picked(bench: BenchContext, params: Params) -> tuple[pa.RecordBatch, I64]:
     """Rows of six numbers and two texts, and the starts of what to take: single rows, or runs of them."""
 
     def make() -> tuple[pa.RecordBatch, I64]:
@@ -30,7 +30,7 @@ def _picked(bench: Workbench, params: Params) -> tuple[pa.RecordBatch, I64]:
     return bench.once("picked", make)
 
 
-def _indices(bench: Workbench, params: Params) -> I64:
+def _indices(bench: BenchContext, params: Params) -> I64:
     starts = _picked(bench, params)[1]
     return (starts[:, None] + np.arange(RUN_ROWS)).ravel() if params["order"] == "runs" else starts
 
@@ -44,7 +44,7 @@ def _checked(take: Callable[[], pa.RecordBatch]) -> Outcome:
     return Outcome(int(pc.sum(pc.multiply(pc.bit_wise_and(batch["n1"], 1023), lengths)).as_py()), seconds)
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     """From the definition of the columns (n1 is the row number, t1 the word of 8 times it), not by gathering."""
     rows = _indices(bench, params)
     lengths = np.array([len(f"word {i}") for i in range(1000)])[rows * 8 % 1000]
@@ -53,7 +53,7 @@ def _expected(bench: Workbench, params: Params) -> int:
 
 def _taking(take: Callable[[pa.RecordBatch, I64], pa.RecordBatch]) -> Prepare:
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         batch, indices = _picked(bench, params)[0], _indices(bench, params)
         yield lambda: _checked(lambda: take(batch, indices))
 
@@ -61,7 +61,7 @@ def _taking(take: Callable[[pa.RecordBatch, I64], pa.RecordBatch]) -> Prepare:
 
 
 @contextmanager
-def _runs(bench: Workbench, params: Params) -> Iterator[Run]:
+def _runs(bench: BenchContext, params: Params) -> Iterator[Run]:
     batch, starts = _picked(bench, params)
     lengths = np.full(len(starts), RUN_ROWS)
     yield lambda: _checked(lambda: take_runs(batch, starts, lengths))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.case import Bound, Case, Params, Rival
 from bench.cases.interval_overlap import Answer, Inputs, overlap_counts, to_sink
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import plan_interval_join
@@ -33,7 +33,7 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 DATA = Inputs(_sides)
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return int(overlap_counts(*DATA.tables(bench, params)).sum())
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.case import Bound, Case, Params, Rival
 from bench.cases.interval_overlap import PAIRS, Inputs, binned, exploded, overlap_counts
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk
 from dovetail.workloads import Exponential, RandomIntervals, Workload
@@ -35,7 +35,7 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 DATA = Inputs(_sides, ("id", "start", "end", "filler"))
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     left, right = DATA.tables(bench, params)
     if params["question"] == "keep first":
         return first_starts(left, right)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.case import Bound, Case, Params, Rival
 from bench.cases.interval_overlap import Answer, Inputs, binned, overlap_counts, to_sink
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.joins.interval.api import interval_join
 from dovetail.workloads import Exponential, RandomIntervals, Workload
 
@@ -32,7 +32,7 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 DATA = Inputs(_sides)
 
 
-def keyed_expected(bench: Workbench, params: Params) -> int:
+def keyed_expected(bench: BenchContext, params: Params) -> int:
     """How many pairs a point has."""
     return int(overlap_counts(*DATA.tables(bench, params), keyed=True).sum())
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.interval.api import interval_count, interval_join, plan_interval_join
 from dovetail.spark.status import last_execution
@@ -53,7 +53,7 @@ class Inputs:
     sides: Callable[[Params, int], tuple[Workload, Workload]]
     columns: tuple[str, ...] = ("id", "key", "start", "end")
 
-    def tables(self, bench: Workbench, params: Params) -> tuple[pa.Table, pa.Table]:
+    def tables(self, bench: BenchContext, params: Params) -> tuple[pa.Table, pa.Table]:
         """Both inputs as Arrow tables; one and the same for a self-join."""
 
         def make() -> tuple[pa.Table, pa.Table]:
@@ -63,7 +63,7 @@ class Inputs:
 
         return bench.once("tables", make)
 
-    def files(self, bench: Workbench, params: Params) -> tuple[Path, Path]:
+    def files(self, bench: BenchContext, params: Params) -> tuple[Path, Path]:
         """Both inputs as directories of Parquet files, two a core, so that Spark reads them with every core."""
 
         def make() -> tuple[Path, Path]:
@@ -74,7 +74,7 @@ class Inputs:
 
         return bench.once("files", make)
 
-    def frames(self, bench: Workbench, params: Params) -> tuple[DataFrame, DataFrame]:
+    def frames(self, bench: BenchContext, params: Params) -> tuple[DataFrame, DataFrame]:
         """Both inputs as DataFrames, in Spark's cache."""
 
         def make() -> tuple[DataFrame, DataFrame]:
@@ -90,7 +90,7 @@ class Inputs:
         """A rival on Spark: its answer over the cached frames."""
 
         @contextmanager
-        def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+        def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
             left, right = self.frames(bench, params)
             try:
                 yield lambda: answer(left, right, params, _fresh(bench))
@@ -104,7 +104,7 @@ class Inputs:
         """A rival in DuckDB: its answer on a connection that has run the statements."""
 
         @contextmanager
-        def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+        def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
             import duckdb
 
             threads = bench.spark.sparkContext.defaultParallelism
@@ -118,7 +118,7 @@ class Inputs:
         return prepare
 
 
-def _fresh(bench: Workbench) -> Path:
+def _fresh(bench: BenchContext) -> Path:
     return Path(tempfile.mkdtemp(dir=bench.scratch))
 
 
@@ -196,7 +196,7 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 DATA = Inputs(_sides, ("id", "start", "end", "filler"))
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return int(overlap_counts(*DATA.tables(bench, params)).sum())
 
 

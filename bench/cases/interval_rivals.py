@@ -18,7 +18,7 @@ from bench.cases.interval_keyed import (
     keyed_expected,
     keyed_own_plan,
 )
-from bench.workbench import Workbench
+from bench.context import BenchContext
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,7 +40,7 @@ def _in_memory(convert: Callable[[pa.Table], Any], answer: Callable[[Any, Any], 
     """A rival of this process, which has both inputs in the form it likes before the clock starts."""
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         left, right = (convert(_named(table)) for table in DATA.tables(bench, params))
         yield lambda: answer(left, right)
 

@@ -19,7 +19,7 @@ from bench.cases.interval_overlap import (
     overlap_counts,
     to_sink,
 )
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.joins.interval.api import interval_join
 from dovetail.spark.status import last_execution, task_milliseconds
 from dovetail.workloads import LogUniform, RandomIntervals, Workload
@@ -49,7 +49,7 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 DATA = Inputs(_sides)
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return int(overlap_counts(*DATA.tables(bench, params), keyed=True).sum())
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.case import Bound, Case, Params, Rival, Run
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.engine.kernels.multimap import HashMultimap
 
 I64 = npt.NDArray[np.int64]
 
 
-def _sides(bench: Workbench, params: Params) -> tuple[I64, I64]:
+def _sides(bench: BenchContext, params: Params) -> tuple[I64, I64]:
     """Build and probe keys: every key has `per_key` values on average, and half of the probes match nothing."""
 
     def make() -> tuple[I64, I64]:
@@ -27,7 +27,7 @@ def _sides(bench: Workbench, params: Params) -> tuple[I64, I64]:
     return bench.once("sides", make)
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     """Pairs, by counting each key on both sides."""
     build, probe = _sides(bench, params)
     size = int(max(build.max(), probe.max())) + 1
@@ -35,7 +35,7 @@ def _expected(bench: Workbench, params: Params) -> int:
 
 
 @contextmanager
-def _multimap(bench: Workbench, params: Params) -> Iterator[Run]:
+def _multimap(bench: BenchContext, params: Params) -> Iterator[Run]:
     build, probe = _sides(bench, params)
     rows = np.arange(len(build))
 
@@ -48,7 +48,7 @@ def _multimap(bench: Workbench, params: Params) -> Iterator[Run]:
 
 
 @contextmanager
-def _dict(bench: Workbench, params: Params) -> Iterator[Run]:
+def _dict(bench: BenchContext, params: Params) -> Iterator[Run]:
     build, probe = (side.tolist() for side in _sides(bench, params))
 
     def run() -> int:
@@ -67,7 +67,7 @@ def _dict(bench: Workbench, params: Params) -> Iterator[Run]:
 
 
 @contextmanager
-def _pyarrow(bench: Workbench, params: Params) -> Iterator[Run]:
+def _pyarrow(bench: BenchContext, params: Params) -> Iterator[Run]:
     import pyarrow as pa
 
     build, probe = _sides(bench, params)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from bench.xquery_saxon import Saxon, located
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.workloads.weather import Weather
@@ -30,7 +30,7 @@ def _dovetail(partitions: int, part: int = 1) -> Prepare:
     """The query with so many tasks a collection; over a part of the stations, answers are checked against theirs."""
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         found = places(bench, params, part)
         right, wanted, size = expected(params, part), expected(params), megabytes(found)
 
@@ -48,7 +48,7 @@ def _dovetail(partitions: int, part: int = 1) -> Prepare:
     return prepare
 
 
-def _wake_workers(bench: Workbench, partitions: int) -> None:
+def _wake_workers(bench: BenchContext, partitions: int) -> None:
     """Spark ends workers that were idle for a minute, as they are while Saxon runs; a warm run is one with workers."""
     few = Weather(stations=partitions)
     home = bench.scratch / f"few-{partitions}"
@@ -59,20 +59,23 @@ def _wake_workers(bench: Workbench, partitions: int) -> None:
 
 
 @contextmanager
-def _saxon(bench: Workbench, params: Params) -> Iterator[Run]:
+def _saxon(bench: BenchContext, params: Params) -> Iterator[Run]:
     query = located(QUERIES[params["query"]], places(bench, params))
     with Saxon() as saxon:
         yield lambda: answer(params["query"], saxon.items(query))
 
 
-def _spark_xml(bench: Workbench, params: Params) -> AbstractContextManager[Run]:
+def _spark_xml(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
     found = places(bench, params)
     return _timed(_highest if params["query"] == "7.4" else _daily, bench, params, found)
 
 
 @contextmanager
 def _timed(
-    make: Callable[[Workbench, dict[str, Path]], DataFrame], bench: Workbench, params: Params, found: dict[str, Path]
+    make: Callable[[BenchContext, dict[str, Path]], DataFrame],
+    bench: BenchContext,
+    params: Params,
+    found: dict[str, Path],
 ) -> Iterator[Run]:
     def run() -> int:
         rows = make(bench, found).collect()
@@ -81,18 +84,18 @@ def _timed(
     yield run
 
 
-def _rows(bench: Workbench, place: Path, tag: str, *columns: str) -> DataFrame:
+def _rows(bench: BenchContext, place: Path, tag: str, *columns: str) -> DataFrame:
     """Elements of this name, wherever they stand: that is all `rowTag` says. In these files they stand on one path."""
     schema = ", ".join(f"{name} string" for name in columns)
     return bench.spark.read.format("xml").option("rowTag", tag).schema(schema).load(str(place))
 
 
-def _highest(bench: Workbench, found: dict[str, Path]) -> DataFrame:
+def _highest(bench: BenchContext, found: dict[str, Path]) -> DataFrame:
     readings = _rows(bench, found["/sensors"], "data", "dataType", "value")
     return readings.where("dataType = 'TMAX'").select(F.max(F.col("value").cast("double")) / 10)
 
 
-def _daily(bench: Workbench, found: dict[str, Path]) -> DataFrame:
+def _daily(bench: BenchContext, found: dict[str, Path]) -> DataFrame:
     readings = _rows(bench, found["/sensors"], "data", "dataType", "value", "date", "station")
     stations = _rows(bench, found["/stations"], "station", "id", "displayName")
     high = readings.where("dataType = 'TMAX' and year(cast(date as timestamp)) = 2000")

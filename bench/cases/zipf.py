@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.case import Bound, Case, Outcome, Params, Rival, Run
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.errors import DataError
 from dovetail.workloads.zipf import ZipfLaw, zipf_keys
 
@@ -31,13 +31,13 @@ def _checked(params: Params, make: Callable[[], I64]) -> Outcome:
 
 
 @contextmanager
-def _dovetail(bench: Workbench, params: Params) -> Iterator[Run]:
+def _dovetail(bench: BenchContext, params: Params) -> Iterator[Run]:
     seeds = iter(range(bench.seed, bench.seed + 1_000_000))
     yield lambda: _checked(params, lambda: zipf_keys(params["n"], params["domain"], params["exponent"], next(seeds)))
 
 
 @contextmanager
-def _choice(bench: Workbench, params: Params) -> Iterator[Run]:
+def _choice(bench: BenchContext, params: Params) -> Iterator[Run]:
     rng = np.random.default_rng(bench.seed)
     weights = np.arange(1, params["domain"] + 1, dtype=np.float64) ** -params["exponent"]
     p = weights / weights.sum()
@@ -45,7 +45,7 @@ def _choice(bench: Workbench, params: Params) -> Iterator[Run]:
 
 
 @contextmanager
-def _numpy_zipf(bench: Workbench, params: Params) -> Iterator[Run]:
+def _numpy_zipf(bench: BenchContext, params: Params) -> Iterator[Run]:
     rng = np.random.default_rng(bench.seed)
     yield lambda: _checked(params, partial(_redrawn, rng, params))
 
@@ -62,7 +62,7 @@ def _needs_a_tail(params: Params) -> str | None:
     return None if params["exponent"] > 1 else "defined for exponents above 1 only"
 
 
-def _expected(bench: Workbench, params: Params) -> int:
+def _expected(bench: BenchContext, params: Params) -> int:
     return int(params["n"])
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from bench.case import Case, Outcome, Params
 from bench.cases import enrich, enrich_rates
+from bench.context import BenchContext
 from bench.enrichment import (
     UNMATCHED,
     kept,
@@ -18,7 +19,6 @@ from bench.enrichment import (
     stream_static,
 )
 from bench.lookups import LruCache, batch_by_batch, full_read, row_by_row, without_cache
-from bench.workbench import Workbench
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import catalogue
@@ -27,7 +27,7 @@ TINY = {50_000: 1_000, 200_000: 4_000}
 """Master rows of the small points, made tiny."""
 
 
-def outcomes(case: Case, params: Params, tiny: Params, bench: Workbench) -> dict[str, Outcome]:
+def outcomes(case: Case, params: Params, tiny: Params, bench: BenchContext) -> dict[str, Outcome]:
     """What each rival that takes part at a point answers at the tiny one."""
     found = {}
     for rival in case.rivals:
@@ -46,7 +46,7 @@ def test_every_rival_answers_every_row_that_has_a_master_row(point: int) -> None
     params = case.points["small"][point]
     batch_rows = 1_000 if params["batch_rows"] == enrich.SMALL else 2 * enrich.SMALL
     tiny = {**params, "master_rows": TINY[params["master_rows"]], "batch_rows": batch_rows}
-    with Workbench("small", case.seed) as bench:
+    with BenchContext("small", case.seed) as bench:
         found = outcomes(case, params, tiny, bench)
         expected = case.expected(bench, tiny)
     assert {name: outcome.answer for name, outcome in found.items()} == dict.fromkeys(found, expected)
@@ -56,7 +56,7 @@ def test_every_rival_answers_every_row_that_has_a_master_row(point: int) -> None
 
 @pytest.mark.slow
 def test_spark_sorts_both_sides_where_it_does_not_know_the_size_of_the_stream(spark: SparkSession) -> None:
-    with Workbench("small") as bench, smaller_broadcasts(spark):
+    with BenchContext("small") as bench, smaller_broadcasts(spark):
         static = spark.read.parquet(str(master_files(bench, 80)))
         stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
         joined = stream.withColumnRenamed("value", "key").join(static, "key")
@@ -119,7 +119,7 @@ def test_the_claims() -> None:
 
 
 def test_the_stream_goes_on_where_it_stopped_and_a_share_of_it_has_no_match() -> None:
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         whole, parts = stream_rows(bench, 500, 0, 2_000), [stream_rows(bench, 500, n, n + 500) for n in (0, 500)]
     keys = whole["key"].to_pylist()
     assert pa.concat_tables(parts)["key"].to_pylist() == keys[:1_000]
@@ -128,7 +128,7 @@ def test_the_stream_goes_on_where_it_stopped_and_a_share_of_it_has_no_match() ->
 
 def test_data_is_made_once_and_kept_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_BENCH_DATA", str(tmp_path))
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         place = master_files(bench, 80)
         assert kept(bench, place.name, lambda path: pytest.fail(f"{path} was made again")) == place
     assert place.parent == tmp_path

@@ -9,7 +9,7 @@ from bench.experiment import Chart, Experiment, Findings, Grid
 from bench.page import write_page
 from tests.bench.test_harness import rival
 
-from bench import catalogue, figures, harness, lanes
+from bench import at_once, catalogue, figures, harness
 from dovetail.errors import DataError, PlanError
 
 
@@ -154,12 +154,12 @@ def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
 
 
 def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> None:
-    """Two families in two lanes; what they find is what they find alone."""
+    """Two families in two at_once; what they find is what they find alone."""
     names = ("interval-memory-tuples", "semistream-mesh-memory-split", "semistream-r-mesh-tables", "semistream-mesh-io")
     chosen = catalogue.choose(names)
     log: list[str] = []
     entries = [experiment(lambda bench: Findings("holds", "last"), ground="measured"), *chosen]
-    report = harness.run(entries, "small", watch=lambda entry, *_: log.append(entry.name), lanes=2)
+    report = harness.run(entries, "small", watch=lambda entry, *_: log.append(entry.name), at_once=2)
     assert report.failures == []
     found = {result.experiment.name: result for result in report.experiments}
     assert list(found)[-1] == log[-1] == "scale-x"
@@ -172,7 +172,9 @@ def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> N
 
 
 def test_what_another_process_cannot_run_is_a_failure() -> None:
-    report = harness.run([experiment(ground="counted")], "small", lanes=2)  # the other process knows no such experiment
+    report = harness.run(
+        [experiment(ground="counted")], "small", at_once=2
+    )  # the other process knows no such experiment
     assert report.failures == ["scale-x: KeyError: 'scale-x'"]
 
 
@@ -180,7 +182,7 @@ def test_lanes_take_whole_families_and_then_what_another_would_do_last() -> None
     def named(family: str, number: int) -> Experiment:
         return Experiment(f"{family}-{number}", family, "s", (), "c", lambda bench: Findings("holds", ""), ())
 
-    waiting = lanes._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
-    taken = [found.name for lane in (0, 1, 0, 1) if (found := waiting.next(lane)) is not None]
+    waiting = at_once._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
+    taken = [found.name for number in (0, 1, 0, 1) if (found := waiting.next(number)) is not None]
     assert taken == ["online-1", "scale-1", "scale-3", "scale-2"]
-    assert [waiting.next(lane) for lane in (0, 1)] == [None, None]
+    assert [waiting.next(number) for number in (0, 1)] == [None, None]

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 from bench.case import Bound, Case, Outcome, Params, Rival, Run
+from bench.context import BenchContext
 from bench.result import CaseResult, PointResult, RivalResult, Sample
-from bench.workbench import Workbench
 
 from bench import harness
 from dovetail.errors import PlanError
@@ -17,7 +17,7 @@ def rival(name: str, log: list[str], answer: int | None = None, seconds: float =
     """A rival that counts to n, says what it did, and reports a time of its own choice."""
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         log.append(f"open {name}")
         yield lambda: log.append(name) or Outcome(params["n"] if answer is None else answer, seconds, {"spilled": 7.0})
         log.append(f"close {name}")
@@ -45,18 +45,18 @@ def broken() -> int:
 
 
 @contextmanager
-def breaks_when_run(bench: Workbench, params: Params) -> Iterator[Run]:
+def breaks_when_run(bench: BenchContext, params: Params) -> Iterator[Run]:
     yield broken
 
 
 @contextmanager
-def breaks_at_once(bench: Workbench, params: Params) -> Iterator[Run]:
+def breaks_at_once(bench: BenchContext, params: Params) -> Iterator[Run]:
     broken()
     yield lambda: 0
 
 
 @contextmanager
-def breaks_when_closed(bench: Workbench, params: Params) -> Iterator[Run]:
+def breaks_when_closed(bench: BenchContext, params: Params) -> Iterator[Run]:
     yield lambda: params["n"]
     broken()
 
@@ -216,7 +216,7 @@ def test_spark_rivals_share_one_session_which_is_left_running(spark) -> None:
     sessions = []
 
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         sessions.append(bench.spark)
         yield lambda: bench.spark.range(params["n"]).count()
 
@@ -228,7 +228,7 @@ def test_spark_rivals_share_one_session_which_is_left_running(spark) -> None:
 
 
 def test_data_is_made_once_a_point_and_forgotten_after_it() -> None:
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         assert [bench.once("key", lambda: object()) is bench.once("key", lambda: object()) for _ in range(2)] == [
             True
         ] * 2

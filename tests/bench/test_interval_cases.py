@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from bench.case import Bound, Case, Outcome, Params
 from bench.cases import interval_budget, interval_dense, interval_keyed, interval_overlap, interval_skew
-from bench.workbench import Workbench
+from bench.context import BenchContext
 
 import oracle
 from bench import catalogue
@@ -44,7 +44,7 @@ def points() -> list[object]:
     ]
 
 
-def outcomes(case: Case, params: Params, bench: Workbench) -> dict[str, Outcome]:
+def outcomes(case: Case, params: Params, bench: BenchContext) -> dict[str, Outcome]:
     """What each rival that takes part answers."""
     found = {}
     for rival in case.rivals:
@@ -59,7 +59,7 @@ def outcomes(case: Case, params: Params, bench: Workbench) -> dict[str, Outcome]
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("case", "params"), points())
 def test_every_rival_gives_the_expected_answer(case: Case, params: Params) -> None:
-    with Workbench("small", case.seed) as bench:
+    with BenchContext("small", case.seed) as bench:
         expected = case.expected(bench, params)
         found = outcomes(case, params, bench)
     assert expected > 0
@@ -126,7 +126,7 @@ def test_full_scale_has_the_pairs_that_are_claimed(name: str, at: int, claimed: 
     params = {
         key: value // 10 if key in ("rows", "others") else value for key, value in case.points["full"][at].items()
     }
-    with Workbench("full", case.seed) as bench:
+    with BenchContext("full", case.seed) as bench:
         assert case.expected(bench, params) == pytest.approx(claimed / 10, rel=0.05)
 
 
@@ -198,7 +198,7 @@ def test_a_task_that_stands_out_shows() -> None:
 def test_the_budget_case_reports_its_peak_and_its_spills() -> None:
     case = CASES["interval-budget"]
     params = {"rows": 40_000, "memory": "1.5MB", "algorithm": "dip"}
-    with Workbench("small") as bench, case.rivals[0].prepare(bench, params) as run:
+    with BenchContext("small") as bench, case.rivals[0].prepare(bench, params) as run:
         figures = run().figures
     assert 0 < figures["budget_share"] <= 1
     assert figures["peak_bytes"] == figures["budget_share"] * 1.5 * 2**20

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 import pytest
 from bench.case import Outcome
 from bench.cases.xquery import CASE, SCANS
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from bench.xquery_weather import expected
 from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
-def bench(spark: SparkSession) -> Iterator[Workbench]:
-    with Workbench("small") as made:
+def bench(spark: SparkSession) -> Iterator[BenchContext]:
+    with BenchContext("small") as made:
         yield made
 
 
-def test_every_rival_gives_the_answer(bench: Workbench) -> None:
+def test_every_rival_gives_the_answer(bench: BenchContext) -> None:
     for query in (*SCANS, "7.8"):
         point = {"query": query, "stations": 4 if query == "7.8" else 1, "years": {"7.4": 4, "7.6": 6}.get(query, 1)}
         points = [params for params in CASE.points["full"] if params["query"] == query]

@@ -15,7 +15,7 @@ from dovetail.joins.online.directory import Directory, Entry
 from dovetail.joins.online.nested_loop import NestedLoop
 from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.progress import Progress
-from dovetail.joins.online.store import RowPages
+from dovetail.joins.online.row_pages import RowPages
 
 Met = Counter[tuple[int, int]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import Side, pairs, shipping, steady
 from bench.experiments.interval.judge import Checks
@@ -21,7 +22,6 @@ from bench.experiments.interval.speeds import (
     speed_up,
     table,
 )
-from bench.workbench import Workbench
 from dovetail.joins.interval.operators import Frames
 
 RELATIONS = ("overlapping", "covers", "overlaps")
@@ -38,7 +38,7 @@ LONGER = {"base": 20, "cardinality": 0.5, "duration": 4, "record": 2}
 SHORT = Frames(256, 8_192, 2_296)
 
 
-def _work(bench: Workbench, shape: Shape, time_range: int, relation: str, frames: Frames | None = None) -> Work:
+def _work(bench: BenchContext, shape: Shape, time_range: int, relation: str, frames: Frames | None = None) -> Work:
     """The work of a relation; all relations have the same inputs."""
     rate, long, short, width = shape
 
@@ -48,7 +48,7 @@ def _work(bench: Workbench, shape: Shape, time_range: int, relation: str, frames
     return Work(*bench.once(("sides", shape, time_range), make), relation, frames)
 
 
-def _counts(bench: Workbench) -> Findings:
+def _counts(bench: BenchContext) -> Findings:
     """Comparisons, tuples held and pairs of the three relations on all the data sets."""
     rows: list[list[Cell]] = []
     checked = 0
@@ -78,7 +78,7 @@ def _counts(bench: Workbench) -> Findings:
     return checks.findings([Chart("Tuples held at most", "", "tuples", held_lines, "bar", log_y=True)], [grid], checked)
 
 
-def _any_work(bench: Workbench, which: str, relation: str) -> Work:
+def _any_work(bench: BenchContext, which: str, relation: str) -> Work:
     if which == "shipping":
         side = bench.once("shipping", lambda: shipping(bench.scratch))
         return Work(side, side, relation)
@@ -98,7 +98,7 @@ def _equal_lengths() -> tuple[int, int]:
     return strict, run("SM", side, ten, pairs(side, ten, "covers"), relation="covers").pairs
 
 
-def _speed(which: str, bench: Workbench) -> Findings:
+def _speed(which: str, bench: BenchContext) -> Findings:
     span = int(1_000 * LONGER.get(which, 1)) * (10 if bench.scale == "full" else 1)
     found: Seconds = {}
     alone: dict[str, float] = {}
@@ -128,7 +128,7 @@ def _judge_slower(checks: Checks, seconds: dict[str, float]) -> None:
     checks.add(slowest, f"overlapping is the slowest of the three ({shown})")
 
 
-def _scale(which: str, frames: Frames | None, bench: Workbench) -> Findings:
+def _scale(which: str, frames: Frames | None, bench: BenchContext) -> Findings:
     full = bench.scale == "full"
     spilling = frames is not None
     each = (10_000 if full else 1_000) if spilling else (200_000 if full else 10_000)
@@ -159,7 +159,7 @@ def _scale(which: str, frames: Frames | None, bench: Workbench) -> Findings:
     return checks.findings([chart("Scale-up of sort-merge", found)], tables, rows_checked(found), CORES)
 
 
-def _experiment(name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings]) -> Experiment:
+def _experiment(name: str, places: tuple[str, ...], claim: str, run: Callable[[BenchContext], Findings]) -> Experiment:
     measures = ("engine", "joins/interval", "spark", "bench/experiments/interval")
     return Experiment(f"interval-allen-{name}", "interval", "Carman 2020", places, claim, run, measures, "measured")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import pairs, statistics, steady
 from bench.experiments.interval.judge import Checks, off, percent
 from bench.experiments.interval.runs import JOINS, MODELS, run
-from bench.workbench import Workbench
 from dovetail.joins.interval.cost import FrameMemory, MixedCost, Variant
 
 Setting = tuple[int, int]
@@ -59,7 +59,7 @@ def _errors(setting: Setting, mixed: bool, time_range: int) -> tuple[dict[str, t
     return found, expected
 
 
-def _cpu(mixed: bool, bench: Workbench) -> Findings:
+def _cpu(mixed: bool, bench: BenchContext) -> Findings:
     printed = COMPLEX if mixed else SIMPLE
     time_range = 10_000 if bench.scale == "full" else 1_000 if mixed else 2_000
     rows: list[list[Cell]] = []

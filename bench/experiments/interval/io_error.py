@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import pairs, statistics, steady
 from bench.experiments.interval.judge import Checks, off, percent
 from bench.experiments.interval.runs import JOINS, MODELS, Ran, run
-from bench.workbench import Workbench
 from dovetail.joins.interval.cost import DisjointPartitionCost, FrameMemory, MixedCost
 from dovetail.joins.interval.operators import Frames
 
@@ -71,7 +71,7 @@ def _counted(name: str, ran: Ran) -> tuple[float, float]:
     return ran.frames, ran.frames + 2 * ran.metrics.value("overflow_rows") / 3
 
 
-def _io(mixed: bool, bench: Workbench) -> Findings:
+def _io(mixed: bool, bench: BenchContext) -> Findings:
     printed = COMPLEX if mixed else SIMPLE
     rows: list[list[Cell]] = []
     checked = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Experiment, Findings, Grid
 from bench.experiments.interval.data import PADDING, Side, pairs, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import run
-from bench.workbench import Workbench
 from dovetail.joins.interval.operators import Frames
 
 FRAME = {"2 MB": 8_192, "32 MB": 131_072}
@@ -31,7 +31,7 @@ def _fills(tuples: int, frames: Frames) -> int:
     return run("SM", left, right, pairs(left, right), frames=frames).spills
 
 
-def _memory(bench: Workbench) -> Findings:
+def _memory(bench: BenchContext) -> Findings:
     checks = Checks()
     rows: list[list[Cell]] = []
     equal = at_the_edge = 0

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import Side, contacts, flights, pairs, shipping, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import JOINS, best, run, warm
-from bench.workbench import Workbench
 from dovetail.joins.interval.operators import Frames
 
 Ratios = dict[str, float]
@@ -19,7 +19,7 @@ NEAR = 2.0
 """Joins that take no more than so many times the best one's time are run again."""
 
 
-def _settings(bench: Workbench) -> Iterator[tuple[str, Side, dict[str, Any]]]:
+def _settings(bench: BenchContext) -> Iterator[tuple[str, Side, dict[str, Any]]]:
     """Label, data and options of every setting; those whose label says so run in 2 MB."""
     full = bench.scale == "full"
     for form in ("count", "empty", "top"):
@@ -42,7 +42,7 @@ def _settings(bench: Workbench) -> Iterator[tuple[str, Side, dict[str, Any]]]:
         yield f"{SPILLING}, rate {rate}, duration {duration}", side, {"frames": Frames(256, 8_192, 2_296)}
 
 
-def _summary(bench: Workbench) -> Findings:
+def _summary(bench: BenchContext) -> Findings:
     warm()
     every: dict[str, Ratios] = {}
     checked, seconds = 0, {}

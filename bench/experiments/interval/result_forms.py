@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import pairs, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import JOINS, Form, best, warm
-from bench.workbench import Workbench
 
 FORMS: dict[str, tuple[Form, int]] = {
     "count only": ("count", 0),
@@ -18,7 +18,7 @@ FORMS: dict[str, tuple[Form, int]] = {
 }
 
 
-def _forms(bench: Workbench) -> Findings:
+def _forms(bench: BenchContext) -> Findings:
     side = steady(1_000 if bench.scale == "small" else 10_000, (10, 100))
     expected = pairs(side, side)
     warm()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import pairs, steady
 from bench.experiments.interval.judge import Checks
@@ -17,7 +18,6 @@ from bench.experiments.interval.speeds import (
     scale_up,
     table,
 )
-from bench.workbench import Workbench
 from dovetail.joins.interval.operators import Frames
 
 NAMES = tuple(JOINS)
@@ -26,7 +26,7 @@ DURATIONS = (10, 20, 40, 70, 100, 120)
 OPEN_PARTITIONS = 255
 
 
-def _in_memory(bench: Workbench) -> Findings:
+def _in_memory(bench: BenchContext) -> Findings:
     each = 10_000 if bench.scale == "small" else 200_000
     found = scale_up(bench, lambda n: _self_join(each * n, 10), NAMES, (1, 2, 4))
     checks = Checks()
@@ -47,7 +47,7 @@ def _short_of_memory(each: int, duration: int, tasks: int) -> Work:
     return _self_join(each * tasks, duration, 2_296, SHORT)
 
 
-def _spilling(bench: Workbench) -> Findings:
+def _spilling(bench: BenchContext) -> Findings:
     each = 600 if bench.scale == "small" else 10_000
     found = scale_up(bench, partial(_short_of_memory, each, 100), NAMES, (1, 2))
     checks = Checks()
@@ -66,7 +66,7 @@ def _spilling(bench: Workbench) -> Findings:
     return checks.findings(charts, [table(title, found), grid], rows_checked(found), CORES)
 
 
-def _dip_counts(bench: Workbench) -> Findings:
+def _dip_counts(bench: BenchContext) -> Findings:
     time_range = 500 if bench.scale == "small" else 1_000
     rows, checked, passes = [], 0, {}
     for d in DURATIONS:
@@ -94,7 +94,7 @@ def _dip_counts(bench: Workbench) -> Findings:
     return checks.findings(charts, [grid], checked)
 
 
-def _dip_scale(bench: Workbench) -> Findings:
+def _dip_scale(bench: BenchContext) -> Findings:
     each = 400 if bench.scale == "small" else 1_000
     found = {}
     for d in DURATIONS if bench.scale == "full" else DURATIONS[1::2]:

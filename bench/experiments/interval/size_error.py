@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import pairs, statistics, steady
 from bench.experiments.interval.judge import Checks, percent
 from bench.experiments.interval.runs import run
-from bench.workbench import Workbench
 from dovetail.joins.interval.cost import join_estimate, join_estimate_at
 
 BY_DURATION = {(10, 1): 0.00, (10, 5): 0.02, (10, 10): 0.05, (10, 50): 0.25, (10, 100): 0.50}
@@ -22,7 +22,7 @@ def _errors(rate: int, duration: int, time_range: int) -> tuple[int, float, floa
     return found, abs(found - whole) / whole, abs(found - single) / single
 
 
-def _join_size(bench: Workbench) -> Findings:
+def _join_size(bench: BenchContext) -> Findings:
     rows: list[list[Cell]] = []
     lines: dict[str, list[tuple[float, float]]] = {"(4.1), range 1,000": [], "(4.1), range 10,000": [], "printed": []}
     checked = 0

@@ -27,7 +27,7 @@ from dovetail.joins.interval.operators import Frames
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from bench.workbench import Workbench
+    from bench.context import BenchContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class TopTask:
     k: int = 100
 
 
-def frame(bench: Workbench, side: Side, tasks: int) -> DataFrame:
+def frame(bench: BenchContext, side: Side, tasks: int) -> DataFrame:
     """A side as a DataFrame that so many tasks read; the same one for the same side, so that it is asked once.
 
     Its rows are dealt out by number over Parquet files, as if distributed by a key.
@@ -59,7 +59,7 @@ def frame(bench: Workbench, side: Side, tasks: int) -> DataFrame:
     return bench.once(("frame", id(side), tasks), lambda: read.coalesce(tasks))
 
 
-def _written(bench: Workbench, side: Side, files: int = 4) -> DataFrame:
+def _written(bench: BenchContext, side: Side, files: int = 4) -> DataFrame:
     place = Path(tempfile.mkdtemp(dir=bench.scratch))
     table = pa.Table.from_batches([side.rows]).rename_columns({"_start": "start", "_end": "end"})
     for number in range(files):

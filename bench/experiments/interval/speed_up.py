@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings, Grid
 from bench.experiments.interval.data import Side, contacts, flights, pairs, shipping, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import JOINS, best, warm
 from bench.experiments.interval.speeds import CORES, Work, chart, judge_speed_up, rows_checked, speed_up, table
-from bench.workbench import Workbench
 from dovetail.joins.interval.operators import Frames
 
 NAMES = tuple(JOINS)
@@ -32,7 +32,7 @@ def _made(which: str, scale: str) -> Side:
     return steady(time_range * longer, (rate, duration), tuple_bytes=width)
 
 
-def _speed(which: str, bench: Workbench) -> Findings:
+def _speed(which: str, bench: BenchContext) -> Findings:
     side = _made(which, bench.scale)
     found = speed_up(bench, Work(side, side), NAMES, (1, 2, 4) if which == "base" else (1, 2))
     checks = Checks()
@@ -41,7 +41,7 @@ def _speed(which: str, bench: Workbench) -> Findings:
     return checks.findings([chart(f"Speed-up, {which}", found)], [table(title, found)], rows_checked(found), CORES)
 
 
-def _real(which: str, bench: Workbench) -> Findings:
+def _real(which: str, bench: BenchContext) -> Findings:
     full = bench.scale == "full"
     sides = {
         "contacts": lambda: [flights(), contacts(400_000)] if full else [flights(0.5), contacts(400_000)],
@@ -76,7 +76,7 @@ def _judge_order(checks: Checks, which: str, local: dict[str, dict[str, float]])
             checks.add(order[0] == "OIP", f"OIP is the fastest on {data} (from fast to slow: {', '.join(order)})")
 
 
-def _who_spills(bench: Workbench) -> Findings:
+def _who_spills(bench: BenchContext) -> Findings:
     """Which joins go to disk on the sets of one node: counted with the source's frames."""
     from bench.experiments.interval.runs import run
 
@@ -103,7 +103,11 @@ def _who_spills(bench: Workbench) -> Findings:
 
 
 def _experiment(
-    name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings], requires: tuple[str, ...] = ()
+    name: str,
+    places: tuple[str, ...],
+    claim: str,
+    run: Callable[[BenchContext], Findings],
+    requires: tuple[str, ...] = (),
 ) -> Experiment:
     measures = ("engine", "joins/interval", "spark", "bench/experiments/interval")
     return Experiment(f"interval-{name}", "interval", "Carman 2020", places, claim, run, measures, "measured", requires)

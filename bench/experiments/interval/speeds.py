@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Grid
 from bench.experiments.interval.data import Side, pairs
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.spark_runs import Spread, frame, place, spread
-from bench.workbench import Workbench
 from dovetail.joins.interval.operators import Frames
 
 CORES = "Two cores of one machine stand for the source's nodes and threads."
@@ -33,7 +33,7 @@ def points(work: Work, tasks: int) -> list[int]:
     return [int(starts[starts.size * i // tasks]) for i in range(1, tasks)]
 
 
-def speed_up(bench: Workbench, work: Work, names: Sequence[str], tasks: Sequence[int] = (1, 2)) -> Seconds:
+def speed_up(bench: BenchContext, work: Work, names: Sequence[str], tasks: Sequence[int] = (1, 2)) -> Seconds:
     """The same work over more and more tasks, for each join."""
     expected = pairs(work.left, work.right, work.relation)
     found: Seconds = {name: {} for name in names}
@@ -49,7 +49,7 @@ def speed_up(bench: Workbench, work: Work, names: Sequence[str], tasks: Sequence
     return found
 
 
-def scale_up(bench: Workbench, make: Callable[[int], Work], names: Sequence[str], tasks: Sequence[int]) -> Seconds:
+def scale_up(bench: BenchContext, make: Callable[[int], Work], names: Sequence[str], tasks: Sequence[int]) -> Seconds:
     """As much work for each task, over more and more tasks; `make` gives the work of so many."""
     found: Seconds = {name: {} for name in names}
     for n in tasks:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import Side, pairs, statistics, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import run
-from bench.workbench import Workbench
 from dovetail.joins.interval.cost import CostModel, ForwardScanCost, FrameMemory, SortMergeCost, TimeSweepCost
 from dovetail.joins.interval.operators import Frames
 
@@ -44,7 +44,7 @@ def _observed(name: str, left: Side, right: Side, expected: int) -> bool:
     return run(name.split()[0], left, right, expected, frames=frames, swapped=name.endswith("swapped")).spills > 0
 
 
-def _regions(d_r: int, bench: Workbench) -> Findings:
+def _regions(d_r: int, bench: BenchContext) -> Findings:
     rates, durations = GRIDS[bench.scale]
     agree, far, tested, checked = 0, 0, 0, 0
     wrong: list[list[Cell]] = []

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.interval.data import PADDING, pairs, steady
 from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import JOINS, Ran, best, warm
-from bench.workbench import Workbench
 from dovetail.joins.interval.operators import Frames
 
 
-def _tuple_size(bench: Workbench) -> Findings:
+def _tuple_size(bench: BenchContext) -> Findings:
     time_range = 1_000 if bench.scale == "small" else 10_000
     warm()
     found: dict[str, dict[int, Ran]] = {name: {} for name in JOINS}

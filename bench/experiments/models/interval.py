@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Experiment, Findings, Grid, Opinion
 from bench.experiments.models.errors import (
     Compared,
@@ -17,7 +18,6 @@ from bench.experiments.models.errors import (
     spreads,
 )
 from bench.experiments.models.interval_inputs import Mix, Pair
-from bench.workbench import Workbench
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
@@ -149,7 +149,7 @@ def verdict(found: Sequence[Spread], spilled: Sequence[Spilled]) -> tuple[Opinio
     return opinion, why + (f" Outside: {', '.join(wrong)}." if wrong else "")
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     compared, spilled, rows = compare(list(grid(bench.scale == "small")))
     found = spreads(compared)
     opinion, why = verdict(found, spilled)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings
 from bench.experiments.models.choices import Chosen, judged, settings_table
 from bench.experiments.models.interval_inputs import Mix, Pair, row_bytes
-from bench.workbench import Workbench
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.compile import warm
@@ -143,7 +143,7 @@ def judge(settings: Iterable[Setting]) -> Findings:
     return judged(found, "processor time", rows, [table])
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     return judge(grid(bench.scale == "small"))
 
 

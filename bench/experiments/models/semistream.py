@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings, Opinion
 from bench.experiments.models.errors import (
     Compared,
@@ -16,7 +17,6 @@ from bench.experiments.models.errors import (
 )
 from bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
 from bench.experiments.models.semistream_scenes import LOADS, scenes
-from bench.workbench import Workbench
 from dovetail.joins.semistream.decision import Decision
 
 PER_LOAD, RATE = "rows a load", "rows a second"
@@ -71,7 +71,7 @@ def verdict(found: Sequence[Spread]) -> tuple[Opinion, str]:
     return opinion, why + (f" Outside: {', '.join(wrong)}." if wrong else "")
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     with typical_costs(bench.scratch):
         compared, rows = compare(scenes()[::EVERY], LOADS[bench.scale])
     found = spreads(compared)

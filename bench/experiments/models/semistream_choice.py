@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings
 from bench.experiments.models.choices import Chosen, judged, settings_table
 from bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
 from bench.experiments.models.semistream_scenes import LOADS, scenes
-from bench.workbench import Workbench
 
 
 def chosen(scene: Scene, loads: int) -> tuple[Chosen, int]:
@@ -30,7 +30,7 @@ def judge(some: Sequence[Scene], loads: int) -> Findings:
     return judged(choices, "counted time a row", sum(rows for _, rows in found), [table])
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     with typical_costs(bench.scratch):
         return judge(scenes(), LOADS[bench.scale])
 

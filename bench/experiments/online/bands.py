@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid
 from bench.experiments.online.judging import experiment, findings, shares_of, shown
 from bench.experiments.online.published import SPECIFIED_BANDS
 from bench.experiments.online.streams import BANDS, RECORDED_PACKAGES, Streams, like_the_source
 from bench.experiments.parts import Part
-from bench.workbench import Workbench
 
 NAMES = ("DINER", "PMJ", "oldest")
 CLEAR = 1.3
@@ -19,7 +19,7 @@ def band_shares(streams: Streams, percent: int) -> dict[str, float]:
     return shares_of(streams, memory, max(10, memory // 200), NAMES)
 
 
-def run_bands(bench: Workbench) -> Findings:
+def run_bands(bench: BenchContext) -> Findings:
     """DINER and PMJ at 5 and 20 % memory; the hash joins find no bands."""
     sets = {each.name: each.within(BANDS[each.name]) for each in like_the_source(bench.scale == "small")}
     found = {(name, percent): band_shares(each, percent) for name, each in sets.items() for percent in (5, 20)}

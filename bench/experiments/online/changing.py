@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.context import BenchContext
 from bench.experiment import Findings
 from bench.experiments.online.counting import COLUMNS
 from bench.experiments.online.judging import (
@@ -24,7 +25,6 @@ from bench.experiments.online.judging import (
 )
 from bench.experiments.online.streams import synthetic
 from bench.experiments.parts import Part
-from bench.workbench import Workbench
 
 RUNS, SHIFTS = (5, 10, 20, 50, 100), (0, 2, 5, 10, 20, 100)
 PERMUTATIONS = {"small": 3, "full": 10}
@@ -35,7 +35,7 @@ def _mean(several: Sequence[Shares]) -> dict[str, float]:
     return {name: sum(shares[name] for shares in several) / len(several) for name in several[0]}
 
 
-def run_partly_sorted(bench: Workbench) -> Findings:
+def run_partly_sorted(bench: BenchContext) -> Findings:
     """Figure 14: the mean over several permutations, and each of them."""
     size, seeds = size_of(bench), range(1, 1 + PERMUTATIONS[bench.scale])
     single = {
@@ -82,7 +82,7 @@ def _moving_parts(found: Mapping[float, Shares]) -> list[Part]:
     return parts
 
 
-def run_moving_mean(bench: Workbench) -> Findings:
+def run_moving_mean(bench: BenchContext) -> Findings:
     """Figure 15."""
     size = size_of(bench)
     found = {

@@ -14,7 +14,7 @@ from bench.experiments.online.streams import Streams
 from bench.experiments.parts import Part, judged
 
 if TYPE_CHECKING:
-    from bench.workbench import Workbench
+    from bench.context import BenchContext
 
 MEASURES = ("engine", "joins/online", "workloads", "bench/experiments/online", "bench/experiments/parts.py")
 SOURCE = "Bornea 2010"
@@ -43,7 +43,7 @@ FULL = Size(100_000, 10_000, 50)
 QUARTER = Size(24_000, 2_400, 12)
 
 
-def size_of(bench: Workbench) -> Size:
+def size_of(bench: BenchContext) -> Size:
     """The source's own size, or some quarter of it with as many blocks in memory."""
     return FULL if bench.scale == "full" else QUARTER
 
@@ -52,7 +52,7 @@ def experiment(
     name: str,
     places: tuple[str, ...],
     claim: str,
-    run: Callable[[Workbench], Findings],
+    run: Callable[[BenchContext], Findings],
     requires: tuple[str, ...] = (),
 ) -> Experiment:
     """A counted experiment of this family."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Findings, Grid
 from bench.experiments.online.counting import counted
 from bench.experiments.online.judging import (
@@ -26,7 +27,6 @@ from bench.experiments.online.judging import (
 )
 from bench.experiments.online.streams import Streams, synthetic
 from bench.experiments.parts import Part
-from bench.workbench import Workbench
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.workloads.key_laws import NormalKeys
 from dovetail.workloads.relation_sets import Relation
@@ -54,7 +54,7 @@ def _lines(found: Mapping[float, Shares], label: str) -> dict[str, Shares]:
     return {label.format(x=x): shares for x, shares in found.items()}
 
 
-def run_zipf(bench: Workbench) -> Findings:
+def run_zipf(bench: BenchContext) -> Findings:
     """Figure 10."""
     size = size_of(bench)
     found = _swept("zipf", SKEWS, size)
@@ -95,7 +95,7 @@ def _regions_grid(regions: Mapping[str, tuple[int, int, int]]) -> Grid:
     return Grid("Where DINER's flushes begin", ["keys", "lower region", "middle region", "upper region"], rows)
 
 
-def run_means(bench: Workbench) -> Findings:
+def run_means(bench: BenchContext) -> Findings:
     """Figure 11, in both readings of its "variance 50", always at the source's size: with fewer rows too few match."""
     size = FULL
     near = _swept("normal_means", MEANS, size)
@@ -118,7 +118,7 @@ def run_means(bench: Workbench) -> Findings:
     return findings(parts, note, charts, tables, [synthetic("normal_means", 20, 600)])
 
 
-def run_variances(bench: Workbench) -> Findings:
+def run_variances(bench: BenchContext) -> Findings:
     """Figure 12, with the growth of figure 11 beside it."""
     size = size_of(bench)
     found = _swept("normal_variances", VARIANCES, size)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid
 from bench.experiments.online.judging import experiment
 from bench.experiments.online.many_counting import share
@@ -13,7 +14,6 @@ from bench.experiments.online.many_pausing import miner_paused, star_proved
 from bench.experiments.online.pausing import Paused, Setting
 from bench.experiments.online.published import MEMORY, PAUSES, PRINTED_MINER_WAITING, SPECIFIED_MANY
 from bench.experiments.parts import Part, judged
-from bench.workbench import Workbench
 from dovetail.errors import DataError
 from dovetail.joins.online.kernels.multi_rows import KEY_BYTES
 from dovetail.joins.online.kernels.tree import empty_trees
@@ -96,7 +96,7 @@ def _index_part(memory: int) -> Part:
     )
 
 
-def run_chains(bench: Workbench) -> Findings:
+def run_chains(bench: BenchContext) -> Findings:
     """Figure 20."""
     rows, block = SCALES[bench.scale]
     found = _shares(CHAINS, rows, block)
@@ -114,7 +114,7 @@ def run_chains(bench: Workbench) -> Findings:
     return Findings(verdict, why, [_chart("Chains", miner)], [_grid(title, found)], checked)
 
 
-def run_star(bench: Workbench) -> Findings:
+def run_star(bench: BenchContext) -> Findings:
     """Figure 22."""
     rows, block = SCALES[bench.scale]
     found = _shares(STARS, rows, block)
@@ -137,7 +137,7 @@ def pause_setting(scale: str, inputs: int) -> tuple[int, Setting, tuple[int, ...
     return rows, Setting(memory, 10, 40, outer_blocks=9), PAUSES[::2]
 
 
-def run_waiting(bench: Workbench) -> Findings:
+def run_waiting(bench: BenchContext) -> Findings:
     """Figure 21, a table: rows that wait when work on disk stops because more have come than may wait."""
     found: dict[int, dict[int, Paused]] = {}
     checked = 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid
 from bench.experiments.online.judging import experiment, shown
 from bench.experiments.online.pausing import Paused, Setting, paused
 from bench.experiments.online.published import PAUSES, PRINTED_WAITING
 from bench.experiments.online.streams import RECORDED_PACKAGES, SOURCE_ROWS, recorded
 from bench.experiments.parts import Part, judged
-from bench.workbench import Workbench
 
 NAMES = ("DINER", "HMJ", "RPJ 1.0", "XJoin", "oldest")
 PRINTED_GAINS = {"HMJ": 8.65, "RPJ 1.0": 1.83}
@@ -27,7 +27,7 @@ ENDS = (PAUSES[0], PAUSES[-1])
 Runs = Mapping[str, Mapping[int, Paused]]
 
 
-def setting_of(bench: Workbench) -> tuple[int, Setting, tuple[int, ...]]:
+def setting_of(bench: BenchContext) -> tuple[int, Setting, tuple[int, ...]]:
     """Rows a side, setting and pauses: a tenth of the source's, and at small scale less of all.
 
     Every flush and every block that is read is done by the operators, some four seconds for ten thousand rows.
@@ -86,7 +86,7 @@ def _share_chart(title: str, found: Runs) -> Chart:
     return Chart(title, "pause, % of a fragment's time", "% of the result before the last row", lines)
 
 
-def run_zipf_pauses(bench: Workbench) -> Findings:
+def run_zipf_pauses(bench: BenchContext) -> Findings:
     """Figure 16; also with costlier blocks and results."""
     rows, setting, pauses = setting_of(bench)
     found = _all("zipf", rows, setting, pauses)
@@ -110,7 +110,7 @@ def _range(gains: Mapping[int, float]) -> str:
     return f"{low:.2f} to {high:.2f}" if low < high else f"{low:.2f}"
 
 
-def run_stock_pauses(bench: Workbench) -> Findings:
+def run_stock_pauses(bench: BenchContext) -> Findings:
     """Figure 17: the stand-in at the source's size, and recorded prices."""
     most, _, pauses = setting_of(bench)
     most = most if bench.scale == "full" else 3_000
@@ -131,7 +131,7 @@ def run_stock_pauses(bench: Workbench) -> Findings:
     return Findings(verdict, why, charts, tables, checked)
 
 
-def run_waiting(bench: Workbench) -> Findings:
+def run_waiting(bench: BenchContext) -> Findings:
     """Table 3: rows that wait when work on disk stops because more have come than may wait."""
     rows, setting, pauses = setting_of(bench)
     found = _all("zipf", rows, setting, pauses)
@@ -173,7 +173,7 @@ def _waiting_grid(found: Runs, setting: Setting) -> Grid:
     return Grid(title, ["", *(f"pauses of {pause} %" for pause in pauses)], rows)
 
 
-def run_outer(bench: Workbench) -> Findings:
+def run_outer(bench: BenchContext) -> Findings:
     """Figure 19: blocks that the nested loop of pauses holds, of two hundred that fit in memory, as in the source."""
     rows, base = 10_000, Setting(1_000, 5, 100)
     pauses = (10, 30, 50) if bench.scale == "full" else (20,)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid
 from bench.experiments.online.counting import COLUMNS, Counted, counted
 from bench.experiments.online.judging import (
@@ -28,7 +29,6 @@ from bench.experiments.online.streams import (
     synthetic,
 )
 from bench.experiments.parts import Part
-from bench.workbench import Workbench
 
 TENTHS = tuple(n / 10 for n in range(1, 11))
 RIVALS_OVER_TIME = ("HMJ", "RPJ 1.0", "XJoin")
@@ -84,7 +84,7 @@ def _catches_up(streams: Streams, found: Mapping[str, Counted]) -> Part:
     return Part(f"{says} {end:.2f} at the end)", early < 0.95 <= end)
 
 
-def run_over_time(stand_in: str, real: str, bench: Workbench) -> Findings:
+def run_over_time(stand_in: str, real: str, bench: BenchContext) -> Findings:
     """Figures 7 and 8: pairs by the part of the input that has come."""
     rows = min(SOURCE_ROWS[stand_in], 10_000) if bench.scale == "small" else SOURCE_ROWS[stand_in]
     sets = [synthetic(stand_in, None, rows), recorded(real)]
@@ -103,7 +103,7 @@ def _by_memory(sets: Sequence[Streams], names: Sequence[str]) -> dict[str, dict[
     return {each.name: {percent: shares_of(each, *sized(each, percent), names) for percent in MEMORY} for each in sets}
 
 
-def run_memory(bench: Workbench) -> Findings:
+def run_memory(bench: BenchContext) -> Findings:
     """Figure 9: gains by memory."""
     sets = like_the_source(bench.scale == "small")
     found = _by_memory(sets, COLUMNS)
@@ -144,7 +144,7 @@ def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
     return Grid("Equality joins: percent of the result while rows arrive, and DINER's gains", heads, rows)
 
 
-def run_shares(bench: Workbench) -> Findings:
+def run_shares(bench: BenchContext) -> Findings:
     """Table 4: DINER's share by memory, beside what memory gives whatever the keys are."""
     sets = like_the_source(bench.scale == "small")
     found = _by_memory(sets, ("DINER", "oldest"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from bench.context import BenchContext
 from bench.experiment import Findings
 from bench.experiments.online.judging import (
     RIVALS,
@@ -21,13 +22,12 @@ from bench.experiments.online.judging import (
 )
 from bench.experiments.online.streams import synthetic
 from bench.experiments.parts import Part
-from bench.workbench import Workbench
 
 PERCENT = (10, 25, 50, 75, 100)
 """Rows of the smaller relation in percent of the other's."""
 
 
-def run_unequal(bench: Workbench) -> Findings:
+def run_unequal(bench: BenchContext) -> Findings:
     """Both relations come at one rate; memory is the same for all sizes."""
     size = size_of(bench)
     found = {

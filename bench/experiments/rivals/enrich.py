@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.case import Scale
+from bench.context import BenchContext
 from bench.enrichment import DATA, MEMORY, matched, page_file
 from bench.enrichment_server import master_table
 from bench.experiment import Findings
@@ -15,7 +16,6 @@ from bench.experiments.rivals import enrich_child
 from bench.experiments.rivals.enrich_child import BATCH, TIMED
 from bench.experiments.rivals.limited import heap
 from bench.experiments.rivals.limits import Contest, short_memory, told
-from bench.workbench import Workbench
 
 SIZES: dict[Scale, tuple[int, int]] = {"small": (1_000_000, 128), "full": (4_000_000, 512)}
 """Master rows, and MiB that look-ups by hand may have."""
@@ -36,7 +36,7 @@ def _shared(place: Path) -> Iterator[None]:
             del os.environ[DATA]
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     rows, mib = SIZES[bench.scale]
     due = matched(BATCH * TIMED)
     table = master_table(bench, rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.case import Outcome, Params, Prepare
+from bench.context import BenchContext
 from bench.enrichment import (
     dovetail,
     master_broadcast,
@@ -21,7 +22,6 @@ from bench.enrichment import (
 from bench.experiments.rivals.limited import Answer, limit, main, session
 from bench.lookups import Answer as ByHand
 from bench.lookups import LookupTask, batch_by_batch, full_read, looked_up, row_by_row
-from bench.workbench import Workbench
 
 BATCH, TIMED = 5_000, 2
 """Rows of a micro-batch, and micro-batches whose answers count."""
@@ -31,7 +31,7 @@ def _spark(prepare: Prepare) -> Answer:
     def answer(mib: int, place: Path, words: list[str]) -> int:
         session(mib)
         params: Params = {"master_rows": int(words[0]), "batch_rows": BATCH}
-        with Workbench("small") as bench, prepare(bench, params) as turn:
+        with BenchContext("small") as bench, prepare(bench, params) as turn:
             found = turn()
         return found.answer if isinstance(found, Outcome) else int(found)
 
@@ -42,7 +42,7 @@ def _by_hand(how: ByHand) -> Answer:
     def answer(mib: int, place: Path, words: list[str]) -> int:
         master_rows, url, table = int(words[0]), *words[1:]
         task = LookupTask("short memory", url, table, mib * 2**19, how)
-        with Workbench("small") as bench:
+        with BenchContext("small") as bench:
             rows = stream_rows(bench, master_rows, 0, BATCH * TIMED)
             limit(mib)
             return sum(int(batch.num_rows) for batch in looked_up(task, iter(rows.to_batches(BATCH))))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.case import Scale
+from bench.context import BenchContext
 from bench.experiment import Findings
 from bench.experiments.rivals import interval_child
 from bench.experiments.rivals.limited import heap
 from bench.experiments.rivals.limits import Contest, short_memory, told
-from bench.workbench import Workbench
 
 SIZES: dict[Scale, tuple[int, int]] = {"small": (28_000, 128), "full": (120_000, 1_024)}
 """Rows a side, and MiB that a library may have."""
@@ -16,7 +16,7 @@ DOOMED = ("polars", "polars-bio", "bioframe", "pyjanitor")
 NEEDS = {"polars": "polars", "polars-bio": "polars_bio", "bioframe": "bioframe", "pyjanitor": "janitor"}
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     rows, mib = SIZES[bench.scale]
     due = interval_child.pairs_due(rows)
     contest = Contest(interval_child.__name__, list(interval_child.JOINS), mib, bench, [str(rows)], NEEDS)

@@ -17,10 +17,10 @@ import psutil  # type: ignore[import-untyped]  # ships no type information
 
 from bench.case import Scale
 from bench.catalogue import missing
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings, Grid
 from bench.experiments.parts import verdict_of
 from bench.resident import tree_memory
-from bench.workbench import Workbench
 from dovetail.errors import DataError
 
 _PATIENCE_S: dict[Scale, float] = {"small": 45.0, "full": 300.0}
@@ -50,7 +50,7 @@ class Contest:
     module: str
     names: Sequence[str]
     mib: int
-    bench: Workbench
+    bench: BenchContext
     arguments: Sequence[str] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ def _reason(code: int, complaint: str) -> str:
 
 
 def short_memory(
-    name: str, claim: str, run: Callable[[Workbench], Findings], *measures: str, requires: tuple[str, ...] = ()
+    name: str, claim: str, run: Callable[[BenchContext], Findings], *measures: str, requires: tuple[str, ...] = ()
 ) -> Experiment:
     """An experiment of this kind; `measures` is what decides its figures beside kernels, engine and Spark."""
     parts = ("engine", "spark", "bench/experiments/rivals", *measures)

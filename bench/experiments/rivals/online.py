@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from bench.case import Params, Scale
 from bench.cases.online import IN_JAVA
+from bench.context import BenchContext
 from bench.experiment import Findings
 from bench.experiments.rivals import online_child
 from bench.experiments.rivals.limited import heap
 from bench.experiments.rivals.limits import Contest, short_memory, told
 from bench.online_streams import BATCHES, matches
-from bench.workbench import Workbench
 
 SIZES: dict[Scale, int] = {"small": 80_000, "full": 200_000}
 """Rows a side and micro-batch."""
 MIB, MEMORY = 512, "8MB"
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     rows = SIZES[bench.scale]
     params: Params = {"batch_rows": rows, "memory": MEMORY}
     due, total = matches(bench, params), 2 * BATCHES * rows

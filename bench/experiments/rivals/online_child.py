@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bench.case import Outcome, Params, Prepare
 from bench.cases.online import CASE, IN_JAVA, OURS, THEIRS
+from bench.context import BenchContext
 from bench.experiments.rivals.limited import Answer, main, session
-from bench.workbench import Workbench
 
 
 def _answer(prepare: Prepare) -> Answer:
@@ -18,7 +18,7 @@ def _answer(prepare: Prepare) -> Answer:
         session(mib)
         scale, rows, memory = words
         params: Params = {"batch_rows": int(rows), "memory": memory}
-        with Workbench("full" if scale == "full" else "small") as bench, prepare(bench, params) as turn:
+        with BenchContext("full" if scale == "full" else "small") as bench, prepare(bench, params) as turn:
             found = turn()
         return found.answer if isinstance(found, Outcome) else int(found)
 

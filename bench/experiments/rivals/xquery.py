@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from bench.case import Params, Scale
+from bench.context import BenchContext
 from bench.experiment import Findings
 from bench.experiments.rivals import xquery_child
 from bench.experiments.rivals.limited import heap
 from bench.experiments.rivals.limits import Contest, short_memory, told
-from bench.workbench import Workbench
 from bench.xquery_weather import expected, megabytes, places
 
 SIZES: dict[Scale, tuple[int, int, int]] = {"small": (2, 60, 64), "full": (2, 672, 512)}
 """Stations, years, and MiB that Saxon may have."""
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     stations, years, mib = SIZES[bench.scale]
     params: Params = {"query": xquery_child.QUERY, "stations": stations, "years": years}
     found, due = places(bench, params), expected(params)

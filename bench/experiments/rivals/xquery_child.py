@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench.case import Outcome, Params
 from bench.cases.xquery import CASE
+from bench.context import BenchContext
 from bench.experiments.rivals.limited import Answer, limit, main, session
-from bench.workbench import Workbench
 from bench.xquery_saxon import located
 from bench.xquery_weather import QUERIES, answer, places
 
@@ -23,9 +23,9 @@ def _params(words: list[str]) -> Params:
     return {"query": QUERY, "stations": int(words[0]), "years": int(words[1])}
 
 
-def _bench(words: list[str]) -> Workbench:
+def _bench(words: list[str]) -> BenchContext:
     """A workbench over the files that are there."""
-    bench = Workbench("small")
+    bench = BenchContext("small")
     (bench.scratch / Path(words[2]).name).symlink_to(words[2])
     return bench
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from bench.cases.interval_overlap import overlap_counts
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Opinion
 from bench.experiments.scale.cluster_job import CLUSTER, Asked, Ran, ask, write_data
-from bench.workbench import Workbench
 from bench.xquery_weather import FIRST_YEAR
 from dovetail.errors import DataError, DovetailError
 from dovetail.workloads import Weather
@@ -98,7 +98,7 @@ def judged(local: Ran, cluster: Ran, wanted: dict[str, int]) -> Findings:
     return Findings(verdict, why, [chart], tables, 2 * sum(wanted.values()))
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     place = bench.scratch / "cluster"
     write_data(place, ROWS[bench.scale])
     return judged(ask(bench.spark, place), in_cluster(place), expected(place))

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid, Opinion
-from bench.workbench import Workbench
 from dovetail.errors import DataError
 
 DOUBLINGS: Final = 5
@@ -45,7 +45,7 @@ class Point:
     answers: int
 
 
-Prepare = Callable[[Workbench, int], Prepared]
+Prepare = Callable[[BenchContext, int], Prepared]
 
 
 def sizes(first: int) -> list[int]:
@@ -68,7 +68,7 @@ def timed(prepared: Prepared, name: str, rounds: int = ROUNDS) -> Point:
     return Point(prepared.size, best, prepared.expected if prepared.rows is None else prepared.rows)
 
 
-def curves(bench: Workbench, ways: Mapping[str, Prepare], at: Sequence[int]) -> dict[str, list[Point]]:
+def curves(bench: BenchContext, ways: Mapping[str, Prepare], at: Sequence[int]) -> dict[str, list[Point]]:
     """Every way at every size; one run at the smallest size, which is not timed, comes first."""
     for name, prepare in ways.items():
         timed(prepare(bench, at[0]), name, 1)

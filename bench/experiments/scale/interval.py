@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from bench.cases.interval_overlap import overlap_counts, sink_rows
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings
 from bench.experiments.scale.growth import Prepared, curves, found, sizes
-from bench.workbench import Workbench
 from dovetail.joins.interval.api import interval_count, interval_join
 from dovetail.workloads import Exponential, RandomIntervals
 
@@ -24,7 +24,7 @@ def _table(rows: int, seed: int) -> pa.Table:
     return RandomIntervals(rows, _STEP * rows, Exponential(_MEAN), seed=seed).table().select(["id", "start", "end"])
 
 
-def _frames(bench: Workbench, rows: int) -> tuple[list[DataFrame], int]:
+def _frames(bench: BenchContext, rows: int) -> tuple[list[DataFrame], int]:
     """Both inputs in Spark's cache, and the number of their pairs."""
     tables = [_table(rows, seed) for seed in (1, 2)]
     frames = []
@@ -39,7 +39,7 @@ def _frames(bench: Workbench, rows: int) -> tuple[list[DataFrame], int]:
     return frames, int(overlap_counts(tables[0], tables[1]).sum())
 
 
-def _prepared(joined: bool, bench: Workbench, rows: int) -> Prepared:
+def _prepared(joined: bool, bench: BenchContext, rows: int) -> Prepared:
     (left, right), pairs = _frames(bench, rows)
 
     def run() -> int:
@@ -51,7 +51,7 @@ def _prepared(joined: bool, bench: Workbench, rows: int) -> Prepared:
     return Prepared(float(rows), pairs, run, lambda: [frame.unpersist(blocking=True) for frame in (left, right)])
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     ways = {"all pairs": partial(_prepared, True), "their number": partial(_prepared, False)}
     return found(
         curves(bench, ways, sizes(FIRST[bench.scale])), "rows a side", "Overlap join with about 20 pairs a row"

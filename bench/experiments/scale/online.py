@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.cases.interval_overlap import sink_rows
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings
 from bench.experiments.scale.growth import Prepared, curves, found, sizes
-from bench.workbench import Workbench
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.online.api import online_join
 
@@ -31,7 +31,7 @@ def pairs(rows: int) -> int:
     return int(left @ right)
 
 
-def _prepared(memory: str, bench: Workbench, rows: int) -> Prepared:
+def _prepared(memory: str, bench: BenchContext, rows: int) -> Prepared:
     frames = []
     for side, name in enumerate(("left", "right")):
         place, keys = bench.scratch / f"online-{rows}-{name}", side_keys(rows, side)
@@ -50,7 +50,7 @@ def _prepared(memory: str, bench: Workbench, rows: int) -> Prepared:
     return Prepared(float(rows), pairs(rows), run)
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     ways = {f"{memory} a bucket": partial(_prepared, memory) for memory in (AMPLE, SHORT)}
     what = "DINER over two inputs whose rows have about one partner, to the end of both"
     return found(curves(bench, ways, sizes(FIRST[bench.scale])), "rows a side", what)

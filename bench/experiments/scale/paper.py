@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import fields
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Experiment, Findings, Grid
 from bench.experiments.scale.paper_bills import (
     Bill,
@@ -14,7 +15,6 @@ from bench.experiments.scale.paper_bills import (
     semistream_bill,
     xquery_bill,
 )
-from bench.workbench import Workbench
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.engine.profile import Cost, Profile, load_profile
 from dovetail.errors import DataError
@@ -24,7 +24,7 @@ _QUERY = "7.4"
 _STATIONS = {"small": (4, 16), "full": (16, 64)}
 
 
-def core_bytes_per_s(bench: Workbench) -> float:
+def core_bytes_per_s(bench: BenchContext) -> float:
     """XML bytes that one core reads a second, from the times of two sizes, so that the cost of a query drops out."""
     seconds, sizes = [], []
     for stations in _STATIONS[bench.scale]:
@@ -92,7 +92,7 @@ def _unit_costs(profile: Profile) -> Grid:
     return Grid(f"Unit costs ({profile.explain()})", ("unit", "ns"), rows)
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     cluster, profile = Cluster(), load_profile()
     bills = [
         interval_bill(cluster, profile),

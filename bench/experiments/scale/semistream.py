@@ -7,10 +7,10 @@ from functools import partial
 import pyarrow.parquet as pq
 
 from bench.cases.interval_overlap import sink_rows
+from bench.context import BenchContext
 from bench.enrichment import matched, page_file, stream_rows
 from bench.experiment import Experiment, Findings
 from bench.experiments.scale.growth import Prepared, curves, found, sizes
-from bench.workbench import Workbench
 from dovetail.joins.semistream.api import enrich
 
 FIRST = {"small": 20_000, "full": 125_000}
@@ -19,7 +19,7 @@ _MASTER = {"small": 100_000, "full": 1_000_000}
 _FILES = 4
 
 
-def _prepared(master_rows: int | None, bench: Workbench, rows: int) -> Prepared:
+def _prepared(master_rows: int | None, bench: BenchContext, rows: int) -> Prepared:
     """Stream rows in files; master rows as given, else half as many as stream rows."""
     keys = master_rows or rows // 2
     place = bench.scratch / f"stream-{rows}-{keys}"
@@ -39,7 +39,7 @@ def _prepared(master_rows: int | None, bench: Workbench, rows: int) -> Prepared:
     return Prepared(float(rows), matched(rows), run)
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     master = _MASTER[bench.scale]
     ways = {f"{master:,} master rows": partial(_prepared, master), "half as many master rows": partial(_prepared, None)}
     what = f"Enrichment from page files with {MEMORY} a task, keys by Zipf's law"

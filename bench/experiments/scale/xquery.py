@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings
 from bench.experiments.scale.growth import Prepared, curves, found, sizes
-from bench.workbench import Workbench
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.xml.api import plan_xquery
 
@@ -15,7 +15,7 @@ YEARS = 10
 AGGREGATE, JOIN = "7.4", "7.6"
 
 
-def _prepared(query: str, bench: Workbench, stations: int) -> Prepared:
+def _prepared(query: str, bench: BenchContext, stations: int) -> Prepared:
     params = {"query": query, "stations": stations, "years": YEARS}
     where = places(bench, params)
 
@@ -26,7 +26,7 @@ def _prepared(query: str, bench: Workbench, stations: int) -> Prepared:
     return Prepared(megabytes(where), expected(params), run, rows=1 if query == AGGREGATE else None)
 
 
-def _run(bench: Workbench) -> Findings:
+def _run(bench: BenchContext) -> Findings:
     ways = {"highest temperature": partial(_prepared, AGGREGATE), "stations with readings": partial(_prepared, JOIN)}
     what = f"Two queries of the source (listings {AGGREGATE} and {JOIN}) over readings of {YEARS} years"
     return found(curves(bench, ways, sizes(FIRST[bench.scale])), "MB of XML", what)

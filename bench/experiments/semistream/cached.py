@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.axes import Curves, curves, over, shown
 from bench.experiments.semistream.counting import Point, counted, describe, divisor, master_rows, memories
 from bench.experiments.semistream.hybrid_rates import EXPONENTS
 from bench.experiments.semistream.judging import judged, ratios
-from bench.workbench import Workbench
 
 OPTIMISED, X, HYBRID, MESH, R_MESH = "Optimised X-HYBRIDJOIN", "X-HYBRIDJOIN", "HYBRIDJOIN", "MESHJOIN", "R-MESHJOIN"
 CACHE = "CACHEJOIN, unsorted"
@@ -35,7 +35,7 @@ def _best(found: Curves, mine: str) -> Part:
     return Part(f"{mine} has {ratios(gains)} times the rate of the next best", min(gains) > 1)
 
 
-def _optimised(bench: Workbench) -> Findings:
+def _optimised(bench: BenchContext) -> Findings:
     joins = _joins(divisor(bench), OPTIMISED, X, HYBRID, R_MESH, MESH)
     by_rows, by_memory = curves(joins, "rows", master_rows(bench)), curves(joins, "memory_mb", memories(bench))
     checks = [_best(by_rows, OPTIMISED), _best(by_memory, OPTIMISED)]
@@ -52,7 +52,7 @@ def _behind(found: Curves) -> list[Part]:
     ]
 
 
-def _cachejoin(bench: Workbench) -> Findings:
+def _cachejoin(bench: BenchContext) -> Findings:
     joins = _joins(divisor(bench), OPTIMISED, CACHE, HYBRID, R_MESH, MESH)
     by_rows, by_memory = curves(joins, "rows", master_rows(bench)), curves(joins, "memory_mb", memories(bench))
     first = shown("50 MB", "master rows", "rows a second", master_rows(bench), by_rows, log_x=True, log_y=True)
@@ -61,7 +61,7 @@ def _cachejoin(bench: Workbench) -> Findings:
     return judged(checks, f"Exponent 1. {describe(divisor(bench))}", [first[0], second[0]], [first[1], second[1]])
 
 
-def _skew(bench: Workbench) -> Findings:
+def _skew(bench: BenchContext) -> Findings:
     joins = _joins(divisor(bench), OPTIMISED, CACHE, HYBRID, R_MESH, MESH)
     found = curves(joins, "exponent", EXPONENTS)
     near, mesh = over(found[CACHE], found[OPTIMISED]), over(found[CACHE], found[MESH])
@@ -80,7 +80,7 @@ def _skew(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [table])
 
 
-def _small_cache(bench: Workbench) -> tuple[Chart, float]:
+def _small_cache(bench: BenchContext) -> tuple[Chart, float]:
     divide = divisor(bench)
     point = Point(divide=divide, algorithm="cachejoin", order="none")
     sizes = (0, 2000, 8000, 16_000, 64_000)
@@ -89,7 +89,7 @@ def _small_cache(bench: Workbench) -> tuple[Chart, float]:
     return chart, found[1] / found[0]
 
 
-def _little(bench: Workbench) -> Findings:
+def _little(bench: BenchContext) -> Findings:
     chart, gain = _small_cache(bench)
     share = 2000 * 260 / (50 * 2**20)
     checks = [Part(f"a cache of {share:.1%} of memory gives {gain:.2f} times the rate without one", gain > 1.4)]

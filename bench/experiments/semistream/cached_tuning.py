@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
 from bench.experiments.semistream.judging import grid, judged, wave
 from bench.experiments.semistream.media import Runner, everywhere
 from bench.experiments.semistream.printed_rates import printed_cached
-from bench.workbench import Workbench
 
 _SEGMENTS = (250, 500, 1000, 2000, 4000, 8000, 16_000)
 _CACHES = (4000, 8000, 16_000, 32_000, 64_000, 128_000)
@@ -19,12 +19,12 @@ _FEW_CACHES = (32_000, 64_000, 128_000)
 _Row = tuple[int, int, float, float, float, float, float]
 
 
-def _point(bench: Workbench, algorithm: str) -> Point:
+def _point(bench: BenchContext, algorithm: str) -> Point:
     order = "none" if algorithm == "cachejoin" else "key"
     return Point(divide=divisor(bench), algorithm=algorithm, order=order)  # type: ignore[arg-type]  # an order
 
 
-def _tuning(bench: Workbench, runner: Runner) -> Findings:
+def _tuning(bench: BenchContext, runner: Runner) -> Findings:
     plain = Point(divide=runner.divide, algorithm="optimised_x_hybridjoin")
     caches, segments = (_FEW_CACHES, _SEGMENTS[1:4]) if runner.few else (_CACHES, _SEGMENTS[1:])
     room = caches[-1] if runner.few else 64_000
@@ -59,7 +59,7 @@ def _row(point: Point) -> _Row:
     return point.segment, point.cached, reached, w_s, found.per_second, printed, point.predicted().mu
 
 
-def _by_equations(bench: Workbench, algorithm: str) -> Findings:
+def _by_equations(bench: BenchContext, algorithm: str) -> Findings:
     plain = _point(bench, algorithm)
     by_segment = [_row(replace(plain, segment=d, cached=64_000)) for d in _SEGMENTS]
     by_cache = [_row(replace(plain, cached=cached)) for cached in _CACHES]
@@ -90,7 +90,7 @@ def _by_equations(bench: Workbench, algorithm: str) -> Findings:
     return judged(checks, note, charts, [grid("Counted and calculated", heads, rows)])
 
 
-def _cost(bench: Workbench, algorithm: str) -> Findings:
+def _cost(bench: BenchContext, algorithm: str) -> Findings:
     rows = []
     for memory in memories(bench):
         point = replace(_point(bench, algorithm), memory_mb=memory)

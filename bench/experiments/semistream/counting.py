@@ -14,11 +14,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from bench.context import BenchContext
 from bench.experiment import Experiment as Claim
 from bench.experiment import Findings
 from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service_rate
 from bench.simulation_from_key import rate_from_key
-from bench.workbench import Workbench
 from dovetail.engine.device import DeviceModel
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.semistream.cache import CachePolicy
@@ -119,24 +119,24 @@ _CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
 
 
 def counted(
-    name: str, places: tuple[str, ...], claim: str, run: Callable[[Workbench], Findings], source: str = "Naeem 2012"
+    name: str, places: tuple[str, ...], claim: str, run: Callable[[BenchContext], Findings], source: str = "Naeem 2012"
 ) -> Claim:
     """An experiment of this family on the simulated disk."""
     return Claim(f"semistream-{name}", "semistream", source, places, claim, run, MEASURES)
 
 
-def divisor(bench: Workbench) -> int:
+def divisor(bench: BenchContext) -> int:
     """What sizes are divided by at this scale."""
     return 1 if bench.scale == "full" else SMALL
 
 
-def master_rows(bench: Workbench) -> tuple[int, ...]:
+def master_rows(bench: BenchContext) -> tuple[int, ...]:
     """Master rows of the source's figures; small scale has both ends and the middle."""
     millions = (0.5, 1, 2, 4, 8) if bench.scale == "full" else (0.5, 2, 8)
     return tuple(int(n * MILLION) for n in millions)
 
 
-def memories(bench: Workbench) -> tuple[int, ...]:
+def memories(bench: BenchContext) -> tuple[int, ...]:
     """Megabytes of the source's figures; small scale has both ends and the middle."""
     return (50, 100, 150, 200, 250) if bench.scale == "full" else (50, 150, 250)
 

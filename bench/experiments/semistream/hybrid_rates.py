@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings, Grid
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import (
@@ -16,7 +17,6 @@ from bench.experiments.semistream.counting import (
     rate,
 )
 from bench.experiments.semistream.judging import grid, judged, ratios
-from bench.workbench import Workbench
 
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 HYBRID, MESH, INLJ, FROM_KEY = "HYBRIDJOIN", "MESHJOIN", "INLJ", "HYBRIDJOIN, loads from the key"
@@ -28,7 +28,7 @@ def _point(name: str, divide: int, **setting: float) -> Point:
     return Point(divide=divide, algorithm=algorithm, from_key=name == FROM_KEY, **setting)  # type: ignore[arg-type]  # fields of numbers
 
 
-def _rates(bench: Workbench, axis: str, values: Sequence[float]) -> dict[str, list[float]]:
+def _rates(bench: BenchContext, axis: str, values: Sequence[float]) -> dict[str, list[float]]:
     divide = divisor(bench)
     return {name: [rate(_point(name, divide, **{axis: value})) for value in values] for name in _NAMES}
 
@@ -53,19 +53,19 @@ def _above(found: dict[str, list[float]]) -> list[Part]:
     ]  # fmt: skip
 
 
-def _by_rows(bench: Workbench) -> Findings:
+def _by_rows(bench: BenchContext) -> Findings:
     found = _rates(bench, "rows", master_rows(bench))
     charts, tables = _shown(found, "master rows", master_rows(bench), log=True)
     return judged(_above(found), describe(divisor(bench)), charts, tables)
 
 
-def _by_memory(bench: Workbench) -> Findings:
+def _by_memory(bench: BenchContext) -> Findings:
     found = _rates(bench, "memory_mb", memories(bench))
     charts, tables = _shown(found, "memory, MB", memories(bench))
     return judged(_above(found), describe(divisor(bench)), charts, tables)
 
 
-def _by_skew(bench: Workbench) -> Findings:
+def _by_skew(bench: BenchContext) -> Findings:
     found = _rates(bench, "exponent", EXPONENTS)
     aligned, from_key, mesh = found[HYBRID], found[FROM_KEY], found[MESH]
     gains = [a / b for a, b in zip(aligned, mesh, strict=True)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import Point, count, counted, divisor, master_rows
 from bench.experiments.semistream.judging import grid, judged
 from bench.experiments.semistream.paced import stays
-from bench.workbench import Workbench
 from dovetail.joins.semistream.cost import round_times
 from dovetail.joins.semistream.cost.inlj import inlj_delay
 
@@ -18,7 +18,7 @@ _RATES = (60, 125, 200, 500, 1000, 2000)
 _PACE = 500
 
 
-def _seconds(bench: Workbench) -> float:
+def _seconds(bench: BenchContext) -> float:
     return 300.0 if bench.scale == "full" else 60.0
 
 
@@ -30,7 +30,7 @@ def _note(divide: int) -> str:
     )
 
 
-def _processing(bench: Workbench) -> Findings:
+def _processing(bench: BenchContext) -> Findings:
     divide, sizes, rows = divisor(bench), master_rows(bench), []
     for n in sizes:
         point = Point(divide=divide, rows=n)
@@ -62,7 +62,7 @@ def _processing(bench: Workbench) -> Findings:
     return judged(checks, _note(divide), [chart], [grid("Mean seconds to the match, exponent 1", heads, rows)])
 
 
-def _waiting(bench: Workbench) -> Findings:
+def _waiting(bench: BenchContext) -> Findings:
     divide, rows = divisor(bench), []
     point = Point(divide=divide)
     mesh, inlj = (replace(point, algorithm=name).predicted() for name in ("meshjoin", "inlj"))

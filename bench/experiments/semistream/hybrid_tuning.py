@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import Point, count, counted, describe, divisor, memories
@@ -11,7 +12,6 @@ from bench.experiments.semistream.judging import close, grid, judged, wave
 from bench.experiments.semistream.media import Runner, everywhere
 from bench.experiments.semistream.printed_hybridjoin import eq_5_2, eq_5_3, eq_5_4
 from bench.simulation import SOURCE_DISK, SOURCE_UNITS, SourceSizes
-from bench.workbench import Workbench
 from dovetail.joins.semistream.master.pages import Order
 
 _TABLE_5_2 = {
@@ -24,7 +24,7 @@ _UNITS = {"c_h": SOURCE_UNITS.probe, "c_o": SOURCE_UNITS.emit, "c_e": SOURCE_UNI
           "c_a": SOURCE_UNITS.admit}  # fmt: skip
 
 
-def _tables(bench: Workbench) -> Findings:
+def _tables(bench: BenchContext) -> Findings:
     found = count(Point(divide=divisor(bench)))
     total = sum(_TABLE_5_2.values()) / 1e9
     checks = [
@@ -46,7 +46,7 @@ def _tables(bench: Workbench) -> Findings:
     return judged(checks, note, tables=tables)
 
 
-def _buffer(bench: Workbench, runner: Runner) -> Findings:
+def _buffer(bench: BenchContext, runner: Runner) -> Findings:
     plain, sizes = Point(divide=runner.divide), (_BUFFERS[::2] if runner.few else _BUFFERS)
     curves = {
         name: [(d * 120 / 1e6, runner.rate(replace(plain, segment=d, order=order))) for d in sizes]
@@ -69,7 +69,7 @@ def _buffer(bench: Workbench, runner: Runner) -> Findings:
     return judged(checks, note, [chart])
 
 
-def _cost(bench: Workbench) -> Findings:
+def _cost(bench: BenchContext) -> Findings:
     divide, rows = divisor(bench), []
     for name in ("inlj", "meshjoin", "hybridjoin"):
         for memory in memories(bench) if name != "inlj" else (50,):

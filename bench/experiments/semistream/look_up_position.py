@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.axes import Curves, curves, over, shown
@@ -20,7 +21,6 @@ from bench.experiments.semistream.counting import (
 from bench.experiments.semistream.hybrid_rates import EXPONENTS
 from bench.experiments.semistream.judging import judged, ratios
 from bench.experiments.semistream.media import Runner, everywhere
-from bench.workbench import Workbench
 from dovetail.joins.semistream.lookup import Lookup
 
 HYBRID, OPTIMISED, GUARDED = "HYBRIDJOIN", "HYBRIDJOIN, second position", "HYBRIDJOIN, guarded (ours)"
@@ -39,7 +39,7 @@ def _joins(divide: int) -> dict[str, Point]:
             CACHE: cache, OPTIMISED_CACHE: replace(cache, lookup=ALTERNATE)}  # fmt: skip
 
 
-def _positions(bench: Workbench, runner: Runner) -> Findings:
+def _positions(bench: BenchContext, runner: Runner) -> Findings:
     plain = Point(divide=runner.divide)
     values = _FEW if runner.few else _FINE if bench.scale == "full" else _COARSE
     rates = [runner.rate(replace(plain, lookup=Lookup("alternate", c))) for c in values]
@@ -62,12 +62,12 @@ def _gains(found: Curves, loads: Curves) -> tuple[list[float], list[float], list
     return rate, over(loads[OPTIMISED], loads[HYBRID]), over(found[OPTIMISED_CACHE], found[CACHE])
 
 
-def _both(bench: Workbench, axis: str, values: Sequence[float]) -> tuple[Curves, Curves]:
+def _both(bench: BenchContext, axis: str, values: Sequence[float]) -> tuple[Curves, Curves]:
     joins = _joins(divisor(bench))
     return curves(joins, axis, values), curves(joins, axis, values, lambda of: of.rows_per_load)
 
 
-def _by_memory(bench: Workbench) -> Findings:
+def _by_memory(bench: BenchContext) -> Findings:
     found, loads = _both(bench, "memory_mb", memories(bench))
     rate, load, cache = _gains(found, loads)
     checks = [
@@ -80,7 +80,7 @@ def _by_memory(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [table])
 
 
-def _by_rows(bench: Workbench) -> Findings:
+def _by_rows(bench: BenchContext) -> Findings:
     found, loads = _both(bench, "rows", master_rows(bench))
     rate, load, cache = _gains(found, loads)
     checks = [
@@ -94,7 +94,7 @@ def _by_rows(bench: Workbench) -> Findings:
     return judged(checks, describe(divisor(bench)), [chart], [table])
 
 
-def _by_skew(bench: Workbench) -> Findings:
+def _by_skew(bench: BenchContext) -> Findings:
     found, loads = _both(bench, "exponent", EXPONENTS)
     rate, load, cache = _gains(found, loads)
     guarded = over(found[GUARDED], found[HYBRID])

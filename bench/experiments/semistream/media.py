@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings, Ground
 from bench.experiments.semistream.counting import MEASURES, Point, count, counted, describe, divisor
 from bench.experiments.semistream.timing import NEEDS_SERVER, Timed, page_file, run, server_table
-from bench.workbench import Workbench
 from dovetail.joins.semistream.master.pages import Pages
 
-Store = Callable[[Workbench, int], AbstractContextManager[Pages]]
+Store = Callable[[BenchContext, int], AbstractContextManager[Pages]]
 
 
 class Found(Protocol):
@@ -42,11 +42,11 @@ class Medium:
     small: int
     full: int
 
-    def divide(self, bench: Workbench) -> int:
+    def divide(self, bench: BenchContext) -> int:
         """What the source's sizes are divided by."""
         return self.full if bench.scale == "full" else self.small
 
-    def note(self, bench: Workbench) -> str:
+    def note(self, bench: BenchContext) -> str:
         """Where and at what scale, in a sentence."""
         kind = "a page file, as far as it is not in the system's cache," if self.name == "disk" else "PostgreSQL here,"
         return (
@@ -65,7 +65,7 @@ class Runner:
     few = False
     """Whether points take so long that some of them have to do."""
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: BenchContext) -> None:
         self.divide, self.note, self.checked = divisor(bench), describe(divisor(bench)), 0
 
     def count(self, point: Point) -> Found:
@@ -82,7 +82,7 @@ class ClockRunner(Runner):
 
     few = True
 
-    def __init__(self, bench: Workbench, medium: Medium, stack: ExitStack) -> None:
+    def __init__(self, bench: BenchContext, medium: Medium, stack: ExitStack) -> None:
         super().__init__(bench)
         self.medium, self.divide, self.note = medium, medium.divide(bench), medium.note(bench)
         self._bench, self._stack = bench, stack
@@ -105,14 +105,14 @@ class ClockRunner(Runner):
 
 
 @contextmanager
-def opened(bench: Workbench, medium: Medium) -> Iterator[ClockRunner]:
+def opened(bench: BenchContext, medium: Medium) -> Iterator[ClockRunner]:
     """The runner over a medium, whose stores are closed behind it."""
     with ExitStack() as stack:
         yield ClockRunner(bench, medium, stack)
 
 
-Work = Callable[[Workbench, Runner], Findings]
-ClockWork = Callable[[Workbench, ClockRunner], Findings]
+Work = Callable[[BenchContext, Runner], Findings]
+ClockWork = Callable[[BenchContext, ClockRunner], Findings]
 
 
 def everywhere(
@@ -153,7 +153,7 @@ def on_stores(
     )
 
 
-def _at(medium: Medium, work: ClockWork, bench: Workbench) -> Findings:
+def _at(medium: Medium, work: ClockWork, bench: BenchContext) -> Findings:
     with opened(bench, medium) as runner:
         found = work(bench, runner)
         return replace(found, rows=found.rows + runner.checked)

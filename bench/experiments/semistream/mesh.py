@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import MB, SMALL, counted
@@ -16,7 +17,6 @@ from bench.experiments.semistream.mesh_counting import (
     tuned,
 )
 from bench.experiments.semistream.printed_meshjoin import eq_3_3
-from bench.workbench import Workbench
 from dovetail.joins.semistream.cost import loss_of
 
 _TABLE_3_2 = ((50, 205_000, 1024), (100, 201_609, 512), (200, 193_024, 256), (400, 176_384, 128))
@@ -30,11 +30,11 @@ _NOTE = (
 )
 
 
-def _divide(bench: Workbench) -> int:
+def _divide(bench: BenchContext) -> int:
     return 1 if bench.scale == "full" else SMALL
 
 
-def _split(bench: Workbench) -> Findings:
+def _split(bench: BenchContext) -> Findings:
     rows, checks = [], []
     for pages, printed, chunks in _TABLE_3_2:
         w = int(eq_3_3(memory=20 * MB, b=pages, v_p=V_P, v_s=20, n_r=51_200))
@@ -44,7 +44,7 @@ def _split(bench: Workbench) -> Findings:
     return judged(checks, "From equation 3.3 with 51,200 pages of 8 kB.", tables=[grid("20 MB", heads, rows)])
 
 
-def _knee(bench: Workbench) -> Findings:
+def _knee(bench: BenchContext) -> Findings:
     divide = _divide(bench)
     rates = [count_mesh(Mesh(memory_mb=80, buffer_mb=b), divide).per_second for b in _BUFFERS]
     by_model = [Mesh(memory_mb=80, buffer_mb=b).rate for b in _BUFFERS]
@@ -61,7 +61,7 @@ def _knee(bench: Workbench) -> Findings:
     return judged(checks, _NOTE, [chart])
 
 
-def _best(bench: Workbench) -> Findings:
+def _best(bench: BenchContext) -> Findings:
     divide, rows, checks = _divide(bench), [], []
     best_by_memory: list[tuple[float, float]] = []
     for memory in _MEMORY:
@@ -81,7 +81,7 @@ def _best(bench: Workbench) -> Findings:
     return judged(checks, _NOTE, [chart], [grid("Best buffers", heads, rows)])
 
 
-def _default(bench: Workbench) -> Findings:
+def _default(bench: BenchContext) -> Findings:
     divide, rows, checks = 1 if bench.scale == "full" else 2, [], []
     for memory in _MEMORY:
         default = Mesh(memory_mb=memory, buffer_mb=0.93)
@@ -110,7 +110,7 @@ def _default(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [grid("What the default costs", heads, rows)])
 
 
-def _io(bench: Workbench) -> Findings:
+def _io(bench: BenchContext) -> Findings:
     points = []
     for buffer in _BUFFERS:
         of = Mesh(memory_mb=80, buffer_mb=buffer)
@@ -124,7 +124,7 @@ def _io(bench: Workbench) -> Findings:
     return judged(checks, "By construction: any device with a price per request does so.", [chart])
 
 
-def _cost(bench: Workbench) -> Findings:
+def _cost(bench: BenchContext) -> Findings:
     divide, rows = _divide(bench), []
     for memory in _MEMORY:
         of = tuned(Mesh(memory_mb=memory, buffer_mb=1))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings, Grid
 from bench.experiment import Experiment as Claim
 from bench.experiments.parts import Part
@@ -23,7 +24,6 @@ from bench.experiments.semistream.look_up_position import (
 )
 from bench.experiments.semistream.real_keys import RealStream, flights, orders
 from bench.simulation import Experiment, Rate, SourceSizes, service_rate
-from bench.workbench import Workbench
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.joins.semistream.lookup import OLDEST, Lookup
 
@@ -81,7 +81,7 @@ def _table(title: str, found: _Found) -> Grid:
     return grid(f"{title}, rows a second", ("memory, %", *JOINS), rows)
 
 
-def _orders(bench: Workbench) -> Findings:
+def _orders(bench: BenchContext) -> Findings:
     stream = orders(bench)
     found = _counted(stream, 500)
     chart, gains, cache, depth = _shown(stream, 500, found)
@@ -96,7 +96,7 @@ def _orders(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [_table("Orders", found)])
 
 
-def _flights(bench: Workbench) -> Findings:
+def _flights(bench: BenchContext) -> Findings:
     stream = flights()
     plain, by_use = _counted(stream, 50), _counted(stream.by_use(), 50)
     chart, gains, cache, depth = _shown(stream, 50, plain)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.axes import slope
 from bench.experiments.semistream.counting import Point, master_rows, memories
 from bench.experiments.semistream.judging import judged
 from bench.experiments.semistream.media import Runner, everywhere
-from bench.workbench import Workbench
 
 _SEGMENTS = (125, 250, 500, 1000)
 _PINNED = (500, 1000, 2000, 4000)
@@ -27,7 +27,7 @@ def _w(runner: Runner, plain: Point, axis: str, values: Sequence[float]) -> tupl
     return [of.rows_per_load - n for of, n in zip(found, hot, strict=True)], hot
 
 
-def _axes(bench: Workbench, runner: Runner) -> tuple[Sequence[int], Sequence[int]]:
+def _axes(bench: BenchContext, runner: Runner) -> tuple[Sequence[int], Sequence[int]]:
     """Master rows, and megabytes of memory."""
     sizes, rooms = master_rows(bench), memories(bench)
     return (sizes[:-1], rooms[::2]) if runner.few else (sizes, rooms)
@@ -43,7 +43,7 @@ def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float])
     return Chart(title, axis, "rows per iteration", points, log_x=True, log_y=True)
 
 
-def _hybrid(bench: Workbench, runner: Runner) -> Findings:
+def _hybrid(bench: BenchContext, runner: Runner) -> Findings:
     sizes, rooms = _axes(bench, runner)
     plain = Point(divide=runner.divide)
     by_rows, by_room, by_d = (_w(runner, plain, axis, values)[0] for axis, values in
@@ -58,7 +58,7 @@ def _hybrid(bench: Workbench, runner: Runner) -> Findings:
     return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
 
 
-def _x(bench: Workbench, runner: Runner) -> Findings:
+def _x(bench: BenchContext, runner: Runner) -> Findings:
     sizes, rooms = _axes(bench, runner)
     plain = Point(divide=runner.divide, algorithm="x_hybridjoin")
     cold, hot = _w(runner, plain, "pinned", _PINNED)
@@ -83,7 +83,7 @@ def _x(bench: Workbench, runner: Runner) -> Findings:
     return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
 
 
-def _optimised(bench: Workbench, runner: Runner) -> Findings:
+def _optimised(bench: BenchContext, runner: Runner) -> Findings:
     sizes, rooms = _axes(bench, runner)
     caches, cached = (_CACHED_WHERE_DIVIDED, 64_000) if runner.few else (_CACHED, 16_000)
     plain = Point(divide=runner.divide, algorithm="optimised_x_hybridjoin", cached=cached)

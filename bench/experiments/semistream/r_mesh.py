@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import MILLION, SMALL, counted
 from bench.experiments.semistream.judging import close, grid, judged, wave
 from bench.experiments.semistream.mesh_counting import CHAPTER_4, Mesh, best_buffer, count_mesh, tuned
 from bench.experiments.semistream.printed_meshjoin import alpha_4, eq_4_1, eq_4_4
-from bench.workbench import Workbench
 
 _TABLE_4_2 = ((50, 0.31, 48.47, 1.21, 0.0005, 49.9905), (100, 0.43, 97.14, 2.42, 0.0013, 99.9913),
               (150, 0.52, 145.83, 3.64, 0.0024, 149.9924))  # fmt: skip
@@ -31,11 +31,11 @@ def _mesh(memory: float, rows: float = 2, parts: int = 0, buffer: float = 0.43) 
     return Mesh(memory_mb=memory, buffer_mb=buffer, rows=n, fudge=8, equal_mb=CHAPTER_4, parts=parts)
 
 
-def _divide(bench: Workbench, small: int = SMALL) -> int:
+def _divide(bench: BenchContext, small: int = SMALL) -> int:
     return 1 if bench.scale == "full" else small
 
 
-def _tables(bench: Workbench) -> Findings:
+def _tables(bench: BenchContext) -> Findings:
     checks, split, costs = [], [], []
     for memory, buffer, table, queue, stream, total in _TABLE_4_2:
         _, by_table, by_queue = eq_4_1(memory=memory, b=buffer, v_p=1, alpha=alpha_4(v_s=20))
@@ -54,7 +54,7 @@ def _tables(bench: Workbench) -> Findings:
     return judged(checks, note, tables=[grid("Table 4.2", heads, split), grid("Table 4.3", heads_3, costs)])
 
 
-def _master_size(bench: Workbench) -> Findings:
+def _master_size(bench: BenchContext) -> Findings:
     rows, divide = [], _divide(bench, 8)
     for millions, n_p, parts in _TABLE_4_4:
         mesh, mine = best_buffer(_mesh(100, millions)), best_buffer(_mesh(100, millions, parts))
@@ -77,7 +77,7 @@ def _master_size(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [grid("Table 4.4, 100 MB, buffer 0.427 MB", heads, rows)])
 
 
-def _parts(bench: Workbench) -> Findings:
+def _parts(bench: BenchContext) -> Findings:
     divide = _divide(bench)
 
     def run(of: Mesh) -> float:
@@ -104,7 +104,7 @@ def _parts(bench: Workbench) -> Findings:
     return judged(checks, _NOTE, charts)
 
 
-def _against(bench: Workbench) -> Findings:
+def _against(bench: BenchContext) -> Findings:
     divide, by_memory, by_rows = _divide(bench, 2), [], []
     for memory in _MEMORY:
         mesh, mine = tuned(_mesh(memory)), tuned(_mesh(memory, parts=4))

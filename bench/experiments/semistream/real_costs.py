@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import MILLION
@@ -13,7 +14,6 @@ from bench.experiments.semistream.media import ClockRunner, on_stores
 from bench.experiments.semistream.real_model import calculated, units_of
 from bench.experiments.semistream.real_rates import CACHE, HYBRID, INLJ, JOINS, MESH, OPTIMISED, R_MESH, X
 from bench.experiments.semistream.timing import Timed
-from bench.workbench import Workbench
 from dovetail.joins.semistream.cost import Prediction
 
 _NAMES = (INLJ, MESH, R_MESH, HYBRID, X, OPTIMISED, CACHE)
@@ -30,7 +30,7 @@ _PLACES = (
 )
 
 
-def _costs(bench: Workbench, runner: ClockRunner) -> Findings:
+def _costs(bench: BenchContext, runner: ClockRunner) -> Findings:
     rows, pages = [], runner.pages(2 * MILLION // runner.divide)
     costs = units_of(pages)
     for name in _NAMES:

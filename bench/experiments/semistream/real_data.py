@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bench.context import BenchContext
 from bench.experiment import Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.axes import over, shown
@@ -20,7 +21,6 @@ from bench.experiments.semistream.position_on_data import JOINS, again
 from bench.experiments.semistream.real_keys import RealStream, flights, orders
 from bench.experiments.semistream.timing import Timed, timed
 from bench.simulation import SourceSizes
-from bench.workbench import Workbench
 from dovetail.joins.semistream.cache import CachePolicy
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators.registry import ALGORITHMS
@@ -67,11 +67,11 @@ def _found(runner: ClockRunner, stream: RealStream, segment: int, least: float) 
     return judged(checks, note, [chart], [table], checked)
 
 
-def _orders(bench: Workbench, runner: ClockRunner) -> Findings:
+def _orders(bench: BenchContext, runner: ClockRunner) -> Findings:
     return _found(runner, orders(bench), 500, 1.05)
 
 
-def _flights(bench: Workbench, runner: ClockRunner) -> Findings:
+def _flights(bench: BenchContext, runner: ClockRunner) -> Findings:
     return _found(runner, flights().by_use(), 50, 1.1)
 
 

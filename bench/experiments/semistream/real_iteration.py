@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import MB
@@ -16,7 +17,6 @@ from bench.experiments.semistream.judging import grid, judged
 from bench.experiments.semistream.media import ClockRunner, on_stores
 from bench.experiments.semistream.real_rates import HYBRID, JOINS, MESH, R_MESH
 from bench.experiments.semistream.timing import built, check, law_keys
-from bench.workbench import Workbench
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 
@@ -70,7 +70,7 @@ def _iteration(runner: ClockRunner, name: str) -> _Iteration:
         return _Iteration(budget.at_peak(), queue, rounds * queue / did, seconds / did, reading / did)
 
 
-def _tables(bench: Workbench, runner: ClockRunner) -> Findings:
+def _tables(bench: BenchContext, runner: ClockRunner) -> Findings:
     found = {name: _iteration(runner, name) for name in _NAMES}
     hybrid = found[HYBRID]
     shares = {name: of.reading / of.seconds for name, of in found.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from bench.workbench import Workbench
+from bench.context import BenchContext
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.workloads.tpch import tpch_table
 
@@ -41,7 +41,7 @@ class RealStream:
         return float(counts[: self.rows // 5].sum() / len(self.keys))
 
 
-def orders(bench: Workbench) -> RealStream:
+def orders(bench: BenchContext) -> RealStream:
     """TPC-H's orders and customers at scale factor 0.2, or 1."""
     scale = 1.0 if bench.scale == "full" else 0.2
     customers, placed = tpch_table("customer", scale, bench.scratch), tpch_table("orders", scale, bench.scratch)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings, Grid
 from bench.experiments.parts import Part
 from bench.experiments.semistream.axes import over, shown
 from bench.experiments.semistream.counting import MILLION, Point
 from bench.experiments.semistream.judging import grid, judged, ratios, wave
 from bench.experiments.semistream.media import ClockRunner, on_stores
-from bench.workbench import Workbench
 from dovetail.joins.semistream.cost.measure_reads import measured_reads
 
 MESH, R_MESH = "MESHJOIN", "R-MESHJOIN"
@@ -36,7 +36,7 @@ def _over_buffers(runner: ClockRunner, point: Point, buffers: Sequence[int]) -> 
     return [runner.rate(replace(point, segment=rows)) for rows in buffers]
 
 
-def _knee(bench: Workbench, runner: ClockRunner) -> Findings:
+def _knee(bench: BenchContext, runner: ClockRunner) -> Findings:
     joins = _joins(runner, rows=_ROWS, memory_mb=80)
     found = {name: _over_buffers(runner, point, _BUFFERS) for name, point in joins.items()}
     reads = measured_reads(runner.pages(_ROWS // runner.divide))
@@ -61,7 +61,7 @@ def _best(rates: Sequence[float], buffers: Sequence[int]) -> float:
     return _kb(buffers)[rates.index(max(rates))]
 
 
-def _memory(bench: Workbench, runner: ClockRunner) -> Findings:
+def _memory(bench: BenchContext, runner: ClockRunner) -> Findings:
     buffers, default = _BUFFERS[1:], _BUFFERS[1:].index(_DEFAULT)
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
     for memory in _MEMORY:
@@ -86,7 +86,7 @@ def _memory(bench: Workbench, runner: ClockRunner) -> Findings:
     return judged(checks, runner.note, [chart], [_table("memory, MB", found, buffers)])
 
 
-def _master(bench: Workbench, runner: ClockRunner) -> Findings:
+def _master(bench: BenchContext, runner: ClockRunner) -> Findings:
     buffers = _BUFFERS[1:]
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
     for millions, parts in _PARTS.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings, Grid
 from bench.experiments.parts import Part
 from bench.experiments.semistream.axes import over
@@ -12,7 +13,6 @@ from bench.experiments.semistream.counting import MILLION, Point
 from bench.experiments.semistream.judging import grid, judged, ratios
 from bench.experiments.semistream.media import DISK, ClockRunner, ClockWork, on_stores
 from bench.experiments.semistream.timing import Timed
-from bench.workbench import Workbench
 from dovetail.joins.semistream.lookup import Lookup
 
 INLJ, MESH, R_MESH, HYBRID, POSITION = "INLJ", "MESHJOIN", "R-MESHJOIN", "HYBRIDJOIN", "HYBRIDJOIN, second position"
@@ -77,7 +77,7 @@ def _order(found: dict[str, list[float]]) -> list[Part]:
 
 
 def _by(axis: str, shown: str, values: Sequence[float]) -> ClockWork:
-    def run_it(bench: Workbench, runner: ClockRunner) -> Findings:
+    def run_it(bench: BenchContext, runner: ClockRunner) -> Findings:
         some = values if runner.medium is DISK else values[:: len(values) - 1]
         found = measure(runner, axis, some, tuple(JOINS))
         found_rates = rates(found)
@@ -88,7 +88,7 @@ def _by(axis: str, shown: str, values: Sequence[float]) -> ClockWork:
     return run_it
 
 
-def _by_skew(bench: Workbench, runner: ClockRunner) -> Findings:
+def _by_skew(bench: BenchContext, runner: ClockRunner) -> Findings:
     values = (0.0, 0.5, 1.0)
     found = measure(runner, "exponent", values, (MESH, HYBRID, POSITION, OPTIMISED, CACHE, OURS))
     by = rates(found)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import MILLION, Point
@@ -16,7 +17,6 @@ from bench.experiments.semistream.judging import grid, judged
 from bench.experiments.semistream.media import ClockRunner, on_stores
 from bench.experiments.semistream.real_rates import HYBRID, INLJ, JOINS, MESH
 from bench.experiments.semistream.timing import built, check, law_keys
-from bench.workbench import Workbench
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.operators.base import SemiStreamOperator
@@ -74,7 +74,7 @@ def _capacity(runner: ClockRunner) -> float:
     return runner.rate(replace(JOINS[INLJ], divide=runner.divide))
 
 
-def _processing(bench: Workbench, runner: ClockRunner) -> Findings:
+def _processing(bench: BenchContext, runner: ClockRunner) -> Findings:
     pace = _capacity(runner) / 2
     rows = [(n, *(1e3 * mean_wait(runner, name, pace, n) for name in _NAMES)) for n in _MASTER]
     slow, inlj = [row[2] / row[1] for row in rows], [row[3] for row in rows]
@@ -89,7 +89,7 @@ def _processing(bench: Workbench, runner: ClockRunner) -> Findings:
     return judged(checks, note, [chart], [table])
 
 
-def _waiting(bench: Workbench, runner: ClockRunner) -> Findings:
+def _waiting(bench: BenchContext, runner: ClockRunner) -> Findings:
     capacity = _capacity(runner)
     rows = [
         (share * capacity, *(1e3 * mean_wait(runner, name, share * capacity) for name in _NAMES)) for share in _SHARES

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import Point
@@ -13,7 +14,6 @@ from bench.experiments.semistream.judging import grid, judged
 from bench.experiments.semistream.media import ClockRunner, on_stores
 from bench.experiments.semistream.real_model import calculated, units_of
 from bench.experiments.semistream.real_rates import CACHE, JOINS, OPTIMISED, X
-from bench.workbench import Workbench
 
 _SEGMENTS = (250, 500, 1000, 2000)
 _PINNED = (500, 1000, 2000, 4000)
@@ -50,7 +50,7 @@ def _curve(runner: ClockRunner, plain: Point, field: str, size: str, values: Seq
     return _Curve(size, values, [runner.rate(point) for point in points], model)
 
 
-def _tuned(bench: Workbench, runner: ClockRunner, name: str) -> Findings:
+def _tuned(bench: BenchContext, runner: ClockRunner, name: str) -> Findings:
     plain = replace(JOINS[name], divide=runner.divide)
     if name == X:
         curves = [_curve(runner, replace(plain, pinned=2000), "segment", "d_S", _SEGMENTS),

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.context import BenchContext
 from bench.enrichment_server import master_table
 from bench.experiments.semistream.counting import SEGMENT_ROWS, Point
-from bench.workbench import Workbench
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
@@ -95,7 +95,7 @@ class Timed:
 
 
 @contextmanager
-def page_file(bench: Workbench, rows: int) -> Iterator[Pages]:
+def page_file(bench: BenchContext, rows: int) -> Iterator[Pages]:
     """Master rows in key order in a page file of 4 kB pages."""
     path = bench.once(("page file", rows), lambda: _written(bench, Master(rows, seed=bench.seed).table(), rows))
     pages = MasterStore.open(path).at()
@@ -105,14 +105,14 @@ def page_file(bench: Workbench, rows: int) -> Iterator[Pages]:
         pages.close()
 
 
-def _written(bench: Workbench, table: pa.Table, rows: int) -> str:
+def _written(bench: BenchContext, table: pa.Table, rows: int) -> str:
     path = bench.scratch / f"master-{rows}.pages"
     write_pages(path, table, key="key", page="4KB", unique=True)
     return str(path)
 
 
 @contextmanager
-def server_table(bench: Workbench, rows: int) -> Iterator[Pages]:
+def server_table(bench: BenchContext, rows: int) -> Iterator[Pages]:
     """Master rows in a table with an index on the key, read in ranges of 15 kB and more."""
     table = master_table(bench, rows)
     pages = MasterStore.postgres(table.url, table.name, "key", page="15KB").at()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import MILLION, counted
 from bench.experiments.semistream.judging import close, grid, judged
-from bench.workbench import Workbench
 from dovetail.workloads.arrivals import bursty_counts
 from dovetail.workloads.zipf import ZipfLaw
 
@@ -16,7 +16,7 @@ _PAGES, _PARTITION, _PAGE_ROWS = 16_000, 20, 8192 // 120
 _EXPONENTS = {0.0: 0.2, 0.5: 0.447, 0.8614: 0.769, 1.0: 0.889}
 
 
-def _page_use(bench: Workbench) -> Findings:
+def _page_use(bench: BenchContext) -> Findings:
     rows, draws = _PAGES * _PAGE_ROWS, MILLION
     law = ZipfLaw(rows, 1.0, "integral")
     keys = law.ranks(np.random.default_rng(bench.seed + 1), draws) - 1
@@ -40,7 +40,7 @@ def _page_use(bench: Workbench) -> Findings:
     return judged(checks, "Master data in the order of its use.", [chart])
 
 
-def _skew(bench: Workbench) -> Findings:
+def _skew(bench: BenchContext) -> Findings:
     n, draws, checks, rows = 2 * MILLION, 4 * MILLION, [], []
     for exponent, due in _EXPONENTS.items():
         ranks = ZipfLaw(n, exponent, "integral").ranks(np.random.default_rng(bench.seed + 2), draws)
@@ -63,7 +63,7 @@ def _skew(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [grid("First fifth of the keys", ("exponent", "share", "by the law"), rows)])
 
 
-def _bursts(bench: Workbench) -> Findings:
+def _bursts(bench: BenchContext) -> Findings:
     steps = 200_000 if bench.scale == "full" else 65_536
     counts = bursty_counts(steps, bench.seed + 3)
     rows = []

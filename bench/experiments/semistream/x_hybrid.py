@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
 from bench.experiments.semistream.axes import best_by_model, curves, over, shown
@@ -20,7 +21,6 @@ from bench.experiments.semistream.counting import (
 from bench.experiments.semistream.judging import grid, judged, ratios, wave
 from bench.experiments.semistream.media import Runner, everywhere
 from bench.experiments.semistream.printed_rates import printed_x
-from bench.workbench import Workbench
 
 HYBRID, DOUBLE, X = "HYBRIDJOIN", "HYBRIDJOIN, double buffer", "X-HYBRIDJOIN"
 _SWAPPED = (250, 500, 1000, 2000, 4000, 8000)
@@ -32,7 +32,7 @@ def _joins(divide: int) -> dict[str, Point]:
     return {HYBRID: plain, DOUBLE: replace(plain, segment=1000), X: replace(plain, algorithm="x_hybridjoin")}
 
 
-def _by_rows(bench: Workbench) -> Findings:
+def _by_rows(bench: BenchContext) -> Findings:
     divide = divisor(bench)
     found = curves(_joins(divide), "rows", master_rows(bench))
     shares, halves = over(found[HYBRID], found[X]), over(found[DOUBLE], found[HYBRID])
@@ -49,7 +49,7 @@ def _by_rows(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [table])
 
 
-def _by_memory(bench: Workbench) -> Findings:
+def _by_memory(bench: BenchContext) -> Findings:
     divide = divisor(bench)
     found = curves(_joins(divide), "memory_mb", memories(bench))
     loads = curves(_joins(divide), "memory_mb", memories(bench), lambda of: of.rows_per_load)
@@ -64,7 +64,7 @@ def _by_memory(bench: Workbench) -> Findings:
     return judged(checks, f"It saves more than the source says. {describe(divide)}", [chart], [table])
 
 
-def _pinned(bench: Workbench, runner: Runner) -> Findings:
+def _pinned(bench: BenchContext, runner: Runner) -> Findings:
     plain, rooms = _joins(runner.divide)[X], memories(bench)
     found = [runner.count(replace(plain, memory_mb=memory)) for memory in rooms]
     through = [4000 * of.rows_per_load * of.cached_share / 1e6 for of in found]
@@ -77,7 +77,7 @@ def _pinned(bench: Workbench, runner: Runner) -> Findings:
     return judged(checks, runner.note, [chart], [table])
 
 
-def _tuning(bench: Workbench, runner: Runner) -> Findings:
+def _tuning(bench: BenchContext, runner: Runner) -> Findings:
     plain = Point(divide=runner.divide, algorithm="x_hybridjoin")
     swapped, pinned = (_SWAPPED[1:4], _PINNED[::2]) if runner.few else (_SWAPPED, _PINNED)
     sizes = {(d, -(-500 * p // d) * d) for d in swapped for p in pinned} | {(d, max(500, d)) for d in swapped}
@@ -97,7 +97,7 @@ def _tuning(bench: Workbench, runner: Runner) -> Findings:
     return judged(checks, note, [chart])
 
 
-def _by_equations(bench: Workbench) -> Findings:
+def _by_equations(bench: BenchContext) -> Findings:
     divide, rows = divisor(bench), []
     plain = Point(divide=divide, algorithm="x_hybridjoin")
     sizes = [(d, max(500, d)) for d in _SWAPPED] + [(500, 500 * p) for p in _PINNED[1:]]
@@ -125,7 +125,7 @@ def _by_equations(bench: Workbench) -> Findings:
     return judged(checks, note, [chart], [grid("Counted and calculated", heads, rows)])
 
 
-def _tuned(bench: Workbench) -> Findings:
+def _tuned(bench: BenchContext) -> Findings:
     divide = divisor(bench)
     plain = Point(divide=divide, algorithm="x_hybridjoin")
     found: dict[str, list[list[float]]] = {"rows": [], "memory_mb": []}
@@ -147,7 +147,7 @@ def _tuned(bench: Workbench) -> Findings:
     return judged(checks, f"Sizes chosen by our model, rates counted. {describe(divide)}", charts, tables)
 
 
-def _cost(bench: Workbench) -> Findings:
+def _cost(bench: BenchContext) -> Findings:
     divide, rows = divisor(bench), []
     for memory in memories(bench):
         point = Point(divide=divide, algorithm="x_hybridjoin", memory_mb=memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from bench.context import BenchContext
 from bench.experiment import Experiment, Findings
 from bench.experiments.parts import Part, judged
 from bench.experiments.xquery.timing import (
@@ -22,7 +23,6 @@ from bench.experiments.xquery.timing import (
     size_mb,
     timed,
 )
-from bench.workbench import Workbench
 from bench.xquery_weather import QUERIES
 
 IN_SQL = ("7.4", "7.6")
@@ -32,11 +32,11 @@ YEARS = {"figure 7.7": (60, 480), "figure 7.8": (48, 240), "figure 7.9": (72, 67
 PRINTED_GAIN, GOOD_SPEED_UP, FLAT = 2.5, 1.5, 1.3
 
 
-def _years(bench: Workbench, place: str) -> int:
+def _years(bench: BenchContext, place: str) -> int:
     return YEARS[place][bench.scale == "full"]
 
 
-def run_speed_up(bench: Workbench) -> Findings:
+def run_speed_up(bench: BenchContext) -> Findings:
     """Figure 7.7: one task and two, and Spark's own XML source in place of the source's map/reduce system."""
     points = {query: point(query, 2, _years(bench, "figure 7.7")) for query in QUERIES}
     sizes = {query: size_mb(bench, params) for query, params in points.items()}
@@ -70,7 +70,7 @@ def run_speed_up(bench: Workbench) -> Findings:
     return Findings(verdict, why, [bars("One task and two", found)], tables)
 
 
-def run_scale_up(place: str, printed: str, bench: Workbench) -> Findings:
+def run_scale_up(place: str, printed: str, bench: BenchContext) -> Findings:
     """Figures 7.8 and 7.9: one task over one station, two over two."""
     years = _years(bench, place)
     found, sizes, ratios = {}, {}, {}
@@ -92,7 +92,7 @@ def run_scale_up(place: str, printed: str, bench: Workbench) -> Findings:
     return Findings(verdict, why, [bars("Twice the data, twice the tasks", found)], tables)
 
 
-def _experiment(name: str, place: str, claim: str, run: Callable[[Workbench], Findings]) -> Experiment:
+def _experiment(name: str, place: str, claim: str, run: Callable[[BenchContext], Findings]) -> Experiment:
     return Experiment(
         name=f"xquery-{name}",
         family="xquery",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.context import BenchContext
 from bench.experiment import Cell, Experiment, Findings, Grid
 from bench.experiments.parts import Part, judged
 from bench.experiments.xquery.timing import (
@@ -22,7 +23,6 @@ from bench.experiments.xquery.timing import (
     size_mb,
     timed,
 )
-from bench.workbench import Workbench
 from bench.xquery_weather import QUERIES
 
 SCANS = ("7.2", "7.4", "7.6")
@@ -31,7 +31,7 @@ LARGER_SIZES = {"small": (2, 36), "full": (2, 700)}
 PRINTED_GAIN, GOOD_SPEED_UP = 3.5, 1.5
 
 
-def run_saxon(bench: Workbench) -> Findings:
+def run_saxon(bench: BenchContext) -> Findings:
     """Figure 7.5."""
     stations, years = SAXON_SIZES[bench.scale]
     points = {query: point(query, stations, years) for query in QUERIES}
@@ -63,7 +63,7 @@ def run_saxon(bench: Workbench) -> Findings:
     return Findings(verdict, why, [bars("Saxon, one task and two", found)], tables, rows)
 
 
-def _pairs(bench: Workbench) -> tuple[dict[str, float], Grid]:
+def _pairs(bench: BenchContext) -> tuple[dict[str, float], Grid]:
     """How the time of query 7.8 grows if the readings double, for Saxon and for us."""
     few = bench.scale == "small"
     small, large = (
@@ -77,7 +77,7 @@ def _pairs(bench: Workbench) -> tuple[dict[str, float], Grid]:
     return {name: large[name] / small[name] for name in small}, grid
 
 
-def run_larger(bench: Workbench) -> Findings:
+def run_larger(bench: BenchContext) -> Findings:
     """Figure 7.6: data larger than what a task may hold; what the work is made of."""
     stations, years = LARGER_SIZES[bench.scale]
     points = {query: point(query, stations, years) for query in QUERIES}

@@ -11,8 +11,8 @@ from xml.etree.ElementTree import canonicalize
 
 from bench.case import Outcome, Params, Run
 from bench.cases.xquery import CASE
+from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Grid
-from bench.workbench import Workbench
 from bench.xquery_saxon import Saxon, located
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.errors import DataError
@@ -59,12 +59,12 @@ def point(query: str, stations: int, years: int) -> Params:
     return {"query": query, "stations": stations, "years": years}
 
 
-def rounds(bench: Workbench) -> tuple[int, int]:
+def rounds(bench: BenchContext) -> tuple[int, int]:
     """Runs that warm up, and runs that count: the source's two and three; one fewer of each at small scale."""
     return (2, 3) if bench.scale == "full" else (1, 2)
 
 
-def timed(bench: Workbench, params: Params, names: Sequence[str], few: bool = False) -> dict[str, Timed]:
+def timed(bench: BenchContext, params: Params, names: Sequence[str], few: bool = False) -> dict[str, Timed]:
     """Contestants in turn, round by round, over one point; DataError for a wrong answer. `few`: one warm run.
 
     Saxon, which is compiled ahead of time and keeps nothing, has nothing to warm up.
@@ -96,7 +96,7 @@ def _once(name: str, run: Run, right: int, params: Params) -> tuple[float, Mappi
     return seconds if outcome.seconds is None else outcome.seconds, outcome.figures
 
 
-def same_as_saxon(bench: Workbench, params: Params) -> int:
+def same_as_saxon(bench: BenchContext, params: Params) -> int:
     """Items of a query that are the same from Saxon, however often each is there; DataError where one is not.
 
     Their order is that of the files, which Saxon takes as the directory has them, and elements are compared without the
@@ -123,12 +123,12 @@ def _canonical(item: str) -> str:
     return canonicalize(item, strip_text=True) if item.startswith("<") else item
 
 
-def size_mb(bench: Workbench, params: Params) -> float:
+def size_mb(bench: BenchContext, params: Params) -> float:
     """Megabytes of the collections of a point."""
     return megabytes(places(bench, params))
 
 
-def reading_seconds(bench: Workbench, params: Params) -> float:
+def reading_seconds(bench: BenchContext, params: Params) -> float:
     """Seconds for reading all files of a point, without a look at what is in them."""
     began = time.perf_counter()
     for place in places(bench, params).values():

@@ -33,7 +33,7 @@ def serve(watch: Watch, host: str = "127.0.0.1", port: int = 0, token: str | Non
 def freeze(watch: Watch, path: str | os.PathLike[str]) -> Path:
     """Write the page as it is now to one HTML file that needs neither a server nor the internet; its path."""
     _need_bokeh()
-    from dovetail.page.frozen import freeze as write
+    from dovetail.page.static_page import freeze as write
 
     return write(watch, path)
 

@@ -8,9 +8,9 @@ from bokeh.models.layouts import Column
 from bokeh.models.ui import UIElement
 
 from dovetail.page import markup
+from dovetail.page.chart_card import ChartCard, text
 from dovetail.page.charts import charts_of
 from dovetail.page.columns import AT, Unrolling
-from dovetail.page.drawing import Drawing, text
 from dovetail.page.graph import Graph
 from dovetail.pipeline.watch import MOST_SAMPLES, Node, Watch
 
@@ -37,7 +37,7 @@ class StepPanel:
     def __init__(self, watch: Watch, node: Node, time: Range1d, sheet: InlineStyleSheet) -> None:
         self._watch, self._node, self._time, self._sheet = watch, node, time, sheet
         self.source = ColumnDataSource(name=f"samples of {node.name}")
-        self.drawings: list[Drawing] = []
+        self.drawings: list[ChartCard] = []
         self._unrolling = Unrolling(())
         self.head = text("", sheet)
         self.table = text("", sheet, css_classes=["card"], styles={"align-self": "stretch"})
@@ -78,7 +78,7 @@ class StepPanel:
         self._load()
         charts = charts_of(names)
         if charts != [drawing.chart for drawing in self.drawings]:
-            self.drawings = [Drawing(chart, self.source, self._time, self._sheet) for chart in charts]
+            self.drawings = [ChartCard(chart, self.source, self._time, self._sheet) for chart in charts]
 
     def _load(self) -> None:
         self._unrolling = Unrolling(self._unrolling.names)

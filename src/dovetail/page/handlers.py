@@ -18,8 +18,8 @@ from tornado.web import RequestHandler
 
 from dovetail.page import template
 from dovetail.page.board import Board
-from dovetail.page.frozen import COMPONENTS
 from dovetail.page.gate import Gate, Refusal
+from dovetail.page.static_page import COMPONENTS
 from dovetail.pipeline.watch import Watch
 
 EVERY_MS = 1_000

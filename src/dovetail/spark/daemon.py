@@ -47,7 +47,7 @@ def load_kernels() -> None:
 def start_host() -> None:
     """Forks the process that keeps online joins; without it they live in workers, and are made anew more often."""
     with quiet():
-        from dovetail.joins.online.host_process import start
+        from dovetail.joins.online.resident.process import start
 
         start()
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from bench.catalogue import load_experiments
+from bench.context import BenchContext
 from bench.experiment import Experiment
 from bench.experiments.interval import cpu_error, io_error, spill_regions
 from bench.experiments.interval.data import Side, contacts, flights, pairs, statistics, steady
 from bench.experiments.interval.judge import Checks, off
 from bench.experiments.interval.runs import JOINS, run
 from bench.experiments.interval.top import TopOverlaps
-from bench.workbench import Workbench
 
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.cost import expected_pairs
@@ -121,7 +121,7 @@ def test_verdicts_follow_the_checks() -> None:
 
 def twice(name: str) -> dict[str, object]:
     one = family()[name]
-    with Workbench("small") as first, Workbench("small") as second:
+    with BenchContext("small") as first, BenchContext("small") as second:
         found = [one.run(bench).to_json() for bench in (first, second)]
     assert found[0] == found[1]
     assert json.loads(json.dumps(found[0]))["rows"] == found[0]["rows"] > 0

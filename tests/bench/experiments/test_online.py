@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 from bench.catalogue import load_experiments
+from bench.context import BenchContext
 from bench.experiments.online import counting, many_counting, streams
 from bench.experiments.online.many_pausing import miner_paused
 from bench.experiments.online.pausing import Setting, paused
 from bench.experiments.online.proving import proved
 from bench.experiments.parts import Part, judged
-from bench.workbench import Workbench
 
 from dovetail.errors import DataError, DovetailError
 
@@ -35,7 +35,7 @@ def test_every_figure_and_table_of_the_source_has_an_experiment() -> None:
 @pytest.mark.parametrize("name", FAST)
 def test_cheap_experiments_run_and_repeat_exactly(name: str) -> None:
     experiment = load_experiments()[name]
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         first = experiment.run(bench)
         again = experiment.run(bench) if name == FAST[1] else first
     assert first == again

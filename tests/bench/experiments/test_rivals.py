@@ -10,10 +10,10 @@ from types import FrameType
 
 import psutil
 import pytest
+from bench.context import BenchContext
 from bench.experiments.rivals import interval_child
 from bench.experiments.rivals.interval import NEEDS
 from bench.experiments.rivals.limits import Contest, Fate, told
-from bench.workbench import Workbench
 
 from dovetail.errors import DataError
 
@@ -26,8 +26,8 @@ ABSENT = Fate("absent", "not installed: absent", None, 0.0, 0)
 
 
 @pytest.fixture
-def bench() -> Iterator[Workbench]:
-    with Workbench("small") as made:
+def bench() -> Iterator[BenchContext]:
+    with BenchContext("small") as made:
         yield made
 
 
@@ -56,7 +56,7 @@ def test_ours_must_finish() -> None:
         told([DEAD, QUICK], ["quick"], 7, "title", "seven rows", "")
 
 
-def test_a_contestant_answers_in_a_process_of_its_own(bench: Workbench) -> None:
+def test_a_contestant_answers_in_a_process_of_its_own(bench: BenchContext) -> None:
     """DuckDB's pairs, and its refusal where it may have next to nothing."""
     due = interval_child.pairs_due(300)
     (fate,) = Contest(interval_child.__name__, [DUCKDB], 256, bench, ["300"]).fates()
@@ -68,13 +68,13 @@ def test_a_contestant_answers_in_a_process_of_its_own(bench: Workbench) -> None:
     assert "emory" in fate.outcome
 
 
-def test_a_contestant_that_is_not_installed_does_not_start(bench: Workbench) -> None:
+def test_a_contestant_that_is_not_installed_does_not_start(bench: BenchContext) -> None:
     contest = Contest(interval_child.__name__, ["polars"], 64, bench, ["300"], NEEDS | {"polars": "no_such_module"})
     assert contest.fates() == [Fate("polars", "not installed: no_such_module", None, 0.0, 0)]
 
 
 def test_what_a_dead_contestant_leaves_goes_away_with_the_run(tmp_path: Path) -> None:
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         (fate,) = Contest(STUBBORN, ["dies"], 64, bench, [str(tmp_path)]).fates()
         left = Path((tmp_path / "dies").read_text().split()[1])
         assert fate.outcome == "killed by signal 9"
@@ -83,7 +83,7 @@ def test_what_a_dead_contestant_leaves_goes_away_with_the_run(tmp_path: Path) ->
     assert not left.exists()
 
 
-def test_nobody_goes_on_when_the_run_is_broken_off(bench: Workbench, tmp_path: Path) -> None:
+def test_nobody_goes_on_when_the_run_is_broken_off(bench: BenchContext, tmp_path: Path) -> None:
     """Of two that would sleep, one has begun when the signal comes; the other never does."""
 
     def broken_off(number: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench.catalogue import load_experiments
+from bench.context import BenchContext
 from bench.experiments.scale import cluster, growth, paper
 from bench.experiments.scale.cluster_job import Asked, Ran, write_data
 from bench.experiments.scale.growth import Point, Prepared
@@ -18,7 +19,6 @@ from bench.experiments.scale.paper_bills import (
     semistream_bill,
     xquery_bill,
 )
-from bench.workbench import Workbench
 
 from dovetail.engine.profile import Profile
 from dovetail.errors import DataError
@@ -72,7 +72,7 @@ def test_curves_check_every_way_at_every_size() -> None:
     def way(name: str) -> growth.Prepare:
         return lambda bench, size: Prepared(float(size), size, lambda: asked.append((name, size)) or size)
 
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         lines = growth.curves(bench, {"a": way("a"), "b": way("b")}, [1, 2])
     assert [(name, [p.size for p in points]) for name, points in lines.items()] == [("a", [1, 2]), ("b", [1, 2])]
     assert asked.count(("a", 2)) == growth.ROUNDS

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bench.catalogue import load_experiments
+from bench.context import BenchContext
 from bench.experiments.parts import Part
 from bench.experiments.semistream.counting import Point, count
 from bench.experiments.semistream.judging import close, judged, wave
@@ -18,7 +19,6 @@ from bench.experiments.semistream.position_on_data import again
 from bench.experiments.semistream.real_keys import RealStream
 from bench.experiments.semistream.real_times import mean_wait
 from bench.experiments.semistream.timing import built, law_keys, page_file, run, timed
-from bench.workbench import Workbench
 
 from dovetail.errors import DataError
 from dovetail.joins.semistream.lookup import Lookup
@@ -66,9 +66,9 @@ def test_every_place_with_a_disk_is_also_run_on_the_real_one_and_in_a_database(w
 @pytest.mark.parametrize("name", CHEAP)
 def test_counted_findings_repeat_and_go_to_json(name: str) -> None:
     experiment = load_experiments()[f"semistream-{name}"]
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         first = experiment.run(bench)
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         assert experiment.run(bench) == first
     assert json.loads(json.dumps(first.to_json()))["verdict"] == "holds"
 
@@ -129,7 +129,7 @@ def test_real_keys_in_order_of_use() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_joins_over_a_page_file_are_timed_and_checked(algorithm: str) -> None:
-    with Workbench("small") as bench, page_file(bench, 5000) as pages:
+    with BenchContext("small") as bench, page_file(bench, 5000) as pages:
         found = run(Point(divide=100, algorithm=algorithm, cached=60_000), pages)
         assert found.per_second > 0
         assert found.checked > 1000
@@ -137,7 +137,7 @@ def test_joins_over_a_page_file_are_timed_and_checked(algorithm: str) -> None:
 
 
 def test_a_wrong_answer_is_an_error() -> None:
-    with Workbench("small") as bench, page_file(bench, 500) as pages:
+    with BenchContext("small") as bench, page_file(bench, 500) as pages:
         absent = law_keys(1000, 0.0, scattered=False, seed=1)
         with pytest.raises(DataError, match="not all of them rightly"):
             timed(built(Point(divide=100), pages), absent, 100, 2000)
@@ -146,7 +146,7 @@ def test_a_wrong_answer_is_an_error() -> None:
 @pytest.mark.parametrize("algorithm", ["hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin"])
 def test_loads_on_the_real_disk_are_those_of_the_simulated_one(algorithm: str) -> None:
     point = Point(divide=20, algorithm=algorithm)
-    with Workbench("small") as bench, opened(bench, DISK) as runner:
+    with BenchContext("small") as bench, opened(bench, DISK) as runner:
         real = runner.count(point)
         assert runner.count(point) is real
         assert runner.checked == real.checked > 1000
@@ -156,7 +156,7 @@ def test_loads_on_the_real_disk_are_those_of_the_simulated_one(algorithm: str) -
 
 
 def test_rows_that_arrive_by_the_clock_are_all_answered_and_each_has_waited() -> None:
-    with Workbench("small") as bench, opened(bench, replace(DISK, small=40)) as runner:
+    with BenchContext("small") as bench, opened(bench, replace(DISK, small=40)) as runner:
         waits = {name: mean_wait(runner, name, 200.0) for name in ("HYBRIDJOIN", "MESHJOIN", "INLJ")}
         assert runner.checked == 3 * 100
     assert all(0 < seconds < 5 for seconds in waits.values())  # how long is this machine's business

@@ -9,8 +9,8 @@ import pytest
 from bench.case import Case, Outcome, Params, Rival, Run
 from bench.cases.xquery import CASE
 from bench.catalogue import load_experiments
+from bench.context import BenchContext
 from bench.experiments.xquery import timing
-from bench.workbench import Workbench
 
 from dovetail.errors import DataError
 
@@ -30,7 +30,7 @@ def test_contestants_are_those_of_the_case() -> None:
 
 def answering(seconds: Iterator[float], answers: Iterator[int], log: list[str], name: str) -> Rival:
     @contextmanager
-    def prepare(bench: Workbench, params: Params) -> Iterator[Run]:
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
         def run() -> Outcome:
             log.append(name)
             return Outcome(next(answers), next(seconds), {"worker_mb": 5.0})
@@ -53,7 +53,7 @@ def test_warm_runs_count_and_contestants_take_turns(monkeypatch: pytest.MonkeyPa
     a = answering(iter([9.0, 1.0, 3.0]), iter([3] * 3), log, "a")
     b = answering(iter([9.0, 4.0, 4.0]), iter([3] * 3), log, "b")
     contest(monkeypatch, a, b)
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         found = timing.timed(bench, timing.point("7.4", 1, 1), ("a", "b"))
     assert {name: each.mean for name, each in found.items()} == {"a": 2.0, "b": 4.0}
     assert found["a"].figures == {"worker_mb": 5.0}
@@ -62,12 +62,12 @@ def test_warm_runs_count_and_contestants_take_turns(monkeypatch: pytest.MonkeyPa
 
 def test_a_wrong_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     contest(monkeypatch, answering(iter([1.0] * 4), iter([3, 4]), [], "a"))
-    with Workbench("small") as bench, pytest.raises(DataError, match=r"a answered 4 to .*, not 3"):
+    with BenchContext("small") as bench, pytest.raises(DataError, match=r"a answered 4 to .*, not 3"):
         timing.timed(bench, timing.point("7.4", 1, 1), ("a",))
 
 
 def test_readings_are_made_once_and_measured() -> None:
-    with Workbench("small") as bench:
+    with BenchContext("small") as bench:
         params = timing.point("7.4", 1, 1)
         assert 0.3 < timing.size_mb(bench, params) < 0.6
         assert timing.reading_seconds(bench, params) > 0

@@ -21,7 +21,7 @@ from tests.interval.operators.operator_cases import (
     tuples,
 )
 
-from dovetail.engine.kernels.arrays import frozen
+from dovetail.engine.kernels.arrays import readonly
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels.sweep_oip import slots_may_match
@@ -93,7 +93,7 @@ def test_no_answer_is_lost_between_partitions_that_are_not_compared(relation: An
 
 
 def test_pairs_of_partitions_of_slot_groups_are_counted_as_in_equation_4_51() -> None:
-    slots, none = Slots(6, 0, 6), frozen(np.zeros(4, np.bool_), np.bool_)
+    slots, none = Slots(6, 0, 6), readonly(np.zeros(4, np.bool_), np.bool_)
 
     def group(length: int) -> list[int]:
         starts = np.arange(0, 6 - length + 1)
@@ -150,7 +150,7 @@ def test_comparisons_are_the_products_of_partitions_that_can_match() -> None:
     spec = OverlapPartitionJoin(relation=OVERLAPPING, slots=40, time_range=(0, 1012), emit="count")
     metrics = run(spec, rows, rows, 100)[1]
     parts, sizes = np.unique(slots.of(rows), return_counts=True)
-    none = frozen(np.zeros(4, np.bool_), np.bool_)
+    none = readonly(np.zeros(4, np.bool_), np.bool_)
     compared = sum(
         int(n) * int(m)
         for (r, n), (s, m) in itertools.product(zip(parts, sizes, strict=True), repeat=2)

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import EPOCH, Event, pack_events, unpack_events
-from dovetail.joins.online.hosted import Running
-from dovetail.joins.online.hosted_join import HostedJoin
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.multiway.registry import MULTIWAY
 from dovetail.joins.online.predicate import Band
 from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.joins.online.resident.joins import ResidentJoin
+from dovetail.joins.online.resident.pool import Running
 
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"
@@ -31,7 +31,7 @@ _SCHEMAS = [pa.schema([("k", pa.int64()), ("x", pa.int64()), (name, pa.string())
 _TURNS, _ROWS = 5, 45
 
 
-def joins() -> Iterator[tuple[str, HostedJoin]]:
+def joins() -> Iterator[tuple[str, ResidentJoin]]:
     """Every algorithm, with equal columns, with a band beside them, and with a band alone where it can."""
     left, right, _ = _SCHEMAS
     for name, kind in ALGORITHMS.items():
@@ -51,7 +51,7 @@ def log_of(inputs: int) -> Path:
     return PLACE / f"events_{inputs}.bin"
 
 
-def answers_of(join: HostedJoin, log: bytes) -> list[str]:
+def answers_of(join: ResidentJoin, log: bytes) -> list[str]:
     """For each event how many rows it brought, and a digest of these in their order."""
     running, found = Running(join), []
     try:

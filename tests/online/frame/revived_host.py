@@ -15,8 +15,8 @@ import time
 from tests.online.frame.test_online_hosted import drained, join_of, turns
 
 from dovetail.joins.online.event_log import pack_events
-from dovetail.joins.online.host_client import run_turn
-from dovetail.joins.online.host_process import start
+from dovetail.joins.online.resident.client import run_turn
+from dovetail.joins.online.resident.process import start
 
 
 def processes() -> list[tuple[int, int, int]]:

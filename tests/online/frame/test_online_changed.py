@@ -21,12 +21,12 @@ from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.online import event_log, state_header
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import EPOCH
-from dovetail.joins.online.hosted_join import HostedJoin
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.plan import state as frame_state
 from dovetail.joins.online.plan.pack import OnlineTask
 from dovetail.joins.online.plan.state import Buckets
 from dovetail.joins.online.request import Terms
+from dovetail.joins.online.resident.joins import ResidentJoin
 
 KB = 1 << 10
 
@@ -60,7 +60,7 @@ class Query:
         self.rebuilt = 0
 
     def attempt(
-        self, join: HostedJoin, owed: str, number: int, rows: Any, stays: bool = True, retain_ms: int | None = None
+        self, join: ResidentJoin, owed: str, number: int, rows: Any, stays: bool = True, retain_ms: int | None = None
     ) -> None:
         """A micro-batch in a new run; if it does not stay, the sink may have its answers, but its state is lost."""
         terms, kept = Terms("diner", join.memory, 1, 25, owed, retain_ms, False), Kept()
@@ -83,7 +83,7 @@ class Query:
         found: dict[str, Any] = json.loads(self.stored[HEADER][0])
         return found
 
-    def _answers(self, join: HostedJoin, out: Any) -> list[dict[str, Any]]:
+    def _answers(self, join: ResidentJoin, out: Any) -> list[dict[str, Any]]:
         schema = (
             join.spec().layout(join.schemas).schema
             if isinstance(join, BucketJoin)
@@ -122,7 +122,7 @@ class Query:
         )
 
 
-CHOICES: dict[Any, list[HostedJoin]] = {
+CHOICES: dict[Any, list[ResidentJoin]] = {
     two: [
         two("diner", 32 * KB),
         two("diner", 64 * KB),
@@ -145,7 +145,7 @@ def test_each_pair_comes_once_whatever_changes_and_whatever_is_repeated(
     rng, query = np.random.default_rng(seed), Query()
     inputs, n, keys = (2, 100, 50) if make is two else (3, 90, 150)
 
-    def chosen() -> tuple[HostedJoin, str]:
+    def chosen() -> tuple[ResidentJoin, str]:
         return CHOICES[make][rng.integers(len(CHOICES[make]))], owed[rng.integers(len(owed))]
 
     number, running = 1, chosen()
@@ -189,7 +189,7 @@ def test_a_repeated_micro_batch_may_have_its_rows_in_other_partitions(
     query.check()
 
 
-def in_parts(rows: Any, join: HostedJoin, parts: int, reverses: bool) -> Any:
+def in_parts(rows: Any, join: ResidentJoin, parts: int, reverses: bool) -> Any:
     """The rows of a micro-batch from so many partitions of each input."""
     found = []
     for line, schema in zip(rows.to_dict("records"), join.schemas.values(), strict=True):
@@ -226,7 +226,7 @@ def test_rows_too_wide_for_the_budget_are_taken_with_more(make: Any) -> None:
     query, inputs = Query(), 2 if make is two else 3
     wide = [pa.schema([*schema, ("text", pa.string())]) for schema in SCHEMAS[:inputs]]
 
-    def join(memory: int) -> HostedJoin:
+    def join(memory: int) -> ResidentJoin:
         found = make(algorithm, memory)
         if isinstance(found, BucketJoin):
             return replace(found, left=wide[0].remove(2), right=wide[1])
@@ -259,7 +259,7 @@ def test_wide_rows_that_stay_where_narrow_ones_leave_are_taken_with_more(make: A
     query, inputs = Query(), 2 if make is two else 3
     wide = pa.schema([*SCHEMAS[0], ("text", pa.string())])
 
-    def join(memory: int) -> HostedJoin:
+    def join(memory: int) -> ResidentJoin:
         found = make(algorithm, memory)
         if isinstance(found, BucketJoin):
             return replace(found, left=wide)

@@ -26,17 +26,17 @@ from tests.online.frame.cases import Bag, bag, expected, side_table
 
 from dovetail.engine.duration import parse_ms
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.online import host_client
 from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_rule import BucketRule
 from dovetail.joins.online.event_log import Event, joined_pauses, pack_events, unpack_events
-from dovetail.joins.online.host_process import ADDRESS, receive, send, serve
-from dovetail.joins.online.hosted import Pool
 from dovetail.joins.online.hot_keys import hot_as_text
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.online.request import parse_request
-from dovetail.joins.online.spread import Spread
+from dovetail.joins.online.resident import client
+from dovetail.joins.online.resident.pool import Pool
+from dovetail.joins.online.resident.process import ADDRESS, receive, send, serve
 from dovetail.joins.online.state_header import Header, How, Span
 
 ROWS = 400
@@ -143,14 +143,14 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.
     over.set()
     thread.join()
     listener.close()
-    host_client._disconnect(str(tmp_path / "host"))
+    client._disconnect(str(tmp_path / "host"))
 
 
 @pytest.mark.usefixtures("host")
 def test_the_host_gives_what_a_pool_gives() -> None:
     join = join_of("diner")
     here, _ = played(Pool().turn, join, 2, forgetful=False)
-    there, reports = played(host_client.run_turn, join, 2, forgetful=False)
+    there, reports = played(client.run_turn, join, 2, forgetful=False)
     assert here == there
     assert sum(report["replayed"] for report in reports) == 1
 
@@ -159,11 +159,11 @@ def test_the_host_gives_what_a_pool_gives() -> None:
 def test_errors_of_the_host_are_raised_here() -> None:
     join, rows = join_of("diner"), [Event("push", 0, rows=b"no rows")]
     with pytest.raises(DataError, match="should be rows of columns"):
-        drained(host_client.run_turn("x", "", "one", join.to_json(), rows, lambda: []))
+        drained(client.run_turn("x", "", "one", join.to_json(), rows, lambda: []))
     small = BucketJoin("shj", ("k",), None, 24 << 10, False, LEFT.schema, RIGHT.schema)
     push = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
     with pytest.raises(BudgetExceeded, match="symmetric hash join"):
-        drained(host_client.run_turn("x", "", "one", small.to_json(), push, lambda: []))
+        drained(client.run_turn("x", "", "one", small.to_json(), push, lambda: []))
 
 
 @pytest.mark.usefixtures("host")
@@ -173,7 +173,7 @@ def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("LOCAL_DIRS", raising=False)
     push = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
     with pytest.raises(ConfigError, match="taken"):
-        drained(host_client.run_turn("x", "", "one", join_of("diner").to_json(), push, lambda: []))
+        drained(client.run_turn("x", "", "one", join_of("diner").to_json(), push, lambda: []))
 
 
 def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
@@ -196,7 +196,7 @@ def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
     thread = threading.Thread(target=die_early)
     thread.start()
     monkeypatch.setenv(ADDRESS, str(tmp_path / "host"))
-    answers, _ = drained(host_client.run_turn("x", "", "one", join.to_json(), events, lambda: []))
+    answers, _ = drained(client.run_turn("x", "", "one", join.to_json(), events, lambda: []))
     thread.join()
     listener.close()
     assert len(answers) > 2
@@ -205,7 +205,7 @@ def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
 
 START_HOST = """
 import sys
-from dovetail.joins.online.host_process import start
+from dovetail.joins.online.resident.process import start
 print(start(), flush=True)
 sys.stdin.read()
 """
@@ -223,11 +223,11 @@ def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
     events = next(turns(1))
     os.environ[ADDRESS] = str(address)
     try:
-        _, report = drained(host_client.run_turn("y", "", "one", join.to_json(), events, lambda: []))
-        _, later = drained(host_client.run_turn("y", "one", "two", join.to_json(), events, lambda: []))
+        _, report = drained(client.run_turn("y", "", "one", join.to_json(), events, lambda: []))
+        _, later = drained(client.run_turn("y", "one", "two", join.to_json(), events, lambda: []))
     finally:
         del os.environ[ADDRESS]
-        host_client._disconnect(str(address))
+        client._disconnect(str(address))
     assert report["replayed"]
     assert not later["replayed"]
     parent.kill()
@@ -300,7 +300,7 @@ def test_every_pair_of_a_band_meets_in_one_bucket(lo: Any, hi: Any, kind: pa.Dat
     columns = [pa.array([None, *some.tolist()], pa.float64()).cast(plain).cast(kind) for some in numbers]
     schema = pa.schema([("x", kind)])
     batches = [pa.RecordBatch.from_arrays([column], schema=schema) for column in columns]
-    spread = Spread(Predicate((), Band("x", "x", lo, hi)), {"left": schema, "right": schema}, buckets)
+    spread = BucketRule(Predicate((), Band("x", "x", lo, hi)), {"left": schema, "right": schema}, buckets)
     homes = [spread.homes(side, batch) for side, batch in enumerate(batches)]
     assert [home.dropped for home in homes] == [1, 1]
     assert sorted(homes[0].rows.tolist()) == list(range(1, 151))
@@ -360,7 +360,7 @@ def test_hot_keys_that_cannot_be_are_refused(hot: Any, on: tuple[str, ...]) -> N
 
 
 def test_equal_keys_share_a_bucket() -> None:
-    spread = Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5)
+    spread = BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5)
     where: dict[int, set[int]] = {}
     for side, table in enumerate((LEFT, RIGHT)):
         batch = table.combine_chunks().to_batches()[0]
@@ -392,11 +392,11 @@ def test_rows_that_were_retained_for_long_enough_leave() -> None:
 
 def test_state_of_another_join_or_in_other_buckets_is_refused() -> None:
     header = header_of()
-    header.check_spread(Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5).rule)
+    header.check_spread(BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5).rule)
     with pytest.raises(ConfigError, match=r"another online join: on: \[\['k', 'k'\]\] there, \[\['l', 'k'\]\] here"):
         Header.load(header.dump(), {"on": [["l", "k"]]}, HOW, 2)
     with pytest.raises(ConfigError, match=r"buckets: 5 there, 7 here.* give buckets=5"):
-        header.check_spread(Spread(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 7).rule)
+        header.check_spread(BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 7).rule)
     with pytest.raises(ConfigError, match="state of format 3"):
         Header.load(header.dump().replace('"format": 4', '"format": 3'), header.meaning, HOW, 2)
 

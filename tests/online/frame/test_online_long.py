@@ -18,11 +18,11 @@ from tests.online.frame.cases import bag
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
 from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.hosted_join import HostedJoin
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.plan.pack import OnlineTask
 from dovetail.joins.online.plan.state import Buckets
 from dovetail.joins.online.request import Terms
+from dovetail.joins.online.resident.joins import ResidentJoin
 
 SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]
 BUCKET = 0
@@ -50,7 +50,7 @@ def three() -> MultiBucketJoin:
 
 
 @contextmanager
-def running(join: HostedJoin, retain_ms: int | None, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
+def running(join: ResidentJoin, retain_ms: int | None, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
     """A bucket as Spark would run it, and what it counts."""
     terms = Terms("diner", join.memory, 1, 25, owed, retain_ms, False)
     sink, schema = Kept(), pa.schema([])

@@ -19,8 +19,8 @@ from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 from dovetail.errors import ConfigError, DataError
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import Event, pack_events
-from dovetail.joins.online.hosted import Pool, Running
 from dovetail.joins.online.plan.pack import pack
+from dovetail.joins.online.resident.pool import Pool, Running
 
 
 def pushes(start: int, n: int) -> list[Event]:

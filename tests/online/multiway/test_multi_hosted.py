@@ -13,13 +13,13 @@ import pytest
 from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations_of, random_table
 
 from dovetail.joins.online.event_log import Event, pack_events
-from dovetail.joins.online.hosted import Pool
-from dovetail.joins.online.hosted_join import join_from_json
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.multiway.cells import Cells, choose_cells, key_classes
 from dovetail.joins.online.multiway.graph import join_graph
 from dovetail.joins.online.multiway.lateness import multi_lateness
 from dovetail.joins.online.multiway.miner import Miner
+from dovetail.joins.online.resident.joins import join_from_json
+from dovetail.joins.online.resident.pool import Pool
 
 BANDS: dict[str, tuple[Any, ...]] = {
     "band": (("a.x", "b.x", -1, 2), ("b.y", "c.y")),

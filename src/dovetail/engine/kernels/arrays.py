@@ -21,7 +21,7 @@ NO_BYTES: U8 = np.empty(0, np.uint8)
 """What stands for a validity bitmap that is absent: every row is valid."""
 
 
-def frozen(array: npt.ArrayLike, dtype: npt.DTypeLike) -> AnyArray:
+def readonly(array: npt.ArrayLike, dtype: npt.DTypeLike) -> AnyArray:
     """The same numbers as a contiguous, aligned, read-only array of `dtype`; a view where possible.
 
     Numba compiles one version of a kernel for writable and one for read-only arrays. Arrow memory is read-only, so
@@ -42,13 +42,13 @@ def frozen(array: npt.ArrayLike, dtype: npt.DTypeLike) -> AnyArray:
 
 
 def int64s(array: npt.ArrayLike) -> I64:
-    """The array as kernel input of int64; see `frozen`."""
-    return frozen(array, np.int64)
+    """The array as kernel input of int64; see `readonly`."""
+    return readonly(array, np.int64)
 
 
 def raw_bytes(array: npt.ArrayLike) -> U8:
     """The array's memory as kernel input of single bytes, whatever its type."""
-    return frozen(np.ascontiguousarray(array).reshape(-1).view(np.uint8), np.uint8)
+    return readonly(np.ascontiguousarray(array).reshape(-1).view(np.uint8), np.uint8)
 
 
 def enlarged(array: AnyArray, rows: int) -> AnyArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, NO_BYTES, U8, AnyArray, frozen, int64s, raw_bytes
+from dovetail.engine.kernels.arrays import I64, NO_BYTES, U8, AnyArray, int64s, raw_bytes, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.selection import Selection, run_total
 
@@ -58,9 +58,9 @@ def _as_words(data: U8, width: int) -> AnyArray:
     memory = raw_bytes(data)
     rows = memory[: len(memory) // width * width]
     if width in _WORDS:
-        return frozen(rows.view(_WORDS[width]), _WORDS[width])
+        return readonly(rows.view(_WORDS[width]), _WORDS[width])
     word = np.int64 if width % 8 == 0 else np.int8
-    return frozen(rows.view(word).reshape(-1, width // np.dtype(word).itemsize), word)
+    return readonly(rows.view(word).reshape(-1, width // np.dtype(word).itemsize), word)
 
 
 def gather_fixed(data: U8, width: int, indices: I64 | Selection) -> U8:
@@ -83,7 +83,7 @@ def gather_fixed_runs(data: U8, width: int, starts: I64, lengths: I64) -> U8:
     starts, lengths = checked_runs(starts, lengths, len(words))
     out = np.empty((run_total(starts, lengths), *words.shape[1:]), words.dtype)
     flat = out.reshape(-1)
-    _take_runs(frozen(words.reshape(-1), words.dtype), starts, lengths, width // words.itemsize, flat)
+    _take_runs(readonly(words.reshape(-1), words.dtype), starts, lengths, width // words.itemsize, flat)
     return flat.view(np.uint8)
 
 

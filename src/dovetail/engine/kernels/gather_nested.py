@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, I64, U8, Offsets, frozen, int64s, raw_bytes
+from dovetail.engine.kernels.arrays import I32, I64, U8, Offsets, int64s, raw_bytes, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.gather import checked_runs
 from dovetail.engine.kernels.selection import Selection, expand_runs
@@ -120,7 +120,7 @@ def checked_offsets(offsets: O, end: int) -> O:
         raise TypeError(f"offsets are {offsets.dtype}; they must be int32 or int64")
     if not len(offsets) or offsets[0] < 0 or offsets[-1] > end:
         raise IndexError(f"offsets must be one more than the rows and lie within the {end} bytes of data")
-    return frozen(offsets, offsets.dtype)
+    return readonly(offsets, offsets.dtype)
 
 
 def gather_bytes(offsets: O, data: U8, indices: I64 | Selection) -> tuple[O, U8]:

@@ -14,10 +14,10 @@ from dovetail.engine.kernels.arrays import (
     Bool,
     Offsets,
     enlarged,
-    frozen,
     grown_capacity,
     int64s,
     raw_bytes,
+    readonly,
 )
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.gather_nested import O, checked_offsets, gather_bytes
@@ -236,10 +236,10 @@ class PairInterner:
 
 def _mask(valid: Bool | None, rows: int) -> Bool:
     if valid is None:
-        return frozen(NO_BYTES.view(np.bool_), np.bool_)
+        return readonly(NO_BYTES.view(np.bool_), np.bool_)
     if len(valid) != rows:
         raise ValueError(f"{len(valid)} marks of validity for {rows} rows")
-    return frozen(valid, np.bool_)
+    return readonly(valid, np.bool_)
 
 
 def _cells_for(cells: int, values: int) -> int:

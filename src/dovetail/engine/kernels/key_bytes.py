@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, U8, AnyArray, frozen, int64s
+from dovetail.engine.kernels.arrays import I64, U8, AnyArray, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.hashing import bytes_hash, pair_hash
 
@@ -24,7 +24,7 @@ def _fold(first: I64, second: I64, out: I64) -> None:
 def text_hashes(offsets: AnyArray, data: U8) -> I64:
     """The hash of each stretch of bytes; equal hashes do not mean equal bytes."""
     out = np.empty(max(0, len(offsets) - 1), np.int64)
-    _text_hashes(frozen(offsets, offsets.dtype), frozen(data, np.uint8), out)
+    _text_hashes(readonly(offsets, offsets.dtype), readonly(data, np.uint8), out)
     return out
 
 

@@ -15,7 +15,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.online.keys import RowKeys
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.progress import Progress
-from dovetail.joins.online.store import NamedRows, Picks, picked
+from dovetail.joins.online.row_pages import NamedRows, Picks, picked
 
 _COPIES = 2.5  # rows are gathered before they are put together
 

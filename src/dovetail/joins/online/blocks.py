@@ -13,12 +13,12 @@ from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
+from dovetail.joins.online.block_file import BlockFile
 from dovetail.joins.online.directory import Entry
 from dovetail.joins.online.event_time import EventTime
 from dovetail.joins.online.kernels.match import Stretch
 from dovetail.joins.online.keys import RowKeys
-from dovetail.joins.online.store import SHIFT, NamedRows, picked
-from dovetail.joins.online.stored import StoredBlocks
+from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 
 KEY, CODE, ATS = "__dovetail_key", "__dovetail_code", "__dovetail_ats"
 LOADED_BYTES = 8 * 7
@@ -78,7 +78,7 @@ def _reach(low: I64, high: I64) -> tuple[int, int]:
     return (int(low[some].min()), int(high[some].max())) if some.any() else (_LAST, _FIRST)
 
 
-class BlockStore(StoredBlocks):
+class BlockStore(BlockFile):
     """The flushed blocks of one side of a join of two."""
 
     def __init__(

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dovetail.engine.layout import Key
 from dovetail.engine.memory import MemoryBudget
+from dovetail.joins.online.bucket_rule import BucketRule
 from dovetail.joins.online.hot_keys import hot_codes
 from dovetail.joins.online.keys import SIDES
 from dovetail.joins.online.operators.base import OnlineOperator
@@ -20,7 +21,6 @@ from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.predicate import Band, Distance, Predicate
 from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.online.schema_text import schema_text
-from dovetail.joins.online.spread import Spread
 
 KIND = "two inputs"
 
@@ -64,9 +64,9 @@ class BucketJoin:
         """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
         return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
 
-    def spread(self, buckets: int) -> Spread:
+    def spread(self, buckets: int) -> BucketRule:
         """Which of so many buckets rows belong to."""
-        return Spread(self.predicate, self.schemas, buckets, hot_codes(self.hot, self.on, self.schemas))
+        return BucketRule(self.predicate, self.schemas, buckets, hot_codes(self.hot, self.on, self.schemas))
 
     def to_json(self) -> str:
         """The value as text."""

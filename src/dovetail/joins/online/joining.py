@@ -14,12 +14,12 @@ from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Until
 from dovetail.joins.online.answers import AnswerBatches
+from dovetail.joins.online.block_file import BlockFile
 from dovetail.joins.online.phases import CLEANUP, REACTIVE, Asked
 from dovetail.joins.online.progress import Progress
-from dovetail.joins.online.store import RowPages
-from dovetail.joins.online.stored import StoredBlocks
+from dovetail.joins.online.row_pages import RowPages
 
-S = TypeVar("S", bound=StoredBlocks)
+S = TypeVar("S", bound=BlockFile)
 
 
 class JoiningOperator(OperatorBase, Generic[S]):

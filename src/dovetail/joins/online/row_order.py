@@ -15,7 +15,7 @@ from dovetail.engine.buffers import fixed_values, fixed_width, memory_of, offset
 from dovetail.engine.columns import row_bytes
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.key_bytes import folded, text_hashes
-from dovetail.joins.online.store import SHIFT, NamedRows, Picks
+from dovetail.joins.online.row_pages import SHIFT, NamedRows, Picks
 
 
 def in_fixed_order(batches: Sequence[pa.RecordBatch], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:

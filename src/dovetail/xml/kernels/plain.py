@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, I64, U8, Bool, frozen
+from dovetail.engine.kernels.arrays import I32, I64, U8, Bool, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.xml.kernels.codes import whole
 from dovetail.xml.kernels.parts import called
@@ -92,7 +92,7 @@ def plain_integers(offsets: I32, data: U8) -> tuple[I64, Bool]:
     Text k is `data[offsets[k]:offsets[k + 1]]`. A negative zero is none: it is another number as a double.
     """
     values, known = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.bool_)
-    _integers(frozen(offsets, np.int32), frozen(data, np.uint8), values, known)
+    _integers(readonly(offsets, np.int32), readonly(data, np.uint8), values, known)
     return values, known
 
 
@@ -102,7 +102,7 @@ def plain_moments(offsets: I32, data: U8, *, timed: bool) -> tuple[I64, Bool]:
     That is `yyyy-mm-dd`, with `timed` followed by `Thh:mm:ss` and at most zeros after a point; no time zone.
     """
     values, known = np.zeros((6, len(offsets) - 1), np.int64), np.empty(len(offsets) - 1, np.bool_)
-    _moments(frozen(offsets, np.int32), frozen(data, np.uint8), timed, values, known)
+    _moments(readonly(offsets, np.int32), readonly(data, np.uint8), timed, values, known)
     return values, known
 
 

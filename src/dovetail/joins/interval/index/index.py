@@ -8,7 +8,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.engine.kernels.arrays import I64, U64, Bool, frozen, int64s
+from dovetail.engine.kernels.arrays import I64, U64, Bool, int64s, readonly
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.index.probe import Probes
@@ -27,7 +27,7 @@ from dovetail.joins.interval.relation import Relation
 Table = npt.NDArray[np.bool_]
 Search = Callable[[U64, I64, I64, I64, I64, I64, I64], I64]
 _MOST_ROWS = 2**31 - 1
-_NO_WORDS: U64 = frozen(np.empty((0, 0)), np.uint64)
+_NO_WORDS: U64 = readonly(np.empty((0, 0)), np.uint64)
 _NO_ENDS: I64 = int64s([])
 _HALF_OPEN_OVERLAP = Relation.parse("overlapping").table()
 

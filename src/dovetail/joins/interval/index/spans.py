@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.engine.kernels.arrays import I64, U64, AnyArray, Bool, frozen, int64s
+from dovetail.engine.kernels.arrays import I64, U64, AnyArray, Bool, int64s, readonly
 from dovetail.joins.interval.index.count import Side
 from dovetail.joins.interval.index.keys import Segments
 from dovetail.joins.interval.kernels.rank_reach import ends_short_of, reaching_pairs, starts_within
@@ -27,7 +27,7 @@ _BITS: dict[np.dtype[Any], np.dtype[Any]] = {
 def lengths_of(start: AnyArray, end: AnyArray) -> AnyArray:
     """end - start as the type computes it, but 0 for equal bounds, also infinite ones."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return frozen(np.where(end > start, end - start, end.dtype.type(0)), end.dtype)
+        return readonly(np.where(end > start, end - start, end.dtype.type(0)), end.dtype)
 
 
 def length_codes(lengths: AnyArray) -> U64:
@@ -85,11 +85,11 @@ class Spans:
         order = _by_segment(number, stable_order(side.start[rows]), segments)
         position, number = int64s(rows[order]), number[order]
         by_end = _by_segment(number, stable_order(side.end[position]), segments)
-        start, end = (frozen(bound[position], bound.dtype) for bound in (numbers.start, numbers.end))
+        start, end = (readonly(bound[position], bound.dtype) for bound in (numbers.start, numbers.end))
         first = np.zeros(segments.count + 1, np.int64)
         np.cumsum(np.bincount(number, minlength=segments.count), out=first[1:])
         length = lengths_of(start, end)
-        sorted_end, length_by_end = (frozen(array[by_end], array.dtype) for array in (end, length))
+        sorted_end, length_by_end = (readonly(array[by_end], array.dtype) for array in (end, length))
         return cls(position, start, end, length, int64s(first), by_end, sorted_end, length_by_end)
 
     def chosen(self, keep: Bool) -> Spans:
@@ -97,10 +97,10 @@ class Spans:
         place = np.concatenate(([0], np.cumsum(keep)))
         keep_end = keep[self.by_end]
         position, start, end, length = (
-            frozen(array[keep], array.dtype) for array in (self.position, self.start, self.end, self.length)
+            readonly(array[keep], array.dtype) for array in (self.position, self.start, self.end, self.length)
         )
         sorted_end, length_by_end = (
-            frozen(array[keep_end], array.dtype) for array in (self.sorted_end, self.length_by_end)
+            readonly(array[keep_end], array.dtype) for array in (self.sorted_end, self.length_by_end)
         )
         by_end = int64s(place[self.by_end[keep_end]])
         return Spans(position, start, end, length, int64s(place[self.first]), by_end, sorted_end, length_by_end)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, AnyArray, frozen, int64s
+from dovetail.engine.kernels.arrays import I64, AnyArray, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 
 
@@ -105,7 +105,7 @@ def reaching_pairs(
 def _warm() -> None:
     first = int64s([0, 1])
     for kind in (np.uint64, np.float64, np.float32):
-        low, high, least = frozen(np.zeros(1, kind), kind), frozen(np.ones(1, kind), kind), kind(1)
+        low, high, least = readonly(np.zeros(1, kind), kind), readonly(np.ones(1, kind), kind), kind(1)
         ends_short_of(low, high, first, high, high, first, least)
         starts_within(high, high, first, low, high, first, least)
         reaching_pairs(low, high, first, low, high, first, least, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, Bool, frozen, int64s
+from dovetail.engine.kernels.arrays import I64, Bool, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.interval.kernels import sweep_state as sw
@@ -130,7 +130,7 @@ def _nested_loop(
 @register_warmup
 def _warm() -> None:
     rows, rule, none = sw.sample_rows(), sw.sample_rule(), int64s([])
-    tests = frozen(np.zeros(4, np.bool_), np.bool_)
+    tests = readonly(np.zeros(4, np.bool_), np.bool_)
     parts, edges = int64s([4, 8]), int64s([0, 1, 3])
     out_r, out_s = np.zeros(99, np.int64), np.zeros(99, np.int64)
     state = sw.sample_state(rows, rows)

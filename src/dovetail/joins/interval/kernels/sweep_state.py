@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, Bool, frozen, int64s
+from dovetail.engine.kernels.arrays import I64, Bool, int64s, readonly
 from dovetail.engine.kernels.inline import inlined
 
 # Statuses.
@@ -204,7 +204,7 @@ def sample_rows(n: int = 3) -> Rows:
 
 def sample_rule() -> Rule:
     """The overlap rule, for warming up."""
-    return Rule(frozen(np.ones(81, np.bool_), np.bool_), 0, 0, False, ALWAYS, ANY)
+    return Rule(readonly(np.ones(81, np.bool_), np.bool_), 0, 0, False, ALWAYS, ANY)
 
 
 def sample_state(r: Rows, s: Rows, capacity: int = 100) -> I64:

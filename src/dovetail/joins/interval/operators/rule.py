@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import Bool, frozen
+from dovetail.engine.kernels.arrays import Bool, readonly
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels.sweep_state import (
     ALWAYS,
@@ -47,7 +47,7 @@ def pair_rule(relation: Relation, halves: int, shift: int, range_start: int | No
     check = any(shares and not holds for holds, shares, _ in outcomes)
     order = _order([signs[0] for holds, _, signs in outcomes if holds])
     start = ALWAYS if range_start is None else range_start
-    return Rule(frozen(seen.table(), np.bool_), halves, shift, check, start, order)
+    return Rule(readonly(seen.table(), np.bool_), halves, shift, check, start, order)
 
 
 @functools.lru_cache(maxsize=256)
@@ -66,7 +66,7 @@ def slot_tests(relation: Relation, halves: int, shift: int, exchange: bool) -> B
         LESS not in ends and not halves,
         GREATER not in ends and not halves,
     ]
-    return frozen(np.array(tests), np.bool_)
+    return readonly(np.array(tests), np.bool_)
 
 
 def order_name(order: int) -> str:

@@ -26,7 +26,7 @@ class Cells(Protocol):
         """The frame with a row for every cell, and of our columns those to keep."""
 
 
-class Meeting(Protocol):
+class CellMatcher(Protocol):
     """Joins the rows of two sides that are in the same cell, as `rows.join(others, ..., how)` would."""
 
     def __call__(
@@ -42,7 +42,7 @@ class CellsJoin:
     left: Side
     right: Side
     cells: Cells | None
-    meeting: Meeting
+    meeting: CellMatcher
 
     def answer(self, how: str, keep: str = "all") -> DataFrame:
         """All columns of both sides for `how`, or of the left side for semi and anti joins."""

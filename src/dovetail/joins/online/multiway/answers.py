@@ -14,7 +14,7 @@ from dovetail.joins.online.answers import AnswerBatches
 from dovetail.joins.online.multiway.keys import MultiKeys
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.progress import Progress
-from dovetail.joins.online.store import picked
+from dovetail.joins.online.row_pages import picked
 
 
 def multi_schema(names: Sequence[str], schemas: Mapping[str, pa.Schema], with_phase: bool) -> pa.Schema:

@@ -16,7 +16,7 @@ from dovetail.joins.online.multiway.settling import SettlingOperator
 from dovetail.joins.online.multiway.sizes import arriving_bytes
 from dovetail.joins.online.multiway.snapshot import dump, load
 from dovetail.joins.online.phases import ARRIVING
-from dovetail.joins.online.store import mean_row_bytes, picked
+from dovetail.joins.online.row_pages import mean_row_bytes, picked
 
 
 class MultiOperator(SettlingOperator):

@@ -12,10 +12,10 @@ import pyarrow as pa
 from dovetail.engine.columns import nbytes
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget
+from dovetail.joins.online.block_file import BlockFile
 from dovetail.joins.online.directory import Entry
 from dovetail.joins.online.multiway.graph import JoinGraph
-from dovetail.joins.online.store import SHIFT, NamedRows, picked
-from dovetail.joins.online.stored import StoredBlocks
+from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
 
@@ -93,7 +93,7 @@ def united(parts: Sequence[Part]) -> Part:
     return Part(key, ats, dts, block, refs, pages, parts[0].schema)
 
 
-class MultiBlocks(StoredBlocks):
+class MultiBlocks(BlockFile):
     """The flushed blocks of one input of a join of many.
 
     The directory keeps of each block the mark of its flush (the attribute it is sorted by, or a bucket), its departure

@@ -12,11 +12,11 @@ import pyarrow as pa
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.bucket_join import bound_as_json, bound_from_json
 from dovetail.joins.online.multiway.base import MultiOperator
+from dovetail.joins.online.multiway.bucket_rule import MultiBucketRule
 from dovetail.joins.online.multiway.cells import Cells, choose_cells
 from dovetail.joins.online.multiway.graph import Term, join_graph
 from dovetail.joins.online.multiway.registry import MULTIWAY
 from dovetail.joins.online.multiway.spec import MultiJoin
-from dovetail.joins.online.multiway.spread import MultiSpread
 from dovetail.joins.online.schema_text import schema_text
 
 KIND = "multiway 1"
@@ -55,9 +55,9 @@ class MultiBucketJoin:
         """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
         return self.spec().open(MemoryBudget(self.memory, "online multijoin"), self.schemas)
 
-    def spread(self, buckets: int) -> MultiSpread:
+    def spread(self, buckets: int) -> MultiBucketRule:
         """Which of at most so many buckets rows belong to."""
-        return MultiSpread(self.cells(buckets), self.schemas)
+        return MultiBucketRule(self.cells(buckets), self.schemas)
 
     def to_json(self) -> str:
         """The value as text."""

@@ -33,7 +33,7 @@ from dovetail.joins.online.multiway.answers import MultiAnswers
 from dovetail.joins.online.multiway.blocks import LeavingRows, MultiBlocks, loaded_bytes
 from dovetail.joins.online.multiway.keys import MultiKeys
 from dovetail.joins.online.multiway.sizes import MultiFitted
-from dovetail.joins.online.store import RowPages, mean_row_bytes
+from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
 
 if TYPE_CHECKING:
     from dovetail.joins.online.multiway.spec import MultiJoin

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dovetail.engine.spill import SpillFile
 from dovetail.joins.online.multiway.blocks import ATS, KEY, MultiBlocks, Part
-from dovetail.joins.online.store import SHIFT, Picks
+from dovetail.joins.online.row_pages import SHIFT, Picks
 
 DTS, BLOCK = "__dovetail_dts", "__dovetail_block"
 

@@ -27,9 +27,9 @@ from dovetail.joins.online.kernels.sorted import arrivals
 from dovetail.joins.online.keys import SIDES
 from dovetail.joins.online.operators.holding import HoldingOperator
 from dovetail.joins.online.phases import ARRIVING
+from dovetail.joins.online.row_pages import mean_row_bytes, picked
 from dovetail.joins.online.sizes import ARRIVING_BYTES
 from dovetail.joins.online.snapshot import dump, load
-from dovetail.joins.online.store import mean_row_bytes, picked
 
 NOWHERE = Visits(int64s(np.empty(0, np.int64)), int64s(np.empty(0, np.int64)))
 

@@ -32,8 +32,8 @@ from dovetail.joins.online.kernels.rows import (
     release,
 )
 from dovetail.joins.online.keys import SIDES, RowKeys
+from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
 from dovetail.joins.online.sizes import PAIR_BYTES, Fitted
-from dovetail.joins.online.store import RowPages, mean_row_bytes
 
 if TYPE_CHECKING:
     from dovetail.joins.online.operators.spec import OnlineJoin

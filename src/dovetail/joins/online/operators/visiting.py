@@ -13,8 +13,8 @@ from dovetail.joins.online.blocks import LOADED_BYTES, Loaded, Unsorted
 from dovetail.joins.online.kernels.match import NEVER, Visits
 from dovetail.joins.online.kernels.table import queue_slots
 from dovetail.joins.online.operators.hashed import HashedOperator
+from dovetail.joins.online.row_pages import SHIFT
 from dovetail.joins.online.sizes import Fitted
-from dovetail.joins.online.store import SHIFT
 
 
 class Candidate(NamedTuple):

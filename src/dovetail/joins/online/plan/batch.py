@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.online.event_log import Event
-from dovetail.joins.online.hosted import Running
 from dovetail.joins.online.plan.pack import OnlineTask, as_schema
+from dovetail.joins.online.resident.pool import Running
 from dovetail.spark.arrow import Batches
 
 

@@ -17,11 +17,11 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
-from dovetail.joins.online.hosted_join import HostedJoin
+from dovetail.joins.online.bucket_rule import BucketRule, Homes
 from dovetail.joins.online.lateness import Lateness
-from dovetail.joins.online.multiway.spread import MultiSpread
+from dovetail.joins.online.multiway.bucket_rule import MultiBucketRule
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.spread import Homes, Spread
+from dovetail.joins.online.resident.joins import ResidentJoin
 from dovetail.spark.arrow import Batches
 from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.pinned import state_partitions
@@ -63,7 +63,7 @@ class OnlineTask:
     """
 
     plan: str
-    join: HostedJoin
+    join: ResidentJoin
     request: Terms
     buckets: int | None
     streams: bool
@@ -74,7 +74,7 @@ class OnlineTask:
     lateness: Lateness | None = None
     flat: bool = False
 
-    def spread(self) -> Spread | MultiSpread:
+    def spread(self) -> BucketRule | MultiBucketRule:
         """Which buckets rows belong to, the same in every micro-batch and after every restart."""
         return self.join.spread(self.buckets or state_partitions())
 

@@ -15,12 +15,12 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
-from dovetail.joins.online.hosted_join import HostedJoin
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.batch import join_buckets
 from dovetail.joins.online.plan.pack import ORDER, PACKED, OnlineTask, given_as, is_flat, pack, unpack
 from dovetail.joins.online.request import Terms
+from dovetail.joins.online.resident.joins import ResidentJoin
 from dovetail.spark.arrow import arrow_type, map_in_arrow
 from dovetail.spark.collation import collation_key, collation_of
 from dovetail.spark.metrics import MetricsSink
@@ -111,7 +111,7 @@ def quoted(name: str) -> Column:
 
 def build_plan(
     inputs: Mapping[str, DataFrame],
-    join: HostedJoin,
+    join: ResidentJoin,
     terms: Terms,
     answers: pa.Schema,
     fields: Sequence[T.StructField],

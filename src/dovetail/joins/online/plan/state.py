@@ -21,11 +21,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError
 from dovetail.joins.online.event_log import EPOCH, Event, joined_pauses, only_rows, pack_events, unpack_events
-from dovetail.joins.online.host_client import run_turn
-from dovetail.joins.online.hosted import Log
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.plan.batch import counts_by_side
 from dovetail.joins.online.plan.pack import CHUNK_BYTES, CHUNK_ROWS, ORDER, OnlineTask, answer_rows
+from dovetail.joins.online.resident.client import run_turn
+from dovetail.joins.online.resident.pool import Log
 from dovetail.joins.online.row_order import in_fixed_order
 from dovetail.joins.online.state_header import NEVER_MATCHES, Bounds, Header, How
 

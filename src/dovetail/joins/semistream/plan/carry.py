@@ -69,7 +69,7 @@ def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T
         packed = packed.withWatermark("at", "0 seconds")
     packed = packed.drop("at")  # else Spark drops rows as late when a clock was set back
     answers = packed.groupBy("owner").transformWithStateInPandas(
-        Carrier(task, max_wait_ms, timed), _ANSWERS, "append", "eventTime" if timed else "none"
+        CarryProcessor(task, max_wait_ms, timed), _ANSWERS, "append", "eventTime" if timed else "none"
     )
     return map_in_arrow(answers, unpack, without_watermarks(output))
 
@@ -119,7 +119,7 @@ def unpack(batches: Batches) -> Batches:
 
 
 @dataclass(slots=True)
-class Turn:
+class OwnerCall:
     """One call for one owner: the operator with its state taken up, and the answers so far.
 
     One that is `spent` answered all that waited, and the next call opens another.
@@ -175,7 +175,7 @@ class Turn:
         self.pages.close()
 
 
-class Carrier(StatefulProcessor):
+class CarryProcessor(StatefulProcessor):
     """Spark's face of the operator of one owner: its state is read and written once in a micro-batch."""
 
     def __init__(self, task: EnrichTask, max_wait_ms: int, timed: bool) -> None:
@@ -238,7 +238,7 @@ class Carrier(StatefulProcessor):
             turn.close()
 
     def _run(
-        self, turn: Turn, before: Carried | None, arrived: Arrivals | None
+        self, turn: OwnerCall, before: Carried | None, arrived: Arrivals | None
     ) -> Generator[pd.DataFrame, None, Carried]:
         """Give what can be answered, batch by batch; the state after it comes back."""
         operator, task, done, last = turn.operator, turn.task, IoDone.by(turn.pages.device), None
@@ -321,7 +321,7 @@ def _answered(
 ) -> Generator[pd.DataFrame, None, list[pa.RecordBatch]]:
     """Answer all these rows; those set aside come back."""
     plan, operator = _first(task, pages, [])
-    turn = Turn(task, now_ms, plan, operator, pages, now_ms, letters)
+    turn = OwnerCall(task, now_ms, plan, operator, pages, now_ms, letters)
     try:
         yield from turn.answer_all(batches)
         _report(turn, None)
@@ -330,7 +330,7 @@ def _answered(
         turn.close()
 
 
-def _split_anew(turn: Turn, turns: int, rows: pa.RecordBatch, done: IoDone) -> None:
+def _split_anew(turn: OwnerCall, turns: int, rows: pa.RecordBatch, done: IoDone) -> None:
     """Other sizes from now on, if skew or cost of reads moved away from what the plan was made for."""
     task, operator = turn.task, turn.operator
     now = next_plan(task, turn.plan, turns, turn.pages, rows, done)
@@ -352,13 +352,13 @@ def _begun(
     batches: list[pa.RecordBatch],
     now_ms: int,
     letters: DeadLetters | None,
-) -> Turn:
+) -> OwnerCall:
     """The operator on the version of this batch, with the state before it taken up."""
     version = wanted_version(task, where)
     if before is None:
         pages = open_version(task, where, version)
         plan, operator = _first(task, pages, batches)
-        return Turn(task, now_ms, plan, operator, pages, now_ms, letters)
+        return OwnerCall(task, now_ms, plan, operator, pages, now_ms, letters)
     _check_columns(task, before)
     if version in (None, before.version):
         return _resumed(task, before, open_version(task, where, version), now_ms, letters)
@@ -396,7 +396,7 @@ def _changed(task: EnrichTask, old: str, new: str) -> I64 | None:
         return None
 
 
-def _adopted(turn: Turn, pages: Pages) -> Turn:
+def _adopted(turn: OwnerCall, pages: Pages) -> OwnerCall:
     """Rows that wait are answered from the version they were admitted with; then the new one is taken up."""
     old = turn.pages
     turn.take(turn.operator.adopt(pages, _changed(turn.task, old.version, pages.version)))
@@ -405,13 +405,13 @@ def _adopted(turn: Turn, pages: Pages) -> Turn:
     return turn
 
 
-def _readmitted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+def _readmitted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> OwnerCall:
     """A new operator on a newer version, for which rows that waited go on to wait."""
     try:
         operator = open_operator(task, pages, task.stream, before.decision)
     except (PlanError, BudgetExceeded):
         return _restarted(task, before, pages, now_ms, letters)
-    turn = Turn(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
+    turn = OwnerCall(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
     if before.snapshot:
         turn.take(operator.readmit(before.snapshot, _changed(task, before.version, pages.version)))
     return turn
@@ -422,7 +422,7 @@ def _first(task: EnrichTask, pages: Pages, batches: list[pa.RecordBatch]) -> tup
     return plan, open_operator(task, pages, task.stream, plan.decision(task.decision.origin))
 
 
-def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> OwnerCall:
     """The operator as it was, on the version it was on.
 
     If memory was changed so that the state no longer fits, an empty one answers what waited.
@@ -431,16 +431,16 @@ def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, lette
         operator = open_operator(task, pages, task.stream, before.decision)
     except (PlanError, BudgetExceeded):
         return _restarted(task, before, pages, now_ms, letters)
-    turn = Turn(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
+    turn = OwnerCall(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
     if before.snapshot:
         turn.take(iter(operator.restore(before.snapshot)))
     return turn
 
 
-def _restarted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> Turn:
+def _restarted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> OwnerCall:
     batches = before.unanswered
     plan, operator = _first(task, pages, batches)
-    turn = Turn(task, now_ms, plan, operator, pages, now_ms, letters)
+    turn = OwnerCall(task, now_ms, plan, operator, pages, now_ms, letters)
     for batch in batches:
         turn.take(turn.operator.push("stream", batch))
     turn.take(turn.operator.drain())
@@ -479,7 +479,7 @@ def _parked(task: EnrichTask, others: pa.Table | None, missed: list[pa.RecordBat
     return kept if others is None else pa.concat_tables([others, kept])
 
 
-def _report(turn: Turn, arrived: Arrivals | None) -> None:
+def _report(turn: OwnerCall, arrived: Arrivals | None) -> None:
     report = totals(turn.operator)
     if arrived is not None and arrived.spilled_bytes:
         report.add("arrivals_spilled", arrived.spilled_bytes, unit="bytes")

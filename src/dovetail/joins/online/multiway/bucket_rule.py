@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
+from dovetail.joins.online.bucket_rule import Homes, bucket_of, rule_text
 from dovetail.joins.online.multiway.cells import Cells
 from dovetail.joins.online.multiway.keys import MultiKeys
-from dovetail.joins.online.spread import Homes, bucket_of, rule_text
 
 _APART = 0x632BE59BD9B4E019  # axes hash differently, so that equal values do not meet on a diagonal
 
 
-class MultiSpread:
+class MultiBucketRule:
     """The buckets of rows, the same in every process."""
 
     def __init__(self, cells: Cells, schemas: Mapping[str, pa.Schema]) -> None:

@@ -30,7 +30,7 @@ import pyarrow as pa
 from dovetail import errors
 from dovetail.errors import DovetailError
 from dovetail.joins.online.event_log import Event
-from dovetail.joins.online.hosted import Pool
+from dovetail.joins.online.resident.pool import Pool
 
 ADDRESS = "DOVETAIL_ONLINE_HOST"
 _LOOK_S = 0.5
@@ -115,7 +115,7 @@ class _Resident:
         with self._listener() as listener:
             words = [str(listener.fileno()), str(self.address), str(self.starter)]
             self._host = subprocess.Popen(  # noqa: S603  (our own module)
-                [sys.executable, "-m", "dovetail.joins.online.host_process", *words],
+                [sys.executable, "-m", "dovetail.joins.online.resident.process", *words],
                 pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         self._pid = self._host.pid

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.joins.online.event_log import Event
-from dovetail.joins.online.host_process import ADDRESS, HostGone, error_of, receive, revived, send
-from dovetail.joins.online.hosted import Log, Pool
+from dovetail.joins.online.resident.pool import Log, Pool
+from dovetail.joins.online.resident.process import ADDRESS, HostGone, error_of, receive, revived, send
 
 Turn = Generator[pa.Buffer, None, dict[str, Any]]
 _POOL = Pool()

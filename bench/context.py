@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Workbench:
+class BenchContext:
     """Shared resources of a run, made when first asked for and released by `close`.
 
     `scratch` is a directory of this run alone. `spark` is one session for all rivals and all cases. `once` makes data

@@ -18,32 +18,32 @@ from typing import Any
 
 from bench.case import Scale
 from bench.catalogue import load_experiments
-from bench.ending import ending_on_signals
+from bench.context import BenchContext
 from bench.experiment import Experiment
 from bench.result import ExperimentResult
-from bench.workbench import Workbench
+from bench.signals import exit_on_signals
 
-Run = Callable[[Experiment, Workbench], ExperimentResult]
+Run = Callable[[Experiment, BenchContext], ExperimentResult]
 
 
 def run_counted(
-    experiments: Sequence[Experiment], scale: Scale, lanes: int, run: Run, begin: Callable[[Experiment], None]
+    experiments: Sequence[Experiment], scale: Scale, at_once: int, run: Run, begin: Callable[[Experiment], None]
 ) -> Iterator[ExperimentResult]:
     """Their results, as they come; `begin` is told of each before it runs, `run` is a function that has a name.
 
     A process that dies takes with it what its experiments would have found, which is a failure of each of them.
     """
-    waiting = _Waiting(experiments, lanes)
+    waiting = _Waiting(experiments, at_once)
     found: queue.SimpleQueue[ExperimentResult] = queue.SimpleQueue()
 
-    def work(lane: int) -> None:
+    def work(number: int) -> None:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            while (experiment := waiting.next(lane)) is not None:
+            while (experiment := waiting.next(number)) is not None:
                 begin(experiment)
                 found.put(_asked(process, experiment, scale, run))
 
-    used = range(min(lanes, len(experiments)))
-    threads = [threading.Thread(target=work, args=(lane,), daemon=True) for lane in used]
+    used = range(min(at_once, len(experiments)))
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in used]
     for thread in threads:
         thread.start()
     try:
@@ -60,21 +60,21 @@ def run_counted(
 
 
 class _Waiting:
-    """Experiments that no lane has begun: whole families, and what is left of those that lanes have taken."""
+    """Experiments that no process has begun: whole families, and what is left of those that processes have taken."""
 
-    def __init__(self, experiments: Sequence[Experiment], lanes: int) -> None:
+    def __init__(self, experiments: Sequence[Experiment], at_once: int) -> None:
         families = groupby(sorted(experiments, key=lambda one: one.family), key=lambda one: one.family)
         self._families = deque(deque(family) for _, family in families)
-        self._taken: list[deque[Experiment]] = [deque() for _ in range(lanes)]
+        self._taken: list[deque[Experiment]] = [deque() for _ in range(at_once)]
         self._lock = threading.Lock()
 
-    def next(self, lane: int) -> Experiment | None:
-        """What this lane is to run: of its family, else of a new one, else the last of who has the most left."""
+    def next(self, number: int) -> Experiment | None:
+        """What this number is to run: of its family, else of a new one, else the last of who has the most left."""
         with self._lock:
-            if not self._taken[lane] and self._families:
-                self._taken[lane] = self._families.popleft()
-            if self._taken[lane]:
-                return self._taken[lane].popleft()
+            if not self._taken[number] and self._families:
+                self._taken[number] = self._families.popleft()
+            if self._taken[number]:
+                return self._taken[number].popleft()
             longest = max(self._taken, key=len)
             return longest.pop() if longest else None
 
@@ -95,7 +95,7 @@ def _asked(process: ProcessPoolExecutor, experiment: Experiment, scale: Scale, r
 
 def _run(name: str, scale: Scale, run: Run) -> dict[str, Any]:
     """In the other process: everything of the result but the experiment, whose functions need not travel."""
-    with ending_on_signals(), Workbench(scale) as bench:
+    with exit_on_signals(), BenchContext(scale) as bench:
         found = run(load_experiments()[name], bench)
     return {
         field.name: getattr(found, field.name) for field in fields(found) if field.name not in ("experiment", "scale")

@@ -32,7 +32,7 @@ POWERS_OF_TWO = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 _TICKS: dict[Unit, str] = {"rows": "0.[00]a", "rows/s": "0.[00]a", "pages/s": "0.[00]a", "bytes": "0.[0] ib"}
 
 
-class Drawing:
+class ChartCard:
     """One card. Data come through the source that it was given; `refresh` updates legend and empty state."""
 
     def __init__(self, chart: Chart, source: ColumnDataSource, time: Range1d, sheet: InlineStyleSheet) -> None:

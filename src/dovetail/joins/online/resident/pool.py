@@ -17,8 +17,8 @@ import pyarrow as pa
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.online.event_log import Event, unpack_events
-from dovetail.joins.online.hosted_join import HostedJoin, join_from_json
 from dovetail.joins.online.joining import JoiningOperator
+from dovetail.joins.online.resident.joins import ResidentJoin, join_from_json
 
 Log = Callable[[], Iterable[bytes | pa.Buffer]]
 _ANSWER_ROWS = 1 << 16
@@ -41,7 +41,7 @@ class Units:
 class Running:
     """The running join of one bucket."""
 
-    def __init__(self, join: HostedJoin) -> None:
+    def __init__(self, join: ResidentJoin) -> None:
         self.operator: JoiningOperator[Any] = join.open()
         self._names = join.names
         self._schemas = [join.schemas[name] for name in join.names]

@@ -12,7 +12,7 @@ from dovetail.engine.spill import SpillFile
 from dovetail.joins.online.directory import Directory
 
 
-class StoredBlocks:
+class BlockFile:
     """Blocks numbered from 0 in the order written; a block never changes. `beside` is what each loaded row needs more
     than its columns, `extra` the columns that the join adds to an input's own."""
 

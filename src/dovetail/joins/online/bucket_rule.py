@@ -34,7 +34,7 @@ class Homes(NamedTuple):
     dropped: int
 
 
-class Spread:
+class BucketRule:
     """The buckets of rows under a predicate: they follow from the rows alone, wherever and in which order they come.
 
     Reference: docs/algorithms/online.md, 7.2.

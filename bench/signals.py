@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def ending_on_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP end the process as Ctrl-C does, so that files, servers and Spark go with it."""
     if threading.current_thread() is not threading.main_thread():
         yield
