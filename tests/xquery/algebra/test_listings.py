@@ -71,21 +71,21 @@ def test_a_path_over_a_collection_after_the_path_rules():
     assert shown(done(SCAN).after("paths")) == same_blanks(listing("scan_paths"))
 
 
-@pytest.mark.parametrize("rule", ["D1", "D2"])
+@pytest.mark.parametrize("rule", ["introduce_scan", "push_steps"])
 def test_a_path_over_a_collection_after_each_scan_rule(rule: str):
-    assert shown(after_rule(done(SCAN), rule)) == same_blanks(listing(f"scan_{rule.lower()}"))
+    assert shown(after_rule(done(SCAN), rule)) == same_blanks(listing(f"scan_{rule}"))
 
 
 def test_partitions_are_not_shown_in_the_plan():
     rewriting = done(SCAN)
-    assert rewriting.trace[-1].rule == "D3"
-    assert shown(rewriting.plan) == same_blanks(listing("scan_d2"))
+    assert rewriting.trace[-1].rule == "partition_scan"
+    assert shown(rewriting.plan) == same_blanks(listing("scan_push_steps"))
 
 
 def test_an_aggregate_before_and_after():
     rewriting = done(COUNT)
     assert shown(rewriting.after("scans")) == same_blanks(listing("aggregate_before"))
-    assert shown(after_rule(rewriting, "A1")) == same_blanks(listing("aggregate_after"))
+    assert shown(after_rule(rewriting, "aggregate_incrementally")) == same_blanks(listing("aggregate_after"))
 
 
 def corrected(name: str) -> str:

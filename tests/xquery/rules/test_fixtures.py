@@ -62,8 +62,8 @@ def test_rules_that_undo_each_other_are_found_out(monkeypatch: pytest.MonkeyPatc
             else None
         )
 
-    monkeypatch.setitem(order.RULES, "P9", swing)
-    with pytest.raises(PlanError, match=r"do not come to an end.*P9"):
+    monkeypatch.setitem(order.RULES, "clean_up", swing)
+    with pytest.raises(PlanError, match=r"do not come to an end.*clean_up"):
         rewrite(parse_plan("ASSIGN( $$1:2 ) EMPTY-TUPLE-SOURCE"))
 
 
@@ -80,7 +80,7 @@ EMPTY-TUPLE-SOURCE
 plan before the rules
 
 {before}
-rules: P9 x 1, D3 x 1
+rules: clean_up x 1, partition_scan x 1
 
 plan after the rules
 

@@ -88,7 +88,7 @@ def _different(items: Items) -> Items:
 
 def combined(compiler: Compiler, aggregate: Aggregate, states: list[list[Items]]) -> Items:
     """The aggregate over all partitions; those without items send nothing."""
-    name, steps = aggregate.expression.name, aggregate.steps  # type: ignore[attr-defined]  # A2 asks for a call
+    name, steps = aggregate.expression.name, aggregate.steps  # type: ignore[attr-defined]  # `aggregate_in_two_steps` asks for a call
     assert steps is not None  # noqa: S101  (as above)
     if not states:
         return _function(compiler, name, aggregate)([])
@@ -99,5 +99,5 @@ def combined(compiler: Compiler, aggregate: Aggregate, states: list[list[Items]]
 
 
 def _function(compiler: Compiler, name: str, aggregate: Aggregate) -> Callable[[Items], Items]:
-    function = compiler.named(name, 1, aggregate.expression.place)  # type: ignore[attr-defined]  # a call, by A2
+    function = compiler.named(name, 1, aggregate.expression.place)  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
     return lambda given: function([given])

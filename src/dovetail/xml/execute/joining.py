@@ -57,7 +57,7 @@ def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
 
 
 def _argument(wanted: Wanted) -> Expression | None:
-    return None if wanted.aggregate is None else wanted.aggregate.expression.arguments[0]  # type: ignore[attr-defined]  # a call, by A2
+    return None if wanted.aggregate is None else wanted.aggregate.expression.arguments[0]  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
 
 
 def _typed_only(argument: Expression, plan: Operator) -> frozenset[Variable]:
@@ -151,7 +151,7 @@ class JoinedRows:
         """The local step of an aggregate."""
         aggregate = self.work.wanted.aggregate
         assert aggregate is not None  # noqa: S101  (asked by the caller)
-        local, value = Local(self.compiler, aggregate), self.compiler.closure(aggregate.expression.arguments[0])  # type: ignore[attr-defined]  # a call, by A2
+        local, value = Local(self.compiler, aggregate), self.compiler.closure(aggregate.expression.arguments[0])  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
         waiting: list[object] = []
         for given in self.tuples(batches):
             waiting += value(given)

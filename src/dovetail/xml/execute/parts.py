@@ -74,7 +74,7 @@ class ScanPart:
     def collection(self) -> str | None:
         """The name of the collection; None for the default one."""
         names = self.scan.source.arguments
-        return str(names[0].value) if names else None  # type: ignore[attr-defined]  # D1 asks for a constant
+        return str(names[0].value) if names else None  # type: ignore[attr-defined]  # `introduce_scan` asks for a constant
 
 
 @dataclass(frozen=True, slots=True)

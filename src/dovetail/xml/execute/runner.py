@@ -61,7 +61,7 @@ class TaskRunner(Runner):
 
     def _streamed(self, operator: DataScan) -> Iterator[Any]:
         """The nodes of a scan that runs once: no document is kept."""
-        name = operator.source.arguments[0].value if operator.source.arguments else None  # type: ignore[attr-defined]  # a constant, by D1
+        name = operator.source.arguments[0].value if operator.source.arguments else None  # type: ignore[attr-defined]  # a constant, by `introduce_scan`
         for document in self.compiler.environment.stream_collection(name):
             yield from on_path(document, operator.path)
 

@@ -155,7 +155,7 @@ class _ByTuples(_Rows):
         if wanted.items is not None:
             return [(serialise(item),) for item in given[wanted.items]]
         if self.local is not None and wanted.aggregate is not None:
-            self._waiting += closure(wanted.aggregate.expression.arguments[0])(given)  # type: ignore[attr-defined]  # a call, by A2
+            self._waiting += closure(wanted.aggregate.expression.arguments[0])(given)  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
             if len(self._waiting) >= ROWS:
                 self._settle()
             return []

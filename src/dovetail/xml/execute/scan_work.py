@@ -178,7 +178,7 @@ def _on_columns(part: ScanPart, wanted: Wanted) -> ScanWork | str:
 
 def _aggregated(aggregate: Aggregate, values: dict[Variable, Expression], scanned: Variable) -> Pieces | None:
     """The typed values that an aggregate takes; one that counts elements needs nothing of them."""
-    (argument,) = aggregate.expression.arguments  # type: ignore[attr-defined]  # A2 asks for a call
+    (argument,) = aggregate.expression.arguments  # type: ignore[attr-defined]  # `aggregate_in_two_steps` asks for a call
     expression = substituted(argument, values)
     if is_call(aggregate.expression, "count") and expression == scanned:
         return (Piece(computed=OnColumns(Constant(1), (), ())),)

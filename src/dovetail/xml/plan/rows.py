@@ -189,7 +189,7 @@ class Builder:
         if argument is None:
             self.notes.append("aggregate over the join: local step tuple by tuple in tasks")
             return Rows(self._in_tasks(work, joined, _STATES), (ORDER,), {}, joined.size)
-        name = work.wanted.aggregate.expression.name  # type: ignore[union-attr]  # asked by the caller; a call, by A2
+        name = work.wanted.aggregate.expression.name  # type: ignore[union-attr]  # asked by the caller; a call, by `aggregate_in_two_steps`
         self.notes.append(f"aggregate over the join: {name} of doubles as Spark expressions, in two steps")
         value = self._doubles(joined.frame, argument)
         found = value.agg(F.count("x").alias(COUNT), _AGGREGATES[name](F.col("x")).alias(TOTAL))

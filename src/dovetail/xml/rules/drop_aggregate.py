@@ -1,4 +1,4 @@
-"""P4: an AGGREGATE that gathers what is taken apart right above it goes."""
+"""An AGGREGATE that gathers what is taken apart right above it goes."""
 
 from __future__ import annotations
 

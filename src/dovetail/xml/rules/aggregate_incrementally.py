@@ -1,4 +1,4 @@
-"""A1: an aggregate of a gathered sequence is computed while the tuples come, without the sequence."""
+"""An aggregate of a gathered sequence is computed while the tuples come, without the sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P5: a step that is computed as a sequence and taken apart right away becomes an unnesting step."""
+"""A step that is computed as a sequence and taken apart right away becomes an unnesting step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P1: sorting and removing duplicates goes where the value is already so."""
+"""Sorting and removing duplicates goes where the value is already so."""
 
 from __future__ import annotations
 

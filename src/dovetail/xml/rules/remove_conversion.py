@@ -1,4 +1,4 @@
-"""P2: conversions of what already has the type go."""
+"""Conversions of what already has the type go."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def remove_conversion(plan: Operator) -> Operator | None:
     """OP($v1: treat(e, T)) becomes OP($v1: e); likewise promote, data, casts and boolean.
 
     Condition: the static type of e is already T; for data: e is atomic; for boolean: e is exactly one boolean; for a
-    cast such as xs:string: e has that type. The argument of `collection` is left to D1, which takes the whole call, as
-    in the source. Right because each of them gives back what already has its type.
+    cast such as xs:string: e has that type. The argument of `collection` is left to `introduce_scan`, which takes
+    the whole call, as in the source. Right because each of them gives back what already has its type.
     """
     return rewrite_everywhere(plan, _local)
 

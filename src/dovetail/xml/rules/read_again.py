@@ -1,4 +1,4 @@
-"""N4: a sequence that is read from a collection and used at several places is read for each of them."""
+"""A sequence that is read from a collection and used at several places is read for each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N1: a nested plan that only maps steps over a sequence becomes those steps."""
+"""A nested plan that only maps steps over a sequence becomes those steps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def map_steps(plan: Operator) -> Operator | None:
     """SUBPLAN{ AGGREGATE($v2: create_sequence(s($v1))) over UNNEST($v1: iterate($v0)) } becomes ASSIGN($v2: s($v0)).
 
     The UNNEST may also be that of a step, which then becomes part of the chain. Condition: s is a chain of steps, and
-    $v0 is neither a collection nor gathered by another nested plan: those are better streamed (N2). Right because a
-    step over a sequence is its answers for each item, one after the other.
+    $v0 is neither a collection nor gathered by another nested plan: those are better streamed (`sink_into_subplan`).
+    Right because a step over a sequence is its answers for each item, one after the other.
     """
     return rewrite_first(plan, _local)
 

@@ -1,4 +1,4 @@
-"""J3: a SELECT above a JOIN becomes part of its condition."""
+"""A SELECT above a JOIN becomes part of its condition."""
 
 from __future__ import annotations
 

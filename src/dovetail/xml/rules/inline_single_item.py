@@ -1,4 +1,4 @@
-"""P7: a nested plan that goes through one item goes."""
+"""A nested plan that goes through one item goes."""
 
 from __future__ import annotations
 

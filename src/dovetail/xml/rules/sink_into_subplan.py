@@ -1,4 +1,4 @@
-"""N2: what only a nested plan uses is computed inside it."""
+"""What only a nested plan uses is computed inside it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dovetail.xml.rules.matching import rewrite_first
 def sink_into_subplan(plan: Operator) -> Operator | None:
     """SUBPLAN{ N } over ASSIGN or SUBPLAN giving $v becomes SUBPLAN{ N over that operator }, one or several of them.
 
-    So P3 finds, inside, a sequence that is gathered and taken apart again. Condition: only N uses $v, and not above
-    a GROUP-BY, where the field would be gone.
+    So `drop_subplan` finds, inside, a sequence that is gathered and taken apart again. Condition: only N uses $v, and
+    not above a GROUP-BY, where the field would be gone.
     Right because the operator gives one tuple for each tuple, and the nested plan runs once for each.
     """
     return rewrite_first(plan, _local)

@@ -1,4 +1,4 @@
-"""P6: two unnesting steps, one after the other, become one."""
+"""Two unnesting steps, one after the other, become one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def merge_unnests(plan: Operator) -> Operator | None:
     """UNNEST($v2: g2($v1)) over UNNEST($v1: g1($v0)) becomes UNNEST($v2: g2(g1($v0))), g1 in its scalar form.
 
     Condition: g1 is a step and no descendant step (its sequence could be the whole document), nothing else uses $v1,
-    and neither of them counts positions. `iterate` is no step: it stays, so that D1 finds it above a collection. Right
-    because a step over a sequence is its answers for each item, one after the other, as the tuples were.
+    and neither of them counts positions. `iterate` is no step: it stays, so that `introduce_scan` finds it above a
+    collection. Right because a step over a sequence is its answers for each item, one after the other, as the tuples
+    were.
     """
     return rewrite_everywhere(plan, _local)
 

@@ -1,4 +1,4 @@
-"""D2: child steps right above a DATASCAN are taken by the scan."""
+"""Child steps right above a DATASCAN are taken by the scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""D1: a collection that is taken apart document by document becomes a DATASCAN."""
+"""A collection that is taken apart document by document becomes a DATASCAN."""
 
 from __future__ import annotations
 

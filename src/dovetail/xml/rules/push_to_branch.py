@@ -1,4 +1,4 @@
-"""J2: what concerns one side of a JOIN is done on that side."""
+"""What concerns one side of a JOIN is done on that side."""
 
 from __future__ import annotations
 

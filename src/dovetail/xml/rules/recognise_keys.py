@@ -1,4 +1,4 @@
-"""J4: equalities in the condition of a JOIN become keys for a hash join."""
+"""Equalities in the condition of a JOIN become keys for a hash join."""
 
 from __future__ import annotations
 

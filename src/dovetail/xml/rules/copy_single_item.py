@@ -1,4 +1,4 @@
-"""P8: taking a single item apart is a copy."""
+"""Taking a single item apart is a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""J1: a source that does not depend on the tuples below it becomes a branch of a JOIN."""
+"""A source that does not depend on the tuples below it becomes a branch of a JOIN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P9: what nobody uses goes, copies and constants are written where they are used."""
+"""What nobody uses goes, copies and constants are written where they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N3: nodes gathered from many documents are sorted document by document."""
+"""Nodes gathered from many documents are sorted document by document."""
 
 from __future__ import annotations
 

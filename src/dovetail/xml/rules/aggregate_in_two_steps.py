@@ -1,4 +1,4 @@
-"""A2: an aggregate is computed in each partition first, then over the partitions."""
+"""An aggregate is computed in each partition first, then over the partitions."""
 
 from __future__ import annotations
 

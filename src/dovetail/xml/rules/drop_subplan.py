@@ -1,4 +1,4 @@
-"""P3: a nested plan that gathers what is taken apart right above it goes."""
+"""A nested plan that gathers what is taken apart right above it goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""D3: a scan knows that its collection lies in parts."""
+"""A scan knows that its collection lies in parts."""
 
 from __future__ import annotations
 

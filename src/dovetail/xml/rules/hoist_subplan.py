@@ -1,4 +1,4 @@
-"""N5: a nested plan that does not depend on the tuples runs once, below what multiplies them."""
+"""A nested plan that does not depend on the tuples runs once, below what multiplies them."""
 
 from __future__ import annotations
 
