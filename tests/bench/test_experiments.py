@@ -9,7 +9,7 @@ from bench.experiment import Chart, Experiment, Findings, Grid
 from bench.page import write_page
 from tests.bench.test_harness import rival
 
-from bench import at_once, catalogue, figures, harness
+from bench import catalogue, figures, harness, parallel
 from dovetail.errors import DataError, PlanError
 
 
@@ -182,7 +182,7 @@ def test_lanes_take_whole_families_and_then_what_another_would_do_last() -> None
     def named(family: str, number: int) -> Experiment:
         return Experiment(f"{family}-{number}", family, "s", (), "c", lambda bench: Findings("holds", ""), ())
 
-    waiting = at_once._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
+    waiting = parallel._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
     taken = [found.name for number in (0, 1, 0, 1) if (found := waiting.next(number)) is not None]
     assert taken == ["online-1", "scale-1", "scale-3", "scale-2"]
     assert [waiting.next(number) for number in (0, 1)] == [None, None]

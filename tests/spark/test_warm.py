@@ -6,6 +6,7 @@ import functools
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,8 +16,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from bench import coldstart
+from dovetail.engine.kernels import compile as compiling
 from dovetail.errors import ConfigError
-from dovetail.spark import coldstart, daemon, warm
+from dovetail.spark import daemon, warm
 
 
 def _loaded_before_use(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,17 +128,16 @@ def test_one_process_prepares_while_others_wait_and_then_find_the_work_done(
 def test_an_edit_of_any_kernel_and_another_copy_make_the_cache_unprepared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import dovetail.engine.kernels
-
     own = warm._marker()
-    for file in Path(dovetail.engine.kernels.__file__).parent.glob("*.py"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr(dovetail.engine.kernels, "__file__", str(tmp_path / "__init__.py"))
+    shutil.copytree(compiling._PACKAGE, tmp_path / "dovetail")
+    monkeypatch.setattr(compiling, "_PACKAGE", tmp_path / "dovetail")
     copied = warm._marker()
     assert copied != own
     assert warm._marker() == copied
-    (tmp_path / "multimap.py").write_text("# edited\n")
-    assert warm._marker() != copied
+    for kernels in ("engine/kernels/multimap.py", "joins/online/kernels/rows.py"):
+        before = warm._marker()
+        (tmp_path / "dovetail" / kernels).write_text("# edited\n")
+        assert warm._marker() != before
 
 
 TURNS = """
@@ -159,8 +161,6 @@ def test_processes_share_the_work_and_nothing_is_done_twice(tmp_path: Path) -> N
 
 
 def test_what_has_most_to_compile_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dovetail.engine.kernels import compile as compiling
-
     compiling.import_kernels()
     ran: list[str] = []
     names = [warmup.__module__ for warmup in compiling._WARMUPS]

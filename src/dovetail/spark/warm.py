@@ -140,9 +140,9 @@ def _marker() -> Path:
     """
     from dovetail.engine.kernels.compile import cache_dir, kernel_files
 
-    source = hashlib.sha256(__file__.encode())
+    source = hashlib.sha256()
     for file in kernel_files():
-        source.update(file.read_bytes())
+        source.update(str(file).encode() + file.read_bytes())
     return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
 
 

@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 W = TypeVar("W", bound=Callable[[], None])
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def cache_dir() -> Path:
