@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dovetail.engine.kernels.arrays import I32, I64
-from dovetail.engine.kernels.compile import kernel
+from dovetail.engine.kernels.compile import kernel, register_warmup
 
 
 class Leaves(NamedTuple):
@@ -190,40 +190,6 @@ def rows_until(ix: Leaves, position: int, key: int) -> int:
 
 
 @kernel
-def find_ranges(ix: Leaves, low: I64, high: I64, starts: I64, counts: I64) -> None:
-    """For each range its first position and its number of rows."""
-    for row in range(len(low)):
-        starts[row] = lower_bound(ix, low[row])
-        counts[row] = rows_until(ix, starts[row], high[row]) if low[row] <= high[row] else 0
-
-
-@kernel
-def fill_ranges(ix: Leaves, starts: I64, counts: I64, cursor: I64, rows: I64, values: I64) -> None:
-    """Fill both outputs with the next (range, value) pairs; `cursor` is range, rows done in it, next position."""
-    places = int(ix.keys.shape[1])
-    row, done, position = cursor[0], cursor[1], cursor[2]
-    at = 0
-    while at < len(rows):
-        if done == 0:
-            position = starts[row]
-        if done == counts[row]:
-            row += 1
-            done = 0
-            continue
-        leaf, inside = ix.order[position // places], position % places
-        step = min(ix.sizes[leaf] - inside, counts[row] - done, len(rows) - at)
-        for ahead in range(step):
-            rows[at + ahead] = row
-            values[at + ahead] = ix.values[leaf, inside + ahead]
-        at += step
-        done += step
-        position += step
-        if inside + step == ix.sizes[leaf]:
-            position += places - (inside + step)
-    cursor[0], cursor[1], cursor[2] = row, done, position
-
-
-@kernel
 def copy_rows(ix: Leaves, position: int, keys: I64, values: I64) -> None:
     """Fill both outputs with the rows from `position` on, in key order."""
     places = int(ix.keys.shape[1])
@@ -238,3 +204,11 @@ def copy_rows(ix: Leaves, position: int, keys: I64, values: I64) -> None:
         at += step
         place += 1
         inside = 0
+
+
+@register_warmup
+def _warm() -> None:
+    some = np.arange(4, dtype=np.int64)
+    leaves = empty_leaves(2, 4)
+    insert_sorted(leaves, some, some, 0)
+    copy_rows(leaves, 0, some.copy(), some.copy())

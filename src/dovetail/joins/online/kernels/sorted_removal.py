@@ -1,12 +1,11 @@
-"""The kernels that take rows out of the sorted index: runs of rows, and single rows by key and value."""
+"""The kernels that take rows out of the sorted index."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.kernels.compile import kernel
-from dovetail.joins.online.kernels.sorted_leaves import LIVE, USED, Leaves, lower_bound
+from dovetail.joins.online.kernels.sorted_leaves import LIVE, USED, Leaves
 
 
 @kernel
@@ -99,29 +98,3 @@ def remove_rows(ix: Leaves, position: int, n_rows: int) -> None:
     _settle(ix, place)
     if place > 0:
         _settle(ix, place - 1)
-
-
-@kernel
-def remove_pairs(ix: Leaves, keys: I64, values: I64, gone: Bool) -> None:
-    """Take out the first row of each (key, value); those that are not there are told in `gone`."""
-    places = ix.keys.shape[1]
-    for row in range(len(keys)):
-        gone[row] = False
-        position = lower_bound(ix, keys[row])
-        place, inside = position // places, position % places
-        while place < ix.meta[USED] and not gone[row]:
-            leaf = ix.order[place]
-            while (
-                inside < ix.sizes[leaf]
-                and ix.keys[leaf, inside] == keys[row]
-                and ix.values[leaf, inside] != values[row]
-            ):
-                inside += 1
-            if inside < ix.sizes[leaf]:
-                if ix.keys[leaf, inside] != keys[row]:
-                    break
-                _cut(ix, place, inside, inside + 1)
-                _settle(ix, place)
-                gone[row] = True
-            place += 1
-            inside = 0
