@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _next_sample(config: pytest.Config) -> int:
-    cache = config.cache
+    cache = getattr(config, "cache", None)  # none with -p no:cacheprovider
     last = cache.get("dovetail/sample", None) if cache else None
     sample = last + 1 if isinstance(last, int) else secrets.randbelow(1000)
     if cache:
