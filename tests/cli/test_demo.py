@@ -31,6 +31,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_it_ends_with_what_was_verified_and_where_it_is(ran: tuple[Shop, Result], spark: SparkSession) -> None:
     shop, result = ran
     assert result.exit_code == 0, result.output
@@ -45,6 +46,7 @@ def test_it_ends_with_what_was_verified_and_where_it_is(ran: tuple[Shop, Result]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_record_of_the_run_is_kept(ran: tuple[Shop, Result]) -> None:
     shop, _ = ran
     watch = Watch.load(shop.home / "work" / "checkpoint" / "watch.json")
@@ -54,6 +56,7 @@ def test_the_record_of_the_run_is_kept(ran: tuple[Shop, Result]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_wrong_rows_are_not_verified(ran: tuple[Shop, Result], spark: SparkSession, tmp_path: Path) -> None:
     shop, _ = ran
     other = Shop(tmp_path, shop.rows, shop.products, shop.seconds, shop.memory)

@@ -66,6 +66,7 @@ OUR_LINES = re.compile(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_healthy_demonstration_prints_its_own_lines_and_ends_as_finished(tmp_path: Path) -> None:
     sizes = ["--rows", "600", "--products", "2000", "--seconds", "1", "--memory", "1MB"]
     done = command(tmp_path, "demo", *sizes, "--output", "out")

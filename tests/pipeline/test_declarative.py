@@ -17,6 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_example(spark: SparkSession, tmp_path: Path) -> None:
     import runpy
 

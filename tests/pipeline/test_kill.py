@@ -23,6 +23,7 @@ SMALL = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_killed_twice(spark: SparkSession, postgres: Server, tmp_path: Path) -> None:
     postgres.execute("CREATE DATABASE alone", "CREATE DATABASE killed")
     alone, killed = (postgres.url.removesuffix("/postgres") + f"/{name}" for name in ("alone", "killed"))

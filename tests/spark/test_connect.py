@@ -12,6 +12,7 @@ from tests.quick_java import QUICK_JAVA
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_joins_run_over_connect_and_say_what_they_cannot_do(tmp_path: Path) -> None:
     # With SPARK_TESTING the server takes any free port and the client asks it which.
     env = os.environ | {"SPARK_TESTING": "1"}
