@@ -77,7 +77,7 @@ def run(
     after: Callable[[Report], None] | None = None,
     at_once: int = 1,
 ) -> Report:
-    """Run cases and experiments one after another on one workbench; `after` is given the report so far after each.
+    """Run cases and experiments one after another in one context; `after` is given the report so far after each.
 
     With `at_once` above one, experiments that count and do not measure come first, in so many processes at a time.
 

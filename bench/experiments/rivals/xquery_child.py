@@ -24,7 +24,7 @@ def _params(words: list[str]) -> Params:
 
 
 def _bench(words: list[str]) -> BenchContext:
-    """A workbench over the files that are there."""
+    """A context over the files that are there."""
     bench = BenchContext("small")
     (bench.scratch / Path(words[2]).name).symlink_to(words[2])
     return bench
