@@ -1,8 +1,9 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
 A test marked `sampled(n)` has many parameters of one kind: a run takes one in n of them, the next run the next ones, so
-that n runs take all. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes,
-starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
+that n runs take all. Tests on Spark take seconds each: a run of the whole suite takes one in four, a run of named files
+all. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes, starts clusters
+or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from tests.quick_java import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_ON_SPARK = 4  # a run of the whole suite takes one in so many of the tests on Spark that no mark says more about
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,13 +71,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     kept, left = [], []
     for item in items:
-        mark, test = item.get_closest_marker("sampled"), item.nodeid.partition("[")[0]
+        test = item.nodeid.partition("[")[0]
         is_wanted = (item.get_closest_marker("slow") is not None) == config.getoption("--slow")
-        is_sampled = mark is None or (seen[test] + first(test)) % mark.args[0] == 0
+        is_sampled = (seen[test] + first(test)) % _one_in(item) == 0
         (kept if is_wanted and is_sampled else left).append(item)
         seen[test] += 1
     config.hook.pytest_deselected(items=left)
     items[:] = kept
+
+
+def _one_in(item: pytest.Item) -> int:
+    """A run takes one in so many of a test's parameters; of a test without parameters, one run in so many takes it."""
+    mark = item.get_closest_marker("sampled")
+    if mark is not None:
+        return int(mark.args[0])
+    is_whole_suite = item.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    is_on_spark = "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("slow") is None
+    return _ON_SPARK if is_whole_suite and is_on_spark else 1
 
 
 @pytest.fixture(scope="session")
