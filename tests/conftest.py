@@ -1,9 +1,10 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
 A test marked `sampled(n)` has many parameters of one kind: a run takes one in n of them, the next run the next ones, so
-that n runs take all. Tests on Spark take seconds each: a run of the whole suite takes one in four, a run of named files
-all. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes, starts clusters
-or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
+that n runs take all. A run of the whole suite also takes one in three of all other parameters, and one in four of the
+tests on Spark, which take seconds each; a run of named files takes all of these. `--sample NUMBER`, which every run
+prints, repeats a choice. A test marked `slow` kills processes, starts clusters or takes large inputs: `pytest --slow`
+runs just these, `pytest --all` everything.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_ON_SPARK = 4  # a run of the whole suite takes one in so many of the tests on Spark that no mark says more about
+_ON_SPARK, _OF_PARAMETERS = 4, 3  # a run of the whole suite takes one in so many, where no mark says how many
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,9 +86,11 @@ def _one_in(item: pytest.Item) -> int:
     mark = item.get_closest_marker("sampled")
     if mark is not None:
         return int(mark.args[0])
-    is_whole_suite = item.config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    is_on_spark = "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("slow") is None
-    return _ON_SPARK if is_whole_suite and is_on_spark else 1
+    if item.config.args_source is not pytest.Config.ArgsSource.TESTPATHS or item.get_closest_marker("slow"):
+        return 1
+    if "spark" in getattr(item, "fixturenames", ()):
+        return _ON_SPARK
+    return _OF_PARAMETERS if hasattr(item, "callspec") else 1
 
 
 @pytest.fixture(scope="session")
