@@ -96,6 +96,18 @@ def test_an_earlier_demonstration_gives_way(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "pipeline.toml", "prices"]
 
 
+def test_a_second_demonstration_leaves_the_one_that_runs_alone(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, rows=30, products=10)
+    with shop.held():
+        shop.write()
+        (tmp_path / "work").mkdir()
+        (tmp_path / "work" / "running").write_text("")
+        result = runner.invoke(app, ["demo", "--output", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "another demonstration runs in" in result.stderr
+    assert (tmp_path / "work" / "running").exists()
+
+
 def test_an_unwritable_place_is_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

@@ -25,6 +25,8 @@ from dovetail.pipeline.checkpoint import Checkpoint
 from dovetail.pipeline.problems import PipelineError
 from dovetail.pipeline.read import read_pipeline
 from dovetail.pipeline.run import Run, watch_of
+from dovetail.pipeline.sink_files import held_place
+from dovetail.pipeline.sinks import label_of
 from dovetail.pipeline.terminal import line_of, live_table, summary
 from dovetail.pipeline.watch import Watch
 
@@ -359,10 +361,27 @@ def test_rows_that_are_read_anew_are_not_there_twice(spark: SparkSession, tmp_pa
     with pytest.raises(ConfigError, match="this sink wrote with another checkpoint") as error:
         run(spark, file, smaller, once=True)
     assert problem.text == str(error.value)
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "out" / "_dovetail")
+    with pytest.raises(ConfigError, match="of a sink whose mark in _dovetail is gone, such as '"):
+        run(spark, file, once=True)
     assert count() == 200
     shutil.rmtree(tmp_path / "out")
     run(spark, file, smaller, once=True)
     assert count() == 200
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_two_runs_do_not_write_to_one_directory_at_a_time(spark: SparkSession, tmp_path: Path, streams: bool) -> None:
+    """Not even with checkpoints of their own: the second would remove what the first has written apart."""
+    text = COMPLETE if streams else COMPLETE.replace("stream = true\n", "").replace('mode = "complete"\n', "")
+    file = written(tmp_path, text)
+    pipeline = read_pipeline(file)
+    (sink,) = pipeline.of("sink")
+    with held_place(sink, label_of(pipeline, sink)), pytest.raises(ConfigError, match=r"another run writes to .*/out"):
+        run(spark, file, ["pipeline.checkpoint=other"], once=streams)
+    run(spark, file, once=streams)
+    assert dataset.dataset(tmp_path / "out").to_table()["n"].to_numpy().sum() == 200
 
 
 def test_why_files_cannot_be_moved_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -47,11 +47,12 @@ def demo(
 
     shop = Shop(output.resolve(), rows, products, seconds, memory, seed)
     console = Console(stderr=True)
-    shop.write()
-    pipeline = read_pipeline(shop.file, ())
-    watch = watch_of(pipeline)
     shows = ui and importlib.util.find_spec("bokeh") is not None
     with ExitStack() as stack:
+        stack.enter_context(shop.held())
+        shop.write()
+        pipeline = read_pipeline(shop.file, ())
+        watch = watch_of(pipeline)
         serve_page(stack, watch, ("127.0.0.1", 0, None) if shows else None, console)
         spark = stack.enter_context(started_session(pipeline))
         _run(Run(spark, pipeline, watch, console=console), shop, console)

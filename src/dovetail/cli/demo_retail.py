@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError
+from dovetail.pipeline.checkpoint import locked
 from dovetail.workloads import PriceLists, register
 
 STREAMED = ("orders_enriched", "orders_delivered")
@@ -46,6 +48,20 @@ class Shop:
         """Where a sink of the pipeline writes."""
         return self.home / "warehouse" / sink
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other demonstrations out of the directory for the block: they would remove what this one writes."""
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        taken = f"another demonstration runs in {self.home}. Wait for it to end, or choose another with --output."
+        with locked(self.home, taken):
+            yield
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        return ConfigError(f"cannot write to {self.home}: {error.strerror}. Choose another with --output.")
+
     def write(self) -> None:
         """The pipeline file and the price lists; what an earlier demonstration left there is removed, and only that.
 
@@ -58,14 +74,14 @@ class Shop:
             self.file.write_text(text, encoding="utf-8")
             self._price_lists().write(self.home / "prices")
         except OSError as error:
-            raise ConfigError(
-                f"cannot write to {self.home}: {error.strerror}. Choose another with --output."
-            ) from error
+            raise self._unwritable(error) from error
 
     def _clear(self, first_line: str) -> None:
         """Remove an earlier demonstration, which is known by the first line of its pipeline."""
         old = [path for name in _MADE if (path := self.home / name).exists()]
-        if old and not (self.file.is_file() and self.file.read_text(encoding="utf-8").startswith(first_line)):
+        if old and not (
+            self.file.is_file() and self.file.read_text(encoding="utf-8", errors="replace").startswith(first_line)
+        ):
             raise ConfigError(f"{old[0]} is not of a demonstration and would be lost. Choose another with --output.")
         for path in old:
             if path.is_dir():

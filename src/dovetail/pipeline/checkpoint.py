@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +26,22 @@ _PACES = {"rowsperbatch", "rowspersecond", "pace", "partitions", "maxfilespertri
 """Options that say how fast a source is read, and change none of its rows."""
 
 
+@contextmanager
+def locked(file: Path, taken: str) -> Iterator[None]:
+    """Hold a file, made for that, or a directory for the block; `ConfigError` with the text `taken` if another does."""
+    with ExitStack() as stack:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            held = os.open(file, os.O_RDONLY if file.is_dir() else os.O_RDWR | os.O_CREAT, 0o644)
+            stack.callback(os.close, held)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(taken) from error
+        except OSError as error:
+            raise ConfigError(f"cannot write to {file.parent}: {error.strerror}; check place and rights.") from error
+        yield
+
+
 class Checkpoint:
     """The directory where streams remember how far they are; held by one run at a time.
 
@@ -34,7 +52,7 @@ class Checkpoint:
     def __init__(self, spark: SparkSession, pipeline: Pipeline, place: str) -> None:
         self.place, self._pipeline = place, pipeline
         self._files = Files(spark, place)
-        self._lock: Any = None
+        self._held = ExitStack()
         self._known: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -46,21 +64,14 @@ class Checkpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lock is not None:
-            self._lock.close()
+        self._held.close()
 
     def _take(self) -> None:
         """Keep other runs out while this process lives; on a file system of another machine nobody can tell."""
         if "://" in self.place:
             return
-        self._lock = (Path(self.place) / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise ConfigError(
-                f"another run uses the checkpoint {self.place}; wait for it to end, or give another directory."
-            ) from error
+        taken = f"another run uses the checkpoint {self.place}; wait for it to end, or give another directory."
+        self._held.enter_context(locked(Path(self.place) / "lock", taken))
 
     def of(self, sink: Step) -> str:
         """Where the query of a sink keeps its files."""

@@ -24,7 +24,8 @@ from dovetail.pipeline.figures import predictions
 from dovetail.pipeline.follow import Follower, record_batch
 from dovetail.pipeline.problems import PipelineError, Problems
 from dovetail.pipeline.requests import check_ends
-from dovetail.pipeline.sinks import KEPT, check_place, start_stream, write_once
+from dovetail.pipeline.sink_files import held_place
+from dovetail.pipeline.sinks import KEPT, check_place, label_of, start_stream, write_once
 from dovetail.pipeline.watch import Watch
 
 _POLL_S = 0.2
@@ -121,6 +122,19 @@ class Run:
         for lineage in lineages:
             owner = checkpoint.owner(lineage.sink) if lineage.streams else ""
             check_place(self.spark, self.pipeline, lineage.sink, lineage.frame, owner)
+        with contextlib.ExitStack() as held:
+            for sink in sinks:
+                if sink.type in ("parquet", "csv"):
+                    held.enter_context(held_place(sink, label_of(self.pipeline, sink)))
+            self._write(lineages, live, checkpoint, owned)
+
+    def _write(
+        self,
+        lineages: list[Lineage],
+        live: list[Lineage],
+        checkpoint: Checkpoint,
+        owned: dict[str, frozenset[str]],
+    ) -> None:
         self.watch.run()
         for lineage in lineages:
             if not lineage.streams and not self._stops:

@@ -14,12 +14,15 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import ConfigError, DataError
+from dovetail.pipeline.checkpoint import locked
 from dovetail.pipeline.declared import Step
 from dovetail.pipeline.hadoop import Files
 
@@ -62,8 +65,22 @@ class FileSink:
                 f"path: {self.place} has rows that this sink wrote with another checkpoint; they would be there twice. "
                 f"Give the former checkpoint, or another path, or remove the directory."
             )
+        lost = self._unmarked() if self.streams and self._mode == "append" and not owners else None
+        if lost is not None:
+            raise ConfigError(
+                f"path: {self.place} has rows of a sink whose mark in {_OURS} is gone, such as {lost!r}; if this one "
+                f"wrote them, they would be there twice. Give another path, or move them away."
+            )
         if self._replaces_its_own and not owners:
             self._check_is_empty()
+
+    def _unmarked(self) -> str | None:
+        """A file that a sink wrote under an id that no mark has; None if there is none."""
+        home = f"{self.place}/{_OURS}"
+        marks = [self.files.text(f"{home}/{name}") or "" for name in self.files.files(home) if "/" not in name]
+        known = [self.owner, *" ".join(marks).split()]
+        named = (name for name in self.files.files(self.place) if _NAMED.match(_file(name)))
+        return next((name for name in named if not _is_of(name, known)), None)
 
     def _check_is_empty(self) -> None:
         found = next(self.files.files(self.place), None)
@@ -192,6 +209,16 @@ class FileSink:
         for name in list(self.files.files(self.place)):
             if goes(name):
                 self.files.delete(f"{self.place}/{name}")
+
+
+def held_place(step: Step, label: str) -> AbstractContextManager[None]:
+    """Keep other runs of the sink out of its directory for the block; on another machine's files nobody can tell.
+
+    A second run would take what this one has written apart for what a dead run left.
+    """
+    place = step.values["path"]
+    taken = f"path: another run writes to {place} for this sink; wait for it to end, or give another path."
+    return nullcontext() if "://" in place else locked(Path(place) / _OURS / f"{label}.lock", taken)
 
 
 def _file(name: str) -> str:

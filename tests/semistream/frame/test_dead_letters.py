@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,36 @@ def test_actions_on_one_frame_keep_each_letter_once(spark: SparkSession, tmp_pat
     assert letters(spark, tmp_path / "letters") == expected
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("condition", [None, "k >= 0"])
+def test_actions_with_other_partitions_keep_each_letter_once(
+    spark: SparkSession, tmp_path: Path, condition: str | None
+) -> None:
+    """Neither settings, nor `cache`, nor an action that reads a part of the rows adds a letter or takes one away."""
+    store, place = words(tmp_path / "m.pages", 80), tmp_path / "letters"
+    rows = spark.range(100).selectExpr("id * 7 % 100 as id").groupBy("id").agg({"id": "max"}).toDF("id", "k")
+    out = enrich(rows, store, on="k", on_miss=dead_letter(place), condition=condition, **LIKE)
+
+    def acted(partitions: int, adaptive: bool, act: Callable[[], object]) -> list[int]:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+        act()
+        return letters(spark, place)
+
+    expected = list(range(80, 100))
+    try:
+        assert set(acted(8, False, lambda: out.head(1))) < set(expected), "the first partitions only"
+        for partitions, adaptive, act in [
+            (8, False, out.count), (3, False, out.count), (8, False, lambda: out.head(1)),
+            (6, True, lambda: out.cache().count()), (6, True, lambda: out.unpersist().count()),
+            (4, False, lambda: out.union(out).coalesce(1).count()), (2, False, out.rdd.count),
+        ]:  # fmt: skip
+            assert acted(partitions, adaptive, act) == expected
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 2)
+        spark.conf.unset("spark.sql.adaptive.enabled")
+
+
 @pytest.mark.usefixtures("few_bytes")
 def test_two_sinks_of_one_micro_batch_keep_each_letter_once(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(3):
@@ -173,3 +203,22 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     with DeadLetters(str(tmp_path), file, schema) as kept:
         kept.commit()
     assert not list(tmp_path.iterdir())
+
+
+def test_letters_of_an_action_appear_when_it_has_read_as_many_rows(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64())])
+
+    def commit(action: str, part: str, n_rows: int, ids: list[int]) -> list[str]:
+        with DeadLetters(str(tmp_path), LetterFile("plan", part, action=action), schema) as kept:
+            kept.add(pa.RecordBatch.from_pydict({"id": ids}, schema))
+            kept.commit(n_rows)
+        return sorted(file.name for file in tmp_path.glob("*.parquet"))
+
+    assert commit("1", "0", 5, [1]) == ["plan-1-0-5.parquet"]
+    assert commit("1", "1", 5, []) == ["plan-1-0-5.parquet"]
+    assert commit("1", "2", 3, [2, 3]) == ["plan-1-0-5.parquet", "plan-1-2-3.parquet"]
+    assert commit("2", "0", 12, [1, 2]) == ["plan-1-0-5.parquet", "plan-1-2-3.parquet"], "one row is still missing"
+    assert commit("2", "1", 1, [3]) == ["plan-2-0-12.parquet", "plan-2-1-1.parquet"]
+    assert len(list(tmp_path.iterdir())) == 2, "nothing of the first action is left"
+    assert commit("2", "0", 12, [1, 2]) == ["plan-2-0-12.parquet", "plan-2-1-1.parquet"], "a second attempt"
+    assert commit("3", "0", 4, [1]) == ["plan-2-0-12.parquet", "plan-2-1-1.parquet"], "an action that reads less"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -130,6 +132,28 @@ def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: P
     assert rows_of(pa.table({"id": [row[0] for row in sink.rows().elements()]})) == {
         (1000 * number + at,): 1 for number in range(4) for at in range(700)
     }
+
+
+@pytest.mark.usefixtures("one_owner")
+def test_a_log_that_is_elsewhere_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """It tells what the first attempt at a batch answered; moved along with its files it is the same log."""
+    store = page_store(tmp_path / "m.pages", words("only", keys=3000))
+    for number in range(3):
+        drop_file(tmp_path / "in", numbers(1000 * number, rows=700, keys=2900), number)
+    sink, asked = Ledger(fails_after=2), CARRY | {"memory": "64KB", "algorithm": "cachejoin"}
+
+    def run_with(log: str) -> None:
+        out = enrich(file_stream(spark, tmp_path / "in"), store, versions=str(tmp_path / log), **asked)
+        sink.run(out, tmp_path)
+
+    run_with("log")
+    with pytest.raises(StreamingQueryException, match=r"answered is not in .*/other/.*use a new checkpoint"):
+        run_with("other")
+    shutil.copytree(tmp_path / "log", tmp_path / "moved")
+    run_with("moved")
+    assert Counter(id_ for table in sink.kept.values() for id_ in table["id"].to_pylist()) == Counter(
+        1000 * number + at for number in range(3) for at in range(700)
+    )
 
 
 @pytest.mark.sampled(2)
@@ -330,8 +354,9 @@ def test_dead_letters_of_rows_that_waited(spark: SparkSession, tmp_path: Path) -
 def test_state_survives_as_bytes() -> None:
     tables = {"rows": pa.table({"a": [1, None], "b": ["x", "y"]}), "state": pa.table({"json": ["{}"]})}
     plan = Plan("cachejoin", Sizes(waiting=5), 0.7, IoCosts(ReadCosts.linear(0.004, 1e7), 1e-5))
-    before = Carried("3-ab", plan, 17, tables, pa.table({"a": [1], "next_ms": [9]}), turns=4)
+    before = Carried("3-ab", plan, 17, tables, pa.table({"a": [1], "next_ms": [9]}), turns=4, name="n", log="mark")
     after = Carried.from_bytes(before.to_bytes())
+    assert (after.name, after.log) == ("n", "mark")
     assert (after.version, after.plan, after.drained_ms, after.waiting, after.turns) == ("3-ab", plan, 17, 2, 4)
     assert {name: table.to_pylist() for name, table in after.snapshot.items()} == {
         name: table.to_pylist() for name, table in tables.items()

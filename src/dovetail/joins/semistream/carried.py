@@ -69,7 +69,7 @@ class Carried:
     `drained_ms` is the time of the batch since when rows wait. `snapshot` is the operator's, `parked` has rows without
     a match that are to be tried again, with when in column "next_ms". `turns` are micro-batches with rows so far.
     `name` tells the owner from all others, those of other joins of the query among them; it has none in checkpoints
-    from before there were names.
+    from before there were names. `log` is the mark of the version log in which the state is, too.
     """
 
     version: str
@@ -79,6 +79,7 @@ class Carried:
     parked: pa.Table | None = None
     turns: int = 0
     name: str = ""
+    log: str = ""
 
     @property
     def decision(self) -> Decision:
@@ -108,7 +109,8 @@ class Carried:
         parts = {name: table_bytes(table) for name, table in tables.items()}
         head = {
             "format": _FORMAT, "version": self.version, **self.plan.to_json(), "drained_ms": self.drained_ms,
-            "turns": self.turns, "name": self.name, "tables": [(name, len(part)) for name, part in parts.items()],
+            "turns": self.turns, "name": self.name, "log": self.log,
+            "tables": [(name, len(part)) for name, part in parts.items()],
         }  # fmt: skip
         text = json.dumps(head).encode()
         return b"".join([struct.pack("<I", len(text)), text, *parts.values()])
@@ -127,8 +129,8 @@ class Carried:
         if at != len(data):
             raise ValueError(f"{len(data)} bytes of state, where {at} were stored")
         parked = tables.pop("parked", None)
-        plan, turns = Plan.from_json(head), head.get("turns", 0)
-        return cls(head["version"], plan, head["drained_ms"], tables, parked, turns, head.get("name", ""))
+        plan, turns, name, log = Plan.from_json(head), head.get("turns", 0), head.get("name", ""), head.get("log", "")
+        return cls(head["version"], plan, head["drained_ms"], tables, parked, turns, name, log)
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:

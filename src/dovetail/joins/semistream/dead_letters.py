@@ -2,11 +2,15 @@
 
 letters/
     <query id>-17-<run>-<step>-3.parquet  of micro-batch 17 of a query, from partition 3 of the step's input
-    <step>-3.parquet                      of a batch DataFrame
+    <step>-42-3-1000.parquet              of a batch DataFrame: action 42, partition 3, which has 1,000 rows
     _...                                  not committed; readers skip it
 
 A step is one call of `enrich`. Spark repeats a micro-batch only in another run of its query, and then as a whole: the
 first task of a run that commits removes what earlier runs left of this micro-batch.
+
+Every action on a batch DataFrame evaluates it again. Its partitions may be others than before, and `show` reads only
+some of them. So letters of an action stay hidden until it has read as many rows as the one whose letters are there;
+then they take the place of these, all at once.
 """
 
 from __future__ import annotations
@@ -26,22 +30,32 @@ from pyarrow import fs
 from dovetail.errors import ConfigError
 
 _RUNS = 64  # runs that a worker remembers to have cleared up for
+_STAGED, _NONE = ".staged", ".none"  # endings of hidden letters, and of the note that a partition has none
 _CLEARED: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFile:
-    """Whose letters a file has: a step's, from one part of its input, in a micro-batch of one run of a query."""
+    """Whose letters a file has: a step's, from one part of its input, in a micro-batch of one run of a query.
+
+    Where a batch DataFrame is enriched, they are those of one action.
+    """
 
     step: str
     part: str
     query: str | None = None
     number: int = 0
     run: str = ""
+    action: str | None = None
+
+    @property
+    def family(self) -> str:
+        """How the names of all files of the step begin."""
+        batch = "" if self.query is None else f"{self.query}-{self.number}-{self.run}-"
+        return f"{batch}{self.step}-"
 
     def __str__(self) -> str:
-        batch = "" if self.query is None else f"{self.query}-{self.number}-{self.run}-"
-        return f"{batch}{self.step}-{self.part}"
+        return f"{self.family}{'' if self.action is None else f'{self.action}-'}{self.part}"
 
     def replaces(self, name: str) -> bool:
         """Whether an earlier run of the query left the file for this micro-batch, which is repeated."""
@@ -79,18 +93,58 @@ class DeadLetters:
             raise self._unwritable(error) from error
         self.rows += batch.num_rows
 
-    def commit(self) -> None:
-        """Make the rows the only ones of this step, micro-batch and partition."""
+    def commit(self, n_rows: int = 0) -> None:
+        """Make the letters the only ones of this step, micro-batch and partition; of an action, which read `n_rows`."""
         try:
             self._clear_up()
-            if self._writer is None:
+            if self._file.action is not None:
+                self._stage(n_rows)
+            elif self._writer is None:
                 self._remove(self._final)
-                return
-            self._writer.close()
-            self._filesystem.move(self._temporary, self._final)
-            self._writer = None
+            else:
+                self._move(self._final)
         except OSError as error:
             raise self._unwritable(error) from error
+
+    def _move(self, place: str) -> None:
+        self._writer.close()
+        self._filesystem.move(self._temporary, place)
+        self._writer = None
+
+    def _stage(self, n_rows: int) -> None:
+        """Keep the letters of this partition hidden, and show those of the action once it has read enough rows."""
+        hidden = f"{self._directory}/_{self._file}-{n_rows}"
+        if self._writer is None:
+            self._filesystem.create_dir(self._directory, recursive=True)
+            self._filesystem.open_output_stream(f"{hidden}{_NONE}").close()
+        else:
+            self._move(f"{hidden}{_STAGED}")
+        actions = self._actions()
+        mine = actions.pop(str(self._file.action))
+        for entry in [entry for entry in mine if entry.part == self._file.part and entry.n_rows != n_rows]:
+            self._remove(entry.path)  # of an attempt that was given other rows
+            mine.remove(entry)
+        shown = [entries for entries in actions.values() if any(entry.is_shown for entry in entries)]
+        if all(_rows(entries) <= _rows(mine) for entries in shown):
+            self._show(mine, [entry for entries in actions.values() for entry in entries])
+
+    def _actions(self) -> dict[str, list[_Entry]]:
+        """What there is of each action on the DataFrame."""
+        found: dict[str, list[_Entry]] = {}
+        for info in self._filesystem.get_file_info(fs.FileSelector(self._directory)):
+            entry = _Entry.of(info.path, info.base_name, self._file.family)
+            if entry is not None:
+                found.setdefault(entry.action, []).append(entry)
+        return found
+
+    def _show(self, mine: list[_Entry], others: list[_Entry]) -> None:
+        for entry in mine:
+            if entry.path.endswith(_STAGED):
+                name = entry.path.rpartition("/_")[2].removesuffix(_STAGED)
+                with contextlib.suppress(FileNotFoundError):  # another task was faster
+                    self._filesystem.move(entry.path, f"{self._directory}/{name}.parquet")
+        for entry in others:
+            self._remove(entry.path)
 
     def _clear_up(self) -> None:
         """Remove what earlier runs left of a micro-batch that is repeated: the first one that a worker has of a run.
@@ -125,6 +179,35 @@ class DeadLetters:
             with contextlib.suppress(OSError):
                 self._writer.close()
                 self._remove(self._temporary)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What one partition left in one action: letters, hidden or shown, or the note that it has none."""
+
+    path: str
+    action: str
+    part: str
+    n_rows: int
+
+    @classmethod
+    def of(cls, path: str, name: str, family: str) -> _Entry | None:
+        """The entry of that name; None if it is no entry of the step."""
+        stem, dot, kind = name.removeprefix("_").rpartition(".")
+        if dot + kind not in (_STAGED, _NONE, ".parquet") or not stem.startswith(family):
+            return None
+        action, _, rest = stem.removeprefix(family).partition("-")
+        part, _, n_rows = rest.rpartition("-")
+        return cls(path, action, part, int(n_rows))
+
+    @property
+    def is_shown(self) -> bool:
+        return self.path.endswith(".parquet")
+
+
+def _rows(entries: list[_Entry]) -> int:
+    """Rows that an action has read."""
+    return sum({entry.part: entry.n_rows for entry in entries}.values())
 
 
 def _place(path: str) -> tuple[fs.FileSystem, str]:

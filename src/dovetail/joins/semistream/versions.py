@@ -27,7 +27,7 @@ from dovetail.joins.semistream.freshness import Freshness
 from dovetail.joins.semistream.master.page_source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 
-_MARK = ".shared"
+MARK = ".shared"
 _SHARED: set[str] = set()  # marks that this process has seen
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
 _WRITER_S = 90 * 86_400  # that a join is known whose letters a query keeps
@@ -67,7 +67,7 @@ class VersionLog:
 
     def marked(self) -> VersionLog:
         """The same log with a mark that the driver wrote there, by which tasks know the directory."""
-        place = Path(self.path) / _MARK
+        place = Path(self.path) / MARK
         self._publish(place, json.dumps(uuid.uuid4().hex))
         return replace(self, mark=str(self._json(place)))
 
@@ -75,7 +75,7 @@ class VersionLog:
         """`ConfigError` unless this process sees the directory that the driver marked."""
         if self.mark is None or self.mark in _SHARED:
             return
-        place = Path(self.path) / _MARK
+        place = Path(self.path) / MARK
         if not place.exists() or self._json(place) != self.mark:
             raise ConfigError(
                 f"{socket.gethostname()} does not see what the driver wrote to {self.path}, where the versions of "
@@ -225,7 +225,7 @@ class VersionLog:
 
 
 def _damaged(place: Path) -> ConfigError:
-    is_entry = place.parent.name != "letters" and place.name != _MARK
+    is_entry = place.parent.name != "letters" and place.name != MARK
     then = "to answer its batch from the current version" if is_entry else "and start again"
     return ConfigError(f"{place} is damaged; remove it {then}.")
 

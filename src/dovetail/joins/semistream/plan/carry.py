@@ -40,6 +40,7 @@ from dovetail.joins.semistream.plan.carry_log import Kept, StateLog
 from dovetail.joins.semistream.plan.columns import without_watermarks
 from dovetail.joins.semistream.plan.task import EnrichTask, Where, holds_of, open_letters, open_version, wanted_version
 from dovetail.joins.semistream.plan.worker import Stopwatch, open_operator, owners_of, totals
+from dovetail.joins.semistream.versions import MARK
 from dovetail.spark.arrow import Batches, map_in_arrow
 from dovetail.spark.connect import plan_text
 from dovetail.spark.pinned import state_partitions
@@ -208,6 +209,7 @@ class CarryProcessor(StatefulProcessor):
         before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
         if not (arrived is None or not arrived.is_empty or (before is not None and before.keeps_rows)):
             return
+        _check_log(task, before)
         letters = open_letters(task, where, f"{number}{'-idle' if arrived is None else ''}")
         log = _log(task, where, before, arrived)
         left = None if log is None else log.read()
@@ -263,7 +265,7 @@ class CarryProcessor(StatefulProcessor):
         parked = _parked(task, parked, turn.missed, turn.now_ms)
         _report(turn, arrived)
         name = name or uuid.uuid4().hex
-        return Carried(turn.pages.version, plan, turn.drained_ms, snapshot, parked, turns, name)
+        return Carried(turn.pages.version, plan, turn.drained_ms, snapshot, parked, turns, name, task.log.mark or "")
 
     def _store(self, after: Carried, data: bytes, now_ms: int) -> None:
         """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
@@ -283,6 +285,16 @@ def _log(task: EnrichTask, where: Where, before: Carried | None, arrived: Arriva
         return None
     directory = Path(task.log.path) / where.batch.query
     return StateLog(directory, before.name, where.batch.number, arrived is None)
+
+
+def _check_log(task: EnrichTask, before: Carried | None) -> None:
+    """`ConfigError` if the state was logged elsewhere: what a first attempt at this micro-batch answered is there."""
+    if before is not None and before.log not in ("", task.log.mark):
+        raise ConfigError(
+            f"rows of this checkpoint wait in mode='carry', and what its last micro-batch answered is not in "
+            f"{task.log.path}: master data or versions= were elsewhere in the last run. Put both back, or copy the "
+            f"directory with all its files, {MARK} among them; if it is lost, use a new checkpoint."
+        )
 
 
 def _repeat(

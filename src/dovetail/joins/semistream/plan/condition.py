@@ -199,8 +199,10 @@ def settled(spec: Settling, batches: Batches) -> Batches:
     groups, how = Groups(), spec.task.request.how
     part = head.column(head.schema.get_field_index(_PART))[0]
     letters = open_letters(spec.task, Where.here(), f"{part}-condition")
+    n_rows = 0
     with letters or nullcontext():
         for batch in chain([head], given):
+            n_rows += batch.num_rows
             some, firsts, ended = groups.take(batch)
             if how != "left_anti":
                 kept = firsts if how == "left_semi" else some
@@ -210,7 +212,7 @@ def settled(spec: Settling, batches: Batches) -> Batches:
         for rows in groups.end():
             yield from _missed(spec, letters, rows)
         if letters is not None:
-            letters.commit()
+            letters.commit(n_rows)
             report = Metrics()
             report.add("dead_letters", letters.rows)
             spec.task.sink.task(report)

@@ -88,6 +88,7 @@ class Where:
     batch: Batch | None
     run: str = ""
     partition: int = 0
+    action: str = "0"
 
     @classmethod
     def here(cls) -> Where:
@@ -96,10 +97,10 @@ class Where:
         if context is None:
             return cls(None)
         query, number = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-        partition = context.partitionId()
+        partition, action = context.partitionId(), context.getLocalProperty("spark.sql.execution.id") or "0"
         if not (query and number):
-            return cls(None, partition=partition)
-        return cls(Batch(query, int(number)), _run_of(context), partition)
+            return cls(None, partition=partition, action=action)
+        return cls(Batch(query, int(number)), _run_of(context), partition, action)
 
 
 def _run_of(context: TaskContext) -> str:
@@ -118,11 +119,12 @@ def open_letters(task: EnrichTask, where: Where, part: str) -> DeadLetters | Non
     misses = task.request.on_miss
     if not isinstance(misses, DeadLetter) or not misses.written:
         return None
+    action = None if task.streams else where.action
     if where.batch is None:
-        return DeadLetters(misses.path, LetterFile(task.plan, part), task.letters)
+        return DeadLetters(misses.path, LetterFile(task.plan, part, action=action), task.letters)
     if task.streams:
         _check_query(task, misses, where.batch.query)
-    file = LetterFile(task.plan[:8], part, where.batch.query, where.batch.number, where.run)
+    file = LetterFile(task.plan[:8], part, where.batch.query, where.batch.number, where.run, action)
     return DeadLetters(misses.path, file, task.letters)
 
 

@@ -100,7 +100,7 @@ def _answers(task: EnrichTask, held: Held, rows: Batches, letters: DeadLetters |
         for found in watch.time(held.operator.drain()):
             yield from _sorted_out(task, letters, found)
         if letters is not None:
-            letters.commit()
+            letters.commit(n_rows)
     price = held.decision.price
     resplit = watch.call(partial(_resplit, task, held, last, n_rows))
     report = _report(held, watch)
