@@ -119,14 +119,27 @@ class DeadLetters:
             self._filesystem.open_output_stream(f"{hidden}{_NONE}").close()
         else:
             self._move(f"{hidden}{_STAGED}")
+        while self._show(n_rows):  # what other tasks have staged meanwhile is shown as well
+            pass
+
+    def _show(self, n_rows: int) -> bool:
+        """Whether letters of this action were shown: it has read as many rows as those whose letters were there."""
         actions = self._actions()
-        mine = actions.pop(str(self._file.action))
+        mine = actions.pop(str(self._file.action), [])
         for entry in [entry for entry in mine if entry.part == self._file.part and entry.n_rows != n_rows]:
             self._remove(entry.path)  # of an attempt that was given other rows
             mine.remove(entry)
         shown = [entries for entries in actions.values() if any(entry.is_shown for entry in entries)]
-        if all(_rows(entries) <= _rows(mine) for entries in shown):
-            self._show(mine, [entry for entries in actions.values() for entry in entries])
+        if any(_rows(entries) > _rows(mine) for entries in shown):
+            return False
+        staged = [entry for entry in mine if entry.path.endswith(_STAGED)]
+        for entry in staged:
+            name = entry.path.rpartition("/_")[2].removesuffix(_STAGED)
+            with contextlib.suppress(FileNotFoundError):  # another task was faster
+                self._filesystem.move(entry.path, f"{self._directory}/{name}.parquet")
+        for entry in (entry for entries in actions.values() for entry in entries):
+            self._remove(entry.path)
+        return bool(staged)
 
     def _actions(self) -> dict[str, list[_Entry]]:
         """What there is of each action on the DataFrame."""
@@ -136,15 +149,6 @@ class DeadLetters:
             if entry is not None:
                 found.setdefault(entry.action, []).append(entry)
         return found
-
-    def _show(self, mine: list[_Entry], others: list[_Entry]) -> None:
-        for entry in mine:
-            if entry.path.endswith(_STAGED):
-                name = entry.path.rpartition("/_")[2].removesuffix(_STAGED)
-                with contextlib.suppress(FileNotFoundError):  # another task was faster
-                    self._filesystem.move(entry.path, f"{self._directory}/{name}.parquet")
-        for entry in others:
-            self._remove(entry.path)
 
     def _clear_up(self) -> None:
         """Remove what earlier runs left of a micro-batch that is repeated: the first one that a worker has of a run.
