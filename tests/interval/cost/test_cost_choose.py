@@ -8,6 +8,7 @@ from typing import get_args
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from tests.interval.cost.uniform import uniform
 
 from dovetail.engine.profile import Cost, Profile
 from dovetail.errors import PlanError
@@ -22,7 +23,6 @@ from dovetail.joins.interval.cost import (
     TimeSweepCost,
     choose,
     expected_pairs,
-    uniform,
 )
 
 MEMORY = FrameMemory()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.interval.cost.reference import Table, forward_scan, sort_merge, steady, time_sweep, union
 from tests.interval.cost.reference_partitions import dip, oip_comparisons
+from tests.interval.cost.uniform import uniform
 
 from dovetail.joins.interval.cost import (
     CostModel,
@@ -17,7 +18,6 @@ from dovetail.joins.interval.cost import (
     SortMergeCost,
     TimeSweepCost,
     expected_pairs,
-    uniform,
 )
 
 AMPLE = FrameMemory(2**30)

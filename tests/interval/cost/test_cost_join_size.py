@@ -8,21 +8,19 @@ import numpy as np
 import pytest
 from tests import oracle
 from tests.interval.cost.reference import Table, steady
+from tests.interval.cost.uniform import uniform
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.cost import (
     IntervalStatistics,
-    emitted_at,
     estimate_after,
     estimate_before,
     expected_pairs,
     join_estimate,
     join_estimate_at,
     summarise,
-    uniform,
 )
-from dovetail.joins.interval.cost.join_size import lattice_pairs
-from dovetail.joins.interval.cost.offsets import RELATIONS
+from dovetail.joins.interval.cost.join_size import RELATIONS, lattice_pairs
 
 SIZES = [  # range, rate, d_R, d_S: overlapping, covers, overlaps, overlapped_by, covered_by
     ((1_000, 10, 10, 10), (1_891_000, 100_000, 895_500, 895_500, 100_000)),
@@ -68,7 +66,6 @@ def test_partitions_by_r_start_and_as_emitted() -> None:
     r, s = uniform(1, 20, 250, 74), uniform(1, 10, 250, 74)
     places = ("first", "middle", "middle", "last")
     assert [join_estimate_at(p, r, s) for p in places] == [7205, 7250, 7250, 7060]  # type: ignore[arg-type]  # literals
-    assert [emitted_at(p, r, s) for p in places] == [7015, 7250, 7250, 7250]  # type: ignore[arg-type]  # literals
     assert [join_estimate_at(p, r, s, "printed") for p in ("first", "last")] == [7060, 7205]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.interval.cost.reference import steady
 from tests.interval.cost.reference_partitions import oip_comparisons, slotted
+from tests.interval.cost.uniform import uniform
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, OverlapPartitionCost, choose_slots, uniform
-from dovetail.joins.interval.cost.slots import usable_partitions
+from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, OverlapPartitionCost, choose_slots
+from dovetail.joins.interval.cost.partitions import usable_partitions
 
 MEMORY = FrameMemory()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.interval.cost.reference import forward_scan, sort_merge, steady, time_sweep, union
+from tests.interval.cost.uniform import spilling, uniform
 
-from dovetail.errors import PlanError
 from dovetail.joins.interval.cost import (
     DisjointPartitionCost,
     ForwardScanCost,
@@ -14,10 +14,7 @@ from dovetail.joins.interval.cost import (
     MixedCost,
     SortMergeCost,
     TimeSweepCost,
-    spill_map,
-    uniform,
 )
-from dovetail.joins.interval.cost.spill_map import spilling
 
 MEMORY = FrameMemory()
 HELD = {"sort_merge": 756, "sort_merge (swapped)": 756, "time_sweep": 753, "forward_scan": 753}
@@ -39,10 +36,10 @@ def observed(rate_r: int, d_r: int, rate_s: int, d_s: int) -> set[str]:
 
 @pytest.mark.parametrize("d_r", [5, 15])
 def test_predicted_is_observed_over_the_grid(d_r: int) -> None:
-    predicted = spill_map(10, d_r, RATES, DURATIONS, MEMORY)
+    r = uniform(10, d_r, 10_000, 2_296)
     for rate in RATES:
         for d in DURATIONS:
-            assert predicted.at(rate, d) == observed(10, d_r, rate, d), (rate, d)
+            assert spilling(r, uniform(rate, d, 10_000, 2_296), MEMORY) == observed(10, d_r, rate, d), (rate, d)
 
 
 def test_the_forward_scan_holds_one_instant_of_r_less_than_predicted() -> None:
@@ -101,12 +98,3 @@ def test_partitioning_spills_by_size_alone() -> None:
     assert [dip(n, 1, "printed") for n in (258, 259)] == [False, True]
     assert dip(1, 255, "corrected")
     assert not dip(1, 259, "printed")  # as printed only R is looked at
-    cost = DisjointPartitionCost(frames(1), frames(255), MEMORY)
-    assert [cost.partitioning_spills(x) for x in (cost.r, cost.s)] == [False, True]
-
-
-def test_the_map_as_text_and_beyond_its_edges() -> None:
-    chart = spill_map(10, 5, (5, 40), (20, 40), MEMORY)
-    assert str(chart) == "      40  .... MT..\n      20  .... MT..\n     d_S  5    40   lambda_S"
-    with pytest.raises(PlanError, match="not on the map"):
-        chart.at(6, 20)

@@ -8,9 +8,10 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.interval.cost.uniform import uniform
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, length_classes, summarise, uniform
+from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, length_classes, summarise
 
 
 @pytest.mark.parametrize(

@@ -2,31 +2,24 @@
 
 Pure Python on summaries of the inputs. Symbols follow the source: R and S are the left and right input, T rows,
 lambda the arrival rate, d the duration, L the active rows, F frames, T_f tuples per frame, T_M tuples in memory.
+
+* `statistics`: what is known about an input, and the memory. `choose`: the price of each algorithm, and the cheapest.
+* `model`: what every model answers. `sweeps`, `partitions`: the five models. `join_size`: the number of pairs.
 """
 
-from dovetail.joins.interval.cost.choose import ALGORITHMS, Choice, choose
-from dovetail.joins.interval.cost.classes import length_classes, summarise
-from dovetail.joins.interval.cost.dip import DisjointPartitionCost
-from dovetail.joins.interval.cost.forward_scan import ForwardScanCost
-from dovetail.joins.interval.cost.frames import FrameMemory
+from dovetail.joins.interval.cost.choose import ALGORITHMS, Choice, MixedCost, Price, choose
 from dovetail.joins.interval.cost.join_size import (
     Variant,
-    emitted_at,
     estimate_after,
     estimate_before,
     expected_pairs,
     join_estimate,
     join_estimate_at,
 )
-from dovetail.joins.interval.cost.mixture import MixedCost
 from dovetail.joins.interval.cost.model import Algorithm, CostModel
-from dovetail.joins.interval.cost.oip import OverlapPartitionCost
-from dovetail.joins.interval.cost.price import Price, Request, UnitCosts, price
-from dovetail.joins.interval.cost.slots import choose_slots
-from dovetail.joins.interval.cost.sort_merge import SortMergeCost
-from dovetail.joins.interval.cost.spill_map import SpillMap, spill_map, uniform
-from dovetail.joins.interval.cost.statistics import IntervalStatistics
-from dovetail.joins.interval.cost.time_sweep import TimeSweepCost, freed_share, freed_shares
+from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
+from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics, length_classes, summarise
+from dovetail.joins.interval.cost.sweeps import ForwardScanCost, SortMergeCost, TimeSweepCost, freed_share
 
 __all__ = [
     "ALGORITHMS",
@@ -40,25 +33,17 @@ __all__ = [
     "MixedCost",
     "OverlapPartitionCost",
     "Price",
-    "Request",
     "SortMergeCost",
-    "SpillMap",
     "TimeSweepCost",
-    "UnitCosts",
     "Variant",
     "choose",
     "choose_slots",
-    "emitted_at",
     "estimate_after",
     "estimate_before",
     "expected_pairs",
     "freed_share",
-    "freed_shares",
     "join_estimate",
     "join_estimate_at",
     "length_classes",
-    "price",
-    "spill_map",
     "summarise",
-    "uniform",
 ]

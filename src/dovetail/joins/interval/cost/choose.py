@@ -1,18 +1,295 @@
-"""The algorithm for a join: avoid a spill first, then the fewest comparisons or the least time, then frames."""
+"""The algorithm for a join: its model over mixed inputs, its price, and the cheapest of the five."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Final, Protocol
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost.frames import FrameMemory
-from dovetail.joins.interval.cost.join_size import Variant
-from dovetail.joins.interval.cost.mixture import MODELS
-from dovetail.joins.interval.cost.model import Algorithm
-from dovetail.joins.interval.cost.price import Price, Request, UnitCosts, price
-from dovetail.joins.interval.cost.statistics import IntervalStatistics
+from dovetail.joins.interval.cost.join_size import Variant, expected_pairs
+from dovetail.joins.interval.cost.model import Algorithm, CostModel
+from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
+from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics
+from dovetail.joins.interval.cost.sweeps import ForwardScanCost, SortMergeCost, TimeSweepCost
+
+MODELS: Final[dict[Algorithm, type[CostModel]]] = {
+    "time_sweep": TimeSweepCost,
+    "sort_merge": SortMergeCost,
+    "forward_scan": ForwardScanCost,
+    "oip": OverlapPartitionCost,
+    "dip": DisjointPartitionCost,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MixedCost:
+    """One local join of mixed inputs; for inputs of a single duration the same figures as its simple model.
+
+    Comparisons are summed over pairs of subrelations. Memory and I/O take the worst case: every row as long as the
+    longest, all arriving at the summed rate. `slots` and `refined` are OIP's;
+    slots of 0 are chosen once for the whole inputs.
+    Reference: Carman 2020, 4.4.6, equations 4.66 to 4.72; docs/algorithms/interval.md, 4.8.
+    """
+
+    algorithm: Algorithm
+    r: IntervalStatistics
+    s: IntervalStatistics
+    memory: FrameMemory
+    variant: Variant = "corrected"
+    slots: int = 0
+    refined: bool = False
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in MODELS:
+            raise PlanError(f"unknown algorithm {self.algorithm!r}; the algorithms are {', '.join(MODELS)}.")
+        if self.algorithm == "oip" and not self.slots:
+            chosen = choose_slots(self.r, self.s, self.memory.tuples_per_frame(self.s.tuple_bytes))
+            object.__setattr__(self, "slots", chosen)
+
+    @property
+    def corrected(self) -> bool:
+        """Whether slips of the source are removed."""
+        return self.variant == "corrected"
+
+    def _model(self, r: IntervalStatistics, s: IntervalStatistics) -> CostModel:
+        if self.algorithm == "oip":
+            return OverlapPartitionCost(r, s, self.memory, self.variant, self.slots, self.refined)
+        return MODELS[self.algorithm](r, s, self.memory, self.variant)
+
+    def _pairs(self) -> list[CostModel]:
+        return [self._model(a, b) for a, b in product(self.r.subrelations(), self.s.subrelations())]
+
+    def worst_case(self) -> CostModel:
+        """The simple model that stands for the whole join in I/O; DIP and OIP depend on sizes, not on the longest."""
+        if self.algorithm in ("oip", "dip"):
+            return self._model(self.r, self.s)
+        model = self._model(self.r.worst_case(), self.s.worst_case())
+        return model.spilled_first() if isinstance(model, ForwardScanCost) else model
+
+    def join_size(self) -> float:
+        """Pairs of all pairs of subrelations."""
+        return expected_pairs(self.r, self.s)
+
+    def needed_frames(self) -> float:
+        """Left side of the spill test: (4.68), (4.69), (4.70); OIP and DIP as in their simple models."""
+        t_f_r, t_f_s = (self.memory.tuples_per_frame(x.tuple_bytes) for x in (self.r, self.s))
+        if self.algorithm == "sort_merge":
+            longest = self.r.max_duration
+            return sum(x.arrival_rate * (longest + x.duration - 1) for x in self.s.subrelations()) / t_f_s
+        if self.algorithm == "time_sweep":
+            return self.r.active / t_f_r + self.s.active / t_f_s
+        if self.algorithm == "forward_scan":
+            held_r = self.s.max_duration * self.r.arrival_rate / t_f_r
+            return held_r + self._longest_r() * self.s.arrival_rate / t_f_s
+        return self.worst_case().needed_frames()
+
+    def _longest_r(self) -> float:
+        # (4.70) as printed lets the number of S's classes bound the search among R's
+        if self.corrected or not self.r.classes:
+            return self.r.max_duration
+        return max(d for _, d in self.r.classes[: len(self.s.subrelations())])
+
+    def available_frames(self) -> int:
+        """Frames left for tuples."""
+        return self.worst_case().available_frames()
+
+    def spills(self) -> bool:
+        """Whether the join runs out of memory."""
+        return self.needed_frames() > self.available_frames()
+
+    def n_spills(self) -> float:
+        """How often memory fills, in the worst case."""
+        return self.worst_case().n_spills()
+
+    def frames_written(self) -> float:
+        """Frames written by the spilling join; OIP writes the whole of R once."""
+        return self.worst_case().frames_written()
+
+    def frames_read(self) -> float:
+        """Frames read back by the spilling join; for OIP the sum over subrelations (4.71).
+
+        Refined: subrelations of R only, because a block of S holds all of its subrelations.
+        """
+        if self.algorithm == "oip" and self.refined:
+            return sum(self._model(part, self.s).frames_read() for part in self.r.subrelations())
+        if self.algorithm == "oip":
+            return sum(pair.frames_read() for pair in self._pairs())
+        return self.worst_case().frames_read()
+
+    def io(self) -> float:
+        """C_IO: frames written and read."""
+        return self.frames_written() + self.frames_read()
+
+    def cpu(self) -> float:
+        """C_CPU: comparisons (4.66), for a spilling time sweep (4.67).
+
+        Corrected: a tuple ends its scan once, not once per subrelation of the other input; the spilling sweep adds only
+        its unproductive comparisons, not the pairs a second time; and OIP compares at least every pair it returns.
+        """
+        if self.algorithm == "time_sweep":
+            return self._sweep_cpu()
+        if not self.corrected:
+            return sum(pair.cpu() for pair in self._pairs())
+        if self.algorithm == "oip":
+            return max(self.join_size(), sum(pair.cpu() for pair in self._pairs()))
+        return self._model(self.r, self.s).cpu()
+
+    def _sweep_cpu(self) -> float:
+        pairs = self.join_size() if self.corrected else sum(pair.join_size() for pair in self._pairs())
+        if not self.spills():
+            return pairs
+        worst = TimeSweepCost(self.r.worst_case(), self.s.worst_case(), self.memory, self.variant)
+        simple = not self.r.classes and not self.s.classes
+        counted_twice = 0.0 if self.corrected or simple else worst.join_size()
+        return pairs + counted_twice + worst.unproductive()
+
+
+class UnitCost(Protocol):
+    """The cost of one unit of work."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for the unit."""
+
+
+class UnitCosts(Protocol):
+    """Seconds per unit of work on this machine; `dovetail.engine.profile.Profile` is one."""
+
+    @property
+    def compare(self) -> UnitCost:
+        """One comparison of two rows."""
+
+    @property
+    def emit(self) -> UnitCost:
+        """One result row."""
+
+    @property
+    def insert(self) -> UnitCost:
+        """One row put where the join keeps it."""
+
+    @property
+    def evict(self) -> UnitCost:
+        """One row taken out again, by itself."""
+
+    def page_read_s(self, nbytes: int, sequential: bool = False) -> float:
+        """Seconds to read a page of `nbytes`."""
+
+    def page_write_s(self, nbytes: int) -> float:
+        """Seconds to write a page of `nbytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one algorithm would cost. `swapped` means that the operator's R is the right input.
+
+    Frames and spills are zero for a join that stays in memory. `slots` is OIP's k, otherwise zero. Seconds are absent
+    without unit costs.
+    """
+
+    algorithm: Algorithm
+    swapped: bool
+    spills: bool
+    needed_frames: float
+    available_frames: int
+    rows: float
+    comparisons: float
+    n_spills: float = 0.0
+    frames_written: float = 0.0
+    frames_read: float = 0.0
+    slots: int = 0
+    cpu_seconds: float | None = None
+    io_seconds: float | None = None
+
+    @property
+    def frames(self) -> float:
+        """Frames written and read, C_IO."""
+        return self.frames_written + self.frames_read
+
+    @property
+    def seconds(self) -> float | None:
+        """Predicted seconds, without the reading and sorting of inputs that all algorithms share."""
+        if self.cpu_seconds is None or self.io_seconds is None:
+            return None
+        return self.cpu_seconds + self.io_seconds
+
+    @property
+    def label(self) -> str:
+        """The algorithm, with its orientation where the inputs are exchanged."""
+        return f"{self.algorithm} (swapped)" if self.swapped else self.algorithm
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is to be priced: the two inputs, the join memory, and how to read the equations."""
+
+    left: IntervalStatistics
+    right: IntervalStatistics
+    memory: FrameMemory
+    relations: tuple[str, ...] = ("overlapping",)
+    strict: bool = False
+    variant: Variant = "corrected"
+    slots: int = 0
+
+
+def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: UnitCosts | None = None) -> Price:
+    """The price of `algorithm` for `setting`.
+
+    Comparisons and frames are those of the overlapping join, which bound those of the narrower relations. A join with
+    an empty input costs nothing. Seconds also count what a row costs that is kept, which the comparisons leave out:
+    where rows find few partners, it is most of the difference between the algorithms.
+    """
+    bare = _unpriced(setting, algorithm, swapped)
+    if unit_costs is None:
+        return bare
+    frame_bytes = setting.memory.frame_bytes
+    # DIP keeps a file per partition, so that its frames come from all over the disk
+    read_s = unit_costs.page_read_s(frame_bytes, sequential=algorithm != "dip")
+    return replace(
+        bare,
+        cpu_seconds=unit_costs.compare.seconds * bare.comparisons
+        + unit_costs.emit.seconds * bare.rows
+        + _keeping_s(setting, algorithm, swapped, unit_costs),
+        io_seconds=unit_costs.page_write_s(frame_bytes) * bare.frames_written + read_s * bare.frames_read,
+    )
+
+
+def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: UnitCosts) -> float:
+    """Seconds to keep rows: none that are scanned as they lie, S alone in a list, both in a heap or in partitions.
+
+    Rows leave a list together, but a heap one by one; partitioned rows are put in order once more.
+    """
+    left, right = setting.left.rows, setting.right.rows
+    if algorithm == "forward_scan" or not left or not right:
+        return 0.0
+    if algorithm == "sort_merge":
+        return unit_costs.insert.seconds * (left if swapped else right)
+    return (unit_costs.insert.seconds + unit_costs.evict.seconds) * (left + right)
+
+
+def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
+    r, s = (setting.right, setting.left) if swapped else (setting.left, setting.right)
+    if not r.rows or not s.rows:
+        return Price(algorithm, swapped, False, 0.0, setting.memory.frames, 0.0, 0.0)
+    refined = setting.variant == "corrected"
+    cost = MixedCost(algorithm, r, s, setting.memory, setting.variant, setting.slots, refined)
+    held = Price(
+        algorithm=algorithm,
+        swapped=swapped,
+        spills=cost.spills(),
+        needed_frames=cost.needed_frames(),
+        available_frames=cost.available_frames(),
+        rows=expected_pairs(setting.left, setting.right, setting.relations, strict=setting.strict),
+        comparisons=cost.cpu(),
+        slots=cost.slots if algorithm == "oip" else 0,
+    )
+    if not held.spills:
+        return held
+    n_spills = max(1.0, math.floor(cost.n_spills()))
+    return replace(held, n_spills=n_spills, frames_written=cost.frames_written(), frames_read=cost.frames_read())
+
 
 ALGORITHMS: Final[tuple[Algorithm, ...]] = tuple(MODELS)
 _ORIENTED: Final = ("sort_merge", "oip", "dip")  # the sweep and the forward scan treat both inputs alike
@@ -91,9 +368,9 @@ def choose(
     unknown = [a for a in algorithms if a not in MODELS]
     if unknown or not algorithms:
         raise PlanError(f"algorithms {unknown or 'none'} were given; choose among {', '.join(MODELS)}.")
-    request = Request(left, right, memory, tuple(relations), strict, variant, slots)
+    setting = Setting(left, right, memory, tuple(relations), strict, variant, slots)
     candidates = [(a, swapped) for a in algorithms for swapped in _orientations(a, left, right)]
-    prices = [price(request, a, swapped=swapped, unit_costs=unit_costs) for a, swapped in candidates]
+    prices = [price(setting, a, swapped=swapped, unit_costs=unit_costs) for a, swapped in candidates]
     return Choice(tuple(sorted(prices, key=_rank)))
 
 

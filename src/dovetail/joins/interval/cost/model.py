@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost.frames import FrameMemory
 from dovetail.joins.interval.cost.join_size import Variant, expected_pairs, join_estimate_at
-from dovetail.joins.interval.cost.statistics import IntervalStatistics
+from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics
 
 Algorithm = Literal["sort_merge", "time_sweep", "forward_scan", "oip", "dip"]
 

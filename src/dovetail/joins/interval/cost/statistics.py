@@ -1,9 +1,13 @@
-"""What the cost models know about one input: size, time range, arrival rate, durations, tuple width."""
+"""The inputs of the cost models: what is known about each side, and the memory of the join in frames."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dovetail.errors import PlanError
 
@@ -161,3 +165,129 @@ class IntervalStatistics:
         start_max = self.start_min + width - 1
         rows = self.arrival_rate * width
         return replace(self, rows=rows, end_max=start_max + self.max_duration, start_max=start_max)
+
+
+_Floats = NDArray[np.float64]
+
+
+def length_classes(lengths: ArrayLike, arrival_rate: float, *, limit: int = 16) -> Classes:
+    """(rate, duration) classes, shortest first, whose rates add to `arrival_rate`; at most `limit` of them.
+
+    A sample of few distinct lengths gets a class per length. Otherwise classes are of equal width on the logarithm of
+    the length, at least an octave wide, and carry their mean length: the active rows (L) and, edges aside, the join
+    size are then those of the sample itself.
+    """
+    sample = np.asarray(lengths, dtype=np.float64)
+    if limit < 1:
+        raise PlanError(f"limit = {limit} classes were asked for; give at least 1.")
+    if sample.size == 0 or arrival_rate <= 0:
+        return ()
+    if not np.isfinite(sample).all() or sample.min() <= 0:
+        raise PlanError("lengths must be positive and finite; drop null and empty intervals from the sample first.")
+    values, counts = np.unique(sample, return_counts=True)
+    if values.size > limit:
+        values, counts = _octaves(values, counts, limit)
+    rates = counts * (arrival_rate / sample.size)
+    return tuple(zip(rates.tolist(), values.tolist(), strict=True))
+
+
+def _octaves(values: _Floats, counts: NDArray[np.int64], limit: int) -> tuple[_Floats, NDArray[np.int64]]:
+    logs = np.log2(values / values[0])
+    width = max(1.0, float(logs[-1]) / limit)
+    bins = np.minimum((logs / width).astype(np.int64), limit - 1)
+    sizes = np.bincount(bins, weights=counts)
+    sums = np.bincount(bins, weights=counts * values)
+    used = sizes > 0
+    return sums[used] / sizes[used], sizes[used].astype(np.int64)
+
+
+def summarise(
+    starts: ArrayLike,
+    ends: ArrayLike,
+    tuple_bytes: float,
+    *,
+    rows: int | None = None,
+    instants_per_unit: float = 1.0,
+    limit: int = 16,
+) -> IntervalStatistics:
+    """Statistics of the intervals `[start, end)` given, or of `rows` such intervals of which these are a sample.
+
+    Every interval must be valid: no nulls, start < end.
+    """
+    first, last = np.asarray(starts, dtype=np.float64), np.asarray(ends, dtype=np.float64)
+    if first.size == 0:
+        return IntervalStatistics(0, 0, 0, 0, 0, tuple_bytes)
+    lengths = last - first
+    if not (lengths > 0).all():
+        raise PlanError("an interval with start >= end was given; drop empty and inverted intervals first.")
+    n_rows = first.size if rows is None else rows
+    span = (first.max() - first.min()) * instants_per_unit + 1
+    return IntervalStatistics.measured(
+        n_rows,
+        float(first.min()),
+        float(first.max()),
+        float(last.max()),
+        float(lengths.mean()),
+        float(lengths.max()),
+        tuple_bytes,
+        classes=length_classes(lengths, n_rows / span, limit=limit),
+        instants_per_unit=instants_per_unit,
+    )
+
+
+DEFAULT_FRAMES: Final = 256
+FEWEST_FRAMES: Final = 6  # the sweep and the forward scan reserve five and need one more to hold a tuple
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMemory:
+    """Join memory of `frames` frames (F_M) of `frame_bytes` bytes each (f).
+
+    A frame holds whole tuples only, so its remainder is lost: floor(f / b) tuples of b bytes.
+    Reference: Carman 2020, tables 3.3 and 4.1; docs/algorithms/interval.md, 4.0 and 5.1.
+
+    >>> FrameMemory(8_192).tuples(2_296)
+    768
+    """
+
+    frame_bytes: int = 8_192
+    frames: int = DEFAULT_FRAMES
+
+    def __post_init__(self) -> None:
+        if self.frame_bytes < 1:
+            raise PlanError(f"a frame of {self.frame_bytes} bytes holds nothing; give frame_bytes >= 1.")
+        if self.frames < FEWEST_FRAMES:
+            raise PlanError(
+                f"{self.frames} frames of join memory were given; at least {FEWEST_FRAMES} are needed, "
+                "because up to five are reserved for inputs, output and spilling."
+            )
+
+    @classmethod
+    def fitting(cls, budget_bytes: int, *tuple_bytes: float) -> FrameMemory:
+        """The budget cut into 256 frames, or into fewer where such a frame would hold no tuple of the widest input."""
+        widest = max(1, *(int(-(-b // 1)) for b in tuple_bytes))
+        frames = min(DEFAULT_FRAMES, budget_bytes // widest)
+        if frames < FEWEST_FRAMES:
+            raise PlanError(
+                f"a budget of {budget_bytes} bytes holds {frames} tuples of {widest} bytes; "
+                f"give at least {FEWEST_FRAMES * widest} bytes."
+            )
+        return cls(budget_bytes // frames, frames)
+
+    def tuples_per_frame(self, tuple_bytes: float) -> int:
+        """Tuples of `tuple_bytes` in one frame, T_f = floor(f / b)."""
+        fit = int(self.frame_bytes // tuple_bytes)
+        if fit < 1:
+            raise PlanError(
+                f"a tuple of {tuple_bytes:g} bytes does not fit a frame of {self.frame_bytes} bytes; "
+                "give larger frames (FrameMemory.fitting chooses them)."
+            )
+        return fit
+
+    def tuples(self, tuple_bytes: float) -> int:
+        """Tuples of `tuple_bytes` in all of the memory, T_M = floor(f / b) * F_M."""
+        return self.tuples_per_frame(tuple_bytes) * self.frames
+
+    def frames_of(self, rows: float, tuple_bytes: float) -> int:
+        """Frames that `rows` tuples fill, F = ceil(T / T_f)."""
+        return int(-(-rows // self.tuples_per_frame(tuple_bytes)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost.slots import COMPARE_COST, FRAME_COST, choose_slots
+from dovetail.joins.interval.cost.partitions import COMPARE_COST, FRAME_COST, choose_slots
 from dovetail.joins.interval.kernels import sweep_state as sw
 from dovetail.joins.interval.kernels.sweep_oip import any_may_match, join_slots
 from dovetail.joins.interval.operators.feed import Pull
