@@ -17,9 +17,10 @@ import oracle
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.algorithms import OPERATORS
-from dovetail.joins.interval.answers import Question, answer_cell
-from dovetail.joins.interval.cell_join import CELL, SIDE, CellJoin, SideColumns, join_cell, sweepable
+from dovetail.joins.interval.cell_join import CELL, SIDE, CellJoin, SideColumns, join_cell
+from dovetail.joins.interval.index.answers import Question, answer_cell
+from dovetail.joins.interval.operators import OPERATORS
+from dovetail.joins.interval.operators.spec import sweepable
 from dovetail.joins.interval.relation import Relation
 
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")

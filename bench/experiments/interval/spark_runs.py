@@ -20,9 +20,8 @@ from bench.experiments.interval.top import TopOverlaps
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.interval.algorithms import OPERATORS
 from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns
-from dovetail.joins.interval.operators import Frames
+from dovetail.joins.interval.operators import OPERATORS, Frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,19 +78,14 @@ class Placed:
 def place(left: DataFrame, right: DataFrame, points: list[int], relation: str = "overlapping") -> Placed:
     """The inputs cut at the points, as the library cuts them."""
     from dovetail.joins.interval.api import plan_interval_join
-    from dovetail.joins.interval.plan.partitioned import PartitionedMeeting, RangeCells
+    from dovetail.joins.interval.plan.ranges import RangesRoute
 
     tasks = len(points) + 1
     how: dict[str, Any] = {"split_points": points} if points else {"partitions": 1}
     plan = plan_interval_join(left, right, relation=relation, algorithm="sort_merge", route="streaming", **how)
-    cells = plan.route.cells
-    if not isinstance(cells, RangeCells) or cells.ranges != tasks:
+    if not isinstance(plan.route, RangesRoute) or plan.route.cells.ranges != tasks:
         raise DataError(f"{tasks} tasks were asked for; the plan is\n{plan.explain()}")
-    sides = plan.checked_sides()
-    rows, others = (cells.add(side, side.frame, ("cell",)) for side in sides)
-    meeting = PartitionedMeeting(plan.request.relation, "sort_merge", plan.request.memory, cells, plan.sink)
-    told = meeting.task(sides[0], rows, sides[1], others, "inner", once=True)
-    return Placed(meeting.placed(sides[0], rows, sides[1], others), told, tasks)
+    return Placed(*plan.route.inner_tasks(*plan.inputs.checked()), tasks)
 
 
 def spread(placed: Placed, name: str, expected: int, frames: Frames | None = None, times: int = 2) -> Spread:

@@ -21,9 +21,8 @@ from bench.experiments.models.interval_inputs import Mix, Pair
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
-from dovetail.joins.interval.algorithms import OPERATORS
 from dovetail.joins.interval.cost import ALGORITHMS, FrameMemory, Price, choose
-from dovetail.joins.interval.operators import Frames
+from dovetail.joins.interval.operators import OPERATORS, Frames
 from dovetail.joins.interval.relation import Relation
 
 FRAME_BYTES: Final = 8192

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.joins.interval.cost import IntervalStatistics, summarise
-from dovetail.joins.interval.operators.feed import END, START
+from dovetail.joins.interval.operators.spec import END, START
 
 _ROW_BYTES = 24  # start, end and number
 

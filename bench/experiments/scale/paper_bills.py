@@ -15,7 +15,7 @@ from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.profile import Profile
 from dovetail.errors import DataError
 from dovetail.joins.interval.bins import Sample
-from dovetail.joins.interval.plan.route import MOST_RANGES, price_operators
+from dovetail.joins.interval.plan.choose import MOST_RANGES, price_operators
 from dovetail.joins.interval.plan.statistics import SideStatistics
 from dovetail.joins.interval.request import parse_request
 from dovetail.joins.online.registry import ALGORITHMS

@@ -39,8 +39,7 @@ def predictions(plan: Plan) -> list[tuple[str, str]]:
         return [("algorithm", plan.task.request.algorithm), ("buckets", buckets), *memory]
     if isinstance(plan, IntervalPlan):
         route = plan.route
-        seconds = route.native_seconds if route.name == "native" else route.operators_seconds
-        price = [] if seconds is None else [("seconds of one core", f"{seconds:.3g}")]
+        price = [] if route.seconds is None else [("seconds of one core", f"{route.seconds:.3g}")]
         return [("route", route.name), ("algorithm", route.algorithm), *price, *memory]
     return []
 

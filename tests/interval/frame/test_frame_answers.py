@@ -11,14 +11,12 @@ from tests.interval.frame.answers import LEFT_COLUMNS, RIGHT_COLUMNS, SCHEMA, an
 import oracle
 from dovetail.errors import BudgetExceeded, DataError, PlanError
 from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
-from dovetail.joins.interval.plan import count as frame_count
 from dovetail.joins.interval.plan import statistics as frame_statistics
-from dovetail.joins.interval.plan.answers import IndexMeeting, counted_in_ranges
-from dovetail.joins.interval.plan.count import count_rows
-from dovetail.joins.interval.plan.route import range_cells
+from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
+from dovetail.joins.interval.plan.plan import count_rows
+from dovetail.joins.interval.plan.ranges import range_cells
 from dovetail.joins.interval.relation import RELATIONS
 from dovetail.joins.interval.request import parse_request
-from dovetail.spark.metrics import MetricsSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,12 +53,11 @@ def test_counts_equal_the_oracle(spark: SparkSession, number: int) -> None:
 @pytest.mark.parametrize("relation", ["overlapping", "covers"])
 def test_counts_in_ranges_add_up(spark: SparkSession, relation: str) -> None:
     left, right, l_frame, r_frame = frames(spark, 47)
-    request = parse_request(relation=relation, how="left_anti", partitions=6, on=[("k", "k")])
     plan = plan_interval_join(l_frame, r_frame, relation=relation, how="left_anti", partitions=6, on=[("k", "k")])
-    cells = range_cells(request, plan.left, plan.statistics, 6)
+    cells = range_cells(plan.inputs, 6)
     assert cells.ranges > 3
-    meeting = IndexMeeting(request.relation, request.memory, cells, MetricsSink(spark))
-    counted = counted_in_ranges(*plan.checked_sides(), cells, meeting).select(*LEFT_COLUMNS, "n_overlaps")
+    route = IndexRoute(plan.inputs, "ranges are tested", cells)
+    counted = route.counts(*plan.inputs.checked()).select(*LEFT_COLUMNS, "n_overlaps")
     wanted = oracle.count_overlaps(left, right, relation=relation, on=[("k", "k")])
     assert answered(counted) == oracle.bag((*(row[c] for c in LEFT_COLUMNS), n) for row, n in wanted)
 
@@ -199,5 +196,5 @@ def test_rows_that_came_since_they_were_counted_are_counted_by_tasks(
     def too_many(*_: object) -> None:
         raise BudgetExceeded("rows of left: 9 GB are asked for, 2 MB are there")
 
-    monkeypatch.setattr(frame_count, "_collect", too_many)
+    monkeypatch.setattr(DriverIndex, "count", too_many)
     assert interval_count(rows, others, memory="1MB", invalid="drop") == wanted > 0

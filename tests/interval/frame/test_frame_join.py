@@ -11,9 +11,8 @@ from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
-from dovetail.joins.interval.plan.cells import BinCells
 from dovetail.joins.interval.plan.functions import interval_duration, overlapping_interval
-from dovetail.joins.interval.plan.native import strategy
+from dovetail.joins.interval.plan.native import BinCells, strategy
 from dovetail.joins.interval.relation import RELATIONS, Relation
 from dovetail.joins.interval.request import HOWS
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dovetail.engine.kernels.arrays import int64s
-from dovetail.joins.interval.kernels.rank_merge import members, members_by_table, positions_below, sum_below
-from dovetail.joins.interval.kernels.rank_sort import is_sorted, sorted_copy, stable_order
-from dovetail.joins.interval.kernels.rank_wavelet import largest_between, smallest_between, wavelet
+from dovetail.joins.interval.kernels.search import members, members_by_table, positions_below, sum_below
+from dovetail.joins.interval.kernels.sort import is_sorted, sorted_copy, stable_order
+from dovetail.joins.interval.kernels.wavelet import largest_between, smallest_between, wavelet
 
 EDGE = 2**63 - 1
 RANGES = [(0, 1), (0, 5), (-3, 300), (-(2**40), 2**40), (-EDGE - 1, EDGE), (EDGE - 4, EDGE)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dovetail.joins.interval.index.count import Side, count_pairs
-from dovetail.joins.interval.index.index import OverlapIndex
+from dovetail.joins.interval.index.overlap_index import OverlapIndex
 from dovetail.joins.interval.index.top import top_overlap_pairs
 from dovetail.joins.interval.relation import Relation
 

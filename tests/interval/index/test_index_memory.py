@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded
-from dovetail.joins.interval.index.index import OverlapIndex
+from dovetail.joins.interval.index.overlap_index import OverlapIndex
 from dovetail.joins.interval.relation import Relation
 
 ROWS = 5_000

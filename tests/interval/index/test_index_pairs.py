@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dovetail.joins.interval.codes import encode_sides
 from dovetail.joins.interval.index.count import Side, count_pairs
-from dovetail.joins.interval.index.index import OverlapIndex
+from dovetail.joins.interval.index.overlap_index import OverlapIndex
 from dovetail.joins.interval.relation import CLOSED, EQUAL, GREATER, LESS, RELATIONS, Relation
 
 ALLEN = [(name, strict) for name in RELATIONS for strict in (False, True)]

@@ -26,8 +26,9 @@ from tests.interval.operators.operator_cases import (
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin, frames, slots
-from dovetail.joins.interval.operators.shares import minimum_bytes
+from dovetail.joins.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin, slot_store
+from dovetail.joins.interval.operators import spec as operator_spec
+from dovetail.joins.interval.operators.memory import minimum_bytes
 from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")
@@ -144,7 +145,7 @@ def test_an_operator_runs_once(algorithm: Any) -> None:
         operator.push("middle", left)
 
 
-@pytest.mark.parametrize("module", [frames, slots])
+@pytest.mark.parametrize("module", [operator_spec, slot_store])
 def test_examples_in_docstrings_run(module: Any) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

@@ -24,13 +24,11 @@ from tests.interval.operators.operator_cases import (
 from dovetail.engine.kernels.arrays import readonly
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.interval.kernels.sweep_oip import slots_may_match
-from dovetail.joins.interval.kernels.sweep_state import holds
+from dovetail.joins.interval.kernels.slots import slots_may_match
+from dovetail.joins.interval.kernels.sweep import holds
 from dovetail.joins.interval.operators import Frames, OverlapPartitionJoin
-from dovetail.joins.interval.operators.feed import ROW
-from dovetail.joins.interval.operators.rule import pair_rule, slot_tests
-from dovetail.joins.interval.operators.slot_store import SlotStore
-from dovetail.joins.interval.operators.slots import Slots
+from dovetail.joins.interval.operators.slot_store import Slots, SlotStore
+from dovetail.joins.interval.operators.spec import ROW, pair_rule, slot_tests
 from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")

@@ -8,9 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.plan.count import count_all, count_rows
-from dovetail.joins.interval.plan.plan import IntervalPlan, make_plan
-from dovetail.joins.interval.plan.top import longest_overlaps
+from dovetail.joins.interval.plan.plan import IntervalPlan, count_all, count_rows, longest_overlaps, make_plan
 from dovetail.joins.interval.request import Request, parse_request
 
 

@@ -1,9 +1,9 @@
-"""Which bins make the native route cheapest, judged on a sample of both inputs.
+"""The bin widths of the native route, chosen by price on a sample of both inputs.
 
-A row lives in every bin that it touches. With one width, short intervals meet too many strangers or long ones live in
-too many bins; so lengths are cut into levels, each with its own width. A row is at home on the level that fits its
-length and visits every level above. Two rows meet on the level of the longer one, once: the home rows of a level join
-home rows and visitors of the other side, visitors never join visitors.
+A row is copied to every bin that it touches. With one width, short intervals share bins with many rows that they do not
+match, or long ones are copied to many bins; so lengths are cut into levels, each with its own width. The home level of
+a row is the one that fits its length; it is also copied to every level above. Two rows meet on the home level of the
+longer one, once: home rows of a level join home rows and copies of the other side, copies never join copies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ I64 = npt.NDArray[np.int64]
 
 ROW_COST = 0.5e-6  # seconds to explode, shuffle and sort one row
 CANDIDATE_COST = 8e-9  # seconds to test one pair that shares a bin, in a merge join
-HASHED_CANDIDATE_COST = 80e-9  # the same in a hash join, where rows of a bin lie scattered
+HASHED_CANDIDATE_COST = 80e-9  # the same in a hash join, where rows of a bin are scattered in memory
 MAX_LEVELS = 6
 PRICED_ROWS = 1024
 MAX_BINS_PER_ROW = 1024
@@ -40,7 +40,7 @@ class Sample:
         return self.rows / max(1, len(self.start))
 
     def thinned(self, most: int) -> Sample:
-        """At most so many rows of the sample, standing for as many rows of the input."""
+        """The first `most` rows of the sample, which stand for the same number of input rows."""
         return Sample(self.start[:most], self.end[:most], self.key[:most], self.rows)
 
 
@@ -66,7 +66,7 @@ class Bins:
         return self.rows * ROW_COST + self.candidates * self.candidate_cost
 
     def home(self, length: F64) -> I64:
-        """The level on which an interval of this length is at home: the narrowest that is no shorter."""
+        """The home level of an interval of this length: the narrowest whose bins are no shorter."""
         return np.minimum(np.searchsorted(np.asarray(self.widths), length, side="left"), self.levels - 1)
 
     def spans(self, length: float) -> bool:
@@ -169,7 +169,7 @@ def _priced(left: Sample, right: Sample, bins: Bins) -> Bins:
 
 
 def _most_bins(sample: Sample, bins: Bins) -> float:
-    """Bins of the longest sampled row on the widest level, where it is at home."""
+    """Bins of the longest sampled row on the widest level."""
     lengths = np.clip(sample.end, bins.low, bins.high) - np.clip(sample.start, bins.low, bins.high)
     return float(lengths.max(initial=0.0)) / bins.widths[-1]
 
@@ -179,7 +179,7 @@ def _home(sample: Sample, bins: Bins) -> I64:
 
 
 def _occupancy(sample: Sample, home: I64, level: int, width: float, bins: Bins) -> tuple[I64, I64]:
-    """A (key, bin) code for every bin that home rows and visiting rows of a level live in."""
+    """A (key, bin) code for every bin of the home rows of a level, and of the rows copied to it from below."""
     first = ((np.clip(sample.start, bins.low, bins.high) - bins.low) / width).astype(np.int64)
     last = ((np.clip(sample.end, bins.low, bins.high) - bins.low) / width).astype(np.int64)
     return tuple(_codes(sample.key, first, last, rows) for rows in (home == level, home < level))  # type: ignore[return-value]

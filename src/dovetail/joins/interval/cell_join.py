@@ -1,4 +1,4 @@
-"""The join of one partition, as a task runs it: rows of both sides in one sorted stream of batches, answers out.
+"""The join of one range inside a task: rows of both sides in one sorted stream of batches, answers out.
 
 Rows arrive tagged with their side, sorted by (keys, start, end) over both sides together, so that neither side runs
 far ahead of the other. Codes and key numbers are made batch by batch; rows that can match nothing pass by the operator.
@@ -21,18 +21,17 @@ from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.algorithms import OPERATORS
 from dovetail.joins.interval.codes import bound_codes, classify, encode_stream
+from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.operators.driver import IntervalOperator
-from dovetail.joins.interval.operators.feed import END, KEY, START
-from dovetail.joins.interval.operators.rule import pair_rule
-from dovetail.joins.interval.operators.weights import RowBytes
+from dovetail.joins.interval.operators.memory import RowBytes
+from dovetail.joins.interval.operators.spec import END, KEY, START
 from dovetail.joins.interval.relation import Closed, Relation
 
 SIDE = "__dt_side"
 CELL = "__dt_cell"
 LEFT, RIGHT = 0, 1
-_LARGEST_ROW = 32  # a task with so many times the bytes of its largest row joins all of them
+_LARGEST_ROW = 32  # a budget of this many times the largest row is always enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +92,6 @@ class CellJoin:
         )
 
 
-def sweepable(relation: Relation) -> bool:
-    """Whether the operators can find every pair of the relation: it holds only for intervals that share a point.
-
-    With mixed `closed` even `covered_by` may: [5, 5] lies within the bounds of (5, 9) but shares no point with it.
-    """
-    mixed = relation.left_closed != relation.right_closed
-    try:
-        pair_rule(relation, int(mixed), int(not mixed and relation.left_closed == "both"), None, False)
-    except PlanError:
-        return False
-    return True
-
-
 def join_cell(
     task: CellJoin, batches: Iterable[pa.RecordBatch], metrics: Metrics | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -121,7 +107,7 @@ def join_cell(
             if metrics is not None:
                 metrics.merge(run.measured())
     except BudgetExceeded as error:
-        raise BudgetExceeded(f"{_advice(task, run)} Refused was: {error}") from error
+        raise BudgetExceeded(f"{_advice(task, run)} The refused request: {error}") from error
     finally:
         if run is not None:
             run.close()
@@ -231,7 +217,7 @@ class _Run:
         yield from self._operator.push(side, coded)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is still owed: late pairs, then rows that did or did not match, as `how` says."""
+        """The remaining answers: late pairs, then rows that did or did not match, as `how` says."""
         yield from self._operator.finish()
         for side, spool in self._spools.items():
             first = 0

@@ -1,4 +1,4 @@
-"""Interval bounds as int64 codes that compare as the bounds do, and rows told apart by whether their bounds are usable.
+"""Interval bounds as int64 codes that compare as the bounds do, and which rows have usable bounds.
 
 After encoding, every interval is half-open: it overlaps another exactly if start_l < end_r and start_r < end_l,
 whatever `closed` said. The bounds as written compare as start >> h and (end - shift) >> h.
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I64, AnyArray, int64s
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.kernels.rank_sort import stable_order
+from dovetail.joins.interval.kernels.sort import stable_order
 from dovetail.joins.interval.relation import Closed
 
 USABLE, NULL_BOUND, EMPTY, INVERTED = 0, 1, 2, 3
@@ -101,7 +101,7 @@ def encode_sides(
 
     Where the bounds themselves leave no room for the half-open form (mixed `closed` on wide numbers, a closed end at
     the largest int64, decimals of more than 18 digits), codes are ranks among all bounds. Rows that `classify` does not
-    call usable get codes all the same, to be left out by the caller; they do not disturb the others.
+    call usable get codes, too, which the caller leaves out; they do not change the others.
     """
     _check_one_type(*left, *right)
     h, shift = _scale(left_closed, right_closed)

@@ -1,4 +1,4 @@
-"""What a relation between two intervals means, as one table over the four comparisons of their bounds.
+"""Relations between two intervals, each defined as one table over the four comparisons of their bounds.
 
 Every relation is a Boolean function of how the bounds compare: left start and left end against right start and
 right end, each less, equal or greater. That is 81 cases, so a relation, or any set of relations, is a table of 81
@@ -96,7 +96,7 @@ class Relation:
 
     `strict` gives Allen's relations instead of the source's, where equal intervals also start, end and cover each
     other. `overlapping` means that the two share a point: what `closed` says about the bounds decides touching
-    intervals. Every other relation compares bounds as written, whatever `closed` says. Points lie densely: (3, 4)
+    intervals. Every other relation compares bounds as written, whatever `closed` says. Points are dense: (3, 4)
     is not empty, also for whole numbers.
     Reference: Carman 2020, tables 6.1 and 6.2, corrected; docs/algorithms/interval.md, 1.2 and 1.3.
     """

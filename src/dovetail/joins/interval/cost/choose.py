@@ -257,7 +257,7 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
 
 
 def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: UnitCosts) -> float:
-    """Seconds to keep rows: none that are scanned as they lie, S alone in a list, both in a heap or in partitions.
+    """Seconds to keep rows: none that are scanned in place, S alone in a list, both in a heap or in partitions.
 
     Rows leave a list together, but a heap one by one; partitioned rows are put in order once more.
     """

@@ -1,4 +1,4 @@
-"""How many pairs a join returns: whole inputs, partitions of them, every Allen relation.
+"""The number of pairs that a join returns: whole inputs, partitions of them, every Allen relation.
 
 Notation: T rows, lambda arrival rate, d duration, range = instants at which rows start.
 """

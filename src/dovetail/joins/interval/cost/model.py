@@ -1,4 +1,4 @@
-"""What every local join's cost model answers: does it spill, how many comparisons, how many frames."""
+"""The common part of the cost models: whether a join spills, how many comparisons and frames it takes."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class SortMergeCost(CostModel):
     def cpu(self) -> float:
         """Pairs, and one comparison per R tuple that finds the end of its matches (4.19).
 
-        Printed: joins of single instants are said to need no such comparison. The procedure makes it all the same.
+        Printed: joins of single instants are said to need no such comparison. The procedure makes it.
         """
         if not self.corrected and self.r.duration == self.s.duration == 1:
             return self.join_size()

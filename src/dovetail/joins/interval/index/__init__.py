@@ -1,6 +1,7 @@
-"""The index over the right side, sorted once, from which left rows are answered without pairs.
+"""The index over the right side, sorted once, from which left rows are answered without forming pairs.
 
-* `index`: the sorted right side. `keys`: equality keys as segments. `sorted`: the arrays of the index.
-* `probe`: the positions of left bounds. `zones`: a relation as counts below boundaries.
-* `count`: numbers of pairs. `spans` and `top`: the longest overlaps.
+* `answers`: questions about left rows, answered batch by batch inside a task.
+* `overlap_index`: the index and the positions of left bounds in it. `sorted`: its arrays. `zones`: a relation as counts
+  below boundaries.
+* `count`: the number of pairs of two whole inputs. `top`: the pairs that overlap longest.
 """

@@ -1,4 +1,4 @@
-"""How many pairs of two inputs match, from sorted bounds; no pair is ever formed.
+"""The number of matching pairs of two inputs, from sorted bounds; no pair is formed.
 
 Inputs are codes as `codes.py` makes them: half-open and not empty (start < end), so that `overlapping`
 is start_l < end_r and start_r < end_l. Every other relation is looked up on the bounds as written: start >> h and
@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.joins.interval.index.index import OverlapIndex
-from dovetail.joins.interval.index.keys import Segments
+from dovetail.joins.interval.index.overlap_index import OverlapIndex
+from dovetail.joins.interval.index.sorted import Segments
 from dovetail.joins.interval.index.zones import BOUNDARIES, Weights, cells, weights
-from dovetail.joins.interval.kernels.rank_merge import sum_below
-from dovetail.joins.interval.kernels.rank_sort import sorted_copy
+from dovetail.joins.interval.kernels.search import sum_below
+from dovetail.joins.interval.kernels.sort import sorted_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +43,6 @@ class Side:
     def take(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Side:
         """The rows at these positions, or under this mask."""
         return Side(None if self.key is None else self.key[rows], self.start[rows], self.end[rows])
-
-
-@dataclass(frozen=True, slots=True)
-class PointCounts:
-    """What one stretch of the number line knows of a count of overlapping pairs, so that stretches can be added up.
-
-    Two half-open intervals do not overlap exactly if one of them ends at or before the start of the other. So cut the
-    line (of one key) into ranges, send every start and every end, each for itself, to the range that holds it, and let
-    every range count its points and its disjoint (end, start) pairs. `then` joins a range with the one after it, in
-    any grouping; the whole line gives `pairs`. No interval is ever replicated.
-    Reference: docs/algorithms/interval.md, 8.3.
-
-    >>> early = PointCounts.of(left_start=[0], left_end=[], right_start=[1], right_end=[3])
-    >>> early.then(PointCounts.of(left_start=[5], left_end=[6, 9], right_start=[], right_end=[])).pairs
-    1
-    """
-
-    left_starts: int = 0
-    left_ends: int = 0
-    right_starts: int = 0
-    right_ends: int = 0
-    disjoint: int = 0
-
-    @classmethod
-    def of(
-        cls, left_start: npt.ArrayLike, left_end: npt.ArrayLike, right_start: npt.ArrayLike, right_end: npt.ArrayLike
-    ) -> PointCounts:
-        """The counts of the points of one range, in any order; starts and ends need not belong together."""
-        ls, le, rs, re = (sorted_copy(int64s(points)) for points in (left_start, left_end, right_start, right_end))
-        disjoint = sum_below(ls, re, inclusive=True) + sum_below(rs, le, inclusive=True)
-        return cls(len(ls), len(le), len(rs), len(re), disjoint)
-
-    def then(self, later: PointCounts) -> PointCounts:
-        """The counts of this range and the `later` one together; every point here is below every point there."""
-        across = self.right_ends * later.left_starts + self.left_ends * later.right_starts
-        return PointCounts(
-            self.left_starts + later.left_starts,
-            self.left_ends + later.left_ends,
-            self.right_starts + later.right_starts,
-            self.right_ends + later.right_ends,
-            self.disjoint + later.disjoint + across,
-        )
-
-    @property
-    def pairs(self) -> int:
-        """The number of overlapping pairs, once every range of the line has been added."""
-        if self.left_starts != self.left_ends or self.right_starts != self.right_ends:
-            raise ValueError(f"{self} lacks ranges: it has not as many starts as ends; add the others with `then`.")
-        return self.left_starts * self.right_starts - self.disjoint
 
 
 def count_pairs(left: Side, right: Side, table: npt.NDArray[np.bool_] | None = None, h: int = 0, shift: int = 0) -> int:

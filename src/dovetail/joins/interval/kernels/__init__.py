@@ -1,1 +1,6 @@
-"""Kernels of interval joins: sweeps over sorted sides, and ranks for counting."""
+"""Kernels of interval joins.
+
+* `sweep`: rows, the pair rule and the state that the operators' kernels share, with a heap and a bitmap. Then a file an
+  algorithm: `sort_merge`, `time_sweep`, `forward_scan`, `spill` (for these three), `slots` (OIP), `disjoint` (DIP).
+* `sort`, `search`, `wavelet`, `overlap_length`: sorted bounds for counts, first matches and the longest overlaps.
+"""

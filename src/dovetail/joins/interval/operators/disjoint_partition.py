@@ -12,16 +12,13 @@ import pyarrow as pa
 from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_dip import LIMIT, NEXT, OPEN, assign_disjoint, merge_disjoint
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.disjoint import LIMIT, NEXT, OPEN, assign_disjoint, merge_disjoint
 from dovetail.joins.interval.operators.disjoint_store import DisjointStore
-from dovetail.joins.interval.operators.feed import END, KEY, START, Pull
-from dovetail.joins.interval.operators.intake import Intake
-from dovetail.joins.interval.operators.loaded import Loaded
-from dovetail.joins.interval.operators.partitioned import PartitionedOperator
-from dovetail.joins.interval.operators.row_queue import RowQueue
-from dovetail.joins.interval.operators.spec import IntervalSpec
-from dovetail.joins.interval.operators.weights import RowBytes
+from dovetail.joins.interval.operators.driver import Pull
+from dovetail.joins.interval.operators.memory import RowBytes
+from dovetail.joins.interval.operators.partitioned import Intake, Loaded, PartitionedOperator, RowQueue
+from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec
 
 _FRAMES = 256
 _ROWS_PER_FRAME = 4

@@ -13,8 +13,8 @@ from dovetail.engine.columns import compact, held_bytes, nbytes, take_columns
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
-from dovetail.joins.interval.operators.loaded import Loaded, empty_batch, pieces_of
-from dovetail.joins.interval.operators.weights import OVERHEAD_BYTES, RowBytes, stretches
+from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, stretches
+from dovetail.joins.interval.operators.partitioned import Loaded, empty_batch, pieces_of
 
 _LARGEST = 2**62  # bytes of a block that is cut by its rows alone
 

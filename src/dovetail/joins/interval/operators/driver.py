@@ -1,29 +1,80 @@
-"""What drives every interval operator: it pulls either input, or is pushed and keeps what comes too early."""
+"""The driver of every interval operator: it pulls either input, or is pushed and keeps what comes too early."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from dovetail.engine.columns import compact, compact_bytes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorBase
+from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
-from dovetail.joins.interval.operators.feed import Need, Pull
-from dovetail.joins.interval.operators.inbox import Inbox
-from dovetail.joins.interval.operators.matched import Matched
-from dovetail.joins.interval.operators.output import output_schema
+from dovetail.joins.interval.operators.output import Matched, output_schema
 from dovetail.joins.interval.operators.spec import SIDES, IntervalSpec
+
+
+class Inbox:
+    """A queue of one side's batches. Once a batch went to disk, later ones follow it until the disk part is read."""
+
+    def __init__(self, side: str, schema: pa.Schema, memory_bytes: int, budget: MemoryBudget, directory: Path | None):
+        self.closed = False  # no batch will follow
+        self._limit = memory_bytes
+        self._memory = budget.reserve(f"{side} inbox")
+        self._ready: deque[tuple[pa.RecordBatch, int]] = deque()
+        self._file = SpillFile(schema, directory, f"{side}-inbox")
+        self._read = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._ready) or self._read < self._file.blocks
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Keep a batch until it is asked for."""
+        on_disk = self._read < self._file.blocks
+        size = compact_bytes(batch)
+        if on_disk or self._memory.used + size > self._limit or not self._memory.try_grow(size):
+            self._file.append(batch)
+            return
+        self._ready.append((compact(batch), size))
+
+    def get(self) -> pa.RecordBatch:
+        """The oldest batch, which is then the taker's to charge."""
+        if not self._ready:
+            self._read += 1
+            return self._file.read(self._read - 1)
+        batch, size = self._ready.popleft()
+        self._memory.shrink(size)
+        return batch
+
+    def close(self) -> None:
+        """Free the memory and remove the file."""
+        self._ready.clear()
+        self._memory.close()
+        self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A request for the next batch of a side; None answers that there is none."""
+
+    side: str
+
+
+Pull = Generator["Need | pa.RecordBatch", "pa.RecordBatch | None", None]
+"""A running join: it yields answers, and requests that are answered by `send`."""
 
 
 class IntervalOperator(OperatorBase):
     """An interval join in progress, usable in two ways, once.
 
     `join` pulls: it asks either input for its next batch when the algorithm needs it, so no input is buffered beyond
-    what the algorithm holds. `push` and `finish` serve hosts that decide themselves who delivers: a batch that the
-    algorithm does not ask for yet waits in memory (an eighth of the budget a side), then on disk.
+    what the algorithm holds. `push` and `finish` serve hosts that decide which side comes next: a batch that the
+    algorithm does not need yet waits in memory (an eighth of the budget a side), then on disk.
     """
 
     def __init__(
@@ -77,7 +128,7 @@ class IntervalOperator(OperatorBase):
         return self._advance()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give everything still owed; all inputs have ended."""
+        """Give the remaining answers; all inputs have ended."""
         self._open_inboxes()
         for inbox in self._inboxes.values():
             inbox.closed = True

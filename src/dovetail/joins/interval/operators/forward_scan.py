@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_forward import (
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.forward_scan import (
     NONE,
     SELECTED_R,
     SELECTED_S,
     forward_memory_step,
     forward_step,
 )
-from dovetail.joins.interval.operators.feed import Pull
+from dovetail.joins.interval.operators.driver import Pull
 from dovetail.joins.interval.operators.spec import FirstIsOuterSpec
 from dovetail.joins.interval.operators.sweep import SweepOperator
 

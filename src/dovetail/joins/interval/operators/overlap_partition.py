@@ -7,23 +7,47 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.interval.cost.partitions import COMPARE_COST, FRAME_COST, choose_slots
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_oip import any_may_match, join_slots
-from dovetail.joins.interval.operators.feed import Pull
-from dovetail.joins.interval.operators.intake import Intake
-from dovetail.joins.interval.operators.loaded import Loaded
-from dovetail.joins.interval.operators.partitioned import PartitionedOperator
-from dovetail.joins.interval.operators.row_queue import RowQueue
-from dovetail.joins.interval.operators.rule import slot_tests
-from dovetail.joins.interval.operators.slot_store import SlotStore
-from dovetail.joins.interval.operators.slots import Slots
-from dovetail.joins.interval.operators.spec import IntervalSpec
-from dovetail.joins.interval.operators.survey import Survey
-from dovetail.joins.interval.operators.weights import RowBytes
+from dovetail.joins.interval.cost.statistics import IntervalStatistics
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.slots import any_may_match, join_slots
+from dovetail.joins.interval.operators.driver import Pull
+from dovetail.joins.interval.operators.memory import RowBytes
+from dovetail.joins.interval.operators.partitioned import Intake, Loaded, PartitionedOperator, RowQueue
+from dovetail.joins.interval.operators.slot_store import Slots, SlotStore
+from dovetail.joins.interval.operators.spec import END, START, IntervalSpec, slot_tests
+
+
+class Survey:
+    """Rows, earliest start, latest end, and durations of the pieces seen, in codes."""
+
+    def __init__(self, halves: int) -> None:
+        self.rows = self.begin = self.end = self.longest = self._total = 0
+        self._halves = halves
+
+    def add(self, piece: pa.RecordBatch) -> None:
+        """Take in one piece."""
+        # Python's numbers, not Arrow's: durations of codes that span the whole range of int64 do not fit it.
+        start, end = piece.column(START), piece.column(END)
+        begin, last = pc.min(start).as_py(), pc.max(end).as_py()
+        lengths = pc.subtract(end.cast(pa.float64(), safe=False), start.cast(pa.float64(), safe=False))
+        self.begin = min(self.begin, begin) if self.rows else begin
+        self.end = max(self.end, last) if self.rows else last
+        self.longest = max(self.longest, int(pc.max(lengths).as_py()))
+        self._total += int(pc.sum(lengths).as_py())
+        self.rows += piece.num_rows
+
+    def statistics(self, begin: int, end: int) -> IntervalStatistics:
+        """The same as statistics of the cost model, in instants, over the range of both inputs."""
+        scale = 1 << self._halves
+        longest = max(1.0, min(self.longest, end - begin) / scale)
+        mean = min(longest, max(1.0, self._total / self.rows / scale))
+        return IntervalStatistics(self.rows, begin / scale, end / scale, mean, longest, 1.0, start_max=end / scale)
+
 
 _BLOCKS = 16
 

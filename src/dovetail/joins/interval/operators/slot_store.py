@@ -2,22 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.engine.columns import compact, held_bytes, nbytes, take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
-from dovetail.joins.interval.operators.feed import KEY
-from dovetail.joins.interval.operators.loaded import Loaded, empty_batch, pieces_of
-from dovetail.joins.interval.operators.slot_merge import merged_blocks
-from dovetail.joins.interval.operators.slots import Slots
-from dovetail.joins.interval.operators.weights import OVERHEAD_BYTES, RowBytes, stretches
+from dovetail.errors import PlanError
+from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, stretches
+from dovetail.joins.interval.operators.partitioned import Loaded, empty_batch, pieces_of
+from dovetail.joins.interval.operators.spec import END, KEY, START
+
+_WORD = 2**64
+MOST_SLOTS = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """`count` slots over [begin, end), numbered from 1; slot 0 is before the range and slot `count` + 1 after it.
+
+    With half steps (`halves` = 1) two neighbouring codes are one instant, so that equal bounds share a slot.
+    Reference: Carman 2020, 3.3.4, with the order of 4.4.4; docs/algorithms/interval.md, 2.4.
+
+    >>> slots = Slots(3, 0, 30)
+    >>> ends, starts = zip(*(divmod(code, slots.base) for code in sorted(slots.parts(
+    ...     np.array([0, 0, 0, 10, 10, 20]), np.array([10, 20, 30, 20, 30, 30])).tolist())))
+    >>> [(slots.base - 1 - start, end) for start, end in zip(starts, ends)]
+    [(1, 1), (2, 2), (1, 2), (3, 3), (2, 3), (1, 3)]
+    """
+
+    count: int
+    begin: int
+    end: int
+    halves: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST_SLOTS:
+            raise PlanError(f"slots={self.count} must be between 1 and {MOST_SLOTS}")
+        if self.begin >= self.end:
+            raise PlanError(f"the time range [{self.begin}, {self.end}) is empty")
+
+    @property
+    def base(self) -> int:
+        """The number of slots, those before and after the range included."""
+        return self.count + 2
+
+    @property
+    def width(self) -> int:
+        """K: how many instants a slot has."""
+        return -(-(self._last - self._first + 1) // self.count)
+
+    @property
+    def _first(self) -> int:
+        return self.begin >> self.halves
+
+    @property
+    def _last(self) -> int:
+        return (self.end - 1) >> self.halves
+
+    def parts(self, start: I64, end: I64) -> I64:
+        """The partition of each interval, as one number that ascends by end slot, then by descending start slot."""
+        first, last = self._slots(start >> self.halves), self._slots((end - 1) >> self.halves)
+        return int64s(last * self.base + (self.base - 1 - first))
+
+    def of(self, batch: pa.RecordBatch) -> I64:
+        """The partition of each row."""
+        return self.parts(batch.column(START).to_numpy(), batch.column(END).to_numpy())
+
+    def _slots(self, instants: I64) -> npt.NDArray[np.int64]:
+        # Distances may pass 2^63, so they are taken in unsigned words, where they wrap to the right value.
+        distance = instants.view(np.uint64) - np.uint64(self._first % _WORD)
+        inside = (distance // np.uint64(self.width)).astype(np.int64) + 1
+        after = np.where(instants > self._last, self.count + 1, np.minimum(inside, self.count))
+        return np.where(instants < self._first, 0, after)
+
+
+Order = Callable[[pa.RecordBatch], tuple[I64, I64]]
+"""The partition and the key of each row; no keys if there are none."""
+Cut = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
+"""Rows in blocks of a size that can be held; all but the last are full."""
+
+
+class _Run:
+    """The rows of one run that were read and not given out yet."""
+
+    def __init__(self, file: SpillFile, order: Order) -> None:
+        self._blocks, self._order = file.replay(), order
+        self.more = True
+        self.advance()
+
+    def advance(self) -> None:
+        """Read the next block."""
+        batch = next(self._blocks, None)
+        self.more = batch is not None
+        if batch is not None:
+            self.batch, (self.parts, self.keys) = batch, self._order(batch)
+
+    def last(self) -> tuple[int, int]:
+        return int(self.keys[-1]) if self.keys.size else 0, int(self.parts[-1])
+
+    def take(self, bound: tuple[int, int]) -> pa.RecordBatch:
+        """The rows up to and including `bound`, which are gone from here then."""
+        low, high = 0, self.parts.size
+        if self.keys.size:
+            low, high = (int(np.searchsorted(self.keys, bound[0], side)) for side in ("left", "right"))
+        cut = low + int(np.searchsorted(self.parts[low:high], bound[1], "right"))
+        taken = self.batch.slice(0, cut)
+        self.batch, self.parts = self.batch.slice(cut), self.parts[cut:]
+        self.keys = self.keys[cut:]
+        if self.batch.num_rows == 0:
+            self.advance()
+        return taken
+
+
+def merged_blocks(files: list[SpillFile], order: Order, keyed: bool, cut: Cut) -> Iterator[pa.RecordBatch]:
+    """All rows of the sorted files, sorted by key and partition, in blocks as `cut` makes them."""
+    runs = [run for run in (_Run(file, order) for file in files) if run.more]
+    rest: list[pa.RecordBatch] = []
+    while runs:
+        bound = min(run.last() for run in runs)
+        taken = pa.concat_batches([run.take(bound) for run in runs])
+        parts, keys = order(taken)
+        rank = np.lexsort((parts, keys)) if keyed else np.argsort(parts, kind="stable")
+        blocks = list(cut(pa.concat_batches([*rest, take_columns(taken, int64s(rank))])))
+        runs = [run for run in runs if run.more]
+        rest = [blocks.pop()] if runs else []  # it may not be full yet
+        yield from blocks
+
 
 _FAN_IN = 8
 _LARGEST = 2**62  # bytes of a block that is cut by its rows alone
@@ -25,7 +142,7 @@ _LARGEST = 2**62  # bytes of a block that is cut by its rows alone
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where pieces of partitions lie in one block of a file: piece i is rows first[i] to first[i + 1]."""
+    """The pieces of partitions in one block of a file: piece i is rows first[i] to first[i + 1]."""
 
     part: I64
     first: I64
@@ -45,7 +162,7 @@ class SortedFile:
 
 
 class SlotStore:
-    """Rows of one input; in memory until told to spill, then sorted runs that `finish` merges into one file.
+    """Rows of one input; in memory until `spill`, then sorted runs that `finish` merges into one file.
 
     What the sort writes and reads before the one file exists is counted apart (`sorted_rows`): the source has its
     inputs sorted by an operator of their own.

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_merge import merge_step
-from dovetail.joins.interval.operators.feed import NO_ROWS, Pull
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.sort_merge import merge_step
+from dovetail.joins.interval.operators.driver import Pull
 from dovetail.joins.interval.operators.spec import IntervalSpec
-from dovetail.joins.interval.operators.sweep import SweepOperator
+from dovetail.joins.interval.operators.sweep import NO_ROWS, SweepOperator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

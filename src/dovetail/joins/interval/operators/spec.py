@@ -1,25 +1,184 @@
-"""What every interval join operator is told, and what it checks before it runs."""
+"""The specification of an interval join operator: the relation as a rule for pairs, memory in frames, and checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.kernels.arrays import Bool, readonly
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.interval.kernels.sweep_state import ANY, S_FIRST, S_FIRST_STRICT, Rule
-from dovetail.joins.interval.operators.feed import END, KEY, START
-from dovetail.joins.interval.operators.frames import Frames
-from dovetail.joins.interval.operators.output import EMITS, Emit
-from dovetail.joins.interval.operators.rule import order_name, pair_rule
-from dovetail.joins.interval.operators.shares import Shares
-from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.kernels.sweep import (
+    ALWAYS,
+    ANY,
+    R_FIRST,
+    R_FIRST_STRICT,
+    S_FIRST,
+    S_FIRST_STRICT,
+    Rule,
+)
+from dovetail.joins.interval.operators.memory import Shares
+from dovetail.joins.interval.relation import EQUAL, GREATER, LESS, Relation
 
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """`count` frames of `frame_bytes`, for tuples of `tuple_bytes`: how many tuples the active sets may hold.
+
+    `reserved` frames (inputs, output, spill) are deducted; 0 is the reading in which every frame holds data. Bytes are
+    still charged to the budget as they are; only the capacity comes from here.
+    Reference: Carman 2020, table 3.3; docs/algorithms/interval.md, 5.1.
+
+    >>> Frames(256, 8192, 2296).tuples
+    768
+    """
+
+    count: int = 256
+    frame_bytes: int = 8192
+    tuple_bytes: int = 2296
+    reserved: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.count, self.frame_bytes, self.tuple_bytes) < 1 or self.reserved < 0:
+            raise PlanError(f"{self} needs positive sizes and a reserve of 0 frames or more")
+        if self.tuple_bytes > self.frame_bytes:
+            raise PlanError(f"a tuple of {self.tuple_bytes} bytes does not fit a frame of {self.frame_bytes} bytes")
+        if self.reserved >= self.count:
+            raise PlanError(f"{self.reserved} reserved of {self.count} frames leave no frame for data")
+
+    @property
+    def tuples_per_frame(self) -> int:
+        """T_f of the cost model."""
+        return self.frame_bytes // self.tuple_bytes
+
+    @property
+    def tuples(self) -> int:
+        """T_M of the cost model, reserved frames deducted."""
+        return self.tuples_per_frame * (self.count - self.reserved)
+
+
+Signs = tuple[int, int, int, int]
+_ORDER_NAMES = {
+    ANY: "any order",
+    R_FIRST: "outer first",
+    R_FIRST_STRICT: "outer strictly first",
+    S_FIRST: "inner first",
+    S_FIRST_STRICT: "inner strictly first",
+}
+
+
+@functools.lru_cache(maxsize=256)
+def pair_rule(relation: Relation, halves: int, shift: int, range_start: int | None, exchange: bool) -> Rule:
+    """The rule by which a sweep decides pairs; with `exchange` the right input is R and the left one S.
+
+    `PlanError` if the relation holds for intervals that share no point: a sweep never brings those together.
+    """
+    seen = relation.swapped() if exchange else relation
+    outcomes = [(seen.holds(*signs), shares, signs) for signs, shares in _outcomes(seen, halves, shift)]
+    if any(holds and not shares for holds, shares, _ in outcomes):
+        raise PlanError(
+            f"relation {relation} also holds between intervals that share no point, which the interval operators never "
+            f"compare; use a nested-loop, inequality or equality join for it."
+        )
+    check = any(shares and not holds for holds, shares, _ in outcomes)
+    order = _order([signs[0] for holds, _, signs in outcomes if holds])
+    start = ALWAYS if range_start is None else range_start
+    return Rule(readonly(seen.table(), np.bool_), halves, shift, check, start, order)
+
+
+def sweepable(relation: Relation) -> bool:
+    """Whether the operators can find every pair of the relation: it holds only for intervals that share a point.
+
+    With mixed `closed` even `covered_by` may: [5, 5] lies within the bounds of (5, 9) but shares no point with it.
+    """
+    mixed = relation.left_closed != relation.right_closed
+    try:
+        pair_rule(relation, int(mixed), int(not mixed and relation.left_closed == "both"), None, False)
+    except PlanError:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=256)
+def slot_tests(relation: Relation, halves: int, shift: int, exchange: bool) -> Bool:
+    """What the relation demands of the slots of a pair beyond overlap: which side starts first, and which ends first.
+
+    In the order R starts, S starts, S ends, R ends no later than the other. Ends are left untested with half steps,
+    where equal bounds may have different last instants.
+    """
+    seen = relation.swapped() if exchange else relation
+    signs = [signs for signs, shares in _outcomes(seen, halves, shift) if shares and seen.holds(*signs)]
+    starts, ends = {ss for ss, _, _, _ in signs}, {ee for _, _, _, ee in signs}
+    tests = [
+        GREATER not in starts,
+        LESS not in starts,
+        LESS not in ends and not halves,
+        GREATER not in ends and not halves,
+    ]
+    return readonly(np.array(tests), np.bool_)
+
+
+def order_name(order: int) -> str:
+    """How explain() words which side starts first."""
+    return _ORDER_NAMES[order]
+
+
+def _outcomes(relation: Relation, halves: int, shift: int) -> Iterator[tuple[Signs, bool]]:
+    """How the bounds of two non-empty intervals can compare, and whether their codes then overlap.
+
+    Without half steps a code is a raw bound, ends moved by `shift`, so codes decide. With them, the caller's codes
+    overlap exactly when the intervals share a point as `closed` says.
+    """
+    points = range(-1, 5)
+    for a, b, c, d in itertools.product(points, repeat=4):
+        if halves == 0:
+            if a < b + shift and c < d + shift:
+                yield _signs(a, b, c, d), a < d + shift and c < b + shift
+        elif _holds_a_point(a, b, relation.left_closed) and _holds_a_point(c, d, relation.right_closed):
+            signs = _signs(a, b, c, d)
+            yield signs, _share_a_point(relation, signs)
+
+
+def _share_a_point(relation: Relation, signs: Signs) -> bool:
+    _, se, es, _ = signs
+    starts_in_time = se == LESS or (se == EQUAL and relation.touching_start)
+    return starts_in_time and (es == GREATER or (es == EQUAL and relation.touching_end))
+
+
+def _holds_a_point(start: int, end: int, closed: str) -> bool:
+    return start < end or (start == end and closed == "both")
+
+
+def _signs(a: int, b: int, c: int, d: int) -> Signs:
+    return _sign(a, c), _sign(a, d), _sign(b, c), _sign(b, d)
+
+
+def _sign(a: int, b: int) -> int:
+    return LESS if a < b else GREATER if a > b else EQUAL
+
+
+def _order(starts: list[int]) -> int:
+    if all(sign == LESS for sign in starts):
+        return R_FIRST_STRICT
+    if all(sign == GREATER for sign in starts):
+        return S_FIRST_STRICT
+    if all(sign != GREATER for sign in starts):
+        return R_FIRST
+    return S_FIRST if all(sign != LESS for sign in starts) else ANY
+
+
+START, END, KEY, ROW = "_start", "_end", "_key", "_row"
+"""Columns of codes that operators read beside the payload: bounds, key, and the position in the input."""
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
+Emit = Literal["rows", "pairs", "count"]
+EMITS: tuple[Emit, ...] = get_args(Emit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +188,7 @@ class IntervalSpec:
     Codes keep the order of what they stand for, and start < end in every row. The raw bounds that the relation compares
     are `_start >> halves` and `(_end - shift) >> halves`. With half steps, codes overlap exactly when the intervals
     share a point. `range_start` is where this partition begins: a pair that starts before it belongs to another.
-    `keyed`: rows must also agree in `_key`; the sweep starts afresh at each key, and no two keys are ever compared.
+    `keyed`: rows must also agree in `_key`; the sweep starts again at each key, and no two keys are ever compared.
 
     `emit` says what comes out: rows (left's columns, then right's), pairs of ordinals (positions in the two input
     streams), or nothing, only counts. `track` names sides whose matched rows are remembered, one bit each. `frames`
@@ -95,7 +254,7 @@ class IntervalSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstIsOuterSpec(IntervalSpec):
-    """A specification whose kernels want R to start first: inputs are exchanged when the relation says that S does."""
+    """A specification whose kernels need R to start first: inputs are exchanged when the relation says that S does."""
 
     @property
     def exchange(self) -> bool:

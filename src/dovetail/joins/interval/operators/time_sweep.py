@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_time import rebuild, renumber, time_step
-from dovetail.joins.interval.operators.feed import Pull
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.time_sweep import rebuild, renumber, time_step
+from dovetail.joins.interval.operators.driver import Pull
 from dovetail.joins.interval.operators.spec import FirstIsOuterSpec
 from dovetail.joins.interval.operators.sweep import SweepOperator
 

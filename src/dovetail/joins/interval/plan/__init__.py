@@ -1,7 +1,8 @@
 """Interval joins on Spark.
 
-* `sides`: both inputs with the columns of the result and bounds and keys of one type. `statistics`: samples.
-* `route`: the choice between the routes. `plan`: the planned join with `explain` and metrics.
-* `native`, `cells`, `compose`: an ordinary Spark plan by bins or keys. `partitioned`, `points`: operators over ranges.
-* `answers`, `count`, `top`: the index route. `write`: Parquet files. `functions`: on columns. `measured`: metrics.
+* `plan`: the public functions' work: joins with `explain` and metrics, counts, top-k.
+* `sides`: both inputs with the columns of the result, bounds and keys of one type. `statistics`: counts and samples.
+* `choose`: the decision between the routes, with every limit and price.
+* `native`, `ranges`, `index`: the routes. `join_types`: outer, semi and anti joins of rows that are in several cells.
+* `write`: Parquet files from tasks. `functions`: columns over pairs of intervals.
 """

@@ -7,21 +7,100 @@ equality or few rows share a key, REPLICATE and PROJECT for before and after, a 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, ClassVar
 
-from pyspark.sql import Column, DataFrame
+import numpy as np
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.joins.interval.plan.cells import BinCells, OrderCells, name
-from dovetail.joins.interval.plan.sides import Side
+from dovetail.engine.memory import parse_bytes
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.joins.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, Bins, choose_bins
+from dovetail.joins.interval.index.answers import COUNT
+from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, WHOLE, CellsJoin
+from dovetail.joins.interval.plan.sides import RESERVED, Side, quoted
+from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics
 from dovetail.joins.interval.relation import EQUAL, GREATER, LESS, Relation
+from dovetail.spark.connect import require_classic
+from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
 
 EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})
+ORDER_RANGES = 16  # ranges of a before or after join, unless the user says how many
+ROWS_OUT = "number of output rows"
+_COUNTED, _MATCHED = f"{RESERVED}counted", f"{RESERVED}matched"
+_FURTHEST = 2.0**61  # lengths of whole numbers nearer to zero than this fit into a long
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRoute:
+    """An interval join by Spark's own operators.
+
+    `algorithm` says how pairs are found: bins, keys, equality (of bounds), order (before, after) or nested_loop.
+    `seconds` is the predicted time of one core, where there is a price.
+    """
+
+    inputs: Inputs
+    algorithm: str
+    reason: str
+    cells: BinCells | OrderCells | None = None
+    seconds: float | None = None
+
+    name: ClassVar[str] = "native"
+
+    def answer(self, left: Side, right: Side) -> DataFrame:
+        """The joined rows of checked sides."""
+        return self._join(left, right).answer(self.inputs.request.how, self.inputs.request.keep)
+
+    def counts(self, left: Side, right: Side) -> DataFrame:
+        """Left rows with the number of their matches, by joining and adding up."""
+        columns = F.first(F.struct(*map(quoted, left.frame.columns))).alias(WHOLE)
+        tagged = replace(left, frame=left.frame.withColumn(_COUNTED, F.monotonically_increasing_id()))
+        marked = replace(right, frame=right.frame.withColumn(_MATCHED, F.lit(1)))
+        pairs = self._join(tagged, marked).answer("left")
+        counted = pairs.groupBy(_COUNTED).agg(columns, F.count(_MATCHED).alias(COUNT))
+        return counted.select(f"{WHOLE}.*", COUNT)
+
+    def explain(self) -> list[str]:
+        """The placement of rows, a line each."""
+        return [f"bins: {self.cells.bins.explain()}"] if isinstance(self.cells, BinCells) else []
+
+    def add_measured(self, metrics: Metrics) -> Metrics:
+        """The metrics with what Spark recorded of the last run: rows placed, rows joined, spills, task times."""
+        return metrics.include(_measured(self.inputs.left.frame.sparkSession, self.inputs.left, self.inputs.right))
+
+    def _join(self, left: Side, right: Side) -> CellsJoin:
+        return CellsJoin(left, right, self.cells, self._match)
+
+    def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
+        """Rows of the same cell joined by Spark; `once`, a pair comes out of the cell in which one of them starts."""
+        # Where the cell has the keys in it, Spark must not see an equality, or it would sort and hash by them as well.
+        equal = "({0} <= {1} and {0} >= {1})" if self.cells is not None and first.packs_keys else "{0} = {1}"
+        parts = [equal.format(a, b) for a, b in zip(first.keys, second.keys, strict=True)]
+        relation, condition = self.inputs.request.relation, self.inputs.request.condition
+        relation = relation.swapped() if first.name == "right" else relation
+        if self.cells is not None:
+            parts.insert(0, f"{first.own('cell')} = {second.own('cell')}")
+        parts.append(f"({relation.sql(first.start, first.end, second.start, second.end)})")
+        if once and isinstance(self.cells, BinCells):  # after the relation, which rejects more pairs
+            parts.append(f"({first.own('in')} or {second.own('in')})")
+        if self.cells is None:
+            parts += [side.usable for side in (first, second) if side.kept]
+        matches = F.expr(" and ".join(parts))
+        return rows.join(others, matches if condition is None else matches & as_column(condition), how)
+
+
+def as_column(condition: Any) -> Column:
+    """A user's condition, a Column or SQL text, as a Column."""
+    return F.expr(condition) if isinstance(condition, str) else condition
 
 
 def strategy(relation: Relation) -> str:
-    """How the native route finds the pairs: bins, equality, order (before, after) or nested_loop."""
+    """How pairs of a relation can be found: bins, equality, order (before, after) or nested_loop."""
     if relation.only in EQUALITIES:
         return "equality"
     if relation.only in ("before", "after"):
@@ -40,33 +119,207 @@ def _sign(a: int, b: int) -> int:
     return LESS if a < b else EQUAL if a == b else GREATER
 
 
+def bin_cells(inputs: Inputs) -> BinCells:
+    """The cheapest bins for the samples of both inputs."""
+    left, right = inputs.statistics
+    cost = HASHED_CANDIDATE_COST if _broadcasts(inputs.statistics, inputs.left.frame.sparkSession) else CANDIDATE_COST
+    longest = max(left.max_length, right.max_length)
+    bins = choose_bins(left.sample, right.sample, longest, cost)
+    furthest = max(abs(bound) for side in inputs.statistics for bound in (side.low, side.high))
+    integral = isinstance(inputs.left.bound_type, T.IntegralType)
+    whole = integral and bins.spans(longest) and furthest < _FURTHEST
+    return BinCells(bins.whole() if whole else bins, whole)
+
+
+def _broadcasts(stats: tuple[SideStatistics, SideStatistics], spark: SparkSession) -> bool:
+    """Whether Spark is likely to send one side to all tasks and join by hashing instead of merging."""
+    try:
+        limit = parse_bytes(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or "10MB")
+    except PlanError:
+        return False  # switched off
+    return min(s.rows * s.row_bytes for s in stats) <= limit
+
+
+def order_cells(inputs: Inputs) -> OrderCells:
+    """Ranges for before and after, at quantiles of the bounds that they compare."""
+    left, right = inputs.statistics
+    earlier = "left" if inputs.request.relation.only == "before" else "right"
+    ends, starts = (left, right) if earlier == "left" else (right, left)
+    points = np.concatenate([ends.sample.end, starts.sample.start])
+    ranges = inputs.request.partitions or ORDER_RANGES
+    cuts = np.unique(np.quantile(points, np.arange(1, ranges) / ranges)) if len(points) else np.array([])
+    return OrderCells(tuple(float(cut) for cut in cuts if isfinite(cut)), earlier)
+
+
+def number(value: float) -> str:
+    """A double as a SQL literal that loses nothing."""
+    return f"{value!r}D"
+
+
 @dataclass(frozen=True, slots=True)
-class SparkMeeting:
-    """Rows of the same cell joined by Spark itself, the relation and the user's condition as the join condition."""
+class BinCells:
+    """Cells of every bin that a row touches, on the level of its length and on those above.
 
-    relation: Relation
-    condition: Any
-    cells: BinCells | OrderCells | None
+    Where keys can be hashed the cell is one number made of keys and bin, which Spark sorts and looks up faster than
+    several columns; it may stand for two bins by chance, so that the keys must be compared as well.
 
-    def __call__(
-        self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
-    ) -> DataFrame:
-        """The joined rows; `once`, a pair comes out of the one cell in which one of the two starts."""
-        # Where the cell has the keys in it, Spark must not see an equality, or it would sort and hash by them as well.
-        equal = "({0} <= {1} and {0} >= {1})" if self.cells is not None and first.packs_keys else "{0} = {1}"
-        parts = [equal.format(a, b) for a, b in zip(first.keys, second.keys, strict=True)]
-        relation = self.relation.swapped() if first.name == "right" else self.relation
-        if self.cells is not None:
-            parts.insert(0, f"{name(first, 'cell')} = {name(second, 'cell')}")
-        parts.append(f"({relation.sql(first.start, first.end, second.start, second.end)})")
-        if once and isinstance(self.cells, BinCells):  # after the relation, which turns down more
-            parts.append(f"({name(first, 'in')} or {name(second, 'in')})")
-        if self.cells is None:
-            parts += [side.usable for side in (first, second) if side.kept]
-        matches = F.expr(" and ".join(parts))
-        return rows.join(others, matches if self.condition is None else matches & as_column(self.condition), how)
+    Columns added: `cell`; `in`, whether the row starts in that bin; `n`, in how many cells it lives.
+    A pair that shares a point meets in several cells, but in just one of them one of the two starts.
+    Reference: docs/algorithms/interval.md, 8.1.
+    """
+
+    bins: Bins
+    whole: bool = False  # bounds are whole numbers and so are the widths: no doubles, and no clamping of outliers
+
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
+        """The frame with a row for every cell, and of our columns those to keep."""
+        ok = side.usable if side.kept else "true"
+        start, end = self._place(side, ok, side.start), self._place(side, ok, side.end)
+        columns = frame.columns
+        if self.bins.levels == 1:
+            width = self._number(self.bins.widths[0])
+            first, last = self._bin(start, width), self._bin(end, width)
+            return _explode_bins(side, frame, columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
+        places = f"{start} as {side.own('p0')}", f"{end} as {side.own('p1')}"
+        frame = frame.selectExpr("*", f"{ok} as {side.own('ok')}", *places)
+        frame = frame.selectExpr("*", f"{self._home(side)} as {side.own('home')}")
+        span = Span(side.own("ok"), side.own("first"), side.own("last"), self._count(side))
+        return _explode_bins(side, self._explode_levels(side, frame), columns, keep, span, self.bins.levels)
+
+    def _place(self, side: Side, ok: str, bound: str) -> str:
+        if self.whole:
+            place, somewhere = f"cast({bound} as bigint)", "0L"
+        else:
+            low, high = number(self.bins.low), number(self.bins.high)
+            place, somewhere = f"least(greatest({side.position(bound)}, {low}), {high})", low
+        return place if ok == "true" else f"if({ok}, {place}, {somewhere})"
+
+    def _number(self, width: float) -> str:
+        return f"{int(width)}L" if self.whole else number(width)
+
+    def _explode_levels(self, side: Side, frame: DataFrame) -> DataFrame:
+        home, level, ok = side.own("home"), side.own("level"), side.own("ok")
+        frame = frame.selectExpr("*", f"explode(sequence({home}, {self.bins.levels - 1})) as {level}")
+        if side.name == "left":
+            kinds = f"if({level} = {home}, 0, 1)"
+        else:
+            kinds = f"explode(if({level} = {home} and {level} > 0 and {ok}, array(0, 1), array(0)))"
+        widths = ", ".join(map(self._number, self.bins.widths))
+        frame = frame.selectExpr(
+            "*", f"{kinds} as {side.own('kind')}", f"array({widths})[{level}] as {side.own('width')}"
+        )
+        return frame.selectExpr(
+            "*",
+            f"{self._bin(side.own('p0'), side.own('width'))} as {side.own('first')}",
+            f"{self._bin(side.own('p1'), side.own('width'))} as {side.own('last')}",
+        )
+
+    def _bin(self, place: str, width: str) -> str:
+        # Towards zero: the bins on both sides of it are one, which is as right as any other cut.
+        return f"({place} div {width})" if self.whole else f"floor(({place} - {number(self.bins.low)}) / {width})"
+
+    def _home(self, side: Side) -> str:
+        length = f"({side.own('p1')} - {side.own('p0')})"
+        widths = map(self._number, self.bins.widths[:-1])
+        cases = [f"when {length} <= {width} then {level}" for level, width in enumerate(widths)]
+        top = self.bins.levels - 1
+        return f"case {' '.join(cases)} else {top} end" if cases else str(top)
+
+    def _count(self, side: Side) -> str:
+        home, terms = side.own("home"), []
+        for level, width in enumerate(self.bins.widths):
+            first, last = (self._bin(side.own(place), self._number(width)) for place in ("p0", "p1"))
+            twice = f" * if({home} = {level} and {side.own('ok')}, 2, 1)" if side.name == "right" and level else ""
+            terms.append(f"if({home} <= {level}, {last} - {first} + 1, 0L){twice}")
+        return " + ".join(terms)
 
 
-def as_column(condition: Any) -> Column:
-    """A user's condition, a Column or SQL text, as a Column."""
-    return F.expr(condition) if isinstance(condition, str) else condition
+@dataclass(frozen=True, slots=True)
+class OrderCells:
+    """Cells for `before` and `after`: the earlier row goes to the range of its end and on, the later row to one range.
+
+    Reference: REPLICATE and PROJECT of Carman 2020, table 6.3; docs/algorithms/interval.md, 1.4.
+    """
+
+    points: tuple[float, ...]
+    earlier: str  # "left" for before, "right" for after
+
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
+        """The frame with a row for every cell, and of our columns those to keep."""
+        ok = side.usable if side.kept else "true"
+        earlier = side.name == self.earlier
+        place = side.position(side.end if earlier else side.start)
+        reached = " + ".join(["0L", *(f"if({place} >= {number(point)}, 1L, 0L)" for point in self.points)])
+        first = side.own("first")
+        last = f"if({ok}, {len(self.points)}L, {first})" if earlier else first
+        placed = frame.selectExpr("*", f"if({ok}, {reached}, 0L) as {first}")
+        return _explode_bins(side, placed, frame.columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bins of a row in SQL: whether it can match, its first and last bin, and in how many cells it lives."""
+
+    ok: str
+    first: str
+    last: str
+    count: str
+
+
+def _explode_bins(
+    side: Side, frame: DataFrame, columns: Sequence[str], keep: Sequence[str], span: Span, levels: int = 1
+) -> DataFrame:
+    """A row for every bin; few and plain steps, because Spark looks through the whole plan again at each."""
+    bin_ = side.own("bin")
+    frame = frame.selectExpr("*", f"explode(sequence({span.first}, {span.last})) as {bin_}")
+    cell = bin_ if levels == 1 else f"({bin_} * {levels} + {side.own('level')}) * 2 + {side.own('kind')}"
+    if side.packs_keys:
+        cell = f"xxhash64({', '.join(side.keys)}, {cell})"
+    cell = f"shiftleft({cell}, 2)"
+    if span.ok != "true":
+        # Nobody else uses the cells of rows that match nothing: numbers of their own modulo 4, for each side.
+        miss = f"pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 4 + {1 if side.name == 'left' else 3}"
+        cell = f"if({span.ok}, {cell}, {miss})"
+    ours = {"cell": cell, "in": f"{bin_} = {span.first}", "n": span.count}
+    return frame.selectExpr(*map(quoted, columns), *(f"{ours[what]} as {side.own(what)}" for what in keep))
+
+
+def _measured(spark: SparkSession, left: Side, right: Side) -> Metrics:
+    """Rows placed in bins, joined rows, spills and memory of the plan's last run, as Spark counted them.
+
+    Spark does not count the candidate pairs that a join condition rejected, so there are no comparisons here.
+    Empty when the plan has not run, or when Spark has forgotten the run (spark.sql.ui.retainedExecutions).
+    """
+    require_classic(spark, "metrics of a run", "run the query in a classic session to see them")
+    metrics = Metrics()
+    run = last_execution(spark, left.mark)
+    if run is None:
+        return metrics
+    for side in (left, right):
+        placed = [node.values.get(ROWS_OUT, 0) for node in run.nodes if _makes(node, side.own("bin"))]
+        if placed:
+            metrics.add("placed", max(placed), side=side.name)
+    joins = [node for node in run.nodes if node.name.endswith("Join") and left.mark in node.description]
+    metrics.add("pairs", sum(node.values.get(ROWS_OUT, 0) for node in joins))
+    metrics.add("bytes_written", _total(run, "spill size"), unit="bytes")
+    metrics.note("counted by Spark: pairs include rows that an outer join kept, bytes_written is the size of spills")
+    _add_times(spark, run, metrics)
+    return metrics
+
+
+def _makes(node: Node, column: str) -> bool:
+    """Whether the node is the explode that makes this column: the column is the last thing that it names."""
+    return node.name == "Generate" and f"[{column}#" in node.description
+
+
+def _total(run: Execution, what: str) -> int:
+    return sum(node.values.get(what, 0) for node in run.nodes)
+
+
+def _add_times(spark: SparkSession, run: Execution, metrics: Metrics) -> None:
+    """The task times of the stage that worked longest, with one entry a task, which shows the skew."""
+    stages = [task_milliseconds(spark, stage) for stage in run.stages]
+    for milliseconds in max(stages, key=sum, default=[]):
+        task = Metrics()
+        task.add_ns("task_time", milliseconds * 1_000_000, per_task=True)
+        metrics.merge(task)

@@ -1,30 +1,34 @@
-"""A planned interval join: the route that was chosen and why, the DataFrame it gives, and what it measured."""
+"""Interval joins planned over two DataFrames: the join with its explanation and metrics, counts, and top-k."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.types import BooleanType
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.answers import Kind
-from dovetail.joins.interval.plan.answers import IndexMeeting, shipped_answer
-from dovetail.joins.interval.plan.cells import BinCells
-from dovetail.joins.interval.plan.compose import CellsJoin
-from dovetail.joins.interval.plan.measured import native_metrics
-from dovetail.joins.interval.plan.native import SparkMeeting, as_column
-from dovetail.joins.interval.plan.partitioned import PartitionedMeeting, RangeCells
-from dovetail.joins.interval.plan.points import points_from_hint
-from dovetail.joins.interval.plan.route import INDEX, Route, choose_route
+from dovetail.errors import BudgetExceeded, PlanError, UnsupportedError
+from dovetail.joins.interval.index.answers import COUNT
+from dovetail.joins.interval.plan.choose import (
+    Decision,
+    Route,
+    choose_counts,
+    choose_join,
+    choose_top,
+    choose_total,
+)
+from dovetail.joins.interval.plan.native import as_column
+from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
 from dovetail.joins.interval.plan.sides import RESERVED, Side, prepare, quoted, unquoted
-from dovetail.joins.interval.plan.statistics import SideStatistics, collect_statistics
-from dovetail.joins.interval.plan.write import Target, new_target, task_metrics, write_cells, write_frame
+from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
+from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import Request
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.connect import is_connect
@@ -36,26 +40,27 @@ class IntervalPlan:
     """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files."""
 
     asked: Request
-    request: Request  # the same, with its sides exchanged where right rows keep one match each
-    left: Side
-    right: Side
-    statistics: tuple[SideStatistics, SideStatistics]
-    route: Route
-    sink: MetricsSink
+    inputs: Inputs  # of the same request, with its sides exchanged where right rows keep one match each
+    decision: Decision
+
+    @property
+    def request(self) -> Request:
+        """The request that is planned."""
+        return self.inputs.request
+
+    @property
+    def route(self) -> Route:
+        """The chosen route."""
+        return self.decision.route
 
     def frame(self) -> DataFrame:
         """The answer, as a lazy DataFrame."""
-        left, right = self.checked_sides()
+        left, right = self.inputs.checked()
         wanted = output_columns(left, right, self.request)
         if self.request.columns is not None and self.request.condition is None:
-            # Spark sees through its own joins, but not into our operators: they are given no column in vain.
+            # Spark prunes columns of its own joins, but not of our operators.
             left, right = (_pruned(side, wanted) for side in (left, right))
-        return project(self.whole(left, right), left, right, self.request)
-
-    def checked_sides(self) -> tuple[Side, Side]:
-        """Both sides with `invalid` applied, and without rows that can neither match nor appear."""
-        invalid = self.request.invalid
-        return self.left.checked(invalid), self.right.checked(invalid)
+        return _project(self.route.answer(left, right), left, right, self.request)
 
     def metrics(self) -> Metrics:
         """What the last run measured: rows of each side as planned, rows placed in its cells, replication, and so on.
@@ -63,38 +68,15 @@ class IntervalPlan:
         The operators and indexes count for themselves; of the native route Spark's own records tell. Before a run
         there are the rows alone.
         """
-        metrics = self._planned()
-        if self.route.name == "native":
-            metrics.include(native_metrics(self.left.frame.sparkSession, self.left, self.right))
-        else:
-            metrics.merge(self.sink.collect())
-        return metrics.exchanged("left", "right") if self.left.exchanged else metrics
+        metrics = self.route.add_measured(self._planned())
+        return metrics.exchanged("left", "right") if self.inputs.left.exchanged else metrics
 
     def _planned(self) -> Metrics:
         planned = Metrics()
-        for side, stats in zip((self.left, self.right), self.statistics, strict=True):
+        for side, stats in self._sides():
             planned.add("rows", stats.usable, side=side.name)
         planned.ratio("replication", over="placed", under="rows")
         return Metrics().include(planned)
-
-    def whole(self, left: Side, right: Side) -> DataFrame:
-        """The answer over checked sides, with columns of ours still in it."""
-        request, route = self.request, self.route
-        if route.algorithm == INDEX and not isinstance(route.cells, RangeCells):
-            kind: Kind = request.how if request.left_only else request.keep  # type: ignore[assignment]  # checked names
-            return shipped_answer(left, right, kind, request.relation, request.memory, self.sink, request.how == "left")
-        if not isinstance(route.cells, RangeCells):
-            spark = SparkMeeting(request.relation, request.condition, route.cells)
-            return CellsJoin(left, right, route.cells, spark).answer(request.how, request.keep)
-        meeting: PartitionedMeeting | IndexMeeting
-        if route.algorithm == INDEX:
-            meeting = IndexMeeting(request.relation, request.memory, route.cells, self.sink)
-        else:
-            meeting = PartitionedMeeting(
-                request.relation, route.algorithm, request.memory, route.cells, self.sink, route.swapped
-            )
-        whole = CellsJoin(left, right, route.cells, meeting).answer(request.how, request.keep)
-        return whole if request.condition is None else whole.where(as_column(request.condition))
 
     def write_parquet(self, path: str, mode: str = "error", compression: str = "snappy") -> Metrics:
         """Write the answer as Parquet files, made by the tasks that compute it, all or nothing; gives the metrics.
@@ -102,41 +84,32 @@ class IntervalPlan:
         An inner join runs on the operators, which write what they find without handing rows back to Spark. `mode` is
         "error" (the place must be free) or "overwrite".
         """
-        left, right = self.checked_sides()
+        left, right = self.inputs.checked()
         columns = output_columns(left, right, self.request)
         frame = self.frame()
         fields = [pa.field(f.name, arrow_type(f.dataType)) for f in frame.schema.fields]
         described = {"org.apache.spark.sql.parquet.row.metadata": frame.schema.json()}  # collations, for Spark's reader
         target = new_target(path, columns, pa.schema(fields, described), compression, mode)
-        ways = self._to_write()
-        files = write_frame(frame, target) if ways is None else self._write_cells(left, right, ways, target)
-        if is_connect(frame):  # what tasks counted does not come back; the answer is written all the same
-            return task_metrics(files, self._planned())
-        return task_metrics(files, self.metrics() if ways is None else self._planned().merge(self.sink.collect()))
+        ranges = self._to_write()
+        if ranges is None:
+            files = write_frame(frame, target)
+        else:
+            pruned = (_pruned(side, columns) for side in (left, right))
+            files = write_cells(*ranges.inner_tasks(*pruned), self.inputs.sink, target)
+        if is_connect(frame):  # over Spark Connect the counts of tasks do not come back
+            return written(files, self._planned())
+        return written(files, self.metrics() if ranges is None else ranges.add_measured(self._planned()))
 
-    def _to_write(self) -> Route | None:
+    def _to_write(self) -> RangesRoute | None:
         """The operators' route for an inner join that one can run; None where the answer comes from Spark."""
         request = self.request
         shared = any(key.shared for key in request.keys)
         if request.how != "inner" or request.keep != "all" or request.condition is not None or shared:
             return None
-        if isinstance(self.route.cells, RangeCells):
-            return self.route
-        if request.algorithm != "auto" or request.route != "auto":
-            return None
-        forced = replace(request, route="in_memory")
-        route = choose_route(forced, self.left, self.right, self.statistics, self.left.frame.sparkSession)
-        return route if isinstance(route.cells, RangeCells) else None
-
-    def _write_cells(self, left: Side, right: Side, route: Route, target: Target) -> list[tuple[str, int]]:
-        cells = route.cells
-        assert isinstance(cells, RangeCells), "checked by _to_write"  # noqa: S101
-        request = self.request
-        left, right = (_pruned(side, target.columns) for side in (left, right))
-        rows, others = (cells.add(s, s.frame, ("cell",)) for s in (left, right))
-        meeting = PartitionedMeeting(request.relation, route.algorithm, request.memory, cells, self.sink, route.swapped)
-        task = meeting.task(left, rows, right, others, "inner", once=True)
-        return write_cells(meeting.placed(left, rows, right, others), task, self.sink, target)
+        route = self.route
+        if request.algorithm == "auto" and request.route == "auto" and not isinstance(route, RangesRoute):
+            route = choose_join(replace(self.inputs, request=replace(request, route="in_memory"))).route
+        return route if isinstance(route, RangesRoute) else None
 
     def explain(self) -> str:
         """Route, algorithm, placement, predictions, and the prices of the losers."""
@@ -147,68 +120,93 @@ class IntervalPlan:
             f"memory={format_bytes(request.memory)} per task",
             f"route: {route.name}, algorithm: {route.algorithm} ({route.reason})",
         ]
-        sides = list(zip((self.left, self.right), self.statistics, strict=True))
-        for side, stats in sides[::-1] if self.left.exchanged else sides:
+        for side, stats in self._sides()[:: -1 if self.inputs.left.exchanged else 1]:
             lines.append(
                 f"{side.shown}: {stats.rows:,} rows, {stats.usable:,} usable, {side.bound_type.simpleString()} bounds "
                 f"closed {side.closed}, mean length {stats.mean_length:.6g}, longest {stats.max_length:.6g}"
             )
-        return "\n".join([*lines, *self._placement(), *self._prices()])
+        return "\n".join([*lines, *route.explain(), *self.decision.explain()])
 
-    def _placement(self) -> list[str]:
-        cells = self.route.cells
-        if isinstance(cells, BinCells):
-            return [f"bins: {cells.bins.explain()}"]
-        if isinstance(cells, RangeCells):
-            schemes = " x ".join(cells.scheme(side) for side in (self.left, self.right))
-            return [f"ranges: {cells.ranges} ({schemes}), split points {_some(cells.points)}"]
-        return []
-
-    def _prices(self) -> list[str]:
-        lines = []
-        if self.route.native_seconds is not None:
-            lines.append(f"native price: {self.route.native_seconds:.3g} s of one core")
-        if self.route.operators_seconds is not None:
-            lines.append(
-                f"operators' price: {self.route.operators_seconds:.3g} s of one core, rows to Python and back included"
-            )
-        if self.route.choice is not None:
-            lines.append("operators, priced for one range:")
-            lines += [f"  {line}" for line in self.route.choice.explain().splitlines()]
-        return lines
-
-
-def _pruned(side: Side, columns: tuple[str, ...]) -> Side:
-    """The side with only the columns that are wanted or joined on."""
-    needed = {unquoted(name) for name in (side.start, side.end, *side.keys)} | set(columns)
-    chosen = [c for c in side.frame.columns if c in needed or c.startswith(RESERVED)]
-    return replace(side, frame=side.frame.select(*map(quoted, chosen)))
-
-
-def _some(points: tuple[object, ...]) -> str:
-    shown = ", ".join(str(point) for point in points[:8])
-    return f"[{shown}{', ...' if len(points) > 8 else ''}]"
+    def _sides(self) -> list[tuple[Side, SideStatistics]]:
+        return list(zip((self.inputs.left, self.inputs.right), self.inputs.statistics, strict=True))
 
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
     """The plan of a request over two DataFrames; runs two small jobs to learn their shape."""
+    sides, asked = _prepared(left, right, request), request
+    if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides change places
+        request = request.mirrored(output_columns(*sides, request))
+        first, second = prepare(right, left, request)
+        sides = replace(first, exchanged=True), replace(second, exchanged=True)
+    inputs = _inputs(request, *sides)
+    return IntervalPlan(asked, inputs, choose_join(inputs))
+
+
+def count_all(left: DataFrame, right: DataFrame, request: Request) -> int:
+    """The number of matching pairs.
+
+    Bounds that fit the budget are counted on the driver; otherwise left rows are counted by tasks and added up.
+    """
+    if request.condition is not None:
+        return make_plan(left, right, request).frame().count()
+    driver = choose_total(request, *_prepared(left, right, request))
+    if driver is not None:
+        with suppress(BudgetExceeded):  # many rows have come since they were counted
+            return driver.count()
+    counted = count_rows(left, right, request, columns=())
+    return int(counted.agg(F.coalesce(F.sum(COUNT), F.lit(0))).first()[0])  # type: ignore[index]  # an aggregate has a row
+
+
+def count_rows(
+    left: DataFrame, right: DataFrame, request: Request, columns: tuple[str, ...] | None = None
+) -> DataFrame:
+    """Left rows with the number of their matches, `n_overlaps`; all of left's columns, or those given."""
+    if COUNT in left.columns:
+        raise PlanError(f"left input already has a column {COUNT!r}; rename it first")
+    request = replace(request, how="left_anti")  # every left row is kept, and right rows are not
+    inputs = _inputs(request, *_prepared(left, right, request))
+    wanted = inputs.left.payload if columns is None else columns
+    return choose_counts(inputs).counts(*inputs.checked()).select(*map(quoted, wanted), COUNT)
+
+
+def longest_overlaps(left: DataFrame, right: DataFrame, k: int, request: Request) -> DataFrame:
+    """The k pairs that overlap longest, longest first."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise PlanError(f"k={k!r} must be a whole number of at least 1")
+    inputs = _inputs(request, *_prepared(left, right, request))
+    sides = inputs.checked()
+    driver, found = choose_top(inputs), None
+    if driver is not None:
+        width = sum(s.row_bytes for s in inputs.statistics)
+        found = driver.top(k, int(request.memory / max(1.0, width)))
+    if found is None:
+        overlap = F.expr(_overlap_length(*sides))
+        found = choose_join(inputs).route.answer(*sides).orderBy(overlap.desc()).limit(k)
+    return _project(found, *sides, request)
+
+
+def _overlap_length(left: Side, right: Side) -> str:
+    end = f"least({left.measure(left.end)}, {right.measure(right.end)})"
+    return f"{end} - greatest({left.measure(left.start)}, {right.measure(right.start)})"
+
+
+def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
+    """Both sides, with every part of the request checked against their columns; starts no job."""
     for name, frame in (("left", left), ("right", right)):
         if frame.isStreaming:
             raise UnsupportedError(f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)")
     sides = prepare(left, right, request)
-    wanted = output_columns(*sides, request)
+    output_columns(*sides, request)
     if request.split_points is not None:
         points_from_hint(sides[0].bound_type, request.split_points)
     if request.condition is not None:
         _check_condition(*sides, request)
-    asked = request
-    if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides change places
-        request = request.mirrored(wanted)
-        first, second = prepare(right, left, request)
-        sides = replace(first, exchanged=True), replace(second, exchanged=True)
-    statistics = collect_statistics(*sides, request.invalid)
-    route = choose_route(request, *sides, statistics, left.sparkSession)
-    return IntervalPlan(asked, request, *sides, statistics, route, MetricsSink(left.sparkSession))
+    return sides
+
+
+def _inputs(request: Request, left: Side, right: Side) -> Inputs:
+    statistics = collect_statistics(left, right, request.invalid)
+    return Inputs(request, left, right, statistics, MetricsSink(left.frame.sparkSession))
 
 
 def _check_condition(left: Side, right: Side, request: Request) -> None:
@@ -238,7 +236,14 @@ def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]
     return request.columns
 
 
-def project(frame: DataFrame, left: Side, right: Side, request: Request) -> DataFrame:
+def _pruned(side: Side, columns: tuple[str, ...]) -> Side:
+    """The side with only the columns that are wanted or joined on."""
+    needed = {unquoted(name) for name in (side.start, side.end, *side.keys)} | set(columns)
+    chosen = [c for c in side.frame.columns if c in needed or c.startswith(RESERVED)]
+    return replace(side, frame=side.frame.select(*map(quoted, chosen)))
+
+
+def _project(frame: DataFrame, left: Side, right: Side, request: Request) -> DataFrame:
     """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
     prefix = f"{RESERVED}shared_"
     shared = {name.removeprefix(prefix).lower(): name for name in right.frame.columns if name.startswith(prefix)}

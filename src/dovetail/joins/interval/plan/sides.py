@@ -1,4 +1,4 @@
-"""The two inputs of an interval join, made ready: columns named as in the result, bounds and keys of one type."""
+"""The two inputs of an interval join, prepared: columns named as in the result, bounds and keys of one type."""
 
 from __future__ import annotations
 
@@ -63,12 +63,16 @@ class Side:
     source: DataFrame  # the input itself
     named: tuple[str, ...]  # the input's columns that bound and key a row
     exchanged: bool = False  # it is the other input of the request, whose sides have changed places
-    mark: str = ""  # part of the names of our own columns, so that this plan can be told from every other one
+    mark: str = ""  # part of the names of our own columns; unique to the plan
 
     @property
     def shown(self) -> str:
         """Which input of the request this is, for people: left or right."""
         return self.name if not self.exchanged else "left" if self.name == "right" else "right"
+
+    def own(self, what: str) -> str:
+        """The name of a column that we add to this side, unique to the plan."""
+        return f"{RESERVED}{self.name[0]}{self.mark}_{what}"
 
     @property
     def inverted(self) -> str:
@@ -81,7 +85,7 @@ class Side:
 
     @property
     def usable(self) -> str:
-        """SQL: the row can match something: bounds and keys are there, in order, and some point lies between."""
+        """SQL: the row can match something: bounds and keys are not null, in order, and the interval is not empty."""
         # In order and not empty at once; plain, because Spark plans it several times in every join.
         holds = f"{self.start} {'<=' if self.closed == 'both' else '<'} {self.end}"
         if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):

@@ -1,4 +1,4 @@
-"""What planning needs to know of the inputs, gathered from both in two small Spark jobs."""
+"""Statistics of both inputs for planning: row counts, ranges, lengths and a sample, from two small Spark jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.kernels.arrays import AnyArray
 from dovetail.joins.interval.bins import Sample
 from dovetail.joins.interval.plan.sides import Side, quoted, raise_inverted, unquoted
+from dovetail.joins.interval.request import Request
 from dovetail.spark.connect import parallelism
+from dovetail.spark.metrics import MetricsSink
 
 SAMPLE_ROWS = 4096
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
@@ -45,15 +47,31 @@ class SideStatistics:
     key_bytes: float = 0.0  # of texts in the keys, measured
 
 
-# A DataFrame answers the same questions again as long as it lives, as in a notebook: explain, count, then join.
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Both sides of a request with what is known of them, and where tasks report what they measure."""
+
+    request: Request
+    left: Side
+    right: Side
+    statistics: tuple[SideStatistics, SideStatistics]
+    sink: MetricsSink
+
+    def checked(self) -> tuple[Side, Side]:
+        """Both sides with `invalid` applied, and without rows that can neither match nor appear."""
+        return self.left.checked(self.request.invalid), self.right.checked(self.request.invalid)
+
+
+# Statistics live as long as their DataFrame: a notebook explains, counts, then joins the same one.
 _KEPT: WeakKeyDictionary[DataFrame, dict[tuple[Any, ...], SideStatistics]] = WeakKeyDictionary()
 
 
 def collect_statistics(left: Side, right: Side, invalid: str) -> tuple[SideStatistics, SideStatistics]:
     """Statistics of both sides; a `DataError` if there are inverted intervals and they are an error.
 
-    They are kept with the DataFrame object: it describes the same rows the next time. Should those change all the same,
-    as rows of a database may, then plans are made for what was; answers are right, and inverted rows are still caught.
+    They are kept with the DataFrame object, which usually describes the same rows the next time. If the rows have
+    changed, as those of a database may, then the plan fits the old rows; the answer is right, and inverted rows are
+    still reported.
     """
     missing = {_question(side): side for side in (left, right) if _question(side) not in _kept(side)}
     if missing:
@@ -64,6 +82,25 @@ def collect_statistics(left: Side, right: Side, invalid: str) -> tuple[SideStati
         if found.inverted and invalid == "error":
             raise_inverted(side, found.inverted)
     return statistics[0], statistics[1]
+
+
+# How many rows a DataFrame has decides where they are counted, not what the answer is.
+_ROWS: WeakKeyDictionary[DataFrame, int] = WeakKeyDictionary()
+
+
+def kept_row_counts(sides: tuple[Side, Side]) -> list[int]:
+    """How many rows each side has, or had when it was first counted."""
+    if not all(side.source in _ROWS for side in sides):
+        for side, rows in zip(sides, row_counts(sides), strict=True):
+            _ROWS[side.source] = rows
+    return [_ROWS[side.source] for side in sides]
+
+
+def row_counts(sides: tuple[Side, Side]) -> list[int]:
+    """How many rows each side has, counted by a job."""
+    counts = [side.frame.selectExpr("count(*) as n", f"{number} as i") for number, side in enumerate(sides)]
+    found = {row["i"]: row["n"] for row in counts[0].union(counts[1]).collect()}
+    return [found[0], found[1]]
 
 
 def _kept(side: Side) -> dict[tuple[Any, ...], SideStatistics]:

@@ -1,4 +1,4 @@
-"""Answers written to Parquet by the tasks that make them, all or nothing.
+"""Parquet files written by the tasks that compute the answer, all or nothing.
 
 Each task writes files of its own into a hidden directory beside the target; when every task has succeeded, the files of
 the successful attempts move into place and `_SUCCESS` is written. On failure the hidden directory goes.
@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
-from dovetail.joins.interval.plan.partitioned import reported
+from dovetail.joins.interval.plan.ranges import reported
 from dovetail.spark.arrow import map_in_arrow
 from dovetail.spark.metrics import MetricsSink
 
@@ -61,19 +62,13 @@ def new_target(path: str, columns: tuple[str, ...], schema: pa.Schema, compressi
     """A target that is free to write to; an existing answer is an error unless mode is overwrite."""
     if mode not in ("error", "overwrite"):
         raise PlanError(f"mode={mode!r} must be 'error' or 'overwrite'")
-    uri = path if "://" in path else str(_absolute(path))
+    uri = path if "://" in path else str(Path(path).absolute())
     target = Target(uri, uuid.uuid4().hex, compression, columns, schema)
     system, place = target.filesystem()
     inside = system.get_file_info(fs.FileSelector(place, allow_not_found=True))
     if inside and mode == "error":
         raise PlanError(f"{path!r} exists and is not empty; choose another place or pass mode='overwrite'")
     return target
-
-
-def _absolute(path: str) -> object:
-    from pathlib import Path
-
-    return Path(path).absolute()
 
 
 def write_frame(frame: DataFrame, target: Target) -> list[tuple[str, int]]:
@@ -144,9 +139,9 @@ def _publish(system: fs.FileSystem, place: str, target: Target, files: list[tupl
     system.open_output_stream(f"{place}/_SUCCESS").close()
 
 
-def task_metrics(files: list[tuple[str, int]], metrics: Metrics) -> Metrics:
+def written(files: list[tuple[str, int]], metrics: Metrics) -> Metrics:
     """The run's metrics with what was written."""
-    written = Metrics()
-    written.add("files", len(files), unit="files")
-    written.add("rows written", sum(rows for _, rows in files))
-    return metrics.include(written)
+    counts = Metrics()
+    counts.add("files", len(files), unit="files")
+    counts.add("rows written", sum(rows for _, rows in files))
+    return metrics.include(counts)

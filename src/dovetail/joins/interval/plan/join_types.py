@@ -1,6 +1,6 @@
-"""Join types over cells: what every route does with rows that live in several cells.
+"""Join types over cells: what every route does with rows that are copied to several cells.
 
-A meeting joins rows cell by cell. Rows that live in one cell are decided there; only rows that live in several need a
+A route matches rows cell by cell. Rows that are in one cell are decided there; only rows that are in several need a
 second step, which counts the cells in which they found nothing.
 """
 
@@ -13,20 +13,21 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.joins.interval.plan.cells import COLUMNS, name
 from dovetail.joins.interval.plan.sides import RESERVED, Side, quoted
 
+CELL_COLUMNS = ("cell", "in", "n")  # the cell; whether the row starts in it; in how many cells the row is
+MISS_CELLS = 1024  # rows that cannot match are spread over as many cells, which no other row uses
 ROW, WHOLE, MISSED, CELLS = (f"{RESERVED}{what}" for what in ("row", "whole", "missed", "cells"))
 
 
 class Cells(Protocol):
-    """Where rows live: adds `cell`, `in` and `n`, and a row for every cell."""
+    """Places rows: adds the columns `cell`, `in` and `n`, and copies a row to each of its cells."""
 
-    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = COLUMNS) -> DataFrame:
-        """The frame with a row for every cell, and of our columns those to keep."""
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
+        """The frame with a row for every cell, and of the added columns those to keep."""
 
 
-class CellMatcher(Protocol):
+class Match(Protocol):
     """Joins the rows of two sides that are in the same cell, as `rows.join(others, ..., how)` would."""
 
     def __call__(
@@ -37,12 +38,12 @@ class CellMatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CellsJoin:
-    """An interval join put together from meetings in cells; without cells, one meeting of everything."""
+    """An interval join put together from matches in cells; without cells, from one match of everything."""
 
     left: Side
     right: Side
     cells: Cells | None
-    meeting: CellMatcher
+    match: Match
 
     def answer(self, how: str, keep: str = "all") -> DataFrame:
         """All columns of both sides for `how`, or of the left side for semi and anti joins."""
@@ -66,29 +67,29 @@ class CellsJoin:
         frame = side.frame if frame is None else frame
         if self.cells is None:
             return frame
-        return self.cells.add(side, frame, COLUMNS if counted else ("cell", "in"))
+        return self.cells.add(side, frame, CELL_COLUMNS if counted else ("cell", "in"))
 
     def _pairs(self, how: str) -> DataFrame:
         left, right = self.left, self.right
-        outer = how != "inner"  # only then must a row know in how many cells it lives
+        outer = how != "inner"  # only then must a row know in how many cells it is
         rows, others = (self._in_cells(side, counted=outer) for side in (left, right))
-        joined = self.meeting(left, rows, right, others, how, True)
+        joined = self.match(left, rows, right, others, how, True)
         if self.cells is None or how == "inner":
             return joined
-        missing_right, missing_left = (f"{name(side, 'cell')} is null" for side in (right, left))
-        alone = f"({missing_right} and {name(left, 'n')} = 1) or ({missing_left} and {name(right, 'n')} = 1)"
+        missing_right, missing_left = (f"{side.own('cell')} is null" for side in (right, left))
+        alone = f"({missing_right} and {left.own('n')} = 1) or ({missing_left} and {right.own('n')} = 1)"
         return joined.where(f"not ({missing_right} or {missing_left}) or {alone}")
 
     def _semi(self) -> DataFrame:
         if self.cells is None:
-            return self.meeting(self.left, self.left.frame, self.right, self.right.frame, "left_semi", False)
+            return self.match(self.left, self.left.frame, self.right, self.right.frame, "left_semi", False)
         one, several = self._one_cell(self.left, "left_semi"), self._several_cells(self.left, "left_semi")
         return one.unionByName(several.select(*map(quoted, one.columns)))
 
     def _anti(self, side: Side) -> DataFrame:
         if self.cells is None:
             other = self._other(side)
-            return self.meeting(side, side.frame, other, other.frame, "left_anti", False)
+            return self.match(side, side.frame, other, other.frame, "left_anti", False)
         one = self._one_cell(side, "left_anti")
         return one.unionByName(self._undecided(side).select(*map(quoted, one.columns)))
 
@@ -99,20 +100,20 @@ class CellsJoin:
 
     def _one_cell(self, side: Side, how: str) -> DataFrame:
         other = self._other(side)
-        rows = self._in_cells(side).where(f"{name(side, 'n')} = 1")
-        met = self.meeting(side, rows, other, self._in_cells(other), how, False)
+        rows = self._in_cells(side).where(f"{side.own('n')} = 1")
+        met = self.match(side, rows, other, self._in_cells(other), how, False)
         return met.select(*map(quoted, side.frame.columns))
 
     def _several_cells(self, side: Side, how: str) -> DataFrame:
         """Rows of several cells that are in the result of `how` in at least one of them, once each, with counts."""
         other = self._other(side)
         tagged = self._in_cells(side, side.frame.withColumn(ROW, F.monotonically_increasing_id()))
-        rows = tagged.where(f"{name(side, 'n')} > 1")
-        met = self.meeting(side, rows, other, self._in_cells(other), how, False)
+        rows = tagged.where(f"{side.own('n')} > 1")
+        met = self.match(side, rows, other, self._in_cells(other), how, False)
         once = met.groupBy(ROW).agg(
             F.first(F.struct(*map(quoted, side.frame.columns))).alias(WHOLE),
             F.count("*").alias(MISSED),
-            F.first(name(side, "n")).alias(CELLS),
+            F.first(side.own("n")).alias(CELLS),
         )
         return once.select(f"{WHOLE}.*", MISSED, CELLS)
 

@@ -7,9 +7,8 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_heap import heap_push, heap_replace
-from dovetail.joins.interval.kernels.sweep_state import Rows, Rule
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.sweep import Rows, Rule, heap_push, heap_replace
 
 # Positions in the state of an assignment.
 OPEN, NEXT, LIMIT, LAST_KEY = range(4)

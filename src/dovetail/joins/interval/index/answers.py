@@ -1,4 +1,4 @@
-"""Answers about matches that never form a pair: an index of the right rows, and left rows streamed past it.
+"""Answers about left rows without pairs: an index of the right rows, and left rows streamed past it.
 
 How many matches a left row has, whether it has any, or which is its first: each is a few searches in sorted arrays.
 """
@@ -20,8 +20,8 @@ from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
 from dovetail.joins.interval.cell_join import LEFT, SIDE, SideColumns
 from dovetail.joins.interval.codes import classify, encode_stream
-from dovetail.joins.interval.index.index import OverlapIndex
-from dovetail.joins.interval.operators.weights import RowBytes, stretches
+from dovetail.joins.interval.index.overlap_index import OverlapIndex
+from dovetail.joins.interval.operators.memory import RowBytes, stretches
 from dovetail.joins.interval.relation import Relation
 
 Kind = Literal["count", "left_semi", "left_anti", "first", "last", "any"]
@@ -161,7 +161,7 @@ class _Cell:
         self._schemas = [pa.schema([schema.field(c) for c in s.columns]) for s in (question.left, question.right)]
         self._right = Spool(self._schemas[1], self.budget.child("right spool", room), self.budget, room // 4, "right")
         self._left = self._left_spool()
-        self._left_rows = max(1024, room // 8)  # the numbers found for so many are held at once
+        self._left_rows = max(1024, room // 8)  # left rows whose answers are held at once
         self._portion_rows = max(1024, question.memory // 2 // (INDEX_BYTES * (2 if question.started else 1)))
         self._portion_bytes, self._right_bytes = room // (2 if question.started else 1), 0
         self._portions: list[RightIndex] | None = None

@@ -7,8 +7,8 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_state import Rows, Rule
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.sweep import Rows, Rule
 
 _NEXT, _SCAN, _LOAD = range(3)
 

@@ -11,8 +11,8 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I64, Bool, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
-from dovetail.joins.interval.kernels import sweep_state as sw
-from dovetail.joins.interval.kernels.sweep_state import Rows, Rule
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.sweep import Rows, Rule
 
 # What a relation says about slots, beyond sharing one: positions in `tests`.
 R_STARTS_FIRST, S_STARTS_FIRST, S_ENDS_FIRST, R_ENDS_FIRST = range(4)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, Bool, int64s, readonly
+from dovetail.engine.kernels.arrays import I64, U8, Bool, int64s, readonly
+from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
 
 # Statuses.
@@ -214,3 +215,64 @@ def sample_state(r: Rows, s: Rows, capacity: int = 100) -> I64:
     state[R_EOF] = state[S_EOF] = state[STORE] = 1
     state[CAPACITY] = capacity
     return state
+
+
+@inlined
+def heap_push(ends: I64, refs: I64, size: int, end: int, ref: int) -> None:
+    """Add one entry to a heap of `size` entries; the arrays must have room."""
+    child = size
+    while child > 0:
+        parent = (child - 1) // 2
+        if ends[parent] <= end:
+            break
+        ends[child], refs[child] = ends[parent], refs[parent]
+        child = parent
+    ends[child], refs[child] = end, ref
+
+
+@inlined
+def heap_pop(ends: I64, refs: I64, size: int) -> int:
+    """The reference of the earliest end, taken out of a heap of `size` entries."""
+    top, last = refs[0], size - 1
+    _sift(ends, refs, last, 0, ends[last], refs[last])
+    return int(top)
+
+
+@inlined
+def heap_replace(ends: I64, refs: I64, size: int, end: int, ref: int) -> None:
+    """Put an entry in the place of the top."""
+    _sift(ends, refs, size, 0, end, ref)
+
+
+@inlined
+def heap_build(ends: I64, refs: I64, size: int) -> None:
+    """Order the first `size` entries as a heap."""
+    for place in range(size // 2 - 1, -1, -1):
+        _sift(ends, refs, size, place, ends[place], refs[place])
+
+
+@inlined
+def _sift(ends: I64, refs: I64, size: int, place: int, end: int, ref: int) -> None:
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and ends[child + 1] < ends[child]:
+            child += 1
+        if end <= ends[child]:
+            break
+        ends[place], refs[place] = ends[child], refs[child]
+        place = child
+    ends[place], refs[place] = end, ref
+
+
+@kernel
+def set_bits(bits: U8, positions: I64) -> None:
+    """Set the bits at these positions, which must lie inside the bitmap."""
+    for i in range(positions.size):
+        bits[positions[i] >> 3] |= np.uint8(1 << (positions[i] & 7))
+
+
+@register_warmup
+def _warm() -> None:
+    set_bits(np.zeros(1, np.uint8), np.zeros(1, np.int64))

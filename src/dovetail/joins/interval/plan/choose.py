@@ -1,0 +1,297 @@
+"""The decision between the routes, for joins, counts and top-k alike: what can run, what fits, what is cheapest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, isfinite, log2
+
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.profile import load_profile
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.interval.bins import key_pairs
+from dovetail.joins.interval.cost import Choice, FrameMemory, IntervalStatistics, choose
+from dovetail.joins.interval.index.answers import INDEX_BYTES
+from dovetail.joins.interval.operators.spec import sweepable
+from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
+from dovetail.joins.interval.plan.native import NativeRoute, bin_cells, order_cells, strategy
+from dovetail.joins.interval.plan.ranges import RangesRoute, range_cells
+from dovetail.joins.interval.plan.sides import Side, spark_only
+from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, kept_row_counts, text_bytes
+from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.request import OPERATORS, Request
+from dovetail.spark.connect import parallelism
+
+Route = NativeRoute | RangesRoute | IndexRoute
+
+MOST_RANGES = 2000  # tasks of one join; ranges that are still too large then are streamed
+DRIVER_ROW_BYTES = 24  # of a row on the driver: two bounds, and a key or the sort's scratch
+INDEX_ROOM = 3  # a range's share of the budget: its index, a second one of rows that start in it, and rows in hand
+OPERATOR_ROW_BYTES = 24  # of a row in an operator beside its columns: codes of the bounds and of the key
+OPERATOR_ROOM = 2.5  # a range's share of the budget: half of it is free for batches in hand, and ranges are not equal
+STREAMED_RANGE_BYTES = 1 << 28  # of input for each task of the streaming route
+CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
+CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
+CODES_MIXED_CLOSED = 2.0**61  # bounds nearer to zero than this leave room for half steps
+
+_NATIVE_REASONS = {
+    "bins": "pairs are found by bins that Spark compiles, spills and balances",
+    "keys": "few rows share a key: Spark's own equality join on the keys, the relation as its condition",
+    "equality": "Spark's own equality join on the bounds, the rest as a filter",
+    "order": "REPLICATE and PROJECT by split points, the rest as a filter",
+    "nested_loop": "no bins help; Spark's nested loop, or its equality join on the keys",
+}
+_STRATEGY_OBSTACLES = {
+    "equality": "a relation with an equality of bounds is an equality join",
+    "order": "before and after are inequality joins",
+    "nested_loop": "the set of relations holds for intervals far apart",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The route of a join and the prices that it was chosen from, the loser's included."""
+
+    route: Route
+    native_seconds: float | None = None
+    operators_seconds: float | None = None
+    operators: Choice | None = None
+
+    def explain(self) -> list[str]:
+        """The prices, a line each."""
+        lines = []
+        if self.native_seconds is not None:
+            lines.append(f"native price: {self.native_seconds:.3g} s of one core")
+        if self.operators_seconds is not None:
+            lines.append(
+                f"operators' price: {self.operators_seconds:.3g} s of one core, rows to Python and back included"
+            )
+        prices = self.operators
+        if prices is None and isinstance(self.route, RangesRoute):  # a named operator is not priced before it runs
+            inputs = self.route.inputs
+            prices = price_operators(inputs.request, inputs.statistics, self.route.cells.ranges)
+        if prices is not None:
+            lines.append("operators, priced for one range:")
+            lines += [f"  {line}" for line in prices.explain().splitlines()]
+        return lines
+
+
+def choose_join(inputs: Inputs) -> Decision:
+    """The route of a join; a named algorithm or route is taken where it can run, and the reason says where not."""
+    request = inputs.request
+    by_ranges = request.algorithm in OPERATORS or request.route in ("in_memory", "streaming")
+    by_ranges = (by_ranges or request.split_points is not None) and request.algorithm != "nested_loop"
+    obstacle = _ranges_obstacle(inputs) if by_ranges else None
+    if by_ranges and obstacle is None:
+        ranges = _ranges(inputs)
+        return Decision(ranges, operators=ranges.prices)
+    native = _native(inputs, f"{obstacle}; " if by_ranges else "")
+    if by_ranges or request.algorithm != "auto" or request.route != "auto":
+        return Decision(native, native.seconds)
+    index = _index(inputs)
+    if index is not None and (native.algorithm != "keys" or _cheaper(index, native)):
+        return Decision(index)
+    if _ranges_obstacle(inputs) is not None:
+        return Decision(native, native.seconds)
+    ranges = _ranges(inputs)
+    chosen = ranges if _cheaper(ranges, native) else native
+    return Decision(chosen, native.seconds, ranges.seconds, ranges.prices)
+
+
+def choose_counts(inputs: Inputs) -> IndexRoute | NativeRoute:
+    """The route of counts by left row: an index wherever one can answer."""
+    if inputs.request.condition is None and _codes_obstacle(inputs) is None:
+        if _right_fits(inputs):
+            return IndexRoute(inputs, _index_reason(inputs))
+        if strategy(inputs.request.relation) == "bins":
+            return _index_in_ranges(inputs)
+    return _native(inputs)
+
+
+def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | None:
+    """Where all pairs can be counted at once: on the driver, if the bounds fit the budget; else None."""
+    if request.condition is not None or spark_only(left, right) is not None:
+        return None
+    fits = _driver_fits(sum(kept_row_counts((left, right))), request)
+    return DriverIndex(request, left, right) if fits else None
+
+
+def choose_top(inputs: Inputs) -> DriverIndex | None:
+    """Where the longest overlaps can be found without joining: on the driver, if the bounds fit; else None."""
+    request = inputs.request
+    simple = request.condition is None and request.relation.only == "overlapping"
+    if not simple or _is_wide_decimal(inputs.left.bound_type) or spark_only(inputs.left, inputs.right) is not None:
+        return None
+    fits = _driver_fits(sum(s.rows for s in inputs.statistics), request)
+    return DriverIndex(request, *inputs.checked()) if fits else None
+
+
+def _driver_fits(rows: int, request: Request) -> bool:
+    return rows * DRIVER_ROW_BYTES <= request.memory
+
+
+def _cheaper(one: Route, other: Route) -> bool:
+    return one.seconds is not None and other.seconds is not None and one.seconds < other.seconds
+
+
+def _ranges_obstacle(inputs: Inputs) -> str | None:
+    """Why the operators cannot run this request, if they cannot."""
+    request = inputs.request
+    way = strategy(request.relation)
+    if way != "bins":
+        return _STRATEGY_OBSTACLES[way]
+    if not sweepable(request.relation):
+        return "with this `closed` the relation also holds for intervals that only touch"
+    if request.condition is not None and request.how != "inner":
+        return f"a condition inside a {request.how} join is Spark's to evaluate"
+    return _codes_obstacle(inputs)
+
+
+def _codes_obstacle(inputs: Inputs) -> str | None:
+    """Why tasks in Python cannot see the rows as 64-bit codes, if they cannot."""
+    low, high = min(s.low for s in inputs.statistics), max(s.high for s in inputs.statistics)
+    if not _has_codes(inputs.left.bound_type, inputs.request.relation, low, high):
+        return "bounds of this type and `closed` have no 64-bit codes"
+    return spark_only(inputs.left, inputs.right)
+
+
+def _has_codes(kind: T.DataType, relation: Relation, low: float, high: float) -> bool:
+    """Whether bounds have 64-bit codes without seeing all of them: not wide decimals, nor mixed `closed` on floats."""
+    if _is_wide_decimal(kind):
+        return False
+    if relation.left_closed == relation.right_closed:
+        return relation.left_closed != "both" or high < CODES_BOTH_CLOSED
+    floating = isinstance(kind, (T.FloatType, T.DoubleType))
+    # Positions of times are seconds, codes microseconds; decimals are counted in their last digit.
+    scale = 10.0**kind.scale if isinstance(kind, T.DecimalType) else 1.0 if isinstance(kind, T.IntegralType) else 1e6
+    return not floating and max(abs(low), abs(high)) * scale < CODES_MIXED_CLOSED
+
+
+def _is_wide_decimal(kind: T.DataType) -> bool:
+    return isinstance(kind, T.DecimalType) and kind.precision > CODED_DIGITS
+
+
+def _native(inputs: Inputs, because: str = "") -> NativeRoute:
+    """The cheapest plan of Spark's own operators: bins, or for few rows a key its equality join on the keys."""
+    request, way = inputs.request, strategy(inputs.request.relation)
+    if request.algorithm == "nested_loop":
+        return NativeRoute(inputs, "nested_loop", "named by the user")
+    if way == "order":
+        return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], order_cells(inputs))
+    if way != "bins":
+        return NativeRoute(inputs, way, because + _NATIVE_REASONS[way])
+    cells, row = bin_cells(inputs), load_profile().shuffle_row.seconds
+    seconds = cells.bins.rows * row + cells.bins.candidates * cells.bins.candidate_cost
+    if request.keys and request.algorithm != "bins":
+        by_keys = sum(s.usable for s in inputs.statistics) * row
+        by_keys += key_pairs(*(s.sample for s in inputs.statistics)) * cells.bins.candidate_cost
+        if by_keys <= seconds * _joins_of_bins(request):
+            return NativeRoute(inputs, "keys", because + _NATIVE_REASONS["keys"], seconds=by_keys)
+    return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], cells, seconds)
+
+
+def _joins_of_bins(request: Request) -> int:
+    """How many joins bins need: rows of several bins that no bin can decide alone are joined again."""
+    undecided = (request.left_only or request.keeps_left) + request.keeps_right
+    return 1 + undecided + (request.keep != "all" and request.keeps_left)
+
+
+def _index(inputs: Inputs) -> IndexRoute | None:
+    """The route that forms no pairs, for questions about left rows; None for other requests."""
+    request = inputs.request
+    asked = request.left_only or request.keep != "all"
+    if not asked or request.condition is not None or _codes_obstacle(inputs) is not None:
+        return None
+    if _right_fits(inputs, with_rows=not request.left_only):
+        return IndexRoute(inputs, _index_reason(inputs), seconds=_index_seconds(inputs))
+    by_ranges = request.left_only and strategy(request.relation) == "bins"
+    return _index_in_ranges(inputs) if by_ranges else None
+
+
+def _index_reason(inputs: Inputs) -> str:
+    right, left = inputs.right.shown, inputs.left.shown
+    return f"the {right} side fits the budget: {left} rows stream past an index of it, and no pair is formed"
+
+
+def _index_in_ranges(inputs: Inputs) -> IndexRoute:
+    rows = sum(s.usable for s in inputs.statistics)
+    ranges = max(_cores(inputs), ceil(rows * INDEX_BYTES * INDEX_ROOM / inputs.request.memory))
+    reason = "each range has an index of its right rows, left rows stream past it, and no pair is formed"
+    return IndexRoute(inputs, reason, range_cells(inputs, min(ranges, MOST_RANGES)), _index_seconds(inputs))
+
+
+def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
+    """Whether an index of right rows, and the rows themselves if they are wanted, fits the budget of a task.
+
+    Rows are measured, which takes a job, if they could fit.
+    """
+    stats, memory = inputs.statistics[1], inputs.request.memory
+    size = stats.usable * (INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
+    return size <= memory and (not with_rows or size + 2 * text_bytes(inputs.right) <= memory)
+
+
+def _index_seconds(inputs: Inputs) -> float:
+    """One core's time for an index: its rows read and sorted, left rows to Python, looked up, and back."""
+    profile, (left, right) = load_profile(), inputs.statistics
+    row, depth = profile.python_to_jvm_row.seconds, log2(right.usable + 2)
+    return left.rows * (2 * row + profile.probe.seconds * depth) + right.usable * (row + profile.sort.seconds * depth)
+
+
+def _ranges(inputs: Inputs) -> RangesRoute:
+    """Ranges that fit the budget, streamed ones where that takes too many tasks, and the cheapest operator for them."""
+    request = inputs.request
+    size = sum(s.usable * (s.row_bytes + OPERATOR_ROW_BYTES) for s in inputs.statistics)
+    fitting = ceil(size * OPERATOR_ROOM / request.memory)
+    name = request.route if request.route != "auto" else "in_memory" if fitting <= MOST_RANGES else "streaming"
+    wanted = max(_cores(inputs), fitting if name == "in_memory" else ceil(size / STREAMED_RANGE_BYTES))
+    cells = range_cells(inputs, min(wanted, MOST_RANGES))
+    if request.algorithm in OPERATORS:
+        return RangesRoute(inputs, name, request.algorithm, "named by the user", cells)
+    prices = price_operators(request, inputs.statistics, cells.ranges)
+    if prices is None:
+        return RangesRoute(inputs, name, "forward_scan", "too few rows to price", cells)
+    best, seconds = prices.best, _ranges_seconds(inputs, prices, cells.ranges)
+    return RangesRoute(inputs, name, best.algorithm, prices.reason, cells, best.swapped, prices, seconds)
+
+
+def _cores(inputs: Inputs) -> int:
+    return parallelism(inputs.left.frame.sparkSession)
+
+
+def _ranges_seconds(inputs: Inputs, prices: Choice, ranges: int) -> float | None:
+    """One core's time for the operators: rows shuffled, sorted, sent to Python, joined, and sent back."""
+    if prices.best.seconds is None:
+        return None
+    profile, rows = load_profile(), sum(s.usable for s in inputs.statistics)
+    each = profile.shuffle_row.seconds + profile.python_to_jvm_row.seconds + profile.sort.seconds * log2(rows + 2)
+    back = prices.best.rows * ranges * profile.python_to_jvm_row.seconds
+    return rows * each + prices.best.seconds * ranges + back
+
+
+def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistics], ranges: int) -> Choice | None:
+    """The prices of the five operators for one of `ranges` ranges; None where there is nothing to price."""
+    lengths = [s.mean_length for s in stats if s.usable and isfinite(s.mean_length)]
+    finite = all(isfinite(s.low) and isfinite(s.high) for s in stats)
+    if not all(s.usable for s in stats) or not finite or not lengths:
+        return None
+    mean = max(sum(lengths) / len(lengths), 1e-300)
+    scale = 1.0 if mean >= 4 and all(float(s.low).is_integer() for s in stats) else 1000.0 / mean
+    try:
+        left, right = (
+            IntervalStatistics.measured(
+                s.usable,
+                s.low,
+                s.last_start,
+                s.high,
+                s.mean_length,
+                s.max_length,
+                max(24.0, s.row_bytes + 16),
+                instants_per_unit=scale,
+            ).split_into(ranges)
+            for s in stats
+        )
+        memory = FrameMemory.fitting(request.memory, left.tuple_bytes, right.tuple_bytes)
+        names = tuple(sorted(request.relation.names))
+        return choose(left, right, memory, relations=names, strict=request.relation.strict, unit_costs=load_profile())
+    except (PlanError, UnsupportedError, OverflowError):
+        return None  # a price is advice: inputs beyond the models' assumptions are joined without one

@@ -1,0 +1,294 @@
+"""The index route: counts, semi and anti joins, first matches and the longest overlaps, without forming pairs.
+
+Bounds that fit the budget are read and answered on the driver, if the answer is a number or a few rows. Otherwise tasks
+answer left rows from an index of right rows: of all of them, read once and sent to every task, if they fit the budget;
+if not, both sides are cut at split points and every range has an index of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.engine.columns import take_columns
+from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE
+from dovetail.joins.interval.codes import INVERTED, USABLE, bound_numbers, classify, encode_sides
+from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
+from dovetail.joins.interval.index.count import Side as Coded
+from dovetail.joins.interval.index.count import count_pairs
+from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
+from dovetail.joins.interval.plan.join_types import ROW, WHOLE, CellsJoin
+from dovetail.joins.interval.plan.ranges import ORDER, RangeCells, nullable, reported, side_columns, tagged
+from dovetail.joins.interval.plan.sides import Side, quoted, raise_inverted, unquoted
+from dovetail.joins.interval.plan.statistics import Inputs, row_counts
+from dovetail.joins.interval.request import Request
+from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.connect import is_connect
+from dovetail.spark.metrics import MetricsSink
+
+_ONE_MATCH = ("first", "last", "any")
+_Bounds = tuple[pa.ChunkedArray, pa.ChunkedArray]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRoute:
+    """Questions about left rows, answered by tasks from an index of right rows.
+
+    Without cells every task has an index of the whole right side; with them, of the right rows of its range, and only
+    semi joins, anti joins and counts are answered. `seconds` is the predicted time of one core.
+    """
+
+    inputs: Inputs
+    reason: str
+    cells: RangeCells | None = None
+    seconds: float | None = None
+
+    name: ClassVar[str] = "in_memory"
+    algorithm: ClassVar[str] = "index"
+
+    def answer(self, left: Side, right: Side) -> DataFrame:
+        """Left rows of a semi or anti join, or left rows with one match each; sides are checked."""
+        request = self.inputs.request
+        if self.cells is not None:
+            return CellsJoin(left, right, self.cells, self._match).answer(request.how, request.keep)
+        kind: Kind = request.how if request.left_only else request.keep  # type: ignore[assignment]  # checked names
+        return self._ask_all(left, right, kind, request.how == "left")
+
+    def counts(self, left: Side, right: Side) -> DataFrame:
+        """Left rows with the number of their matches; only rows that reach several ranges are added up afterwards."""
+        if self.cells is None:
+            return self._ask_all(left, right, "count")
+        left = replace(left, kept=True)
+        columns = [quoted(column) for column in left.frame.columns]
+        others = self.cells.add(right, right.frame)
+        rows = self.cells.add(left, left.frame.withColumn(ROW, F.monotonically_increasing_id()))
+        ranges = left.own("n")
+        alone = self._ask_ranges(left, rows.where(f"{ranges} = 1"), right, others, "count")
+        parts = self._ask_ranges(left, rows.where(f"{ranges} > 1"), right, others, "count").groupBy(ROW)
+        summed = parts.agg(F.first(F.struct(*columns)).alias(WHOLE), F.sum(COUNT).alias(COUNT))
+        return alone.select(*columns, COUNT).unionByName(summed.select(f"{WHOLE}.*", COUNT))
+
+    def explain(self) -> list[str]:
+        """The placement of rows, a line each."""
+        return [] if self.cells is None else [self.cells.explain(self.inputs.left, self.inputs.right)]
+
+    def add_measured(self, metrics: Metrics) -> Metrics:
+        """The metrics with what the tasks of the last run reported."""
+        return metrics.merge(self.inputs.sink.collect())
+
+    def _ask_all(self, left: Side, right: Side, kind: Kind, outer: bool = False) -> DataFrame:
+        """Left rows with their answer; reads the right side now, the left side when Spark runs the result."""
+        request, sink = self.inputs.request, self.inputs.sink
+        wanted = right.frame if kind in _ONE_MATCH else _bounds_only(right)
+        columns = side_columns(left, left.frame), side_columns(right, wanted)
+        question = Question(kind, request.relation, *columns, request.memory, outer)
+        fields = _answer_fields(left.frame, kind)
+        if kind in _ONE_MATCH:
+            fields += [nullable(field) for field in wanted.schema]
+        task = SentRight(question, _send(wanted), sink)
+        return map_in_arrow(left.frame, partial(_answer_sent, task), T.StructType(fields))
+
+    def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
+        """Rows that match, or do not, within their range."""
+        return self._ask_ranges(first, rows, second, others, "left_semi" if how == "left_semi" else "left_anti")
+
+    def _ask_ranges(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, kind: Kind) -> DataFrame:
+        """Rows with their answer in each of their ranges; a pair counts in one range only."""
+        request, cells = self.inputs.request, self.cells
+        assert cells is not None, "asked range by range without ranges"  # noqa: S101  (our callers)
+        keep = [second.start, second.end, *second.keys, second.own("cell"), second.own("in")]
+        others = others.select(*dict.fromkeys(keep))
+        relation = request.relation.swapped() if first.name == "right" else request.relation
+        counted_once = kind == "count" and cells.both_split
+        started = (first.own("in"), second.own("in")) if counted_once else None
+        columns = side_columns(first, rows), side_columns(second, others)
+        question = Question(kind, relation, *columns, request.memory, started=started)
+        together = tagged(first, rows, LEFT, others).unionByName(tagged(second, others, RIGHT, rows))
+        order = [column for column in together.columns if column.startswith(ORDER)]
+        placed = together.drop(*order).repartitionById(cells.ranges, F.col(CELL)).sortWithinPartitions(F.desc(SIDE))
+        fields = T.StructType(_answer_fields(rows, kind))
+        return map_in_arrow(placed, partial(_answer_range, question, self.inputs.sink), fields)
+
+
+def _answer_fields(rows: DataFrame, kind: Kind) -> list[T.StructField]:
+    counted = [T.StructField(COUNT, T.LongType(), False)] if kind == "count" else []
+    return [*(nullable(field) for field in rows.schema), *counted]
+
+
+def _bounds_only(side: Side) -> DataFrame:
+    return side.frame.select(*dict.fromkeys((side.start, side.end, *side.keys)))
+
+
+def _send(frame: DataFrame) -> Any:
+    table = frame.toArrow()
+    output = pa.BufferOutputStream()
+    with pa.ipc.new_stream(output, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    data = output.getvalue().to_pybytes()
+    spark = frame.sparkSession
+    return data if is_connect(spark) else spark.sparkContext.broadcast(data)
+
+
+@dataclass(frozen=True, slots=True)
+class SentRight:
+    """A question answered from an index of the whole right side, which travels to the tasks as Arrow bytes."""
+
+    question: Question
+    right: Any  # a broadcast variable, or the bytes themselves over Spark Connect
+    sink: MetricsSink
+
+
+def _answer_sent(task: SentRight, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return reported(_answer_all, task, task.sink, batches)
+
+
+_CACHED: dict[str, Any] = {}  # the index of the last question: one process answers many tasks of it
+
+
+def _answer_all(task: SentRight, batches: Iterator[pa.RecordBatch], metrics: Metrics) -> Iterator[pa.RecordBatch]:
+    index: RightIndex | None = None
+    for batch in batches:
+        if index is None:
+            index, budget = _cached_index(task)
+            metrics.add("placed", index.rows.num_rows, side="right", per_task=True)
+            metrics.peak("memory", budget.peak)
+        metrics.add("placed", batch.num_rows, side="left", per_task=True)
+        yield from answer(task.question, index, batch)
+
+
+def _cached_index(task: SentRight) -> tuple[RightIndex, MemoryBudget]:
+    sent = task.right if isinstance(task.right, bytes) else task.right.value
+    if _CACHED.get("sent") is not sent or _CACHED["question"] != task.question:
+        if "index" in _CACHED:
+            _CACHED["index"].close()
+        _CACHED.clear()
+        table = pa.ipc.open_stream(pa.py_buffer(sent)).read_all().combine_chunks()
+        rows = next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
+        budget = MemoryBudget(task.question.memory, "interval answers")
+        index = RightIndex(task.question, rows, budget)
+        _CACHED.update(index=index, budget=budget, question=task.question, sent=sent)
+    return _CACHED["index"], _CACHED["budget"]
+
+
+def _answer_range(question: Question, sink: MetricsSink, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return reported(answer_cell, question, sink, batches)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverIndex:
+    """Sorted bounds of both sides on the driver, for answers that are a number or a few rows."""
+
+    request: Request
+    left: Side
+    right: Side
+
+    def count(self) -> int:
+        """The number of matching pairs; `BudgetExceeded` if the bounds take more than twice the budget."""
+        tables = self._read(_bounds_only(self.left), _bounds_only(self.right))
+        budget = MemoryBudget(2 * self.request.memory, "interval count")
+        encoder = self._encoder(tables[0])
+        chosen = []
+        for side, table in zip((self.left, self.right), tables, strict=True):
+            budget.reserve(side.name).grow(table.nbytes)
+            chosen.append(self._usable(side, table, encoder))
+        relation = self.request.relation
+        both = encode_sides(*self._bounds(tables), relation.left_closed, relation.right_closed)
+        (left_key, left_usable), (right_key, right_usable) = chosen
+        left = Coded(left_key, both.left_start[left_usable], both.left_end[left_usable])
+        right = Coded(right_key, both.right_start[right_usable], both.right_end[right_usable])
+        return count_pairs(left, right, relation.table(), both.h, both.shift)
+
+    def _usable(
+        self, side: Side, table: pa.Table, encoder: KeyEncoder | None
+    ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.bool_]]:
+        """Key codes of the usable rows, None without keys, and which rows are usable."""
+        kinds = classify(table[unquoted(side.start)], table[unquoted(side.end)], side.closed)
+        inverted = int((kinds == INVERTED).sum())
+        if inverted and self.request.invalid == "error":
+            raise_inverted(side, inverted)
+        usable = kinds == USABLE
+        if encoder is None:
+            return None, usable
+        codes, valid = encoder.encode([table[unquoted(key)].combine_chunks() for key in side.keys])
+        usable &= valid
+        return codes[usable], usable
+
+    def top(self, k: int, most_rows: int) -> DataFrame | None:
+        """The k pairs that overlap longest, as a local DataFrame with the columns of both sides.
+
+        The k-th longest overlap is found from the bounds alone; only rows at least that long are then read. None if
+        those are more than `most_rows`.
+        """
+        left, right = self.left, self.right
+        bounds = self._read(_bounds_only(left), _bounds_only(right))
+        threshold = top_overlap_threshold(*self._coded(bounds), k, *self._lengths(bounds))
+        if threshold is not None:
+            shortest = _as_length(left, threshold.length)
+            left, right = (
+                replace(s, frame=s.frame.where(f"{s.measure(s.end)} - {s.measure(s.start)} >= {shortest}"))
+                for s in (left, right)
+            )
+        if sum(row_counts((left, right))) > most_rows:
+            return None
+        whole = self._read(left.frame, right.frame)
+        found = top_overlap_pairs(*self._coded(whole), k, *self._lengths(whole))
+        rows = [take_columns(table, at) for table, at in zip(whole, (found.left, found.right), strict=True)]
+        names = [*whole[0].schema.names, *whole[1].schema.names]
+        table = pa.Table.from_arrays([*rows[0].columns, *rows[1].columns], names=names)
+        schema = T.StructType(left.frame.schema.fields + right.frame.schema.fields)
+        return left.frame.sparkSession.createDataFrame(table, schema).coalesce(1)
+
+    def _read(self, left: DataFrame, right: DataFrame) -> tuple[pa.Table, pa.Table]:
+        """Both frames on the driver, read at the same time."""
+        with ThreadPoolExecutor(2) as pool:
+            tables = list(pool.map(lambda frame: frame.toArrow(), (left, right)))
+        return tables[0], tables[1]
+
+    def _bounds(self, tables: tuple[pa.Table, pa.Table]) -> tuple[_Bounds, _Bounds]:
+        left, right = (
+            (table[unquoted(side.start)], table[unquoted(side.end)])
+            for table, side in zip(tables, (self.left, self.right), strict=True)
+        )
+        return left, right
+
+    def _encoder(self, table: pa.Table) -> KeyEncoder | None:
+        """One encoder for the keys of both sides; None without keys."""
+        keys = self.left.keys
+        return KeyEncoder([table.schema.field(unquoted(key)).type for key in keys]) if keys else None
+
+    def _coded(self, tables: tuple[pa.Table, pa.Table]) -> tuple[Coded, Coded]:
+        both = encode_sides(*self._bounds(tables), self.left.closed, self.right.closed)
+        encoder = self._encoder(tables[0])
+        left, right = (
+            None if encoder is None else encoder.encode([t[unquoted(key)].combine_chunks() for key in s.keys])[0]
+            for t, s in zip(tables, (self.left, self.right), strict=True)
+        )
+        return Coded(left, both.left_start, both.left_end), Coded(right, both.right_start, both.right_end)
+
+    def _lengths(self, tables: tuple[pa.Table, pa.Table]) -> list[Any]:
+        """The bounds as numbers whose differences are lengths."""
+        return [(bound_numbers(start), bound_numbers(end)) for start, end in self._bounds(tables)]
+
+
+def _as_length(side: Side, length: Any) -> str:
+    """SQL: a length of the kernels as a difference of measures; of floats a little shorter, as both round."""
+    kind = side.bound_type
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        return f"double('{float(length) * (1 - 1e-6)!r}')"
+    digits = 6 if isinstance(kind, (T.TimestampNTZType, T.DayTimeIntervalType)) else 0
+    digits = kind.scale if isinstance(kind, T.DecimalType) else digits
+    return f"cast('{Decimal(int(length)).scaleb(-digits):f}' as decimal(38, {digits}))"

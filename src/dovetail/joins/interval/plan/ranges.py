@@ -1,0 +1,300 @@
+"""The ranges route: rows go to the tasks of the time ranges that they reach, and an operator joins them there.
+
+Split points cut time into ranges. SPLIT sends a row to every range that it reaches, PROJECT to the range of its start.
+Reference: Carman 2020, 3.2, 6.2 and table 6.3 with the sides exchanged for inverses; docs/algorithms/interval.md, 1.4.
+
+A split point is a number that stands for a bound exactly: days for dates, microseconds for times and intervals. So
+Spark, which places rows, and the tasks never disagree about a time zone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns, join_cell
+from dovetail.joins.interval.cost import Choice
+from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, CellsJoin
+from dovetail.joins.interval.plan.native import as_column
+from dovetail.joins.interval.plan.sides import RESERVED, Side, quoted, unquoted
+from dovetail.joins.interval.plan.statistics import Inputs
+from dovetail.joins.interval.relation import Relation
+from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.metrics import MetricsSink
+
+ORDER = f"{RESERVED}order"
+SPLIT_LEFT = frozenset({"covers", "overlaps"})
+SPLIT_RIGHT = frozenset({"covered_by", "overlapped_by"})
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_INTEGERS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
+_MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)
+
+
+@dataclass(frozen=True, slots=True)
+class RangesRoute:
+    """An interval join by one of the operators, one task a range.
+
+    `name` is in_memory, where ranges are cut to fit the budget, or streaming, where they are as they come and operators
+    spill. `prices` are those of the operators for one range, `seconds` the predicted time of one core for all of it.
+    """
+
+    inputs: Inputs
+    name: str
+    algorithm: str
+    reason: str
+    cells: RangeCells
+    swapped: bool = False
+    prices: Choice | None = None
+    seconds: float | None = None
+
+    def answer(self, left: Side, right: Side) -> DataFrame:
+        """The joined rows of checked sides."""
+        request = self.inputs.request
+        whole = CellsJoin(left, right, self.cells, self._match).answer(request.how, request.keep)
+        return whole if request.condition is None else whole.where(as_column(request.condition))
+
+    def inner_tasks(self, left: Side, right: Side) -> tuple[DataFrame, CellJoin]:
+        """Both sides placed for an inner join, one partition a range, and the specification of a task."""
+        rows, others = (self.cells.add(side, side.frame, ("cell",)) for side in (left, right))
+        return self._placed(left, rows, right, others), self._task(left, rows, right, others, "inner", once=True)
+
+    def explain(self) -> list[str]:
+        """The placement of rows, a line each."""
+        return [self.cells.explain(self.inputs.left, self.inputs.right)]
+
+    def add_measured(self, metrics: Metrics) -> Metrics:
+        """The metrics with what the tasks of the last run reported."""
+        return metrics.merge(self.inputs.sink.collect())
+
+    def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
+        """What `rows.join(others, ..., how)` gives within each range; `once`, pairs in their first range only."""
+        task = self._task(first, rows, second, others, how, once)
+        semi = how in ("left_semi", "left_anti")
+        schema = T.StructType([nullable(field) for field in (*rows.schema, *(() if semi else others.schema))])
+        placed = self._placed(first, rows, second, others)
+        return map_in_arrow(placed, partial(_run, task, self.inputs.sink), schema)
+
+    def _task(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> CellJoin:
+        request, exchanged = self.inputs.request, first.name == "right"
+        return CellJoin(
+            self.algorithm,
+            request.relation.swapped() if exchanged else request.relation,
+            how,
+            side_columns(first, rows),
+            side_columns(second, others),
+            request.memory,
+            once and self.cells.both_split,
+            as_arrow(first.bound_type, self.cells.points),
+            self.swapped != exchanged,
+        )
+
+    def _placed(self, first: Side, rows: DataFrame, second: Side, others: DataFrame) -> DataFrame:
+        """Both sides in one frame, each range in a partition of its own, sorted by (keys, start, end)."""
+        together = tagged(first, rows, LEFT, others).unionByName(tagged(second, others, RIGHT, rows))
+        order = [column for column in together.columns if column.startswith(ORDER)]
+        return together.repartitionById(self.cells.ranges, F.col(CELL)).sortWithinPartitions(*order).drop(*order)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCells:
+    """The ranges that rows go to; columns added as for bins: `cell`, `in` (the row starts there), `n`."""
+
+    points: tuple[Any, ...]
+    relation: Relation
+
+    @property
+    def ranges(self) -> int:
+        """How many ranges the split points make."""
+        return len(self.points) + 1
+
+    @property
+    def both_split(self) -> bool:
+        """Whether both sides are SPLIT, so that a pair may meet in several ranges."""
+        return not self.relation.names <= SPLIT_LEFT and not self.relation.names <= SPLIT_RIGHT
+
+    def scheme(self, side: Side) -> str:
+        """SPLIT or PROJECT, by the strategy table."""
+        projected = SPLIT_RIGHT if side.name == "left" else SPLIT_LEFT
+        return "PROJECT" if self.relation.names <= projected else "SPLIT"
+
+    def explain(self, left: Side, right: Side) -> str:
+        """The ranges in one line: how many, how rows of each side are placed, and where they are cut."""
+        shown = ", ".join(str(point) for point in self.points[:8])
+        more = ", ..." if len(self.points) > 8 else ""
+        return f"ranges: {self.ranges} ({self.scheme(left)} x {self.scheme(right)}), split points [{shown}{more}]"
+
+    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
+        """The frame with a row for every range that a row goes to; rows that match nothing go anywhere, once."""
+        ok = side.usable if side.kept else "true"
+        begin = self._range(side, side.start, after=False)
+        end = begin
+        if self.scheme(side) == "SPLIT":
+            end = self._range(side, side.end, after=side.closed in ("left", "neither"))
+        anywhere = F.expr(f"pmod(xxhash64({side.start}, {side.end}), {min(self.ranges, MISS_CELLS)})").cast("int")
+        first, last, cell = (side.own(what) for what in ("first", "last", "cell"))
+        ranges = [F.when(F.expr(ok), place).otherwise(anywhere) for place in (begin, end)]
+        placed = frame.select("*", ranges[0].alias(first), ranges[1].alias(last))
+        placed = placed.selectExpr("*", f"explode(sequence({first}, {last})) as {cell}")
+        ours = {"cell": cell, "in": f"{cell} = {first}", "n": f"cast({last} - {first} + 1 as bigint)"}
+        return placed.selectExpr(*map(quoted, frame.columns), *(f"{ours[what]} as {side.own(what)}" for what in keep))
+
+    def _range(self, side: Side, bound: str, after: bool) -> Column:
+        """The range of a bound: how many split points it has reached, or passed if `after`."""
+        value = F.expr(bound)
+
+        def search(low: int, high: int) -> Column:
+            if low == high:
+                return F.lit(low)
+            middle = (low + high) // 2
+            point = as_literal(side.bound_type, self.points[middle])
+            reached = value > point if after else value >= point
+            return F.when(reached, search(middle + 1, high)).otherwise(search(low, middle))
+
+        return search(0, len(self.points))
+
+
+def range_cells(inputs: Inputs, wanted: int) -> RangeCells:
+    """The user's split points, or quantiles of the starts of both sides that make as many ranges as are wanted."""
+    request, kind, stats = inputs.request, inputs.left.bound_type, inputs.statistics
+    if request.split_points is not None:
+        return RangeCells(points_from_hint(kind, request.split_points), request.relation)
+    starts = np.concatenate([s.sample.start for s in stats])
+    weights = np.concatenate([np.full(len(s.sample.start), s.sample.weight) for s in stats])
+    ranges = request.partitions or wanted
+    if not len(starts) or ranges == 1:
+        return RangeCells((), request.relation)
+    order = np.argsort(starts, kind="stable")
+    reached = np.cumsum(weights[order])
+    aims = reached[-1] * np.arange(1, ranges) / ranges
+    chosen = starts[order][np.minimum(np.searchsorted(reached, aims), len(starts) - 1)]
+    return RangeCells(points_from_positions(kind, chosen), request.relation)
+
+
+def side_columns(side: Side, rows: DataFrame) -> SideColumns:
+    """What a task must know of the columns of one side."""
+    keys = tuple(unquoted(key) for key in side.keys)
+    return SideColumns(tuple(rows.columns), unquoted(side.start), unquoted(side.end), keys, side.closed)
+
+
+def tagged(side: Side, rows: DataFrame, tag: int, others: DataFrame) -> DataFrame:
+    """The rows with their side, their cell and their sort order, and nulls for the columns of the other side."""
+    order = [*side.keys, side.start, side.end]
+    return rows.select(
+        F.lit(tag).cast("byte").alias(SIDE),
+        F.col(side.own("cell")).cast("int").alias(CELL),
+        *(F.expr(bound).alias(f"{ORDER}{number}") for number, bound in enumerate(order)),
+        *map(quoted, rows.columns),
+        *(F.lit(None).cast(field.dataType).alias(field.name) for field in others.schema),
+    )
+
+
+def nullable(field: T.StructField) -> T.StructField:
+    """The field, which may now hold nulls."""
+    return T.StructField(field.name, field.dataType, True)
+
+
+def _run(task: CellJoin, sink: MetricsSink, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return reported(join_cell, task, sink, batches)
+
+
+def reported(
+    join: Callable[[Any, Iterator[pa.RecordBatch], Metrics], Iterator[pa.RecordBatch]],
+    task: Any,
+    sink: MetricsSink,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """The join's batches; its metrics are reported before the last batch, because Spark may not ask for more."""
+    metrics = Metrics()
+    waiting: pa.RecordBatch | None = None
+    for batch in join(task, batches, metrics):
+        if waiting is not None:
+            yield waiting
+        waiting = batch
+    sink.task(metrics)
+    if waiting is not None:
+        yield waiting
+
+
+def points_from_positions(kind: T.DataType, positions: npt.NDArray[np.float64]) -> tuple[Any, ...]:
+    """Distinct points at about these positions (positions as `Side.position` makes them)."""
+    finite = positions[np.isfinite(positions)]
+    return tuple(sorted({_at(kind, float(position)) for position in finite}))
+
+
+def _at(kind: T.DataType, position: float) -> Any:
+    if isinstance(kind, _MICROS):
+        return int(position * 1e6)
+    if isinstance(kind, T.DateType):
+        return int(position)
+    if isinstance(kind, T.DecimalType):
+        return Decimal(repr(position)).quantize(Decimal(1).scaleb(-kind.scale), ROUND_FLOOR)
+    bits = _INTEGERS.get(type(kind))
+    if bits is None:
+        return float(np.float32(position)) if isinstance(kind, T.FloatType) else position
+    return max(-(2 ** (bits - 1)), min(2 ** (bits - 1) - 1, int(position)))
+
+
+def points_from_hint(kind: T.DataType, values: Sequence[Any]) -> tuple[Any, ...]:
+    """The user's split points, checked against the type of the bounds."""
+    return tuple(sorted({_given(kind, value) for value in values}))
+
+
+def _given(kind: T.DataType, value: Any) -> Any:
+    if isinstance(kind, T.DateType) and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return (value - _EPOCH.date()).days
+    if isinstance(kind, T.TimestampType) and isinstance(value, dt.datetime):
+        return _micros(value.astimezone(dt.UTC) - _EPOCH)  # without a zone: the driver's, as in PySpark
+    if isinstance(kind, T.TimestampNTZType) and isinstance(value, dt.datetime) and value.tzinfo is None:
+        return _micros(value - _EPOCH.replace(tzinfo=None))
+    if isinstance(kind, T.DayTimeIntervalType) and isinstance(value, dt.timedelta):
+        return _micros(value)
+    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+    if number and isinstance(kind, T.DecimalType):
+        return Decimal(value) if isinstance(value, int) else Decimal(str(value))
+    if number and isinstance(kind, (T.FloatType, T.DoubleType)):
+        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool) and type(kind) in _INTEGERS:
+        return value
+    raise PlanError(f"split_points: {value!r} is not a value of the bounds' type, {kind.simpleString()}")
+
+
+def _micros(span: dt.timedelta) -> int:
+    return span // dt.timedelta(microseconds=1)
+
+
+def as_literal(kind: T.DataType, point: Any) -> Column:
+    """The point as a Spark value of the bounds' type."""
+    if isinstance(kind, T.DateType):
+        return F.expr(f"date_from_unix_date({int(point)})")
+    if isinstance(kind, T.TimestampType):
+        return F.expr(f"timestamp_micros({int(point)}L)")
+    if isinstance(kind, _MICROS):
+        seconds = Decimal(int(point)) / 1_000_000
+        span = f"make_dt_interval(0, 0, 0, cast('{seconds:f}' as decimal(18, 6)))"
+        if isinstance(kind, T.TimestampNTZType):
+            return F.expr(f"timestamp_ntz'1970-01-01 00:00:00' + {span}")
+        return F.expr(span).cast(kind)
+    return F.lit(point).cast(kind)
+
+
+def as_arrow(kind: T.DataType, points: Sequence[Any]) -> pa.Array:
+    """The points as an Arrow array of the type that tasks see the bounds in."""
+    arrow = arrow_type(kind)
+    if isinstance(kind, _MICROS):
+        return pa.array(list(points), pa.int64()).cast(arrow)
+    if isinstance(kind, T.DateType):
+        return pa.array(list(points), pa.int32()).cast(arrow)
+    return pa.array(list(points), arrow)
