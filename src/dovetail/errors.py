@@ -4,7 +4,20 @@ from __future__ import annotations
 
 
 class DovetailError(Exception):
-    """Any error that Dovetail raises on purpose; the message says what to do."""
+    """Any error that Dovetail raises on purpose; the message says what to do.
+
+    `argument` is the argument of the call that the error is about; None if it is about none, or about several.
+
+    >>> try:
+    ...     dovetail.xquery(spark, "1 + 1", output="rows")
+    ... except dovetail.DovetailError as error:
+    ...     print(error.argument, "|", error)
+    output | output='rows' is not known. Known: items, columns.
+    """
+
+    def __init__(self, message: str = "", *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class PlanError(DovetailError, ValueError):

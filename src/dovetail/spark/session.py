@@ -113,7 +113,8 @@ def _memory(memory: str | int) -> str:
     if size < _SMALLEST_DRIVER:
         raise PlanError(
             f"memory={memory!r} is {format_bytes(size)}; Spark needs {format_bytes(_SMALLEST_DRIVER)} to start. "
-            "The budget of a join is set at the join, not here."
+            "The budget of a join is set at the join, not here.",
+            argument="memory",
         )
     return f"{size >> 20}m"
 

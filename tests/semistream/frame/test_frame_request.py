@@ -11,9 +11,9 @@ from pyarrow import parquet
 from tests.semistream.frame.cases import page_store
 
 from dovetail import dead_letter, park, plan_enrich, ttl
-from dovetail.engine.duration import parse_seconds
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.request.amounts import parse_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,13 +37,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"on": [("word", "product")]}, "'word' is string, master key 'product' is bigint; cast one"),
     ({"on": [("product", "product"), ("amount", "product")]}, "twice"),
     ({"on": [("a", "b", "c")]}, "each key is a column name or a"),
-    ({"how": "right"}, "how='right' is not known.*Known: inner, left"),
+    ({"how": "right"}, "how='right' is not possible here; use one of inner, left"),
     ({"algorithm": "cache_join"}, "did you mean 'cachejoin'"),
     ({"mode": "batch"}, "mode='batch' is not known; did you mean 'per_batch'"),
-    ({"route": "key"}, "route='key' is not known"),
-    ({"lookup": "newest"}, "lookup 'newest' is not one of"),
+    ({"exchange": "key"}, "exchange='key' is not known"),
+    ({"lookup": "newest"}, "lookup='newest' is not one of"),
     ({"lookup": 1.5}, "outside \\(0, 1\\]"),
-    ({"cache": "lru"}, "cache 'lru' is not one of"),
+    ({"cache": "lru"}, "cache='lru' is not known"),
     ({"memory": "lots"}, "is not a size"),
     ({"memory": "3KB", "algorithm": "hybridjoin"}, "needs at least [0-9]+ bytes"),
     ({"memory": "1KB"}, "needs at least [0-9]+ bytes"),

@@ -59,7 +59,7 @@ def count_rows(
 ) -> DataFrame:
     """Left rows with the number of their matches, `n_overlaps`."""
     if COUNT in left.columns:
-        raise PlanError(f"left input already has a column {COUNT!r}; rename it first")
+        raise PlanError(f"left input already has a column {COUNT!r}; rename it first", argument="left")
     request = replace(request, how="left_anti")  # every left row is kept, and right rows are not
     sides = prepare(left, right, request)
     stats = collect_statistics(*sides, request.invalid)

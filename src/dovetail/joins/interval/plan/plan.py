@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -26,6 +25,7 @@ from dovetail.joins.interval.plan.sides import RESERVED, Side, prepare, quoted, 
 from dovetail.joins.interval.plan.statistics import SideStatistics, collect_statistics
 from dovetail.joins.interval.plan.write import Target, new_target, task_metrics, write_cells, write_frame
 from dovetail.joins.interval.request import Request
+from dovetail.request.columns import wanted_columns
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
@@ -218,24 +218,21 @@ def _check_condition(left: Side, right: Side, request: Request) -> None:
         kind = pair.select(as_column(request.condition).alias("c")).schema["c"].dataType
     except AnalysisException as problem:
         raise PlanError(
-            f"condition {request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
-            f"write it over these names. Spark says: {problem}"
+            f"condition={request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
+            f"write it over these names. Spark says: {problem}",
+            argument="condition",
         ) from problem
     if not isinstance(kind, BooleanType):
-        raise PlanError(f"condition {request.condition!r} is of type {kind.simpleString()}; it must be true or false")
+        raise PlanError(
+            f"condition={request.condition!r} is of type {kind.simpleString()}; it must be true or false",
+            argument="condition",
+        )
 
 
 def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:
     """The columns of the answer, in order; a `PlanError` for a name that it does not have."""
     every = left.payload if request.left_only else (*left.payload, *right.payload)
-    if request.columns is None:
-        return every
-    for column in request.columns:
-        if column not in every:
-            near = get_close_matches(column, every, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise PlanError(f"columns: the result has no column {column!r}; it has {list(every)}.{hint}")
-    return request.columns
+    return wanted_columns(request.columns, every)
 
 
 def project(frame: DataFrame, left: Side, right: Side, request: Request) -> DataFrame:

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.columns import take_columns
-from dovetail.errors import PlanError
 from dovetail.joins.interval.codes import bound_numbers, encode_sides
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
@@ -27,8 +26,6 @@ def longest_overlaps(left: DataFrame, right: DataFrame, k: int, request: Request
 
     The k-th longest overlap is found from the bounds alone; only rows at least that long are then read.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise PlanError(f"k={k!r} must be a whole number of at least 1")
     plan = make_plan(left, right, request)
     small = sum(s.rows for s in plan.statistics) * POINT_BYTES <= request.memory
     kind = plan.left.bound_type
