@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from dovetail.engine.layout import HOWS, How
 from dovetail.errors import PlanError
@@ -38,8 +38,8 @@ def nearest(given: object, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def one_of(argument: str, given: Any, allowed: Sequence[_T]) -> _T:
-    """The word, if it is allowed; otherwise a `PlanError` with the nearest one.
+def one_of(argument: str, given: Any, allowed: Sequence[_T], aliases: Sequence[str] = ()) -> _T:
+    """The word, if it is allowed; otherwise a `PlanError` with the nearest one, which may be an alias.
 
     >>> one_of("keep", "first", ("all", "first"))
     'first'
@@ -48,7 +48,7 @@ def one_of(argument: str, given: Any, allowed: Sequence[_T]) -> _T:
         if given == word:
             return word
     words = [str(word) for word in allowed]
-    near = nearest(given, words)
+    near = nearest(given, [*words, *aliases])
     hint = "." if near is None else f"; did you mean {near!r}?"
     raise PlanError(f"{argument}={given!r} is not known{hint} Known: {', '.join(words)}.", argument=argument)
 
@@ -61,7 +61,7 @@ def parse_how(given: Any, allowed: Sequence[How] = HOWS) -> How:
     """
     found = _HOWS.get(str(given).lower().replace("_", ""))
     if found is None:
-        return one_of("how", given, HOWS)
+        return one_of("how", given, HOWS, get_args(HowName))
     if found not in allowed:
         raise PlanError(f"how={given!r} is not possible here; use one of {', '.join(allowed)}.", argument="how")
     return found

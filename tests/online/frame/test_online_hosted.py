@@ -37,7 +37,6 @@ from dovetail.joins.online.resident import client
 from dovetail.joins.online.resident.pool import Pool
 from dovetail.joins.online.resident.process import ADDRESS, receive, send, serve
 from dovetail.joins.online.state_header import Header, How, Span
-from dovetail.request.amounts import parse_ms
 
 ROWS = 400
 LEFT, RIGHT = side_table("a", ROWS, 30, seed=2), side_table("b", ROWS, 30, seed=3)
@@ -528,7 +527,3 @@ def test_requests_that_are_not_supported() -> None:
         request(how="leftouter")
     with pytest.raises(UnsupportedError, match="a band alone cannot be found"):
         request(on=None, within=("x", 1), algorithm="xjoin")
-
-
-def test_lengths_of_time() -> None:
-    assert [parse_ms("t", text) for text in ("25 ms", "1 s", "2 hours", 0.5)] == [25, 1000, 7_200_000, 500]

@@ -29,7 +29,11 @@ from dovetail.xml.syntax.stack import deep_stack
 
 @dataclass(frozen=True, slots=True)
 class XQueryPlan:
-    """A query that is planned but not run: `frame` gives the lazy DataFrame, `explain` says how it comes about."""
+    """A query that is planned but not run: `frame` gives the lazy DataFrame, `explain` says how it comes about.
+
+    >>> dovetail.plan_xquery(spark, "1 to 3").frame().count()
+    3
+    """
 
     spark: SparkSession
     job: Job

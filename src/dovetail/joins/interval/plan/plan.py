@@ -33,7 +33,12 @@ from dovetail.spark.metrics import MetricsSink
 
 @dataclass(frozen=True, slots=True)
 class IntervalPlan:
-    """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files."""
+    """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files.
+
+    >>> rows = spark.createDataFrame([(0, 5), (3, 8)], "start int, end int")
+    >>> dovetail.plan_interval_join(rows, rows).frame().count()
+    4
+    """
 
     asked: Request
     request: Request  # the same, with its sides exchanged where right rows keep one match each

@@ -36,7 +36,11 @@ End = Column | Mapping[str, Column] | None
 class OnlinePlan:
     """An online join that is planned but not run: `frame` is the lazy DataFrame.
 
-    `buckets` is their number; a stream that did not say how many keeps the number that its checkpoint began with.
+    `buckets` is the number of partitions; a stream without a number keeps those that its checkpoint began with.
+
+    >>> rows = spark.createDataFrame([(1,), (2,)], "k int")
+    >>> dovetail.plan_online_join(rows, rows, on="k", partitions=1).frame().count()
+    2
     """
 
     inputs: tuple[DataFrame, ...]

@@ -61,6 +61,10 @@ class MasterStore:
     A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
     `build`, `parquet`, `sqlite` or `postgres`. Data that cannot be reached, is damaged, or has other columns than when
     the store was named is a `ConfigError`, never a missing row; the next attempt opens the store afresh.
+
+    >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
+    >>> dovetail.MasterStore.build(products, f"{place}/products.pages", key="product", unique=True).key
+    ('product',)
     """
 
     source: Source

@@ -48,7 +48,14 @@ _SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
 
 @dataclass(frozen=True, slots=True)
 class EnrichPlan:
-    """An enrichment that is planned but not run: `frame` is the lazy DataFrame."""
+    """An enrichment that is planned but not run: `frame` is the lazy DataFrame.
+
+    >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
+    >>> store = dovetail.MasterStore.build(products, f"{place}/products.pages", key="product")
+    >>> orders = spark.createDataFrame([(1, 7), (2, 9)], "order_id int, product int")
+    >>> dovetail.plan_enrich(orders, store, on="product", algorithm="hybridjoin", tune="off").frame().count()
+    1
+    """
 
     columns: Columns
     task: EnrichTask
