@@ -55,9 +55,24 @@ def test_names_that_several_inputs_have_get_the_input_before_them(spark: SparkSe
     assert Counter(map(tuple, some.frame().collect())) == wanted
 
 
+def test_suffixes_by_input(spark: SparkSession) -> None:
+    frames = frames_of(spark, "chain3", 20)
+    plain = dovetail.online_multijoin(frames, on=SHAPES["chain3"], memory="1MB")
+    suffixes = {"orders": "", "parts": "_of_part", "items": "_of_item"}
+    out = dovetail.online_multijoin(frames, on=SHAPES["chain3"], memory="1MB", suffixes=suffixes)
+    assert out.columns == [
+        "id", "customer", "n", "order_id", "part", "kind", "n_of_item", "id_of_part", "price", "n_of_part",
+    ]  # fmt: skip
+    assert Counter(map(tuple, out.collect())) == Counter(map(tuple, plain.collect()))
+    named = {"on": SHAPES["chain3"], "suffixes": suffixes, "columns": ["n_of_part", "id"]}
+    some = dovetail.online_multijoin(frames, memory="1MB", with_phase=True, **named)
+    assert some.columns == ["n_of_part", "id", "_phase"]
+    assert Counter((row[0], row[1]) for row in some.collect()) == Counter((row[-1], row[0]) for row in plain.collect())
+
+
 def test_an_empty_input_and_types_of_keys(spark: SparkSession) -> None:
     frames = frames_of(spark, "chain3")
-    assert dovetail.online_multijoin(frames | {"parts": frames["parts"].limit(0)}, SHAPES["chain3"]).count() == 0
+    assert dovetail.online_multijoin(frames | {"parts": frames["parts"].limit(0)}, on=SHAPES["chain3"]).count() == 0
     words = [("x", 1.5), ("y", 2.5), (None, 3.5), ("x", float("nan"))]
     a = spark.createDataFrame(words, "w string, f double")
     b = spark.createDataFrame([("x", 10), ("z", 20)], "w string, n int")
@@ -82,6 +97,9 @@ def test_an_empty_input_and_types_of_keys(spark: SparkSession) -> None:
         ({"columns": ["id"]}, "the result has no column 'id'"),
         ({"columns": []}, "must be a list of output column names"),
         ({"rows": {"orders": 0}}, "a number above 0"),
+        ({"suffixes": {"order": "_o"}}, "give a text for some of"),
+        ({"suffixes": ("", "_r")}, "give a text for some of"),
+        ({"suffixes": {"orders": "_o"}}, "would appear twice"),
         ({"partitions": 0}, "is not possible"),
         ({"inputs": []}, "DataFrames by name"),
     ],

@@ -49,6 +49,31 @@ def test_keys_of_other_names_types_and_odd_columns(spark: SparkSession) -> None:
     assert sorted(map(tuple, out.collect())) == [("x", 1, "x", 7, 1.5), ("x", 4, "x", 7, 1.5)]
 
 
+def test_columns_and_suffixes(spark: SparkSession) -> None:
+    left = spark.createDataFrame(
+        [(1, "a", 10, True), (2, "b", 20, False)], "k int, v string, v_right int, last boolean"
+    )
+    right = spark.createDataFrame([(1, "x", 0.5), (1, "y", 1.5)], "k int, V string, w double")
+    out = online_join(left, right, on="k", suffixes=("_l", "_r"), partitions=2, with_phase=True)
+    assert out.columns == ["k", "v_l", "v_right", "last", "V_r", "w", "_phase"]
+    assert sorted(map(tuple, out.drop("_phase").collect())) == [
+        (1, "a", 10, True, "x", 0.5),
+        (1, "a", 10, True, "y", 1.5),
+    ]
+    with pytest.raises(PlanError, match="would appear twice in the result with suffixes") as told:
+        online_join(left, right, on="k")
+    assert told.value.argument == "suffixes"
+    some = plan_online_join(left, right, on="k", suffixes=("", "_r"), columns=["w", "v"], with_phase=True)
+    assert [schema.names for schema in some.task.join.schemas.values()] == [["k", "v"], ["k", "w"]]
+    assert some.frame().columns == ["w", "v", "_phase"]
+    assert sorted((row.w, row.v) for row in some.frame().collect()) == [(0.5, "a"), (1.5, "a")]
+    band = online_join(left, right, within=("k", 1), columns=["w"], suffixes=("_l", "_r"), partitions=1)
+    assert sorted(row.w for row in band.collect()) == [0.5, 0.5, 1.5, 1.5]
+    with pytest.raises(PlanError, match=r"the result has no column 'vv'.* Did you mean") as told:
+        online_join(left, right, on="k", suffixes=("", "_r"), columns=["vv"])
+    assert told.value.argument == "columns"
+
+
 @pytest.mark.parametrize("buckets", [1, 3])
 def test_a_band_alone(spark: SparkSession, buckets: int) -> None:
     rng = np.random.default_rng(1)

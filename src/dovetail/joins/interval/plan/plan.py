@@ -101,7 +101,7 @@ class IntervalPlan:
         whole = CellsJoin(left, right, route.cells, meeting).answer(request.how, request.keep)
         return whole if request.condition is None else whole.where(as_column(request.condition))
 
-    def write_parquet(self, path: str, mode: str = "error", compression: str = "snappy") -> Metrics:
+    def write_parquet(self, path: str, *, mode: str = "error", compression: str = "snappy") -> Metrics:
         """Write the answer as Parquet files, made by the tasks that compute it, all or nothing; gives the metrics.
 
         An inner join runs on the operators, which write what they find without handing rows back to Spark. `mode` is
