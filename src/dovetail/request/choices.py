@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
     """The known word that is most like the one given; None if none is near."""
-    near = get_close_matches(str(given), list(known), n=1, cutoff=0.5)
+    near = get_close_matches(str(given), list(known), n=1)
     return near[0] if near else None
 
 

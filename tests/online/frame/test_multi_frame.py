@@ -117,7 +117,7 @@ def test_streams_need_an_end_and_company(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(PlanError, match=r"3 streams without an end.*retain='2 hours'.*end_of_input.*withWatermark"):
         dovetail.online_multijoin(streams, on=on)
     with pytest.raises(PlanError, match=r"items is a stream and orders is not.*dovetail\.enrich"):
-        dovetail.online_multijoin(streams | {"orders": frames_of(spark, "chain3", 2)["orders"]}, on, retain="1 hour")
+        dovetail.online_multijoin(streams | {"orders": frames_of(spark, "chain3", 2)["orders"]}, on=on, retain="1 hour")
     with pytest.raises(PlanError, match=r"given for \['orders'\]; give a Column for each"):
         dovetail.online_multijoin(streams, on=on, end_of_input={"orders": F.lit(True)})
     with pytest.raises(UnsupportedError, match="2 bands"):

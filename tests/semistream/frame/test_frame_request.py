@@ -47,7 +47,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"memory": "3KB", "algorithm": "hybridjoin"}, "needs at least [0-9]+ bytes"),
     ({"memory": "1KB"}, "needs at least [0-9]+ bytes"),
     ({"tune": "best"}, "tune='best' is not known"),
-    ({"tune": {"waitng": 3}}, "did you mean 'waiting'"),
+    ({"tune": {"waitng": 3}}, "Did you mean 'waiting'"),
     ({"tune": {"waiting": 0}}, "at least 1"),
     ({"on_miss": "keep"}, "use 'drop', dead_letter"),
     ({"on_miss": dead_letter("x"), "how": "left"}, "is for how='inner'"),

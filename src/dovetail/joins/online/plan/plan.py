@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
+from dovetail.joins.online.keys import SIDES
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.batch import join_buckets
@@ -170,7 +171,8 @@ def check_inputs(
     if kinds[True] and kinds[False]:
         raise PlanError(
             f"{kinds[True][0]} is a stream and {kinds[False][0]} is not; give streams or batch DataFrames only, or use "
-            f"dovetail.enrich to join a stream with stored data."
+            f"dovetail.enrich to join a stream with stored data.",
+            argument=kinds[True][0] if kinds[True][0] in SIDES else "inputs",
         )
     _check_end(list(inputs), end_of_input)
     if kinds[True] and end_of_input is None and terms.retain_ms is None and lateness is None:
