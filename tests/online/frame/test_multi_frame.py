@@ -122,5 +122,5 @@ def test_streams_need_an_end_and_company(spark: SparkSession, tmp_path: Path) ->
         dovetail.online_multijoin(streams, on=on, end_of_input={"orders": F.lit(True)})
     with pytest.raises(UnsupportedError, match="2 bands"):
         dovetail.online_multijoin(
-            streams, [("orders.id", "items.part", 0, 1), ("orders.id", "items.kind", 0, 1), on[1]]
+            streams, on=[("orders.id", "items.part", 0, 1), ("orders.id", "items.kind", 0, 1), on[1]]
         )

@@ -199,7 +199,9 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPl
     """The plan of a request over two DataFrames; runs two small jobs to learn their shape."""
     for name, frame in (("left", left), ("right", right)):
         if frame.isStreaming:
-            raise UnsupportedError(f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)")
+            raise UnsupportedError(
+                f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)", argument=name
+            )
     sides = prepare(left, right, request)
     wanted = output_columns(*sides, request)
     if request.split_points is not None:

@@ -176,7 +176,8 @@ def _edge(names: Sequence[str], pair: tuple[int, int], found: list[tuple[str, st
     if len(bands) > 1:
         raise UnsupportedError(
             f"{names[pair[0]]} and {names[pair[1]]} have {len(bands)} bands; give one, and filter the answer by the "
-            f"others."
+            f"others.",
+            argument="on",
         )
     keys = equal or [bands[0][:2]]
     ends = (
