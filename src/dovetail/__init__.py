@@ -8,31 +8,55 @@ from typing import TYPE_CHECKING, Any
 from dovetail.version import __version__
 
 if TYPE_CHECKING:
+    from dovetail.engine.metrics import Metrics as Metrics
+    from dovetail.errors import BudgetExceeded as BudgetExceeded
+    from dovetail.errors import ConfigError as ConfigError
+    from dovetail.errors import DataError as DataError
+    from dovetail.errors import DovetailError as DovetailError
+    from dovetail.errors import PlanError as PlanError
+    from dovetail.errors import UnsupportedError as UnsupportedError
+    from dovetail.errors import XQueryError as XQueryError
     from dovetail.joins.interval.api import count_overlaps as count_overlaps
     from dovetail.joins.interval.api import interval_count as interval_count
     from dovetail.joins.interval.api import interval_join as interval_join
     from dovetail.joins.interval.api import interval_topk as interval_topk
     from dovetail.joins.interval.api import plan_interval_join as plan_interval_join
+    from dovetail.joins.interval.plan.plan import IntervalPlan as IntervalPlan
     from dovetail.joins.online.api import online_join as online_join
     from dovetail.joins.online.api import plan_online_join as plan_online_join
     from dovetail.joins.online.multijoin import online_multijoin as online_multijoin
     from dovetail.joins.online.multijoin import plan_online_multijoin as plan_online_multijoin
+    from dovetail.joins.online.plan.plan import OnlinePlan as OnlinePlan
     from dovetail.joins.semistream.api import enrich as enrich
     from dovetail.joins.semistream.api import plan_enrich as plan_enrich
     from dovetail.joins.semistream.freshness import ttl as ttl
     from dovetail.joins.semistream.master.store import MasterStore as MasterStore
     from dovetail.joins.semistream.on_miss import dead_letter as dead_letter
     from dovetail.joins.semistream.on_miss import park as park
+    from dovetail.joins.semistream.plan.plan import EnrichPlan as EnrichPlan
     from dovetail.rewrite import sql as sql
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
     from dovetail.xml.api import plan_xquery as plan_xquery
     from dovetail.xml.api import xquery as xquery
+    from dovetail.xml.plan.plan import XQueryPlan as XQueryPlan
 
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
 # needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
 _PUBLIC = {
+    "BudgetExceeded": "dovetail.errors",
+    "ConfigError": "dovetail.errors",
+    "DataError": "dovetail.errors",
+    "DovetailError": "dovetail.errors",
+    "EnrichPlan": "dovetail.joins.semistream.plan.plan",
+    "IntervalPlan": "dovetail.joins.interval.plan.plan",
     "MasterStore": "dovetail.joins.semistream.master.store",
+    "Metrics": "dovetail.engine.metrics",
+    "OnlinePlan": "dovetail.joins.online.plan.plan",
+    "PlanError": "dovetail.errors",
+    "UnsupportedError": "dovetail.errors",
+    "XQueryError": "dovetail.errors",
+    "XQueryPlan": "dovetail.xml.plan.plan",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.joins.interval.api",
     "dead_letter": "dovetail.joins.semistream.on_miss",
@@ -55,7 +79,19 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "BudgetExceeded",
+    "ConfigError",
+    "DataError",
+    "DovetailError",
+    "EnrichPlan",
+    "IntervalPlan",
     "MasterStore",
+    "Metrics",
+    "OnlinePlan",
+    "PlanError",
+    "UnsupportedError",
+    "XQueryError",
+    "XQueryPlan",
     "__version__",
     "configure",
     "count_overlaps",

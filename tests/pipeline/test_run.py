@@ -469,7 +469,7 @@ on = [["o.order_id", "s.order_id"], ["o.at", "s.shipped_at", "0 s", "3 days"]]
 columns = ["o_order_id", "warehouse"]
 owed = "batch"
 retain = "1 hour"
-buckets = 1
+partitions = 1
 memory = "16MB"
 
 [sink.pairs]

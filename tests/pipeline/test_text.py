@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.checkpoint import _bearing
-from dovetail.pipeline.keys import JOIN_TYPES, WORKLOADS, function_of, join_shape
+from dovetail.pipeline.keys import JOIN_TYPES, WORKLOADS, join_shape, options_of
 from dovetail.pipeline.locate import KeyPath, key_lines, nearest_line, value_at
 from dovetail.pipeline.problems import PipelineError
 from dovetail.pipeline.read import read_pipeline
@@ -98,8 +98,7 @@ def test_secrets_are_filled_in_and_never_shown() -> None:
 
 @pytest.mark.parametrize("join", [name for name in JOIN_TYPES if name != "sql"])
 def test_every_argument_of_a_function_is_a_key(join: str) -> None:
-    parameters = set(inspect.signature(function_of(join)).parameters)
-    assert parameters - {"rows", "spark"} <= set(join_shape(join).keys) | ({"rows"} if join == "enrich" else set())
+    assert set(inspect.signature(options_of(join)).parameters) <= set(join_shape(join).keys)
 
 
 def test_every_workload_is_known() -> None:

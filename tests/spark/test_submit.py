@@ -18,7 +18,8 @@ spark = dovetail.session()
 keys = json.loads({keys!r})
 found = {{key: spark.conf.get(key, None) or spark.sparkContext.getConf().get(key) for key in keys}}
 left = spark.createDataFrame([(i, i + 3) for i in range(50)], "s long, e long")
-plan = dovetail.plan_interval_join(left, left.toDF("s2", "e2"), ("s", "e"), ("s2", "e2"), algorithm="dip")
+right, bounds = left.toDF("s2", "e2"), {{"left_interval": ("s", "e"), "right_interval": ("s2", "e2")}}
+plan = dovetail.plan_interval_join(left, right, algorithm="dip", **bounds)
 print(json.dumps({{"settings": found, "pairs": plan.frame().count(), "left": dovetail.configure(spark)}}))
 spark.stop()
 """

@@ -241,10 +241,19 @@ def test_bounds_that_are_times_of_day(spark: SparkSession) -> None:
     try:
         same(spark, query, 1)
         left, right = (spark.sql(f"select * from {rows}") for rows in (shifts, calls))
-        pairs = interval_join(left, right, ("a", "b"), ("a", "b"), columns=["id", "id_right"], algorithm="forward_scan")
+        pairs = interval_join(
+            left,
+            right,
+            left_interval=("a", "b"),
+            right_interval=("a", "b"),
+            columns=["id", "id_right"],
+            algorithm="forward_scan",
+        )
         assert sorted(map(tuple, pairs.collect())) == [(1, 7), (2, 7)]
         with pytest.raises(PlanError, match="do not compare"):
-            interval_join(left, right.selectExpr("id", "1L as a", "2L as b"), ("a", "b"), ("a", "b"))
+            interval_join(
+                left, right.selectExpr("id", "1L as a", "2L as b"), left_interval=("a", "b"), right_interval=("a", "b")
+            )
     finally:
         spark.conf.unset("spark.sql.timeType.enabled")
 

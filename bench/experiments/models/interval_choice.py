@@ -21,7 +21,7 @@ from dovetail.joins.interval.cost import Choice, Price
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.plan.choose import price_operators
 from dovetail.joins.interval.plan.statistics import SideStatistics
-from dovetail.joins.interval.request import Request, parse_request
+from dovetail.joins.interval.request import JoinOptions, Request
 
 _ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over by default
 _CODES: Final = 16  # bytes
@@ -59,7 +59,7 @@ class Setting:
 
     def request(self) -> Request:
         """The request as a user makes it."""
-        return parse_request(memory=self.memory)
+        return JoinOptions(memory=self.memory).request()
 
     def pieces(self) -> int:
         """Pieces in which a task of Spark gives its rows to the operator: of a batch, or of a part of its memory."""

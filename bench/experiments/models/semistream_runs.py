@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from dovetail.joins.semistream.cost import MODELS, Setting
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.joins.semistream.operators.base import SemiStreamOperator
-from dovetail.joins.semistream.request import Request, parse_request
+from dovetail.joins.semistream.request import EnrichOptions, Request
 from dovetail.workloads.zipf import ZipfLaw
 
 DEVICES: Final[dict[str, DeviceModel]] = {
@@ -94,7 +94,8 @@ class Scene:
 
     def request(self, algorithm: str = "auto") -> Request:
         """The request as a user makes it."""
-        return parse_request("key", algorithm=algorithm, memory=self.memory)
+        options: dict[str, Any] = {"on": "key", "algorithm": algorithm, "memory": self.memory}
+        return EnrichOptions(**options).request()
 
     def sample(self) -> Sample:
         """What the planner sees of the stream."""

@@ -86,10 +86,10 @@ def joins(spark: SparkSession, place: Path) -> dict[str, Callable[[], DataFrame]
         ),
         "interval, bins": lambda: interval_join(read("interval-left"), read("interval-right"), route="native"),
         "semi-stream": lambda: enrich(
-            read("online-left"), MasterStore.open(place / "master"), on="key", memory="4MB", route="master"
+            read("online-left"), MasterStore.open(place / "master"), on="key", memory="4MB", exchange="master"
         ),
         "online": lambda: online_join(
-            read("online-left"), read("online-right"), on="key", memory="4MB", buckets=_PARTITIONS
+            read("online-left"), read("online-right"), on="key", memory="4MB", partitions=_PARTITIONS
         ),
         "xquery": lambda: plan_xquery(spark, QUERIES["7.6"], weather, partitions=2).frame(),
     }

@@ -17,7 +17,7 @@ from dovetail.errors import DataError
 from dovetail.joins.interval.bins import Sample
 from dovetail.joins.interval.plan.choose import MOST_RANGES, price_operators
 from dovetail.joins.interval.plan.statistics import SideStatistics
-from dovetail.joins.interval.request import parse_request
+from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.semistream.cost import Setting, Zipf, choose, from_profile, our_entries
 
@@ -75,7 +75,7 @@ def interval_bill(cluster: Cluster, profile: Profile) -> Bill:
     sample = Sample(np.empty(0), np.empty(0), np.empty(0, np.int64), int(rows))
     counts = int(rows), int(rows), 0
     side = SideStatistics(*counts, 0.0, span, span + length, length, 8 * length, cluster.row_bytes, sample)
-    request = parse_request(memory="64MB", route="streaming")
+    request = JoinOptions(memory="64MB", route="streaming").request()
     moved = 2 * rows * (cluster.row_bytes + 24)
     ranges = min(MOST_RANGES, max(cluster.tasks, math.ceil(moved / 2**28)))
     choice = price_operators(request, (side, side), ranges)

@@ -46,9 +46,9 @@ def run(
 
     Exit codes: 0 when it ended or was stopped, 2 when it failed, 130 when a second Ctrl-C did not let it finish.
     """
-    from dovetail.engine.duration import parse_seconds
     from dovetail.errors import PlanError
     from dovetail.pipeline.read import read_pipeline
+    from dovetail.request.amounts import parse_seconds
 
     if for_ is not None and once:
         raise PlanError("--for and --once exclude each other; give one of them.")

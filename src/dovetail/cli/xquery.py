@@ -58,10 +58,10 @@ def xquery(
     text, places = _text(query), _places(collection or [])
     spark, owned = quiet_session("dovetail xquery")
     try:
-        on_error = "skip" if skip else "fail"
         plan = plan_xquery(
-            spark, text, places, on_error=on_error, partitions=partitions, memory=memory, context=context
-        )
+            spark, text, places, on_error="skip" if skip else "fail", partitions=partitions, memory=memory,
+            context=context,
+        )  # fmt: skip
         _run(plan, explain, timed, output, to)
     finally:
         if owned:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dovetail.errors import PlanError
 
 How = Literal["inner", "left", "right", "full", "left_semi", "left_anti"]
-HOWS: tuple[str, ...] = get_args(How)
+HOWS: tuple[How, ...] = get_args(How)
 Key = str | tuple[str, str]
 
 
@@ -63,31 +63,37 @@ def join_layout(
     return Layout(pa.schema(out), tuple(f.name for f in mine), tuple(f.name for f in theirs), shared)
 
 
-def check_columns(schema: pa.Schema, names: Iterable[str], side: str) -> None:
+def check_columns(schema: pa.Schema, names: Iterable[str], side: str, argument: str | None = None) -> None:
     """Raise a `PlanError` that names what is missing and what is there."""
     missing = [name for name in names if name not in schema.names]
     if missing:
-        raise PlanError(f"{side} input has no column {missing}; it has {schema.names}.")
+        raise PlanError(f"{side} input has no column {missing}; it has {schema.names}.", argument=argument)
 
 
 def _check_keys(left: pa.Schema, right: pa.Schema, on: tuple[tuple[str, str], ...]) -> None:
     for side, schema, names in (("left", left, [a for a, _ in on]), ("right", right, [b for _, b in on])):
-        check_columns(schema, names, side)
+        check_columns(schema, names, side, "on")
         twice = [name for name, n in Counter(schema.names).items() if n > 1]
         if twice:
-            raise PlanError(f"{side} input has columns {twice} more than once; rename them before the join.")
+            raise PlanError(
+                f"{side} input has columns {twice} more than once; rename them before the join.", argument=side
+            )
     for a, b in on:
         if left.field(a).type != right.field(b).type:
             raise PlanError(
                 f"key {a!r} of left is {left.field(a).type} but key {b!r} of right is {right.field(b).type}; "
-                f"cast one of them so that both are of one type."
+                f"cast one of them so that both are of one type.",
+                argument="on",
             )
 
 
 def _check_distinct(names: list[str], suffixes: tuple[str, str]) -> None:
     twice = sorted(name for name, n in Counter(names).items() if n > 1)
     if twice:
-        raise PlanError(f"the answer would have columns {twice} twice with suffixes={suffixes}; choose other suffixes.")
+        raise PlanError(
+            f"the answer would have columns {twice} twice with suffixes={suffixes}; choose other suffixes.",
+            argument="suffixes",
+        )
 
 
 def _renamed(field: pa.Field, suffix: str, clashing: set[str], may_be_missing: bool) -> pa.Field:

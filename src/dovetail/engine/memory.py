@@ -14,7 +14,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgtp])i?)?b?\s*", re.IGNORECASE)
 _LARGEST = 2**63 - 1
 
 
-def parse_bytes(value: int | str) -> int:
+def parse_bytes(value: int | str, argument: str = "memory") -> int:
     """Bytes meant by an int or by text such as "64MB", "64m", "64 MiB" or "1.5 GiB".
 
     Units are powers of 1024, as in Spark. Anything that is not a size, and any size below one byte, is a `PlanError`.
@@ -23,24 +23,25 @@ def parse_bytes(value: int | str) -> int:
     1536
     """
     size = _bytes_in_text(value) if isinstance(value, str) else _bytes_in_number(value)
+    if size is None:
+        raise PlanError(
+            f'{argument}={value!r} is not a size; write bytes as an int, or text such as "64MB" or "1.5 GiB".',
+            argument=argument,
+        )
     if not 1 <= size <= _LARGEST:
-        raise PlanError(f"memory size {str(value)[:40]!r} is out of range; it must be from 1 byte to 2^63-1 bytes.")
+        raise PlanError(
+            f"{argument}={str(value)[:40]} is out of range; it must be from 1 byte to 2^63-1 bytes.", argument=argument
+        )
     return size
 
 
-def _bytes_in_text(text: str) -> int:
+def _bytes_in_text(text: str) -> int | None:
     match = _SIZE.fullmatch(text)
-    if match is None:
-        raise PlanError(
-            f'memory size {text!r} is not a size; write bytes as an int, or text such as "64MB" or "1.5 GiB".'
-        )
-    return int(Decimal(match[1]) * 1024 ** _POWERS[match[2] and match[2].lower()])
+    return None if match is None else int(Decimal(match[1]) * 1024 ** _POWERS[match[2] and match[2].lower()])
 
 
-def _bytes_in_number(value: object) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise PlanError(f'memory size {value!r} is a {type(value).__name__}; give an int or text such as "64MB".')
-    return int(value.__index__())
+def _bytes_in_number(value: object) -> int | None:
+    return None if isinstance(value, bool) or not hasattr(value, "__index__") else int(value.__index__())
 
 
 def format_bytes(n: int) -> str:

@@ -73,6 +73,11 @@ class Metrics:
     was added with `per_task=True` the value of every task is kept, so that skew can be told. Merging is associative
     and commutative, and survives JSON and pickle. Notes are remarks for whoever reads the numbers, such as that a
     device was simulated. Not for concurrent use: one object per operator.
+
+    >>> metrics = Metrics()
+    >>> metrics.add("rows", 3); metrics.add("rows", 4)
+    >>> metrics.value("rows")
+    7
     """
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from dovetail.engine.duration import parse_seconds
 from dovetail.joins.semistream.freshness import Freshness, ttl
 from dovetail.joins.semistream.on_miss import OnMiss, dead_letter, park
 from dovetail.pipeline.declared import Pipeline, Step, located
 from dovetail.pipeline.keys import join_shape
+from dovetail.request.amounts import parse_seconds
 
 
 def arguments_of(pipeline: Pipeline, step: Step) -> dict[str, Any]:

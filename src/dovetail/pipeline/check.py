@@ -62,14 +62,14 @@ class _Check:
                 for key, text in sink_problems(self._spark, self._pipeline, step, self._frames[step.values["from"]]):
                     self._problems.add((*step.path, key), text)
         except DovetailError as error:
-            self._told(step, str(error))
+            self._told(step, str(error), key_of(step, error, _reached(step)))
         except (PySparkException, Py4JJavaError) as error:
-            self._told(step, f"Spark refuses it: {spark_says(error)}; see what its {step.type} takes")
+            told = f"Spark refuses it: {spark_says(error)}; see what its {step.type} takes"
+            self._told(step, told, _reached(step))
 
-    def _told(self, step: Step, message: str) -> None:
+    def _told(self, step: Step, message: str, key: str) -> None:
         """The problem at the key that it is about, and in a query at its line."""
         masked = self._pipeline.secrets.masked(message)
-        key = key_of(step, masked) if key_of(step, masked) != "type" else _guessed(step, masked)
         line = nearest_line(self._pipeline.lines, (*step.path, key))
         place = _PLACE.search(masked) if key == "query" else None
         if place is not None:
@@ -81,14 +81,10 @@ class _Check:
         return text.rstrip().endswith(('"""', "'''"))
 
 
-def _guessed(step: Step, message: str) -> str:
-    """The key that a message without one is about: what it names, else what can be unreachable."""
-    for key in ("path", "uri", "format", "options"):
-        if key in step.values and step.kind in ("source", "master"):
-            return key
-    if "memory" in step.values and "of memory" in message:
-        return "memory"
-    return next((key for key in ("on", "inputs") if key in step.values and f"{key}=" in message), "type")
+def _reached(step: Step) -> str:
+    """The key of what a step reaches for, which an error that names no argument is about."""
+    keys = ("path", "uri", "format", "options") if step.kind in ("source", "master") else ()
+    return next((key for key in keys if key in step.values), "type")
 
 
 def sink_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
@@ -107,7 +103,7 @@ def sink_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: Dat
                 ),
             )
     if sink.type == "format":
-        yield from _as_problem("format", lambda: known_format(spark, sink.values["format"]))
+        yield from _as_problem(sink, "format", lambda: known_format(spark, sink.values["format"]))
     yield from _place_problems(spark, pipeline, sink, rows)
 
 
@@ -189,12 +185,13 @@ def _place_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: D
     def look() -> None:
         check_place(spark, pipeline, sink, rows, owner_of(spark, pipeline, sink) if rows.isStreaming else "")
 
-    for key, text in _as_problem("uri" if sink.type == "postgres" else "path", look):
-        yield key_of(sink, text) if key_of(sink, text) != "type" else key, pipeline.secrets.masked(text)
+    for key, text in _as_problem(sink, "uri" if sink.type == "postgres" else "path", look):
+        yield key, pipeline.secrets.masked(text)
 
 
-def _as_problem(key: str, look: Any) -> Iterator[tuple[str, str]]:
+def _as_problem(sink: Step, key: str, look: Any) -> Iterator[tuple[str, str]]:
+    """What a look at a place says, at the key that it is about; at this one if it does not say."""
     try:
         look()
     except (ConfigError, DataError, PlanError) as error:
-        yield key, str(error)
+        yield key_of(sink, error, key), str(error)

@@ -18,7 +18,7 @@ _PHASES = ("arriving", "reactive", "cleanup")
 
 
 def budget_of(plan: Plan) -> int | None:
-    """The budget of each task or bucket, in bytes."""
+    """The budget of each task, in bytes."""
     if isinstance(plan, EnrichPlan):
         return plan.task.request.memory
     if isinstance(plan, OnlinePlan):
@@ -35,8 +35,8 @@ def predictions(plan: Plan) -> list[tuple[str, str]]:
     if isinstance(plan, EnrichPlan):
         return [("algorithm", plan.decision.algorithm), *_enrich_predictions(plan), *memory]
     if isinstance(plan, OnlinePlan):
-        buckets = f"{plan.buckets} of {format_bytes(plan.task.request.memory)}"
-        return [("algorithm", plan.task.request.algorithm), ("buckets", buckets), *memory]
+        partitions = f"{plan.buckets} of {format_bytes(plan.task.request.memory)}"
+        return [("algorithm", plan.task.request.algorithm), ("partitions", partitions), *memory]
     if isinstance(plan, IntervalPlan):
         route = plan.route
         price = [] if route.seconds is None else [("seconds of one core", f"{route.seconds:.3g}")]

@@ -17,7 +17,7 @@ from dovetail.joins.interval.api import plan_interval_join
 from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.plan import output_columns
 from dovetail.joins.interval.plan.sides import prepare, quoted
-from dovetail.joins.interval.request import parse_request as parse_interval
+from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.api import plan_online_join
 from dovetail.joins.online.multijoin import plan_online_multijoin
 from dovetail.joins.semistream.api import plan_enrich
@@ -26,7 +26,7 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.columns import plan_columns
 from dovetail.joins.semistream.plan.condition import Conditioned
 from dovetail.joins.semistream.plan.plan import make_plan
-from dovetail.joins.semistream.request import parse_request as parse_enrich
+from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.pipeline.arguments import arguments_of
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.masters import is_missing
@@ -91,7 +91,7 @@ def plan_join(given: Given, step: Step) -> Plan:
     if step.type == "sql":
         return _sql(given, step)
     if step.type == "xquery":
-        return plan_xquery(given.spark, **arguments)
+        return plan_xquery(given.spark, arguments.pop("query"), **arguments)
     if "end_of_input" in arguments:
         arguments["end_of_input"] = _ends(arguments["end_of_input"])
     if step.type == "enrich":
@@ -116,7 +116,7 @@ def checked_join(given: Given, step: Step) -> DataFrame:
 def _checked_enrich(given: Given, step: Step) -> DataFrame:
     """A named algorithm with an even split needs no sample of the stream, and has the same columns."""
     rows, store = given.frames[step.values["stream"]], given.stores[step.values["master"]]
-    request = parse_enrich(**arguments_of(given.pipeline, step))
+    request = EnrichOptions(**arguments_of(given.pipeline, step)).request()
     if is_missing(given.pipeline.steps[step.values["master"]]):
         conditioned = request.condition is not None
         found = Conditioned.of(rows, store, request) if conditioned else plan_columns(rows, store, request)
@@ -136,9 +136,10 @@ def _checked_interval(given: Given, step: Step) -> DataFrame:
         if frame.isStreaming:
             raise PlanError(
                 f"{name}: {step.values[name]!r} is a stream, and an interval join needs finite inputs; read its source "
-                "with stream = false, or write a sql step, which Spark can run on streams"
+                "with stream = false, or write a sql step, which Spark can run on streams",
+                argument=name,
             )
-    request = parse_interval(**arguments_of(given.pipeline, step))
+    request = JoinOptions(**arguments_of(given.pipeline, step)).request()
     sides = prepare(left, right, request)
     wanted = output_columns(*sides, request)
     pair = sides[0].frame.crossJoin(sides[1].frame)
@@ -146,7 +147,9 @@ def _checked_interval(given: Given, step: Step) -> DataFrame:
         try:
             pair = pair.where(as_column(request.condition))
         except AnalysisException as error:
-            raise PlanError(f"condition={request.condition!r} does not fit: {spark_says(error)}") from error
+            raise PlanError(
+                f"condition={request.condition!r} does not fit: {spark_says(error)}", argument="condition"
+            ) from error
     return (sides[0].frame if request.left_only else pair).select(*map(quoted, wanted))
 
 
@@ -169,7 +172,9 @@ def _sql(given: Given, step: Step) -> SqlPlan:
     try:
         return SqlPlan(given.spark.sql(step.values["query"]), step.sources)
     except (AnalysisException, ParseException) as error:
-        raise PlanError(f"query: Spark cannot resolve it: {spark_says(error)}; correct it here") from error
+        raise PlanError(
+            f"query: Spark cannot resolve it: {spark_says(error)}; correct it here", argument="query"
+        ) from error
     finally:
         for name in step.sources:
             given.spark.catalog.dropTempView(name)

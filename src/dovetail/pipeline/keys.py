@@ -83,13 +83,15 @@ SINKS = {
     ),
 }  # fmt: skip
 
-# The kind of every argument of the functions, by name; a name means the same in all of them but for `on` and `rows`.
+# The kind of every option, by name; a name means the same in all joins, but many inputs take other `on` and `suffixes`.
 _ARGUMENTS: dict[str, Kind] = {
-    **dict.fromkeys(("how", "algorithm", "mode", "route", "cache", "as_of", "owed", "output", "on_error"), v.TEXT),
+    **dict.fromkeys(
+        ("how", "algorithm", "mode", "route", "exchange", "cache", "as_of", "owed", "output", "on_error"), v.TEXT
+    ),
     **dict.fromkeys(("invalid", "keep", "condition", "query"), v.TEXT),
     **dict.fromkeys(("wait", "retain", "max_wait"), v.DURATION),
     **dict.fromkeys(("null_safe", "with_phase", "strict"), v.FLAG),
-    **dict.fromkeys(("buckets", "partitions"), v.COUNT),
+    "partitions": v.COUNT,
     **dict.fromkeys(("left_interval", "right_interval", "relation"), v.TEXT_OR_NAMES),
     "on": v.KEYS,
     "memory": v.SIZE,
@@ -112,27 +114,27 @@ _STEP = {"type": v.TEXT, "watermark": v.WATERMARK}
 JOIN_TYPES = ("enrich", "online_join", "online_multijoin", "interval_join", "xquery", "sql")
 
 
-def function_of(join: str) -> Callable[..., Any]:
-    """The function that a type of join calls; importing it brings Spark's Python part, but starts nothing."""
+def options_of(join: str) -> Callable[..., Any]:
+    """The options of the function that a type of join calls; importing them brings no Spark."""
     if join == "enrich":
-        from dovetail.joins.semistream.api import enrich
+        from dovetail.joins.semistream.request import EnrichOptions
 
-        return enrich
+        return EnrichOptions
     if join == "online_join":
-        from dovetail.joins.online.api import online_join
+        from dovetail.joins.online.request import OnlineJoinOptions
 
-        return online_join
+        return OnlineJoinOptions
     if join == "online_multijoin":
-        from dovetail.joins.online.multijoin import online_multijoin
+        from dovetail.joins.online.request import MultiJoinOptions
 
-        return online_multijoin
+        return MultiJoinOptions
     if join == "interval_join":
-        from dovetail.joins.interval.api import interval_join
+        from dovetail.joins.interval.request import JoinOptions
 
-        return interval_join
-    from dovetail.xml.api import xquery
+        return JoinOptions
+    from dovetail.xml.request import XQueryOptions
 
-    return xquery
+    return XQueryOptions
 
 
 @cache
@@ -147,13 +149,13 @@ def join_shape(join: str) -> Shape:
         "online_multijoin": {"inputs": v.NAMES_OR_TABLE},
         "xquery": {},
     }[join]
-    frames = {"enrich": ("rows", "master"), "online_multijoin": ("inputs",), "xquery": ("spark",)}
-    hidden = frames.get(join, ("left", "right"))
-    parameters = inspect.signature(function_of(join)).parameters.values()
-    arguments = {p.name: _ARGUMENTS[p.name] for p in parameters if p.name not in hidden}
+    options = inspect.signature(options_of(join)).parameters.values()
+    arguments = {option.name: _ARGUMENTS[option.name] for option in options}
     if join == "online_multijoin":
-        arguments["on"] = v.PREDICATES
-    needed = tuple(p.name for p in parameters if p.default is p.empty and p.name not in hidden)
+        arguments |= {"on": v.PREDICATES, "suffixes": v.TEXTS_BY_NAME}
+    needed = tuple(option.name for option in options if option.default is option.empty)
+    if join == "xquery":
+        arguments, needed = {"query": v.TEXT, **arguments}, ("query",)
     return Shape({**_STEP, **steps, **arguments}, (*steps, *needed), tuple(steps), _paths(join))
 
 

@@ -33,7 +33,9 @@ def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
     names = (key,) if isinstance(key, str) else tuple(key)
     absent = [name for name in names if name not in schema.names]
     if absent:
-        raise ConfigError(f"key: the source that it is built from has no column {absent[0]!r}; it has {schema.names}")
+        raise ConfigError(
+            f"key: the source that it is built from has no column {absent[0]!r}; it has {schema.names}", argument="key"
+        )
     for name in names:
         refuse_collated(build_from.schema[name], "key")
     order = step.values["build"].get("order", "key")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from dovetail.errors import PlanError
 from dovetail.pipeline.locate import KeyPath, nearest_line
+from dovetail.request.choices import nearest
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,8 +61,8 @@ class Problems:
 
 def meant(given: str, known: Iterable[str]) -> str:
     """What to do about a word that is not known: the nearest one that is, if any is near."""
-    near = get_close_matches(given, list(known), n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else ""
+    near = nearest(given, known)
+    return "" if near is None else f"did you mean {near!r}?"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -58,12 +58,14 @@ class FileSink:
         owners = self._owners()
         if self._mode == "error" and any(self.files.files(self.place)):
             raise DataError(
-                f"path: {self.place} has files, and mode is 'error'; remove them, or use 'overwrite' or 'append'."
+                f"path: {self.place} has files, and mode is 'error'; remove them, or use 'overwrite' or 'append'.",
+                argument="path",
             )
         if self.streams and self._mode == "append" and owners[:1] != [self.owner] and any(self._mine(owners)):
             raise ConfigError(
                 f"path: {self.place} has rows that this sink wrote with another checkpoint; they would be there twice. "
-                f"Give the former checkpoint, or another path, or remove the directory."
+                f"Give the former checkpoint, or another path, or remove the directory.",
+                argument="path",
             )
         lost = self._unmarked() if self.streams and self._mode == "append" and not owners else None
         if lost is not None:
@@ -88,7 +90,10 @@ class FileSink:
             return
         told = f"path: {self.place} has files that this sink did not write, such as {found!r}"
         if self.streams:
-            raise ConfigError(f"{told}; a complete answer is alone in its directory. Give another path, or move them.")
+            raise ConfigError(
+                f"{told}; a complete answer is alone in its directory. Give another path, or move them.",
+                argument="path",
+            )
         raise DataError(
             f'{told}; give mode = "overwrite" to replace them, mode = "append" to keep them, or another path.'
         )
@@ -247,7 +252,8 @@ def check_format_place(spark: SparkSession, step: Step, label: str) -> None:
     if found is not None:
         raise DataError(
             f'path: {place} has files that this sink did not write, such as {found!r}; give mode = "overwrite" to '
-            f'replace the whole directory, mode = "append" to keep them, or another path.'
+            f'replace the whole directory, mode = "append" to keep them, or another path.',
+            argument="path",
         )
 
 

@@ -78,12 +78,15 @@ class Target:
         for what, wanted in (("key", names), ("newest", [values["newest"]] if "newest" in values else [])):
             absent = [name for name in wanted if name not in schema.names]
             if absent:
-                raise PlanError(f"{what}: the rows have no column {absent[0]!r}; they have {schema.names}.")
+                raise PlanError(
+                    f"{what}: the rows have no column {absent[0]!r}; they have {schema.names}.", argument=what
+                )
         strange = [field for field in schema if column_type(field.type) is None]
         if strange:
             raise PlanError(
                 f"from: column {strange[0].name!r} is {strange[0].type}, which a table cannot have; take it apart, or "
-                f"make text of it with to_json in a sql step."
+                f"make text of it with to_json in a sql step.",
+                argument="from",
             )
         return cls(
             check_url(values["uri"]), values["table"], schema, names, values.get("newest"),
@@ -145,14 +148,17 @@ def inspect(target: Target, create: bool) -> None:
 def _check_fits(cursor: Any, target: Target, create: bool) -> None:
     known = existing_columns(cursor, target)
     if not known and not create:
-        raise PlanError(f"table: {target} does not exist; create it, or leave create = false out.")
+        raise PlanError(f"table: {target} does not exist; create it, or leave create = false out.", argument="table")
     absent = [name for name in target.schema.names if known and name not in known]
     if absent:
-        raise PlanError(f"table: {target} has no column {absent[0]!r}; it has {known}. Select other columns.")
+        raise PlanError(
+            f"table: {target} has no column {absent[0]!r}; it has {known}. Select other columns.", argument="table"
+        )
     if known and target.key and not _has_unique(cursor, target):
         raise PlanError(
             f"key: {target} has no unique index on {list(target.key)}, which an upsert needs; add one: "
-            f"CREATE UNIQUE INDEX ON {target.table} ({', '.join(target.key)})."
+            f"CREATE UNIQUE INDEX ON {target.table} ({', '.join(target.key)}).",
+            argument="key",
         )
 
 
@@ -189,7 +195,7 @@ def _check_claim(cursor: Any, target: Target) -> None:
     told = _objection(target, mine, others)
     if told is not None and _has_rows(cursor, target):
         kind = ConfigError if target.streams else DataError
-        raise kind(f"table: {target} {told}")
+        raise kind(f"table: {target} {told}", argument="table")
 
 
 def _objection(target: Target, mine: _Note | None, others: list[_Note]) -> str | None:

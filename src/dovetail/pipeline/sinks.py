@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.engine.duration import parse_ms
 from dovetail.pipeline import sink_postgres
 from dovetail.pipeline.build import Lineage
 from dovetail.pipeline.declared import Pipeline, Step
 from dovetail.pipeline.sink_files import FileSink, check_format_place, mark_format_place
 from dovetail.pipeline.values import AT_ONCE
+from dovetail.request.amounts import parse_ms
 
 KEPT = ("parquet", "csv", "postgres", "format")
 """Sinks whose rows outlive the run, so that their streams need a checkpoint."""

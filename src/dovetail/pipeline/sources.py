@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.duration import parse_ms
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.declared import Step
 from dovetail.pipeline.file_schema import inferred_schema
 from dovetail.pipeline.wiring import streams
+from dovetail.request.amounts import parse_ms
 from dovetail.workloads.source import register
 
 FILES = ("csv", "json", "parquet")
@@ -45,7 +45,9 @@ def watermarked(frame: DataFrame, step: Step) -> DataFrame:
     if mark is None:
         return frame
     if mark["column"] not in frame.columns:
-        raise PlanError(f"watermark: {step.name} has no column {mark['column']!r}; it has {frame.columns}.")
+        raise PlanError(
+            f"watermark: {step.name} has no column {mark['column']!r}; it has {frame.columns}.", argument="watermark"
+        )
     return frame.withWatermark(mark["column"], f"{parse_ms('delay', mark['delay'])} milliseconds")
 
 
@@ -62,9 +64,11 @@ def parsed_schema(text: str) -> T.StructType:
         found = T.StructType.fromDDL(text)
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
-        raise PlanError(f'schema={text!r} is not understood ({reason}); write "id long, name string, ..."') from error
+        raise PlanError(
+            f'schema={text!r} is not understood ({reason}); write "id long, name string, ..."', argument="schema"
+        ) from error
     if not isinstance(found, T.StructType):
-        raise PlanError(f'schema={text!r} names no columns; write "id long, name string, ..."')
+        raise PlanError(f'schema={text!r} names no columns; write "id long, name string, ..."', argument="schema")
     return found
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.engine.duration import parse_seconds
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
+from dovetail.request.amounts import parse_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,7 @@ TEXT_OR_PAIR = Kind("text or a list of two texts", _either(_nonempty, _pair))
 LIST = Kind("a list", _is(list))
 TABLE = Kind("a table", _is(dict))
 NAMES_OR_TABLE = Kind("a list of steps, or a table from names to steps", _either(_texts, _scalars))
+TEXTS_BY_NAME = Kind("a table of texts", _scalars)
 TEXT_OR_TEXTS = Kind("text, or a table of texts", _either(_nonempty, _scalars))
 TUNE = Kind('"model", "measure", "off", or a table of sizes', _either(_nonempty, _numbers))
 MISSES = Kind(

@@ -24,14 +24,14 @@ NOT_A_QUERY = (TokenType.SEMICOLON, TokenType.INSERT, TokenType.UPDATE, TokenTyp
 
 
 @overload
-def sql(spark: SparkSession, query: str, explain: Literal[False] = False) -> DataFrame: ...
+def sql(spark: SparkSession, query: str, *, explain: Literal[False] = False) -> DataFrame: ...
 
 
 @overload
-def sql(spark: SparkSession, query: str, explain: Literal[True]) -> str: ...
+def sql(spark: SparkSession, query: str, *, explain: Literal[True]) -> str: ...
 
 
-def sql(spark: SparkSession, query: str, explain: bool = False) -> DataFrame | str:
+def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame | str:
     """The answer of a SQL query as an ordinary DataFrame, its interval joins planned as such.
 
     Recognised in ON (every join type) and in the WHERE of inner joins: `interval_<relation>(start, end, start, end)`
@@ -41,6 +41,11 @@ def sql(spark: SparkSession, query: str, explain: bool = False) -> DataFrame | s
     SQL's meaning for every row, empty and inverted ones included. Whatever is not recognised goes to Spark as it was
     written. With `explain`, the result is a text that says what was recognised and what was left to Spark, and why.
     Planning runs small Spark jobs, as `interval_join` does.
+
+    >>> spark.createDataFrame([(1, 0, 5), (2, 7, 9)], "id int, a int, b int").createOrReplaceTempView("spans")
+    >>> query = "select l.id, r.id as other from spans l join spans r on interval_before(l.a, l.b, r.a, r.b)"
+    >>> dovetail.sql(spark, query).collect()
+    [Row(id=1, other=2)]
     """
     source = _read(query)
     if source is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from sqlglot import TokenType as T
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import ALIASES, RELATIONS, Relation
+from dovetail.request.choices import nearest
 from dovetail.rewrite.text import Piece, Source
 
 PREFIX = "interval_"
@@ -71,6 +71,6 @@ def _call(source: Source, number: int, name: str) -> IntervalCall:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, KNOWN, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    near = nearest(name, KNOWN)
+    hint = "." if near is None else f"; did you mean {near!r}?"
     return f"unknown interval function {name!r}{hint} Known: {', '.join(KNOWN)}."

@@ -12,6 +12,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.errors import DataError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
+from dovetail.request.choices import parse_how
 from dovetail.rewrite.conditions import Condition
 from dovetail.rewrite.names import Term
 from dovetail.rewrite.overlap import INTEGERS, comparisons_sql, most_selective, ordered_sql, type_trouble
@@ -122,10 +123,10 @@ def _by_function(pair: Pair, found: Found) -> Joined:
             right,
             left_interval=(ls, le),
             right_interval=(rs, re_),
-            relation=bounds.relation.names,
+            relation=bounds.relation.names,  # type: ignore[arg-type]  # checked as names of relations
             on=keys or None,
             condition=_all(residual),
-            how=pair.how,
+            how=parse_how(pair.how),
         )
     except DataError as error:
         raise DataError(
@@ -160,7 +161,7 @@ def _by_overlap(
         right_interval=right_interval,
         on=keys or None,
         condition=" and ".join(filter(None, [comparisons, _all(residual)])),
-        how=pair.how,
+        how=parse_how(pair.how),
         closed="both",
     )
     _report(pair, found, keys, residual, f"overlapping, {overlap}")

@@ -38,7 +38,8 @@ def check_collations(left: T.StructField, right: T.StructField) -> None:
     given = " and ".join(f"{f.name!r} is {f.dataType.simpleString()}" for f in (left, right))
     raise PlanError(
         f"keys of different collations do not compare: {given}; give both one collation, for example "
-        f"F.collate({right.name!r}, {collation_of(kinds[0]) or 'UTF8_BINARY'!r})."
+        f"F.collate({right.name!r}, {collation_of(kinds[0]) or 'UTF8_BINARY'!r}).",
+        argument="on",
     )
 
 
@@ -48,5 +49,6 @@ def refuse_collated(field: T.StructField, what: str) -> None:
         raise PlanError(
             f"{what}: column {field.name!r} is {field.dataType.simpleString()}, and these keys are compared by their "
             f"bytes; use F.col({field.name!r}).cast('string') for equal bytes, or lower of that where letters of both "
-            f"cases are to be equal, on both sides."
+            f"cases are to be equal, on both sides.",
+            argument=what,
         )

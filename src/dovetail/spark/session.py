@@ -20,7 +20,11 @@ Value = str | int | float | bool
 
 
 def session(
-    app: str = "dovetail", memory: str | int | None = None, conf: Mapping[str, Value] | None = None, **settings: Value
+    app: str = "dovetail",
+    *,
+    memory: str | int | None = None,
+    conf: Mapping[str, Value] | None = None,
+    **settings: Value,
 ) -> SparkSession:
     """A Spark session that our joins run well in; Java is found, or taken from PyPI where the machine has none.
 
@@ -32,6 +36,9 @@ def session(
     With `spark.remote` or SPARK_REMOTE you get a Spark Connect session.
 
     Raises PlanError for a setting that is not Spark's, ConfigError if Java cannot be started.
+
+    >>> dovetail.session("shop").range(3).count()
+    3
     """
     return open_session(app, _given(memory, conf, settings))
 
@@ -67,6 +74,9 @@ def configure(spark: SparkSession) -> list[str]:
 
     What you set yourself stays, and what cannot change while Spark runs. An empty list means that the session is as
     good as one from `dovetail.session()`.
+
+    >>> isinstance(dovetail.configure(spark), list)
+    True
     """
     translate_task_errors()
     _set_runtime(spark, {})
@@ -113,7 +123,8 @@ def _memory(memory: str | int) -> str:
     if size < _SMALLEST_DRIVER:
         raise PlanError(
             f"memory={memory!r} is {format_bytes(size)}; Spark needs {format_bytes(_SMALLEST_DRIVER)} to start. "
-            "The budget of a join is set at the join, not here."
+            "The budget of a join is set at the join, not here.",
+            argument="memory",
         )
     return f"{size >> 20}m"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import TypeVar
 
 from dovetail.errors import PlanError
+from dovetail.request import choices
 
 T = TypeVar("T")
 
@@ -16,8 +16,8 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 
 def nearest(given: str, allowed: Mapping[str, object]) -> str:
     """A hint for a name that is not allowed: the nearest one if any is near, and all of them."""
-    close = get_close_matches(given, list(allowed), n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    near = choices.nearest(given, allowed)
+    hint = "" if near is None else f"did you mean {near!r}? "
     return f"{hint}Allowed: {', '.join(sorted(allowed))}."
 
 

@@ -6,13 +6,12 @@ import datetime
 import functools
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
+from dovetail.request.options import takes
 from dovetail.spark.connect import parallelism
 from dovetail.spark.metrics import MetricsSink
 from dovetail.xml.algebra.expressions import Call, Constant, parts
@@ -24,7 +23,8 @@ from dovetail.xml.execute.files import Collection, collection_of, local_paths
 from dovetail.xml.execute.job import Job
 from dovetail.xml.execute.result import Row, in_columns
 from dovetail.xml.plan.files import hadoop_paths
-from dovetail.xml.plan.plan import Way, XQueryPlan
+from dovetail.xml.plan.plan import XQueryPlan
+from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.matching import source_name
 from dovetail.xml.rules.order import Rewriting, rewrite
 from dovetail.xml.syntax.parser import parse
@@ -35,17 +35,8 @@ from dovetail.xml.xdm.cast import cast
 PARTITION_BYTES = 128 << 20
 
 
-def xquery(
-    spark: SparkSession,
-    query: str,
-    collections: Mapping[str, str | Path] | None = None,
-    variables: Mapping[str, Any] | None = None,
-    output: str = "items",
-    on_error: str = "fail",
-    partitions: int | None = None,
-    memory: int | str = "64MB",
-    context: str | Path | None = None,
-) -> DataFrame:
+@takes(XQueryOptions)
+def xquery(spark: SparkSession, query: str, request: Request) -> DataFrame:
     """The answer of an XQuery query over collections of XML files, as a lazy DataFrame in the order of the query.
 
     Args:
@@ -60,10 +51,12 @@ def xquery(
         on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
         partitions: Into how many tasks the files of a collection are packed; by default as many as run at once, more
             if a task would get more than 128 MB.
-        memory: What one task may use to scan a file: the largest matching element must fit into it. Also what the last
-            task may hold of rows from other tasks, where a query has one (`explain` says so).
+        memory: The budget of each task to scan a file: the largest matching element must fit into it. Also what the
+            last task may hold of rows from other tasks, where a query has one (`explain` says so).
         context: The place of one XML file: its document is the context item of the query, `.`, from which paths like
             `/a/b` and `//c` start.
+        route: How the query runs: auto, or a slower way that must give the same: tuples (every element is built) or
+            one_task (nothing is divided).
 
     Returns:
         The answer. Nothing is read before an action but the list of the files.
@@ -72,44 +65,41 @@ def xquery(
         XQueryError: for a wrong query, with its W3C code, line and column; for what goes wrong in a task, out of the
             action that met it.
         PlanError: for a collection without files, an unknown option or variable.
+
+    >>> from pathlib import Path
+    >>> _ = Path(f"{place}/books.xml").write_text("<books><book>Emma</book><book>Ulysses</book></books>")
+    >>> query = 'for $b in collection("/books")/books/book order by $b descending return data($b)'
+    >>> [row.item for row in dovetail.xquery(spark, query, {"/books": f"{place}/books.xml"}).collect()]
+    ['Ulysses', 'Emma']
     """
-    return plan_xquery(spark, query, collections, variables, output, on_error, partitions, memory, context).frame()
+    return make_plan(spark, query, request).frame()
+
+
+@takes(XQueryOptions)
+def plan_xquery(spark: SparkSession, query: str, request: Request) -> XQueryPlan:
+    """The plan of `xquery` with the same arguments: `explain`, `frame`, `metrics`.
+
+    >>> plan = dovetail.plan_xquery(spark, "for $x in (1, 2) return $x + 1", route="one_task")
+    >>> [row.item for row in plan.frame().collect()]
+    ['2', '3']
+    """
+    return make_plan(spark, query, request)
 
 
 @deep_stack()
-def plan_xquery(
-    spark: SparkSession,
-    query: str,
-    collections: Mapping[str, str | Path] | None = None,
-    variables: Mapping[str, Any] | None = None,
-    output: str = "items",
-    on_error: str = "fail",
-    partitions: int | None = None,
-    memory: int | str = "64MB",
-    context: str | Path | None = None,
-    way: Way = "auto",
-) -> XQueryPlan:
-    """The plan of `xquery` with the same arguments: `explain`, `frame`, `metrics`.
-
-    `way` may force a slower execution that must give the same: "tuples" builds every element, "one task" divides
-    nothing.
-    """
-    _require(output, ("items", "columns"), "output")
-    _require(on_error, ("fail", "skip"), "on_error")
-    _require(way, ("auto", "tuples", "one task"), "way")
-    if partitions is not None and partitions < 1:
-        raise PlanError(f"partitions is {partitions}; at least one is needed.")
-    item = None if context is None else _document(spark, str(context))
+def make_plan(spark: SparkSession, query: str, request: Request) -> XQueryPlan:
+    """The plan of a query; nothing is read but the list of its files."""
+    item = None if request.context is None else _document(spark, request.context)
     module, rewriting = _rewritten(query, item)
     plan, row = rewriting.plan, Row()
     assert isinstance(plan, DistributeResult)  # noqa: S101  (every plan ends in it)
-    if output == "columns":
+    if request.output == "columns":
         plan, row = in_columns(plan)
-    found = {name: _listed(spark, name, str(place)) for name, place in (collections or {}).items()}
+    found = {name: _listed(spark, name, str(place)) for name, place in request.collections.items()}
     _check_names(plan, found)
-    job = Job(module, found, _values(module, variables or {}), on_error == "skip", parse_bytes(memory), item)
-    wanted = partitions or _partitions(spark, found.values())
-    return XQueryPlan(spark, job, rewriting, plan, row, wanted, way, [MetricsSink(spark)])
+    job = Job(module, found, _values(module, request.variables), request.skips, request.memory, item)
+    wanted = request.partitions or _partitions(spark, found.values())
+    return XQueryPlan(spark, job, rewriting, plan, row, wanted, request.route, [MetricsSink(spark)])
 
 
 @functools.lru_cache(maxsize=128)
@@ -118,11 +108,6 @@ def _rewritten(query: str, context: str | None) -> tuple[Module, Rewriting]:
     module = parse(query)
     compile_module(module)
     return module, rewrite(normalise(module, context))
-
-
-def _require(value: str, allowed: tuple[str, ...], name: str) -> None:
-    if value not in allowed:
-        raise PlanError(f"{name}={value!r} is not known; allowed: {', '.join(allowed)}.")
 
 
 def _listed(spark: SparkSession, name: str, pattern: str) -> Collection:
@@ -135,7 +120,7 @@ def _document(spark: SparkSession, place: str) -> str:
     local = local_paths(place)
     found = hadoop_paths(spark, place) if local is None else local
     if len(found) != 1:
-        raise PlanError(f"context={place!r} is {len(found)} files; give the place of one XML file.")
+        raise PlanError(f"context={place!r} is {len(found)} files; give the place of one XML file.", argument="context")
     return found[0][0]
 
 
@@ -154,7 +139,8 @@ def _check_names(plan: DistributeResult, known: Mapping[str, Collection]) -> Non
                     if isinstance(name, Constant) and name.value not in known:
                         raise PlanError(
                             f"the query reads the collection {name.value!r}, which is not given; collections: "
-                            f"{', '.join(map(repr, known)) or 'none'}."
+                            f"{', '.join(map(repr, known)) or 'none'}.",
+                            argument="collections",
                         )
 
 
@@ -164,11 +150,14 @@ def _values(module: Module, given: Mapping[str, Any]) -> dict[str, list[Any]]:
         if name not in declared:
             raise PlanError(
                 f"variable ${name} is given, but the query declares no such external variable; it declares: "
-                f"{', '.join(f'${one}' for one in declared) or 'none'}."
+                f"{', '.join(f'${one}' for one in declared) or 'none'}.",
+                argument="variables",
             )
     missing = [name for name, one in declared.items() if name not in given and one.value is None]
     if missing:
-        raise PlanError(f"the external variable ${missing[0]} has no value; give it in variables={{...}}.")
+        raise PlanError(
+            f"the external variable ${missing[0]} has no value; give it in variables={{...}}.", argument="variables"
+        )
     return {name: [_atom(name, one) for one in _listed_values(value)] for name, value in given.items()}
 
 
@@ -185,5 +174,6 @@ def _atom(name: str, value: Any) -> Any:
         return cast(value.isoformat(), "date")
     raise PlanError(
         f"variable ${name} is given a {type(value).__name__}; allowed: str, int, float, bool, Decimal, date, datetime "
-        "and lists of them."
+        "and lists of them.",
+        argument="variables",
     )

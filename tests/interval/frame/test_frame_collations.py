@@ -71,7 +71,7 @@ def test_counts_and_longest_overlaps_match_as_spark_matches_keys(spark: SparkSes
             (k, v): per_row[(k, v)] for k, v in ((r.k, r.v) for r in left.collect())
         }
     lengths = sorted((min(r.end, r.end_right) - max(r.start, r.start_right) for r in pairs), reverse=True)
-    top = dovetail.interval_topk(left, right, 5, on="k").collect()
+    top = dovetail.interval_topk(left, right, k=5, on="k").collect()
     assert [min(r.end, r.end_right) - max(r.start, r.start_right) for r in top] == lengths[:5]
 
 

@@ -11,7 +11,7 @@ import oracle
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
 from dovetail.joins.interval.plan.sides import prepare
-from dovetail.joins.interval.request import parse_request
+from dovetail.joins.interval.request import JoinOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,16 +23,16 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"relation": "overlaping"}, "unknown relation 'overlaping'; did you mean 'overlapping'"),
+    ({"relation": "overlaping"}, "relation='overlaping' is not known; did you mean 'overlapping'"),
     ({"relation": []}, "empty set"),
-    ({"left_interval": ("start", "stop")}, r"left input has no column \['stop'\]; it has \['k', 'start', 'end'\]"),
+    ({"left_interval": ("start", "stop")}, r"left input has no column 'stop'; it has \['k', 'start', 'end'\]"),
     ({"right_interval": "k"}, "name two columns or a struct of two fields"),
-    ({"on": "key"}, r"left input has no column \['key'\]"),
-    ({"on": [("k", "q")]}, r"right input has no column \['q'\]"),
+    ({"on": "key"}, r"left input has no column 'key'"),
+    ({"on": [("k", "q")]}, r"right input has no column 'q'"),
     ({"on": [1]}, "each key is a column name"),
-    ({"memory": "1KB"}, "needs at least 1MB"),
+    ({"memory": "1KB"}, "needs at least 1 MiB"),
     ({"memory": "lots"}, "lots"),
-    ({"how": "outter"}, "did you mean 'full'|Known: inner"),
+    ({"how": "outter"}, "did you mean 'outer'|Known: inner"),
     ({"closed": "half"}, "closed='half'"),
     ({"algorithm": "mergesort"}, "algorithm='mergesort' is not known"),
     ({"invalid": "ignore"}, "invalid='ignore' is not known"),
@@ -84,7 +84,7 @@ def test_inverted_intervals(spark: SparkSession) -> None:
 def test_rows_that_turn_bad_after_planning_fail_the_query(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(5, 0)], "start int, end int")
     for how in ("inner", "full"):
-        side = prepare(rows, rows, parse_request(how=how))[0].checked("error")
+        side = prepare(rows, rows, JoinOptions(how=how).request())[0].checked("error")
         with pytest.raises(Exception, match="changed since it was planned"):
             side.frame.collect()
 

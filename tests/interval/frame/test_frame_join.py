@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
+from dovetail.engine.layout import HOWS
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
 from dovetail.joins.interval.plan.functions import interval_duration, overlapping_interval
 from dovetail.joins.interval.plan.native import BinCells, strategy
 from dovetail.joins.interval.relation import RELATIONS, Relation
-from dovetail.joins.interval.request import HOWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,7 @@ def joined(spark: SparkSession, feed: Feed, owed: str, larger: int) -> DataFrame
     if keys is None:
         return online_join(left, right, on="k", memory=f"{32 * larger}KB", owed=owed, end_of_input=end, with_phase=True)
     inputs, on = {"a": left, "b": right, "c": keys}, [("a.k", "b.k"), ("b.k", "c.k")]
-    out = online_multijoin(inputs, on, memory=f"{96 * larger}KB", owed=owed, end_of_input=end, with_phase=True)
+    out = online_multijoin(inputs, on=on, memory=f"{96 * larger}KB", owed=owed, end_of_input=end, with_phase=True)
     return out.select(F.col("a_k").alias("k"), "a", "b", "_phase")
 
 

@@ -47,7 +47,7 @@ def test_pairs_of_two_tables(spark: SparkSession, algorithm: str, memory: str) -
         spark.createDataFrame(pa.concat_tables([rows(c, 9, 1 + at, ""), rows(c, SIDE, 7, "x" * 500)]))
         for at, c in enumerate("ab")
     )
-    plan = plan_online_join(left, right, on="k", algorithm=algorithm, memory=memory, buckets=1)
+    plan = plan_online_join(left, right, on="k", algorithm=algorithm, memory=memory, partitions=1)
     assert pairs_of(plan.frame()) == EVERY
     peak = plan.metrics().value("memory_peak")
     assert 0 < peak <= MEMORY[memory]
@@ -66,7 +66,9 @@ def test_pairs_of_two_streams(spark: SparkSession, tmp_path: Path, algorithm: st
         .parquet(str(tmp_path / c))
         for c in "ab"
     )
-    out = online_join(left, right, on="k", algorithm=algorithm, memory=memory, buckets=1, owed="batch", retain="1 hour")
+    out = online_join(
+        left, right, on="k", algorithm=algorithm, memory=memory, partitions=1, owed="batch", retain="1 hour"
+    )
     writer = out.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).format("parquet")
     query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -81,6 +83,6 @@ def test_combinations_of_three_tables(spark: SparkSession, algorithm: str) -> No
         for at, c in enumerate("abc")
     }
     on = [("a.k", "b.k"), ("b.k", "c.k")]
-    out = online_multijoin(inputs, on=on, algorithm=algorithm, memory="1MB", buckets=1)
+    out = online_multijoin(inputs, on=on, algorithm=algorithm, memory="1MB", partitions=1)
     size = F.length("a_text") + F.length("b_text") + F.length("c_text")
     assert tuple(out.agg(F.count("*"), F.sum(size)).collect()[0]) == (n**3, 999 * n**3)

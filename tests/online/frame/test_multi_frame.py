@@ -29,7 +29,7 @@ def test_it_gives_what_sparks_own_joins_give(spark: SparkSession, shape: str, al
     tables = tables_of(shape, 80, 14, seed=2)
     frames = {name: spark.createDataFrame(table) for name, table in tables.items()}
     plan = dovetail.plan_online_multijoin(
-        frames, SHAPES[shape], algorithm=algorithm, memory="160KB", buckets=buckets, with_phase=True
+        frames, on=SHAPES[shape], algorithm=algorithm, memory="160KB", partitions=buckets, with_phase=True
     )
     found = plan.frame().toArrow()
     wanted = spark_join(spark, tables, shape)
@@ -38,34 +38,49 @@ def test_it_gives_what_sparks_own_joins_give(spark: SparkSession, shape: str, al
     phases, measured = Counter(found["_phase"].to_pylist()), plan.metrics()
     assert {phase: measured.value(f"results_{phase}") for phase in phases} == dict(phases)
     assert 0 < measured.value("memory_peak") <= 160 * 1024
-    assert f"{plan.buckets} buckets of" in plan.explain()
+    assert f"{plan.buckets} partitions of" in plan.explain()
     assert ("no row is copied" in plan.explain()) == (shape == "star3" or buckets == 1)
 
 
 def test_names_that_several_inputs_have_get_the_input_before_them(spark: SparkSession) -> None:
     frames = frames_of(spark, "chain3")
-    out = dovetail.online_multijoin(frames, SHAPES["chain3"], memory="1MB")
+    out = dovetail.online_multijoin(frames, on=SHAPES["chain3"], memory="1MB")
     assert out.columns == [
         "orders_id", "customer", "orders_n", "order_id", "part", "kind", "items_n", "parts_id", "price", "parts_n",
     ]  # fmt: skip
-    some = dovetail.plan_online_multijoin(frames, SHAPES["chain3"], memory="1MB", columns=["price", "orders_id"])
+    some = dovetail.plan_online_multijoin(frames, on=SHAPES["chain3"], memory="1MB", columns=["price", "orders_id"])
     assert some.frame().columns == ["price", "orders_id"]
     assert [field.names for field in some.task.join.schemas.values()] == [["id"], ["order_id", "part"], ["id", "price"]]
     wanted = Counter((row["price"], row["orders_id"]) for row in out.collect())
     assert Counter(map(tuple, some.frame().collect())) == wanted
 
 
+def test_suffixes_by_input(spark: SparkSession) -> None:
+    frames = frames_of(spark, "chain3", 20)
+    plain = dovetail.online_multijoin(frames, on=SHAPES["chain3"], memory="1MB")
+    suffixes = {"orders": "", "parts": "_of_part", "items": "_of_item"}
+    out = dovetail.online_multijoin(frames, on=SHAPES["chain3"], memory="1MB", suffixes=suffixes)
+    assert out.columns == [
+        "id", "customer", "n", "order_id", "part", "kind", "n_of_item", "id_of_part", "price", "n_of_part",
+    ]  # fmt: skip
+    assert Counter(map(tuple, out.collect())) == Counter(map(tuple, plain.collect()))
+    named = {"on": SHAPES["chain3"], "suffixes": suffixes, "columns": ["n_of_part", "id"]}
+    some = dovetail.online_multijoin(frames, memory="1MB", with_phase=True, **named)
+    assert some.columns == ["n_of_part", "id", "_phase"]
+    assert Counter((row[0], row[1]) for row in some.collect()) == Counter((row[-1], row[0]) for row in plain.collect())
+
+
 def test_an_empty_input_and_types_of_keys(spark: SparkSession) -> None:
     frames = frames_of(spark, "chain3")
-    assert dovetail.online_multijoin(frames | {"parts": frames["parts"].limit(0)}, SHAPES["chain3"]).count() == 0
+    assert dovetail.online_multijoin(frames | {"parts": frames["parts"].limit(0)}, on=SHAPES["chain3"]).count() == 0
     words = [("x", 1.5), ("y", 2.5), (None, 3.5), ("x", float("nan"))]
     a = spark.createDataFrame(words, "w string, f double")
     b = spark.createDataFrame([("x", 10), ("z", 20)], "w string, n int")
     c = spark.createDataFrame([(10, 1.25), (10, 9.0)], "n int, g double")
     on = [("a.w", "b.w"), ("b.n", "c.n")]
-    assert dovetail.online_multijoin({"a": a, "b": b, "c": c}, on, memory="1MB").count() == 4
+    assert dovetail.online_multijoin({"a": a, "b": b, "c": c}, on=on, memory="1MB").count() == 4
     near = [("a.w", "b.w"), ("a.f", "c.g", -0.5, 0.0)]
-    found = dovetail.online_multijoin({"a": a, "b": b, "c": c}, near, memory="1MB", buckets=4)
+    found = dovetail.online_multijoin({"a": a, "b": b, "c": c}, on=near, memory="1MB", partitions=4)
     assert [(row["f"], row["a_w"], row["g"]) for row in found.collect()] == [(1.5, "x", 1.25)]
 
 
@@ -79,17 +94,20 @@ def test_an_empty_input_and_types_of_keys(spark: SparkSession) -> None:
         ({"on": "orders.id = items.order_id"}, "give a list of predicates"),
         ({"algorithm": "mminer"}, "did you mean 'miner'"),
         ({"memory": "1KB"}, "too small for 3 inputs"),
-        ({"columns": ["id"]}, "give some of"),
-        ({"columns": []}, "give some of"),
+        ({"columns": ["id"]}, "the result has no column 'id'"),
+        ({"columns": []}, "must be a list of output column names"),
         ({"rows": {"orders": 0}}, "a number above 0"),
-        ({"buckets": 0}, "is not possible"),
+        ({"suffixes": {"order": "_o"}}, "give a text for some of"),
+        ({"suffixes": ("", "_r")}, "give a text for some of"),
+        ({"suffixes": {"orders": "_o"}}, "would appear twice"),
+        ({"partitions": 0}, "is not possible"),
         ({"inputs": []}, "DataFrames by name"),
     ],
 )
 def test_what_is_refused(spark: SparkSession, changes: dict[str, Any], message: str) -> None:
-    whole: dict[str, Any] = {"inputs": frames_of(spark, "chain3", 2), "on": SHAPES["chain3"]}
+    whole: dict[str, Any] = {"inputs": frames_of(spark, "chain3", 2), "on": SHAPES["chain3"]} | changes
     with pytest.raises(PlanError, match=message):
-        dovetail.online_multijoin(**(whole | changes))
+        dovetail.online_multijoin(whole.pop("inputs"), **whole)
 
 
 def test_streams_need_an_end_and_company(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,12 +115,12 @@ def test_streams_need_an_end_and_company(spark: SparkSession, tmp_path: Path) ->
     feed.add()
     streams, on = feed.streams(spark), SHAPES["chain3"]
     with pytest.raises(PlanError, match=r"3 streams without an end.*retain='2 hours'.*end_of_input.*withWatermark"):
-        dovetail.online_multijoin(streams, on)
+        dovetail.online_multijoin(streams, on=on)
     with pytest.raises(PlanError, match=r"items is a stream and orders is not.*dovetail\.enrich"):
-        dovetail.online_multijoin(streams | {"orders": frames_of(spark, "chain3", 2)["orders"]}, on, retain="1 hour")
+        dovetail.online_multijoin(streams | {"orders": frames_of(spark, "chain3", 2)["orders"]}, on=on, retain="1 hour")
     with pytest.raises(PlanError, match=r"given for \['orders'\]; give a Column for each"):
-        dovetail.online_multijoin(streams, on, end_of_input={"orders": F.lit(True)})
+        dovetail.online_multijoin(streams, on=on, end_of_input={"orders": F.lit(True)})
     with pytest.raises(UnsupportedError, match="2 bands"):
         dovetail.online_multijoin(
-            streams, [("orders.id", "items.part", 0, 1), ("orders.id", "items.kind", 0, 1), on[1]]
+            streams, on=[("orders.id", "items.part", 0, 1), ("orders.id", "items.kind", 0, 1), on[1]]
         )

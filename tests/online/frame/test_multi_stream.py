@@ -29,7 +29,7 @@ def test_micro_batches_and_a_restart_from_the_checkpoint(spark: SparkSession, tm
     feed.add()
     for part in range(2):
         plan = plan_online_multijoin(
-            feed.streams(spark), SHAPES["chain3"], memory="160KB", buckets=4, owed="batch", retain="1 hour"
+            feed.streams(spark), on=SHAPES["chain3"], memory="160KB", partitions=4, owed="batch", retain="1 hour"
         )
         query = run_all(plan.frame(), tmp_path)
         assert len([p for p in query.recentProgress if p["numInputRows"]]) == (2, 1)[part]
@@ -46,7 +46,7 @@ def test_a_pause_and_the_end_of_input(spark: SparkSession, tmp_path: Path) -> No
     feed.add()
     feed.add()
     out = online_multijoin(
-        feed.streams(spark, last=True), SHAPES["star3"], memory="96KB", end_of_input=F.col("last"), with_phase=True
+        feed.streams(spark, last=True), on=SHAPES["star3"], memory="96KB", end_of_input=F.col("last"), with_phase=True
     )
     query = start(out, tmp_path)
     try:
@@ -84,7 +84,7 @@ def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSessio
         ("b.k", "c.k"),
         ("b.at", "c.at", -near, near),
     ]
-    plan = plan_online_multijoin(streams, on, memory="256KB", owed="batch", buckets=2)
+    plan = plan_online_multijoin(streams, on=on, memory="256KB", owed="batch", partitions=2)
     run_all(plan.frame(), tmp_path)
     late = 320
     wanted = Counter(

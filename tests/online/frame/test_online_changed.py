@@ -341,5 +341,5 @@ def test_rows_in_other_buckets_are_refused() -> None:
     query.attempt(two("diner", 32 * KB), "batch", 1, query.rows(1, 2))
     rows = query.rows(2, 2)
     rows["spread"] = '{"buckets": 3}'
-    with pytest.raises(ConfigError, match=r"buckets: 1 there, 3 here.* give buckets=1"):
+    with pytest.raises(ConfigError, match=r"buckets: 1 there, 3 here.* give partitions=1"):
         query.attempt(two("diner", 32 * KB), "batch", 2, rows)

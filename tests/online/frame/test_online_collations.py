@@ -32,7 +32,7 @@ def test_two_inputs_match_as_spark_matches_them(spark: SparkSession, collation: 
     left, right = side(spark, collation, "a"), side(spark, collation, "b")
     wanted = left.join(right, "k")
     for algorithm in ("diner", "shj"):
-        found = dovetail.online_join(left, right, on="k", algorithm=algorithm, buckets=3)
+        found = dovetail.online_join(left, right, on="k", algorithm=algorithm, partitions=3)
         assert found.columns == ["k", "a", "b"]
         assert found.schema["k"].dataType == left.schema["k"].dataType
         assert shown(found) == shown(wanted)
@@ -44,11 +44,11 @@ def test_two_inputs_match_as_spark_matches_them(spark: SparkSession, collation: 
 
 def test_many_inputs_match_as_spark_matches_them(spark: SparkSession) -> None:
     inputs = {name: side(spark, "UTF8_LCASE", name, f"k{name}") for name in "xyz"}
-    found = dovetail.online_multijoin(inputs, [("x.kx", "y.ky"), ("y.ky", "z.kz")], buckets=2)
+    found = dovetail.online_multijoin(inputs, on=[("x.kx", "y.ky"), ("y.ky", "z.kz")], partitions=2)
     wanted = inputs["x"].join(inputs["y"], F.expr("kx = ky")).join(inputs["z"], F.expr("ky = kz"))
     assert found.columns == wanted.columns
     assert shown(found) == shown(wanted)
-    some = dovetail.online_multijoin(inputs, [("x.kx", "y.ky"), ("y.ky", "z.kz")], columns=["z", "x"])
+    some = dovetail.online_multijoin(inputs, on=[("x.kx", "y.ky"), ("y.ky", "z.kz")], columns=["z", "x"])
     assert shown(some) == shown(wanted.select("z", "x"))
 
 
@@ -58,7 +58,7 @@ def test_different_collations_and_hot_collated_keys_are_refused(spark: SparkSess
         with pytest.raises(PlanError, match="different collations"):
             dovetail.online_join(left, other, on="k")
         with pytest.raises(PlanError, match="different collations"):
-            dovetail.online_multijoin({"l": left, "r": other}, [("l.k", "r.k")])
+            dovetail.online_multijoin({"l": left, "r": other}, on=[("l.k", "r.k")])
     with pytest.raises(PlanError, match="leave hot out"):
         dovetail.online_join(left, left.withColumnRenamed("a", "b"), on="k", hot=["ab"])
 
@@ -70,7 +70,7 @@ def test_a_stream_keeps_collated_keys_over_a_restart(spark: SparkSession, tmp_pa
     def streamed(collation: str) -> DataFrame:
         streams = (spark.readStream.schema(frames[n].schema).parquet(str(tmp_path / n)) for n in "lr")
         inputs = [stream.withColumn("k", F.collate("k", collation)) for stream in streams]
-        return dovetail.online_join(*inputs, on="k", buckets=2, owed="batch", retain="1 hour")
+        return dovetail.online_join(*inputs, on="k", partitions=2, owed="batch", retain="1 hour")
 
     def run(condition: str, collation: str) -> None:
         for name, value in (("l", "a"), ("r", "b")):

@@ -38,15 +38,40 @@ def test_every_algorithm_gives_the_join(spark: SparkSession, algorithm: str) -> 
     phases, measured = Counter(found["_phase"].to_pylist()), plan.metrics()
     assert {phase: measured.value(f"results_{phase}") for phase in phases} == dict(phases)
     assert measured.value("null_keys", "right") == RIGHT["k"].null_count
-    assert "2 buckets" in plan.explain()
+    assert "2 partitions" in plan.explain()
 
 
 def test_keys_of_other_names_types_and_odd_columns(spark: SparkSession) -> None:
     left = spark.createDataFrame(pa.table({"first name": ["x", "y", None, "x"], "n": [1, 2, 3, 4]}))
     right = spark.createDataFrame(pa.table({"who": ["x", "z", None], "n": [7, 8, 9], "at": [1.5, None, 2.5]}))
-    out = online_join(left, right, on=[("first name", "who")], algorithm="xjoin", memory="1MB", buckets=3)
+    out = online_join(left, right, on=[("first name", "who")], algorithm="xjoin", memory="1MB", partitions=3)
     assert out.columns == ["first name", "n", "who", "n_right", "at"]
     assert sorted(map(tuple, out.collect())) == [("x", 1, "x", 7, 1.5), ("x", 4, "x", 7, 1.5)]
+
+
+def test_columns_and_suffixes(spark: SparkSession) -> None:
+    left = spark.createDataFrame(
+        [(1, "a", 10, True), (2, "b", 20, False)], "k int, v string, v_right int, last boolean"
+    )
+    right = spark.createDataFrame([(1, "x", 0.5), (1, "y", 1.5)], "k int, V string, w double")
+    out = online_join(left, right, on="k", suffixes=("_l", "_r"), partitions=2, with_phase=True)
+    assert out.columns == ["k", "v_l", "v_right", "last", "V_r", "w", "_phase"]
+    assert sorted(map(tuple, out.drop("_phase").collect())) == [
+        (1, "a", 10, True, "x", 0.5),
+        (1, "a", 10, True, "y", 1.5),
+    ]
+    with pytest.raises(PlanError, match="would appear twice in the result with suffixes") as told:
+        online_join(left, right, on="k")
+    assert told.value.argument == "suffixes"
+    some = plan_online_join(left, right, on="k", suffixes=("", "_r"), columns=["w", "v"], with_phase=True)
+    assert [schema.names for schema in some.task.join.schemas.values()] == [["k", "v"], ["k", "w"]]
+    assert some.frame().columns == ["w", "v", "_phase"]
+    assert sorted((row.w, row.v) for row in some.frame().collect()) == [(0.5, "a"), (1.5, "a")]
+    band = online_join(left, right, within=("k", 1), columns=["w"], suffixes=("_l", "_r"), partitions=1)
+    assert sorted(row.w for row in band.collect()) == [0.5, 0.5, 1.5, 1.5]
+    with pytest.raises(PlanError, match=r"the result has no column 'vv'.* Did you mean") as told:
+        online_join(left, right, on="k", suffixes=("", "_r"), columns=["vv"])
+    assert told.value.argument == "columns"
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
@@ -59,7 +84,7 @@ def test_a_band_alone(spark: SparkSession, buckets: int) -> None:
     ]
     left, right = (spark.createDataFrame(table) for table in tables)
     band = ("at", "at", timedelta(seconds=-100), timedelta(seconds=300))
-    out = online_join(left, right, within=band, memory="64KB", buckets=buckets)
+    out = online_join(left, right, within=band, memory="64KB", partitions=buckets)
     wanted = sorted(
         (a, b) for a in range(60) for b in range(60) if -100_000_000 <= times[1][b] - times[0][a] <= 300_000_000
     )
@@ -75,14 +100,16 @@ def test_values_that_cannot_be_parsed_and_a_hot_key(spark: SparkSession, tmp_pat
     (tmp_path / "a.csv").write_text("1,10\nx,11\n,12\n" + "3,7\n" * 90)
     left = spark.read.schema("k long, a long").csv(str(tmp_path))
     right = spark.createDataFrame([(k, k) for k in range(1, 10)], "k long, b long")
-    plan = plan_online_join(left, right, on="k", memory="1MB", buckets=4)
-    assert "one key is in one bucket" in plan.explain()
+    plan = plan_online_join(left, right, on="k", memory="1MB", partitions=4)
+    assert "one key is in one partition" in plan.explain()
     assert "measured" not in plan.explain()
     assert Counter(row["k"] for row in plan.frame().collect()) == {1: 1, 3: 90}
     assert plan.metrics().value("null_keys", "left") == 2
-    spread = plan_online_join(left, right, on="k", memory="1MB", buckets=4, hot=[3])
+    spread = plan_online_join(left, right, on="k", memory="1MB", partitions=4, hot=[3])
     assert "left rows of hot keys (1) are dealt out to all, right ones go to each" in spread.explain()
-    assert re.search(r"measured: the largest bucket had 9\d of 100 rows, 3\.[6-9] times an even share", plan.explain())
+    assert re.search(
+        r"measured: the largest partition had 9\d of 100 rows, 3\.[6-9] times an even share", plan.explain()
+    )
 
 
 def test_buckets_are_spread_evenly_over_any_number_of_partitions(spark: SparkSession) -> None:

@@ -24,7 +24,6 @@ import pytest
 from hypothesis import strategies as st
 from tests.online.frame.cases import Bag, bag, expected, side_table
 
-from dovetail.engine.duration import parse_ms
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.bucket_rule import BucketRule
@@ -33,7 +32,7 @@ from dovetail.joins.online.hot_keys import hot_as_text
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.registry import ALGORITHMS
-from dovetail.joins.online.request import parse_request
+from dovetail.joins.online.request import OnlineJoinOptions
 from dovetail.joins.online.resident import client
 from dovetail.joins.online.resident.pool import Pool
 from dovetail.joins.online.resident.process import ADDRESS, receive, send, serve
@@ -395,7 +394,7 @@ def test_state_of_another_join_or_in_other_buckets_is_refused() -> None:
     header.check_spread(BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5).rule)
     with pytest.raises(ConfigError, match=r"another online join: on: \[\['k', 'k'\]\] there, \[\['l', 'k'\]\] here"):
         Header.load(header.dump(), {"on": [["l", "k"]]}, HOW, 2)
-    with pytest.raises(ConfigError, match=r"buckets: 5 there, 7 here.* give buckets=5"):
+    with pytest.raises(ConfigError, match=r"buckets: 5 there, 7 here.* give partitions=5"):
         header.check_spread(BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 7).rule)
     with pytest.raises(ConfigError, match="state of format 3"):
         Header.load(header.dump().replace('"format": 4', '"format": 3'), header.meaning, HOW, 2)
@@ -501,11 +500,7 @@ def test_late_rows_are_those_before_the_watermark() -> None:
 
 
 def request(**given: Any) -> Any:
-    whole: dict[str, Any] = {
-        "on": "k", "within": None, "how": "inner", "algorithm": "diner", "memory": "32MB", "buckets": None,
-        "wait": "25 ms", "owed": "idle", "retain": None, "with_phase": False,
-    }  # fmt: skip
-    return parse_request(**(whole | given))
+    return OnlineJoinOptions(**({"on": "k"} | given)).request()
 
 
 @pytest.mark.parametrize(
@@ -513,10 +508,10 @@ def request(**given: Any) -> Any:
     [
         ({"algorithm": "dinner"}, "did you mean 'diner'"),
         ({"owed": "later"}, "owed='later' is not known"),
-        ({"how": "outer"}, "how='outer' is not known"),
+        ({"how": "otter"}, "how='otter' is not known"),
         ({"on": None}, "a join needs keys"),
         ({"on": [("a", "b", "c")]}, "each key is a column name"),
-        ({"buckets": 0}, "buckets=0 is not possible"),
+        ({"partitions": 0}, "partitions=0 is not possible"),
         ({"wait": "soon"}, "wait='soon' is not a length of time"),
         ({"retain": -1}, "retain=-1 is not a length of time"),
         ({"memory": "none"}, "none"),
@@ -529,10 +524,6 @@ def test_requests_that_cannot_be_right(given: dict[str, Any], message: str) -> N
 
 def test_requests_that_are_not_supported() -> None:
     with pytest.raises(UnsupportedError, match="inner joins only"):
-        request(how="left")
+        request(how="leftouter")
     with pytest.raises(UnsupportedError, match="a band alone cannot be found"):
         request(on=None, within=("x", 1), algorithm="xjoin")
-
-
-def test_lengths_of_time() -> None:
-    assert [parse_ms("t", text) for text in ("25 ms", "1 s", "2 hours", 0.5)] == [25, 1000, 7_200_000, 500]

@@ -44,7 +44,9 @@ def spark(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "given", [{}, {"buckets": 4, "hot": [1]}, {"on": None, "within": ("k", 1), "buckets": 3}], ids=["", "hot", "band"]
+    "given",
+    [{}, {"partitions": 4, "hot": [1]}, {"on": None, "within": ("k", 1), "partitions": 3}],
+    ids=["", "hot", "band"],
 )
 def test_two_inputs_with_other_partitions_and_budgets(
     spark: SparkSession, tmp_path: Path, given: dict[str, Any]
@@ -77,7 +79,7 @@ def test_a_micro_batch_that_the_sink_has_is_repeated_with_other_partitions(spark
     for parts in (2, 5):
         left, right = (stream.repartition(parts) for stream in feed.streams(spark, last=True))
         out = online_join(
-            left, right, on="k", algorithm="pmj", memory="32KB", buckets=2, end_of_input=F.col("last"), hot=[1]
+            left, right, on="k", algorithm="pmj", memory="32KB", partitions=2, end_of_input=F.col("last"), hot=[1]
         )
         ledger.run(out.select("k", "a", "b"), tmp_path)
     assert ledger.runs[1] == 2
@@ -94,8 +96,8 @@ def test_three_inputs_with_other_partitions_and_budgets(
         spark.conf.set(PARTITIONS, partitions)
         feed.add()
         out = online_multijoin(
-            feed.streams(spark), SHAPES["chain3"], memory=memory.replace("40", "96").replace("64", "160"),
-            buckets=buckets, owed="batch", retain="1 hour",
+            feed.streams(spark), on=SHAPES["chain3"], memory=memory.replace("40", "96").replace("64", "160"),
+            partitions=buckets, owed="batch", retain="1 hour",
         )  # fmt: skip
         run_all(out, tmp_path)
         assert bag_of(answers(tmp_path), feed.tables) == feed.expected(spark)
@@ -108,10 +110,10 @@ def test_another_number_of_buckets_is_refused_whatever_rows_come(spark: SparkSes
     def out(buckets: int) -> DataFrame:
         feed.add()
         left, right = (stream.where("k = 3") for stream in feed.streams(spark))
-        return online_join(left, right, on="k", memory="64KB", buckets=buckets, owed="batch", retain="1 hour")
+        return online_join(left, right, on="k", memory="64KB", partitions=buckets, owed="batch", retain="1 hour")
 
     run_all(out(2), tmp_path)
-    with pytest.raises(StreamingQueryException, match=r"buckets: 2 there, 5 here.* give buckets=2"):
+    with pytest.raises(StreamingQueryException, match=r"buckets: 2 there, 5 here.* give partitions=2"):
         run_all(out(5), tmp_path)
 
 
@@ -186,7 +188,7 @@ def test_a_host_that_was_killed_is_started_again(spark: SparkSession, tmp_path: 
     feed = Feed(tmp_path)
     feed.add()
     left, right = feed.streams(spark)
-    plan = plan_online_join(left, right, on="k", memory="64KB", buckets=2, owed="batch", retain="1 hour")
+    plan = plan_online_join(left, right, on="k", memory="64KB", partitions=2, owed="batch", retain="1 hour")
     query = start(plan.frame(), tmp_path)
     try:
         wait_until(lambda: bag(answers(tmp_path)) == feed.expected, query)

@@ -156,7 +156,7 @@ def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSessio
         within=("at", "at", timedelta(seconds=-3), timedelta(seconds=5)),
         memory="128KB",
         owed="batch",
-        buckets=1,
+        partitions=1,
     )
     run_all(plan.frame(), tmp_path)
     late = [3050, 3050]

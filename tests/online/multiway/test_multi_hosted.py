@@ -61,18 +61,19 @@ def test_one_key_in_all_inputs_needs_no_copies_and_others_as_few_as_can_be() -> 
     star = join_graph(["a", "b", "c"], TREES["sstar3"])
     assert [len(some) for some in key_classes(star)] == [3]
     assert (
-        "all inputs have this key, so no row is copied; one key is in one bucket" in choose_cells(star, 8, {}).explain()
+        "all inputs have this key, so no row is copied; one key is in one partition"
+        in choose_cells(star, 8, {}).explain()
     )
     chain = join_graph(["a", "b", "c"], TREES["chain3"])
     cells = choose_cells(chain, 8, {})
     assert cells.explain() == (
-        "buckets 2 by (a.x = b.x) x 4 by (b.y = c.y): no key is in all inputs; copies of each row, chosen for least "
-        "rows a bucket: a 4, b 1, c 2"
+        "partitions 2 by (a.x = b.x) x 4 by (b.y = c.y): no key is in all inputs; copies of each row, chosen for least "
+        "rows in each: a 4, b 1, c 2"
     )
     best = min(sum(1 / n for n in (s, s * t, t)) for s in range(1, 9) for t in range(1, 9) if s * t <= 8)
     assert sum(cells.copies(r) for r in range(3)) / cells.count == pytest.approx(best)
     assert choose_cells(chain, 8, {"c": 1000.0}).shares == (1, 8)
-    assert Cells(chain, (1, 1)).explain() == "one bucket: no row is copied"
+    assert Cells(chain, (1, 1)).explain() == "one partition: no row is copied"
     assert choose_cells(join_graph(tuple("abcdef"), TREES["snowflake6"]), 100_000, {}).count > 50_000
 
 

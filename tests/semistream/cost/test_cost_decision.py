@@ -21,7 +21,7 @@ from dovetail.joins.semistream.cost import Zipf, suitable_threshold
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.master.write import write_pages
-from dovetail.joins.semistream.request import parse_request
+from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.workloads.zipf import ZipfLaw
 
 STREAM = pa.schema([("key", pa.int64()), ("id", pa.int64())])
@@ -30,7 +30,7 @@ PAGES = SimulatedPages(2_000_000, 60, 120)
 
 
 def decided(batch_rows: int | None, **asked: Any) -> Decision:
-    request = parse_request("key", algorithm="cachejoin", lookup="oldest", **asked)
+    request = EnrichOptions(on="key", algorithm="cachejoin", lookup="oldest", **asked).request()
     return decide(request, WIRING, PAGES, STREAM, Sample(np.empty(0, np.int64), batch_rows))
 
 
@@ -39,7 +39,7 @@ def test_a_cache_that_is_only_named_takes_every_key_of_small_batches_and_wanted_
     assert small.sizes.threshold == 1
     assert endless.sizes.threshold is not None
     assert endless.sizes.threshold > 1
-    request = parse_request("key")
+    request = EnrichOptions(on="key").request()
     line = specification(request, WIRING, PAGES, "cachejoin", small.sizes).explain()
     assert "cache=adaptive(threshold 1)" in line
 
@@ -53,12 +53,12 @@ def test_a_cache_for_nearly_all_rows_takes_any_key(spare: int) -> None:
 def test_a_cache_that_is_given_keeps_its_threshold() -> None:
     given = decided(10_000, cache=CachePolicy(threshold=3))
     assert given.sizes.threshold is None
-    request = parse_request("key", cache=CachePolicy(threshold=3))
+    request = EnrichOptions(on="key", cache=CachePolicy(threshold=3)).request()
     assert "threshold 3" in specification(request, WIRING, PAGES, "cachejoin", given.sizes).explain()
 
 
 def test_sizes_of_joins_without_a_cache_have_no_threshold() -> None:
-    request = parse_request("key", algorithm="hybridjoin", lookup="oldest")
+    request = EnrichOptions(on="key", algorithm="hybridjoin", lookup="oldest").request()
     found = decide(request, WIRING, PAGES, STREAM, Sample(np.empty(0, np.int64), 10_000))
     assert found.sizes.threshold is None
 
@@ -67,7 +67,7 @@ def test_large_pages_are_not_read_to_see_what_that_takes(tmp_path: Path, monkeyp
     keys = np.arange(2000)
     path = tmp_path / "m.parquet"
     pq.write_table(pa.table({"key": keys, "text": pa.array([f"{n}" * 9 for n in keys])}), path, row_group_size=500)
-    request = parse_request("key")
+    request = EnrichOptions(on="key").request()
     with closing(MasterStore.parquet(path, "key").at()) as pages:
         setting_for(request, pages, STREAM, None)
         assert pages.device.requests > 0
@@ -87,7 +87,10 @@ def test_joins_that_ask_for_keys_give_nearly_all_memory_to_the_cache(tmp_path: P
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(n, "w" * 90) for n in range(len(keys))])
     write_pages(tmp_path / "p", pa.table({"key": keys, "word": pa.array(["w" * 90] * len(keys))}), "key")
     memory, law, cached = 8 << 20, ZipfLaw(len(keys), 1.0), []
-    request, wiring = parse_request("key", memory=memory, algorithm="cachejoin"), Wiring(("key",), ("word",), "inner")
+    request, wiring = (
+        EnrichOptions(on="key", memory=memory, algorithm="cachejoin").request(),
+        Wiring(("key",), ("word",), "inner"),
+    )
     for store in (MasterStore.sqlite(tmp_path / "m.db", "t", "key"), MasterStore.open(tmp_path / "p")):
         with closing(store.at()) as pages:
             found = decide(request, wiring, pages, STREAM, Sample(law.ranks(rng, 2000) - 1, 2000))
@@ -103,7 +106,7 @@ def test_joins_that_ask_for_keys_give_nearly_all_memory_to_the_cache(tmp_path: P
             assert budget.peak <= memory
     assert cached[0] > cached[1]
     with closing(MasterStore.sqlite(tmp_path / "m.db", "t", "key").at()) as pages:
-        setting, _ = setting_for(parse_request("key", memory="50MB"), pages, STREAM, None)
+        setting, _ = setting_for(EnrichOptions(on="key", memory="50MB").request(), pages, STREAM, None)
     assert setting.keyed is not None
     assert setting.keyed.fixed < 0.2 * setting.memory
     assert setting.keyed.fixed < 0.6 * setting.entries.fixed

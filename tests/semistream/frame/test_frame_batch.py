@@ -53,9 +53,9 @@ def test_every_algorithm_equals_sparks_join(place: Path, stream: DataFrame, stor
     assert bag(out) == bag(expected)
 
 
-@pytest.mark.parametrize(("how", "route"), [("inner", "master"), ("left_semi", "none"), ("left_anti", "master")])
-def test_every_kind_of_join(stream: DataFrame, store: MasterStore, how: str, route: str) -> None:
-    out = enrich(stream, store, on="k", how=how, algorithm="cachejoin", memory="1MB", route=route, tune="off")
+@pytest.mark.parametrize(("how", "exchange"), [("inner", "master"), ("left_semi", "none"), ("left_anti", "master")])
+def test_every_kind_of_join(stream: DataFrame, store: MasterStore, how: str, exchange: str) -> None:
+    out = enrich(stream, store, on="k", how=how, algorithm="cachejoin", memory="1MB", exchange=exchange, tune="off")
     expected = spark_join(stream, only(master_table(), "k"), "k", how)
     assert sorted(out.columns) == sorted(expected.columns)
     assert bag(out.select(expected.columns)) == bag(expected)

@@ -45,14 +45,14 @@ def joined(stream: DataFrame, how: str) -> DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("how", "algorithm", "route"), [("left", "cachejoin", "master"), ("left_anti", "auto", "none")]
+    ("how", "algorithm", "exchange"), [("left", "cachejoin", "master"), ("left_anti", "auto", "none")]
 )
 def test_a_batch_equals_sparks_null_safe_join(
-    spark: SparkSession, store: MasterStore, how: str, algorithm: str, route: str
+    spark: SparkSession, store: MasterStore, how: str, algorithm: str, exchange: str
 ) -> None:
     stream = spark.createDataFrame(rows(0)).repartition(2)
     plan = plan_enrich(
-        stream, store, on=["k", "name"], how=how, algorithm=algorithm, route=route, memory="1MB", null_safe=True
+        stream, store, on=["k", "name"], how=how, algorithm=algorithm, exchange=exchange, memory="1MB", null_safe=True
     )
     assert "null_safe" in plan.explain()
     assert bag(plan.frame()) == bag(joined(stream, how))

@@ -38,7 +38,7 @@ write_pages(place / "m.pages", pa.table({"k": list(range(50)), "word": [f"w{n}" 
 store = MasterStore.open(place / "m.pages")
 rows = spark.range(600, numPartitions=4).selectExpr("id", "id % 60 AS k")
 routes = ("none", "master")
-plans = [plan_enrich(rows, store, on="k", memory="1MB", algorithm="cachejoin", route=r, tune="off") for r in routes]
+plans = [plan_enrich(rows, store, on="k", memory="1MB", algorithm="cachejoin", exchange=r, tune="off") for r in routes]
 found = plans[0].frame().unionAll(plans[1].frame()).toArrow()  # one job
 expected = sorted((n, f"w{n % 60}") for n in range(600) if n % 60 < 50)
 assert sorted(zip(found["id"].to_pylist(), found["word"].to_pylist())) == sorted(2 * expected)

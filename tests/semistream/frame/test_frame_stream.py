@@ -42,14 +42,20 @@ def found(spark: SparkSession, place: Path) -> Counter[Any]:
     return Counter(row.word for row in spark.read.parquet(str(place / "out")).select("word").collect())
 
 
-@pytest.mark.parametrize(("algorithm", "route"), [("auto", "none"), ("cachejoin", "master"), ("meshjoin", "none")])
-def test_a_stream_equals_sparks_join(spark: SparkSession, tmp_path: Path, algorithm: str, route: str) -> None:
+@pytest.mark.parametrize(("algorithm", "exchange"), [("auto", "none"), ("cachejoin", "master"), ("meshjoin", "none")])
+def test_a_stream_equals_sparks_join(spark: SparkSession, tmp_path: Path, algorithm: str, exchange: str) -> None:
     master = master_table().select(["k", "text"])
     store = page_store(tmp_path / "m.pages", master)
     for number in range(3):
         drop_file(tmp_path / "in", stream_table(1500, seed=number, first=1500 * number), number)
     plan = plan_enrich(
-        file_stream(spark, tmp_path / "in"), store, on="k", how="left", algorithm=algorithm, memory="1MB", route=route
+        file_stream(spark, tmp_path / "in"),
+        store,
+        on="k",
+        how="left",
+        algorithm=algorithm,
+        memory="1MB",
+        exchange=exchange,
     )
     run(plan.frame(), tmp_path)
     got = spark.read.parquet(str(tmp_path / "out"))

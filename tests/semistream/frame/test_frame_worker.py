@@ -26,7 +26,7 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan import worker as frame_worker
 from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
 from dovetail.joins.semistream.plan.worker import difference, enrich_rows, forget
-from dovetail.joins.semistream.request import parse_request
+from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.joins.semistream.sizes import FITTED
 from dovetail.joins.semistream.versions import VersionLog
 
@@ -53,7 +53,7 @@ def words(word: str, keys: int = 200) -> pa.Table:
 
 
 def task_for(store: MasterStore, plan: str = "p", **asked: Any) -> EnrichTask:
-    request = parse_request("k", **{"memory": "256KB", "tune": "off", "algorithm": "cachejoin"} | asked)
+    request = EnrichOptions(on="k", **{"memory": "256KB", "tune": "off", "algorithm": "cachejoin"} | asked).request()
     schema = pa.schema([("id", pa.int64()), ("k", pa.int64())])
     names = stream_names(2)
     return EnrichTask(

@@ -46,7 +46,9 @@ def test_equals_the_rows(many_parts: SparkSession, tmp_path: Path, kinds: tuple[
     names = [f"k{at}" for at in range(len(kinds))]
     table, strangers = master(rng, kinds, 3000, 900), master(rng, kinds, 300, 2000)
     frequency = "wanted" if order == "frequency" else None
-    store = MasterStore.build(frame(many_parts, table), tmp_path / "p", names, order, "1KB", frequency)  # type: ignore[arg-type]
+    store = MasterStore.build(
+        frame(many_parts, table), tmp_path / "p", names, order=order, page="1KB", frequency=frequency
+    )  # type: ignore[arg-type]
     found = load_version(tmp_path / "p")
     assert len(found.parts) == 2
     assert found.null_keys == sum(None in key for key in keys_of(table, names))
@@ -92,7 +94,7 @@ def test_nested_columns_and_times(spark: SparkSession, tmp_path: Path) -> None:
 def test_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     none = frame(spark, pa.table({"k": pa.array([None], pa.int64()), "v": ["x"]}))
     for order in ("key", "none"):
-        pages = MasterStore.build(none, tmp_path / order, "k", order).at()  # type: ignore[arg-type]
+        pages = MasterStore.build(none, tmp_path / order, "k", order=order).at()  # type: ignore[arg-type]
         assert pages.starts.tolist() == [0]
         assert pages.home([pa.array([1, None])]).tolist() == [-1, -1]
 
@@ -102,7 +104,7 @@ def test_wrong_requests(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="cannot be a key"):
         MasterStore.build(df, tmp_path / "p", "l")
     with pytest.raises(PlanError, match="name the column"):
-        MasterStore.build(df, tmp_path / "p", "k", "frequency")
+        MasterStore.build(df, tmp_path / "p", "k", order="frequency")
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is a file"):
         MasterStore.build(df, tmp_path / "file", "k")

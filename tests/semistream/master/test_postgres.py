@@ -74,7 +74,7 @@ def test_equals_the_rows(postgres: Server, kinds: tuple[str, ...]) -> None:
     for rows, keys, page in [(0, 5, "1KB"), (60, 1000, 1), (400, 60, "1KB")]:
         table = plain(master(rng, kinds, rows, keys).drop_columns(["list"]))
         create(postgres, table, declared, key=names)
-        store = MasterStore.postgres(postgres.url, "t", names, page)
+        store = MasterStore.postgres(postgres.url, "t", names, page=page)
         pages = store.at()
         assert (pages.order, pages.indexed, store.key) == ("key", True, tuple(names))
         strangers = plain(master(rng, kinds, 100, 4 * keys)).select(names)

@@ -58,7 +58,7 @@ def test_equals_the_rows(tmp_path: Path, kinds: tuple[str, ...]) -> None:
         table = master(rng, kinds, rows, keys).drop_columns(["list"])
         path = tmp_path / f"{rows}.db"
         create(path, table, declared, key=names)
-        store = MasterStore.sqlite(path, "t", names, page)
+        store = MasterStore.sqlite(path, "t", names, page=page)
         pages = store.at()
         assert (pages.order, pages.indexed, store.key) == ("key", True, tuple(names))
         strangers = master(rng, kinds, 200, 4 * keys)

@@ -32,7 +32,7 @@ SHAPES = {
     "groups": f'(for $e in {A} where $e/k eq "KIND" group by $i := string($e/i) order by $i return count($e))',
 }
 """Sequences X: the element k says how many there are."""
-KINDS, WAYS = ("none", "one", "many"), ("auto", "tuples", "one task")
+KINDS, WAYS = ("none", "one", "many"), ("auto", "tuples", "one_task")
 EXPRESSIONS = """
     X; count(X); sum(X); avg(X); max(X); min(X); exists(X); empty(X); not(exists(X)); boolean((X)[1]); sum(X, "zero")
     every $x in X satisfies $x > 3; some $x in X satisfies $x > 3; if (exists(X)) then 1 else 2; string-join(X, "+")
@@ -90,7 +90,7 @@ def test_any_number_of_matches(
 ):
     assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
     asked = queries(shape, kind)
-    found = answers([plan_xquery(spark, one, places, way=way).frame() for one in asked])
+    found = answers([plan_xquery(spark, one, places, route=way).frame() for one in asked])
     addresses = {name: Path(place) for name, place in places.items()}
     for query, items in zip(asked, found, strict=True):
         assert canonical(items) == canonical(saxon.items(located(query, addresses))), query

@@ -124,8 +124,8 @@ def test_what_one_task_does_is_said_and_bounded(spark: SparkSession, places: dic
 @pytest.mark.parametrize("name", ["q2_extreme_wind", "q7_lowest_of_2001_in_the_us"])
 def test_every_way_gives_the_same(spark: SparkSession, places: dict[str, str], name: str):
     expected = evaluated(WEATHER[name], places)
-    for way in ("tuples", "one task"):
-        assert items(plan_xquery(spark, WEATHER[name], places, way=way).frame()) == expected
+    for way in ("tuples", "one_task"):
+        assert items(plan_xquery(spark, WEATHER[name], places, route=way).frame()) == expected
 
 
 def test_collection_queries_of_the_conformance_suite(spark: SparkSession):
@@ -179,8 +179,8 @@ def test_a_malformed_file_is_an_error_or_skipped(spark: SparkSession, tmp_path: 
     (tmp_path / "c.xml.gz").write_bytes(gzip.compress(b"<r><v>4</v></r>" * 9)[:-12])
     (tmp_path / "d.xml").write_bytes(b"<?xml version='1.0' encoding='us-ascii'?><r><v>\xe4</v></r>")
     whole = 'for $d in collection("c") return $d//v'
-    for asked, way in ((query, "auto"), (query, "one task"), (whole, "auto")):
-        plan = plan_xquery(spark, asked, {"c": tmp_path}, on_error="skip", way=way)
+    for asked, way in ((query, "auto"), (query, "one_task"), (whole, "auto")):
+        plan = plan_xquery(spark, asked, {"c": tmp_path}, on_error="skip", route=way)
         assert items(plan.frame()) == ["<v>1</v>"]
         measured = plan.metrics().as_dict()
         assert (measured["files"], measured["skipped files"]) == (1, 3)
@@ -188,9 +188,9 @@ def test_a_malformed_file_is_an_error_or_skipped(spark: SparkSession, tmp_path: 
 
 def test_a_file_that_cannot_be_read_is_never_skipped(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.xml").write_text("<r><v>1</v></r>")
-    for way in ("auto", "one task"):
+    for way in ("auto", "one_task"):
         (tmp_path / "b.xml").write_text("<r><v>2</v></r>")
-        frame = plan_xquery(spark, 'collection("c")/r/v', {"c": tmp_path}, on_error="skip", way=way).frame()
+        frame = plan_xquery(spark, 'collection("c")/r/v', {"c": tmp_path}, on_error="skip", route=way).frame()
         (tmp_path / "b.xml").unlink()
         with pytest.raises(ConfigError, match=r"b\.xml cannot be read: .*No such file"):
             frame.collect()
@@ -321,8 +321,8 @@ def test_texts_of_any_size_are_read_whole_and_streamed(spark: SparkSession, tmp_
     (tmp_path / "a.xml").write_text(f"<r><t>{'x' * size}</t></r>")
     for path in ('collection("c")/r/t', 'collection("c")//t'):
         query = f"for $t in {path} return string-length($t)"
-        for way in ("auto", "tuples", "one task"):
-            assert items(plan_xquery(spark, query, {"c": tmp_path}, way=way).frame()) == [str(size)]
+        for way in ("auto", "tuples", "one_task"):
+            assert items(plan_xquery(spark, query, {"c": tmp_path}, route=way).frame()) == [str(size)]
     with pytest.raises(BudgetExceeded, match="give more memory"):
         items(dovetail.xquery(spark, 'collection("c")/r/t', {"c": tmp_path}, memory="8MB"))
 
@@ -331,8 +331,8 @@ def test_an_xml_id_is_an_attribute_like_others_however_a_file_is_read(spark: Spa
     (tmp_path / "a.xml").write_text("<r><v xml:id='1'/><v xml:id='1'/><v xml:id=' a  b '/></r>")
     (tmp_path / "b.xml").write_text("<!DOCTYPE r><r xml:id='no name'><v xml:id=''/></r>")
     for path in ('collection("c")/r/v', 'collection("c")//v'):
-        for way in ("auto", "tuples", "one task"):
-            plan = plan_xquery(spark, f"for $v in {path} return data($v/@xml:id)", {"c": tmp_path}, way=way)
+        for way in ("auto", "tuples", "one_task"):
+            plan = plan_xquery(spark, f"for $v in {path} return data($v/@xml:id)", {"c": tmp_path}, route=way)
             assert items(plan.frame()) == ["1", "1", " a  b ", ""]
 
 

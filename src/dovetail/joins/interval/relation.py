@@ -10,14 +10,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import PlanError
+from dovetail.request.choices import one_of
 
+RelationName = Literal[
+    "overlapping", "before", "after", "meets", "met_by", "overlaps", "overlapped_by", "starts", "started_by", "ends",
+    "ended_by", "covers", "covered_by", "equals", "contains", "during", "finishes", "finished_by",
+]  # fmt: skip
 Closed = Literal["left", "right", "both", "neither"]
 Formula = Callable[[int, int, int, int], bool]
 
@@ -62,7 +66,7 @@ INVERSE = {
 }
 INVERSE |= {inverse: name for name, inverse in INVERSE.items()}
 RELATIONS: tuple[str, ...] = ("overlapping", *_LOOSE)
-CLOSED: tuple[Closed, ...] = ("left", "right", "both", "neither")
+CLOSED: tuple[Closed, ...] = get_args(Closed)
 
 # What a relation says in Spark SQL, over the four bounds; `overlapping` depends on `closed` and is printed by Relation.
 _SQL = {
@@ -108,13 +112,14 @@ class Relation:
 
     def __post_init__(self) -> None:
         if not self.names:
-            raise PlanError("relation is an empty set; name at least one of " + ", ".join(RELATIONS))
+            raise PlanError(
+                f"relation is an empty set; name at least one of {', '.join(RELATIONS)}.", argument="relation"
+            )
         for name in self.names:
             if name not in RELATIONS:
-                raise PlanError(_unknown_relation(name))
+                one_of("relation", name, get_args(RelationName))
         for side in (self.left_closed, self.right_closed):
-            if side not in CLOSED:
-                raise PlanError(f"closed={side!r} is not one of {', '.join(CLOSED)}")
+            one_of("closed", side, CLOSED)
 
     @classmethod
     def parse(
@@ -126,7 +131,9 @@ class Relation:
         """The relation that a user's arguments name; aliases carry Allen's meaning."""
         names = [relation] if isinstance(relation, str) else list(relation)
         if not all(isinstance(name, str) for name in names):
-            raise PlanError(f"relation={relation!r} must be a name or a set of names: {', '.join(RELATIONS)}")
+            raise PlanError(
+                f"relation={relation!r} must be a name or a set of names: {', '.join(RELATIONS)}.", argument="relation"
+            )
         left, right = (closed, closed) if isinstance(closed, str) else _pair(closed)
         canonical = frozenset(ALIASES.get(name.lower(), name.lower()) for name in names)
         return cls(canonical, strict, left, right)  # type: ignore[arg-type]  # checked in __post_init__
@@ -187,10 +194,6 @@ class Relation:
 def _pair(closed: object) -> tuple[str, str]:
     if isinstance(closed, (tuple, list)) and len(closed) == 2:
         return str(closed[0]), str(closed[1])
-    raise PlanError(f"closed={closed!r} must be one of {', '.join(CLOSED)}, or a pair of them, one per input")
-
-
-def _unknown_relation(name: str) -> str:
-    near = get_close_matches(name, [*RELATIONS, *ALIASES], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"unknown relation {name!r}{hint} Known: {', '.join((*RELATIONS, *ALIASES))}."
+    raise PlanError(
+        f"closed={closed!r} must be one of {', '.join(CLOSED)}, or a pair of them, one per input.", argument="closed"
+    )

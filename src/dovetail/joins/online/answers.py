@@ -25,7 +25,10 @@ def with_phase(layout: Layout, wanted: bool) -> pa.Schema:
     if not wanted:
         return layout.schema
     if PHASE_COLUMN in layout.schema.names:
-        raise PlanError(f"with_phase=True adds a column {PHASE_COLUMN!r}, which the inputs have; rename theirs.")
+        raise PlanError(
+            f"with_phase=True adds a column {PHASE_COLUMN!r}, which the inputs have; rename theirs.",
+            argument="with_phase",
+        )
     return layout.schema.append(pa.field(PHASE_COLUMN, pa.string(), nullable=False))
 
 

@@ -23,6 +23,8 @@ from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.online.schema_text import schema_text
 
 KIND = "two inputs"
+_INSIDE = ("", " of right")
+"""Suffixes that no names of users have: the plan gives the columns of the answer the names that were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class BucketJoin:
 
     def spec(self) -> OnlineJoin:
         """The specification of the operator."""
-        return ALGORITHMS[self.algorithm](on=self.on, within=self.within, with_phase=self.with_phase)
+        return ALGORITHMS[self.algorithm](on=self.on, within=self.within, with_phase=self.with_phase, suffixes=_INSIDE)
 
     def open(self) -> OnlineOperator:
         """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""

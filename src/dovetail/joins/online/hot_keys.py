@@ -22,14 +22,18 @@ def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -
         return ""
     schema = _columns(on, left)
     if not len(schema):
-        raise PlanError(f"hot={hot!r} names keys of equal columns, and there are none; give on=, or leave hot out.")
+        raise PlanError(
+            f"hot={hot!r} names keys of equal columns, and there are none; give on=, or leave hot out.", argument="hot"
+        )
     if isinstance(hot, (str, bytes)) or not all(_fits(value, len(schema)) for value in hot):
-        raise PlanError(f"hot={hot!r}: give a list of keys of {schema.names}, none of them null; tuples if several.")
+        raise PlanError(
+            f"hot={hot!r}: give a list of keys of {schema.names}, none of them null; tuples if several.", argument="hot"
+        )
     lines = [value if len(schema) > 1 else (value,) for value in hot]
     try:
         columns = [pa.array([line[at] for line in lines], field.type) for at, field in enumerate(schema)]
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise PlanError(f"hot={hot!r} are no values of {schema.names}: {error}.") from error
+        raise PlanError(f"hot={hot!r} are no values of {schema.names}: {error}.", argument="hot") from error
     return base64.b64encode(pa.RecordBatch.from_arrays(columns, schema=schema).serialize()).decode()
 
 

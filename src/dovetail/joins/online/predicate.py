@@ -36,13 +36,21 @@ class Band:
     def __post_init__(self) -> None:
         for bound in (self.lo, self.hi):
             if isinstance(bound, bool) or not isinstance(bound, int | float | Decimal | timedelta):
-                raise PlanError(f"band bound {bound!r} is a {type(bound).__name__}; give a number or a timedelta.")
+                raise PlanError(
+                    f"band bound {bound!r} is a {type(bound).__name__}; give a number or a timedelta.",
+                    argument="within",
+                )
             if isinstance(bound, float | Decimal) and not math.isfinite(bound):
-                raise PlanError(f"band bound {bound!r} is not finite; give a number.")
+                raise PlanError(f"band bound {bound!r} is not finite; give a number.", argument="within")
         if isinstance(self.lo, timedelta) != isinstance(self.hi, timedelta):
-            raise PlanError(f"band from {self.lo!r} to {self.hi!r}: give two numbers or two timedeltas.")
+            raise PlanError(
+                f"band from {self.lo!r} to {self.hi!r}: give two numbers or two timedeltas.", argument="within"
+            )
         if self.lo > self.hi:  # type: ignore[operator]  # of one kind, as just checked
-            raise PlanError(f"band from {self.lo} to {self.hi} is empty; the first bound must not be the larger one.")
+            raise PlanError(
+                f"band from {self.lo} to {self.hi} is empty; the first bound must not be the larger one.",
+                argument="within",
+            )
 
     @classmethod
     def of(cls, given: Band | Sequence[Any]) -> Band:
@@ -58,7 +66,9 @@ class Band:
             return cls(name, name, -width, width)
         if len(given) == 4:
             return cls(*given)
-        raise PlanError(f"within={tuple(given)!r} is no band; give (column, width) or (left, right, lo, hi).")
+        raise PlanError(
+            f"within={tuple(given)!r} is no band; give (column, width) or (left, right, lo, hi).", argument="within"
+        )
 
     def __str__(self) -> str:
         return f"{self.lo} <= {self.right} - {self.left} <= {self.hi}"
@@ -76,7 +86,7 @@ class Predicate:
 
     def __post_init__(self) -> None:
         if not self.on and self.within is None:
-            raise PlanError("a join needs keys: give on=..., within=..., or both.")
+            raise PlanError("a join needs keys: give on=..., within=..., or both.", argument="on")
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -87,13 +97,14 @@ class Predicate:
         """`PlanError` unless the band's columns are there, of one type, and bounds of that type were given."""
         if self.within is None:
             return
-        check_columns(left, [self.within.left], "left")
-        check_columns(right, [self.within.right], "right")
+        check_columns(left, [self.within.left], "left", "within")
+        check_columns(right, [self.within.right], "right", "within")
         mine, theirs = left.field(self.within.left).type, right.field(self.within.right).type
         if mine != theirs:
             raise PlanError(
                 f"band on {self.within.left!r} ({mine}) of left and {self.within.right!r} ({theirs}) of right; "
-                f"cast one of them so that both are of one type."
+                f"cast one of them so that both are of one type.",
+                argument="within",
             )
         whole_bounds(self.within, mine)
 
@@ -115,11 +126,15 @@ def whole_bounds(band: Band, kind: pa.DataType) -> tuple[int, int] | None:
         scale = kind.scale if pa.types.is_decimal(kind) else 0
         known = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= _EXACT_DIGITS)
         if not known:
-            raise PlanError(f"a column of type {kind} has no distance; bands need numbers, dates or times.")
+            raise PlanError(
+                f"a column of type {kind} has no distance; bands need numbers, dates or times.", argument="within"
+            )
         _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
         lo, hi = (_number(bound) * Fraction(10) ** scale for bound in (band.lo, band.hi))
     if max(abs(lo), abs(hi)) >= 2**63:
-        raise PlanError(f"band {band} is wider than the numbers of a column of type {kind}; give smaller bounds.")
+        raise PlanError(
+            f"band {band} is wider than the numbers of a column of type {kind}; give smaller bounds.", argument="within"
+        )
     return math.ceil(lo), math.floor(hi)
 
 
@@ -138,4 +153,4 @@ def _number(bound: Distance) -> Fraction:
 
 def _require(fits: bool, band: Band, kind: pa.DataType, wanted: str) -> None:
     if not fits:
-        raise PlanError(f"band {band} on a column of type {kind}: its bounds must be {wanted}.")
+        raise PlanError(f"band {band} on a column of type {kind}: its bounds must be {wanted}.", argument="within")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dovetail.engine.duration import parse_ms
-from dovetail.engine.layout import HOWS, Key
-from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.predicate import Band
 from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.request.amounts import DEFAULT_MEMORY, parse_flag, parse_ms, parse_partitions, parse_size
+from dovetail.request.choices import HowName, one_of, parse_how
+from dovetail.request.columns import Key, Keys, parse_columns, parse_keys, parse_suffixes
 
-OWED = ("idle", "batch")
+if TYPE_CHECKING:
+    from dovetail.joins.online.plan.plan import End
+
+Algorithm = Literal["auto", "shj", "dphj", "xjoin", "pmj", "hmj", "rpj", "ehj", "diner"]
+MultiAlgorithm = Literal["auto", "mjoin", "miner"]
+Owed = Literal["idle", "batch"]
+AUTO: dict[str, str] = {"online_join": "diner", "online_multijoin": "miner"}
+"""What algorithm="auto" stands for: the join that finds bands too, uses pauses, and spills what is least wanted."""
 REACTS = ("diner", "xjoin", "hmj", "rpj", "miner")
 """Joins with a reactive phase."""
-_MOST_BUCKETS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +31,9 @@ class Terms:
 
     algorithm: str
     memory: int
-    buckets: int | None
+    partitions: int | None
     wait_ms: int
-    owed: str
+    owed: Owed
     retain_ms: int | None
     with_phase: bool
 
@@ -38,79 +43,121 @@ class Terms:
         return self.owed == "idle" and self.algorithm in REACTS
 
 
-def parse_terms(
-    known: Sequence[str],
-    algorithm: str,
-    memory: int | str,
-    buckets: int | None,
-    wait: str | float,
-    owed: str,
-    retain: str | float | None,
-    with_phase: bool,
-) -> Terms:
-    """The terms that these arguments make for one of the algorithms known, or an error that says what to change."""
-    _one_of("algorithm", algorithm, known)
-    _one_of("owed", owed, OWED)
-    if buckets is not None and (isinstance(buckets, bool) or not 1 <= buckets <= _MOST_BUCKETS):
-        raise PlanError(f"buckets={buckets!r} is not possible; give a whole number from 1 to {_MOST_BUCKETS:,}.")
-    retain_ms = None if retain is None else parse_ms("retain", retain)
-    return Terms(algorithm, parse_bytes(memory), buckets, parse_ms("wait", wait), owed, retain_ms, bool(with_phase))
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """A validated request for a join of two inputs; columns are checked later, against both."""
 
-    on: tuple[Key, ...]
+    keys: tuple[Key, ...]
     within: Band | None
     terms: Terms
+    columns: tuple[str, ...] | None = None
+    suffixes: tuple[str, str] = ("", "_right")
+    hot: Sequence[Any] | None = None
+    end_of_input: End = None
+
+    @property
+    def on(self) -> tuple[str | tuple[str, str], ...]:
+        """The keys as the operators take them."""
+        return tuple(key.name for key in self.keys)
 
 
-def parse_request(
-    on: str | Sequence[str | tuple[str, str]] | None,
-    within: Band | Sequence[Any] | None,
-    how: str,
-    algorithm: str,
-    memory: int | str,
-    buckets: int | None,
-    wait: str | float,
-    owed: str,
-    retain: str | float | None,
-    with_phase: bool,
-) -> Request:
-    """The request that these arguments make, or an error that says what to change."""
-    _check_how(how)
-    terms = parse_terms(tuple(ALGORITHMS), algorithm, memory, buckets, wait, owed, retain, with_phase)
-    keys, band = _keys(on), None if within is None else Band.of(within)
-    ALGORITHMS[algorithm](on=keys, within=band)  # refuses what this algorithm cannot find
-    return Request(keys, band, terms)
+@dataclass(frozen=True, slots=True)
+class MultiRequest:
+    """A validated request for a join of many inputs; predicates and columns are checked later, against them."""
+
+    on: tuple[tuple[Any, ...], ...]
+    terms: Terms
+    columns: tuple[str, ...] | None
+    suffixes: Mapping[str, str] | None
+    rows: Mapping[str, float] | None
+    end_of_input: End
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineOptions:
+    """How streams are joined, whatever they are joined by: options of all online joins."""
+
+    memory: int | str = DEFAULT_MEMORY
+    partitions: int | None = None
+    wait: str | float = "25 ms"
+    owed: Owed = "idle"
+    end_of_input: End = None
+    retain: str | float | None = None
+    with_phase: bool = False
+    columns: Sequence[str] | None = None
+
+    def terms(self, algorithm: str) -> Terms:
+        """These options, with the algorithm that is to run."""
+        return Terms(
+            algorithm,
+            parse_size("memory", self.memory),
+            parse_partitions(self.partitions),
+            parse_ms("wait", self.wait),
+            one_of("owed", self.owed, get_args(Owed)),
+            None if self.retain is None else parse_ms("retain", self.retain),
+            parse_flag("with_phase", self.with_phase),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineJoinOptions(OnlineOptions):
+    """The options of `online_join`."""
+
+    on: Keys | None = None
+    within: Band | Sequence[Any] | None = None
+    how: HowName = "inner"
+    algorithm: Algorithm = "auto"
+    suffixes: tuple[str, str] = ("", "_right")
+    hot: Sequence[Any] | None = None
+
+    def request(self) -> Request:
+        """The join, or an error that says what to change."""
+        _check_how(self.how)
+        named = one_of("algorithm", self.algorithm, get_args(Algorithm))
+        terms = self.terms(AUTO["online_join"] if named == "auto" else named)
+        request = Request(
+            parse_keys(self.on),
+            None if self.within is None else Band.of(self.within),
+            terms,
+            parse_columns(self.columns),
+            parse_suffixes(self.suffixes),
+            self.hot,
+            self.end_of_input,
+        )
+        ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses what this algorithm cannot find
+        return request
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiJoinOptions(OnlineOptions):
+    """The options of `online_multijoin`."""
+
+    on: Sequence[tuple[Any, ...]]
+    algorithm: MultiAlgorithm = "auto"
+    suffixes: Mapping[str, str] | None = None
+    rows: Mapping[str, float] | None = None
+
+    def request(self) -> MultiRequest:
+        """The join, or an error that says what to change."""
+        if isinstance(self.on, str) or not all(isinstance(term, (tuple, list)) for term in self.on):
+            raise PlanError(
+                f"on={self.on!r}: give a list of predicates such as ('orders.id', 'items.order_id').", argument="on"
+            )
+        named = one_of("algorithm", self.algorithm, get_args(MultiAlgorithm))
+        return MultiRequest(
+            tuple(tuple(term) for term in self.on),
+            self.terms(AUTO["online_multijoin"] if named == "auto" else named),
+            parse_columns(self.columns),
+            self.suffixes,
+            self.rows,
+            self.end_of_input,
+        )
 
 
 def _check_how(how: str) -> None:
-    if how == "inner":
-        return
-    _one_of("how", how, HOWS)
-    raise UnsupportedError(
-        f"how={how!r}: online joins give matching pairs as they come and are inner joins only; use Spark's own "
-        f"stream-stream join with a watermark for outer and semi joins."
-    )
-
-
-def _keys(on: str | Sequence[str | tuple[str, str]] | None) -> tuple[Key, ...]:
-    """Keys from "k", ["k", ...], [("left_k", "right_k"), ...] or a mixture."""
-    keys: list[Key] = []
-    for item in [on] if isinstance(on, str) else list(on or ()):
-        if isinstance(item, str):
-            keys.append(item)
-        elif isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, str) for part in item):
-            keys.append((item[0], item[1]))
-        else:
-            raise PlanError(f"on={on!r}: each key is a column name or a (left name, right name) pair, not {item!r}.")
-    return tuple(keys)
-
-
-def _one_of(name: str, given: Any, allowed: Sequence[str]) -> None:
-    if given not in allowed:
-        near = get_close_matches(str(given), allowed, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise PlanError(f"{name}={given!r} is not known{hint} Known: {', '.join(allowed)}.")
+    if parse_how(how) != "inner":
+        raise UnsupportedError(
+            f"how={how!r}: online joins give matching pairs as they come and are inner joins only; use Spark's own "
+            f"stream-stream join with a watermark for outer and semi joins.",
+            argument="how",
+        )

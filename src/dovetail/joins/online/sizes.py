@@ -119,7 +119,8 @@ def fit(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) -> 
         least = _least(sizes, limit, widths, needs)
         raise PlanError(
             f"a budget of {format_bytes(limit)} ({limit} bytes) is too small for rows of some {widths[0]} and "
-            f"{widths[1]} bytes; the smallest for this join is {least} bytes ({format_bytes(least)})."
+            f"{widths[1]} bytes; the smallest for this join is {least} bytes ({format_bytes(least)}).",
+            argument="memory",
         )
     return fitted
 

@@ -141,7 +141,8 @@ class Header:
             shown = "; ".join(f"{name}: {was.get(name)} there, {is_now.get(name)} here" for name in names)
             raise ConfigError(
                 f"the checkpoint has its rows in other buckets than this query: {shown}. Rows would not find each "
-                f"other: give buckets={was['buckets']}, and hot= or rows= as they were, or start from a new checkpoint."
+                f"other: give partitions={was['buckets']}, and hot= or rows= as they were, or start from a new "
+                f"checkpoint."
             )
 
     def dump(self) -> str:

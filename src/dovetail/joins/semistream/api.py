@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from pyspark.sql import Column, DataFrame  # noqa: F401  (Column is in the type of an option)
 
-from pyspark.sql import Column, DataFrame
-
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.freshness import Freshness
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import OnMiss
 from dovetail.joins.semistream.plan.plan import EnrichPlan, make_plan
-from dovetail.joins.semistream.request import parse_request
-from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.request import EnrichOptions, Request
+from dovetail.request.options import takes
 
 
-def enrich(
-    rows: DataFrame,
-    master: MasterStore,
-    on: str | Sequence[str | tuple[str, str]],
-    how: str = "inner",
-    algorithm: str = "auto",
-    lookup: Lookup | str | float = "guarded",
-    cache: CachePolicy | str = "adaptive",
-    mode: str = "per_batch",
-    memory: int | str = "50MB",
-    tune: str | Sizes | Mapping[str, int] = "model",
-    on_miss: OnMiss | str = "drop",
-    freshness: Freshness | str = "per_batch",
-    route: str = "none",
-    columns: Sequence[str] | None = None,
-    suffixes: tuple[str, str] = ("", "_master"),
-    versions: str | None = None,
-    max_wait: str | float = "10 s",
-    null_safe: bool = False,
-    as_of: str = "answered",
-    condition: Column | str | None = None,
-) -> DataFrame:
+@takes(EnrichOptions)
+def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
     """Rows with the master rows of their key, as a lazy DataFrame; of a stream, every row exactly once.
 
     Args:
@@ -57,12 +31,13 @@ def enrich(
         tune: Sizes of the algorithm's parts: by "model", by "measure" on the first rows, "off" for an even split, or
             given: {"waiting": 10_000, "per_segment": 4}.
         on_miss: For inner joins, rows without a match: "drop", `dead_letter(path)` or, in mode "carry",
-            `park(retry, deadline)`.
+            `park(retry=..., deadline=...)`.
         freshness: When a newer version of the master data is taken up: "per_batch", `ttl("10 min")` or "pinned". Each
             micro-batch has one version, which is logged, so that a replay gives the same rows. Parquet files and
             databases keep no old versions: there a task takes what it finds, all its rows from one version. A batch
             DataFrame reads the version of when it was planned.
-        route: "none", or "master": rows go to the task that owns their slice of the master data.
+        exchange: "none", or "master": rows are first exchanged, so that each task meets its own slice of the master
+            data only.
         columns: The output columns wanted, in order.
         suffixes: Added to the names that both sides have, stream first.
         versions: The directory of the version log, which driver and executors share; by default in or beside the store.
@@ -85,72 +60,25 @@ def enrich(
     Raises:
         PlanError: for a request that cannot be right, before any job starts.
         ConfigError: when the store cannot be read. In a task it fails the task; it is never taken for a miss.
+
+    >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
+    >>> store = dovetail.MasterStore.build(products, f"{place}/products.pages", key="product")
+    >>> orders = spark.createDataFrame([(1, 7), (2, 9)], "order_id int, product int")
+    >>> dovetail.enrich(orders, store, on="product", how="left", memory="4MB").orderBy("order_id").collect()
+    [Row(order_id=1, product=7, name='lamp'), Row(order_id=2, product=9, name=None)]
     """
-    return plan_enrich(
-        rows,
-        master,
-        on,
-        how,
-        algorithm,
-        lookup,
-        cache,
-        mode,
-        memory,
-        tune,
-        on_miss,
-        freshness,
-        route,
-        columns,
-        suffixes,
-        versions,
-        max_wait,
-        null_safe,
-        as_of,
-        condition,
-    ).frame()
+    return make_plan(rows, master, request).frame()
 
 
-def plan_enrich(
-    rows: DataFrame,
-    master: MasterStore,
-    on: str | Sequence[str | tuple[str, str]],
-    how: str = "inner",
-    algorithm: str = "auto",
-    lookup: Lookup | str | float = "guarded",
-    cache: CachePolicy | str = "adaptive",
-    mode: str = "per_batch",
-    memory: int | str = "50MB",
-    tune: str | Sizes | Mapping[str, int] = "model",
-    on_miss: OnMiss | str = "drop",
-    freshness: Freshness | str = "per_batch",
-    route: str = "none",
-    columns: Sequence[str] | None = None,
-    suffixes: tuple[str, str] = ("", "_master"),
-    versions: str | None = None,
-    max_wait: str | float = "10 s",
-    null_safe: bool = False,
-    as_of: str = "answered",
-    condition: Column | str | None = None,
-) -> EnrichPlan:
-    """The plan of `enrich` with the same arguments: `explain`, `frame`, `metrics`."""
-    request = parse_request(
-        on,
-        how,
-        algorithm,
-        lookup,
-        cache,
-        mode,
-        memory,
-        tune,
-        on_miss,
-        freshness,
-        route,
-        columns,
-        suffixes,
-        versions,
-        max_wait,
-        null_safe,
-        as_of,
-        condition,
-    )
+@takes(EnrichOptions)
+def plan_enrich(rows: DataFrame, master: MasterStore, request: Request) -> EnrichPlan:
+    """The plan of `enrich` with the same arguments: `explain`, `frame`, `metrics`.
+
+    >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
+    >>> store = dovetail.MasterStore.build(products, f"{place}/products.pages", key="product")
+    >>> orders = spark.createDataFrame([(1, 7), (2, 9)], "order_id int, product int")
+    >>> plan = dovetail.plan_enrich(orders, store, on="product", algorithm="hybridjoin", memory="4MB", tune="off")
+    >>> print(plan.explain().splitlines()[0])
+    Enrich: how=inner, mode=per_batch, memory=4 MiB per task, on_miss=drop, freshness=per_batch, exchange=none
+    """
     return make_plan(rows, master, request)

@@ -46,9 +46,11 @@ class CachePolicy:
 
     def __post_init__(self) -> None:
         if self.replaces not in get_args(Replaces):
-            raise PlanError(f"cache {self.replaces!r} is not one of {list(get_args(Replaces))}.")
+            raise PlanError(f"cache={self.replaces!r} is not one of {list(get_args(Replaces))}.", argument="cache")
         if self.threshold < 1 or (self.every is not None and self.every < 1):
-            raise PlanError(f"cache threshold={self.threshold}, every={self.every}: both must be at least 1.")
+            raise PlanError(
+                f"cache threshold={self.threshold}, every={self.every}: both must be at least 1.", argument="cache"
+            )
 
     def __str__(self) -> str:
         return f"{self.replaces}(threshold {self.threshold})"

@@ -191,7 +191,7 @@ def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate
         return Decision(name, request.sizes or FITTED, "even split: no model finds room", skew=skew)
     best = choice.best
     if best.prediction is None:
-        raise PlanError(f"no algorithm can run here: {choice.explain()}")
+        raise PlanError(f"no algorithm can run here: {choice.explain()}", argument="memory")
     sizes, origin = _sizes(request, best.algorithm, best.prediction.sizes, setting), "model"
     if request.sizes is not None or request.tune in ("off", "measure"):
         sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
@@ -241,7 +241,10 @@ def _with_arrivals(request: Request, error: PlanError) -> PlanError:
     """The error with what mode "carry" takes of the budget beside the join, if it does."""
     if request.join_memory == request.memory:
         return error
-    return PlanError(f"{error} In mode 'carry' a sixteenth of memory is for rows that arrive: give a fifteenth more.")
+    return PlanError(
+        f"{error} In mode 'carry' a sixteenth of memory is for rows that arrive: give a fifteenth more.",
+        argument="memory",
+    )
 
 
 def smallest(pages: Pages) -> str:
@@ -258,12 +261,14 @@ def check_store(algorithm: str, pages: Pages) -> None:
         others = [name for name in ALGORITHMS if not model_of(name).needs_index]
         raise PlanError(
             f"algorithm={algorithm!r} looks keys up, but the store has no index; use one of {', '.join(others)} or "
-            f"'auto', or build a page file."
+            f"'auto', or build a page file.",
+            argument="algorithm",
         )
     if model.needs_frequency_order and pages.order != "frequency":
         raise PlanError(
             f"algorithm={algorithm!r} pins the most wanted rows, but the store is in order {pages.order!r}; build it "
-            f"with order='frequency', or use 'cachejoin', which learns what is wanted."
+            f"with order='frequency', or use 'cachejoin', which learns what is wanted.",
+            argument="algorithm",
         )
 
 

@@ -115,7 +115,9 @@ def check_keys(stream: pa.Schema, on: Sequence[str], master: pa.Schema, key: Seq
     if missing:
         raise PlanError(f"the stream has no column {missing}; it has {stream.names}.")
     if len(on) != len(key):
-        raise PlanError(f"on={list(on)} names {len(on)} columns; the master data has the key {list(key)}.")
+        raise PlanError(
+            f"on={list(on)} names {len(on)} columns; the master data has the key {list(key)}.", argument="on"
+        )
     for name, other in zip(on, key, strict=True):
         mine, theirs = stream.field(name).type, master.field(other).type
         if not comparable(mine, theirs):

@@ -37,9 +37,14 @@ class Lookup:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise PlanError(f"lookup {self.kind!r} is not one of {list(get_args(Kind))}; or give a position in (0, 1].")
+            raise PlanError(
+                f"lookup={self.kind!r} is not one of {list(get_args(Kind))}; or give a position in (0, 1].",
+                argument="lookup",
+            )
         if not 0 < self.position <= 1:
-            raise PlanError(f"look-up position {self.position} is outside (0, 1]; 0.3 is a good one, 1 is the oldest.")
+            raise PlanError(
+                f"lookup={self.position} is outside (0, 1]; 0.3 is a good one, 1 is the oldest.", argument="lookup"
+            )
 
     @classmethod
     def of(cls, lookup: Lookup | str | float) -> Lookup:

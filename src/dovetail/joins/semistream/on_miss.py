@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dovetail.engine.duration import parse_seconds
 from dovetail.errors import PlanError
+from dovetail.request.amounts import parse_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,28 @@ def dead_letter(path: str | Path) -> DeadLetter:
     the directory. An attempt that fails leaves none, a repeated micro-batch replaces its files, and so does a second
     action on the same DataFrame when it has read as many rows: each row is there once. A join keeps the letters of one
     query: to feed two queries, call `enrich` for each, with a directory of its own or with on_miss="drop".
+
+    >>> print(dovetail.dead_letter("/data/unknown"))
+    dead_letter(/data/unknown)
     """
     if not str(path):
-        raise PlanError("dead_letter needs a directory; give its path.")
+        raise PlanError("dead_letter needs a directory; give its path.", argument="path")
     return DeadLetter(str(path) if "://" in str(path) else str(Path(path).absolute()))
 
 
-def park(retry: str | float = "5s", deadline: str | float = "10 min") -> Park:
-    """Keep rows without a match in the stream's state and try them again, for master rows that arrive late."""
+def park(*, retry: str | float = "5s", deadline: str | float = "10 min") -> Park:
+    """Keep rows without a match in the stream's state and try them again, for master rows that arrive late.
+
+    They are tried every `retry` and left out once they are `deadline` old.
+
+    >>> print(dovetail.park(retry="30 s", deadline="1 hour"))
+    park(retry 30 s, deadline 3600 s)
+    """
     found = Park(parse_seconds("retry", retry), parse_seconds("deadline", deadline))
     if found.retry_s > found.deadline_s:
-        raise PlanError(f"park: retry={retry!r} is longer than deadline={deadline!r}; give a longer deadline.")
+        raise PlanError(
+            f"park: retry={retry!r} is longer than deadline={deadline!r}; give a longer deadline.", argument="deadline"
+        )
     return found
 
 
@@ -77,4 +88,6 @@ def on_miss_of(given: OnMiss | str) -> OnMiss:
         return given
     if given == "drop":
         return Drop()
-    raise PlanError(f"on_miss={given!r} is not known; use 'drop', dead_letter(path) or park(retry, deadline).")
+    raise PlanError(
+        f"on_miss={given!r} is not known; use 'drop', dead_letter(path) or park(retry, deadline).", argument="on_miss"
+    )

@@ -4,40 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dovetail.engine.duration import parse_seconds
-from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.cache import CachePolicy, Replaces
 from dovetail.joins.semistream.freshness import Freshness
 from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.on_miss import Drop, OnMiss, Park, on_miss_of
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
 from dovetail.joins.semistream.output import How
 from dovetail.joins.semistream.sizes import Sizes
+from dovetail.request.amounts import DEFAULT_MEMORY, parse_flag, parse_seconds, parse_size
+from dovetail.request.choices import HowName, nearest, one_of, parse_how
+from dovetail.request.columns import Key, Keys, known_column, parse_columns, parse_keys, parse_suffixes
 
-HOWS = ("inner", "left", "left_semi", "left_anti")
-HOW_ALIASES = {
-    "left_outer": "left", "leftouter": "left", "semi": "left_semi", "leftsemi": "left_semi", "anti": "left_anti",
-    "leftanti": "left_anti",
-}  # fmt: skip
-MODES = ("per_batch", "carry")
-TUNES = ("model", "measure", "off")
-ROUTES = ("none", "master")
-AS_OF = ("answered", "admitted")
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
-
-@dataclass(frozen=True, slots=True)
-class KeyPair:
-    """A stream column and the master key column that it is compared with; `shared` names appear once in the result."""
-
-    stream: str
-    master: str
-    shared: bool
+Algorithm = Literal[
+    "auto", "inlj", "meshjoin", "r_meshjoin", "partitioned", "ssij", "hybridjoin", "x_hybridjoin",
+    "optimised_x_hybridjoin", "cachejoin", "sscj",
+]  # fmt: skip
+Mode = Literal["per_batch", "carry"]
+Tune = Literal["model", "measure", "off"]
+Exchange = Literal["none", "master"]
+AsOf = Literal["answered", "admitted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +39,25 @@ class Request:
     `fits_cache`: the cache was only named, so that its threshold is tuned as sizes are.
     """
 
-    on: tuple[KeyPair, ...]
+    on: tuple[Key, ...]
     how: How
     algorithm: str
     lookup: Lookup
     cache: CachePolicy
-    mode: str
+    mode: Mode
     memory: int
     tune: str
     sizes: Sizes | None
     on_miss: OnMiss
     freshness: Freshness
-    route: str
+    exchange: Exchange
     columns: tuple[str, ...] | None
     suffixes: tuple[str, str]
     versions: str | None = None
     max_wait_s: float = 10.0
     fits_cache: bool = False
     null_safe: bool = False
-    as_of: str = "answered"
+    as_of: AsOf = "answered"
     condition: Any = None
 
     @property
@@ -84,147 +76,134 @@ class Request:
         return self.how in ("inner", "left")
 
 
-def parse_request(
-    on: str | Sequence[str | tuple[str, str]],
-    how: str = "inner",
-    algorithm: str = "auto",
-    lookup: Lookup | str | float = "guarded",
-    cache: CachePolicy | str = "adaptive",
-    mode: str = "per_batch",
-    memory: int | str = "50MB",
-    tune: str | Sizes | Mapping[str, int] = "model",
-    on_miss: OnMiss | str = "drop",
-    freshness: Freshness | str = "per_batch",
-    route: str = "none",
-    columns: Sequence[str] | None = None,
-    suffixes: tuple[str, str] = ("", "_master"),
-    versions: str | None = None,
-    max_wait: str | float = "10 s",
-    null_safe: bool = False,
-    as_of: str = "answered",
-    condition: Any = None,
-) -> Request:
-    """The request that these arguments make, or a `PlanError` that says what to change."""
-    how = HOW_ALIASES.get(how, how)
-    one_of("how", how, HOWS)
-    one_of("algorithm", algorithm, ("auto", *ALGORITHMS))
-    one_of("mode", mode, MODES)
-    one_of("route", route, ROUTES)
-    one_of("as_of", as_of, AS_OF)
-    _check_as_of(as_of, mode)
-    misses = on_miss_of(on_miss)
-    _check_misses(misses, how, mode)
-    named, sizes = _tune(tune)
-    return Request(
-        parse_on(on),
-        how,  # type: ignore[arg-type]  # checked above
-        algorithm,
-        Lookup.of(lookup),
-        cache if isinstance(cache, CachePolicy) else CachePolicy(cache),  # type: ignore[arg-type]  # checked there
-        mode,
-        parse_bytes(memory),
-        named,
-        sizes,
-        misses,
-        Freshness.of(freshness),
-        route,
-        _columns(columns),
-        _suffixes(suffixes),
-        _directory(versions),
-        parse_seconds("max_wait", max_wait),
-        not isinstance(cache, CachePolicy),
-        _flag("null_safe", null_safe),
-        as_of,
-        _condition(condition, misses),
-    )
+@dataclass(frozen=True, kw_only=True)
+class EnrichOptions:
+    """The options of `enrich`."""
+
+    on: Keys
+    how: HowName = "inner"
+    algorithm: Algorithm = "auto"
+    lookup: Lookup | Literal["oldest", "alternate", "guarded"] | float = "guarded"
+    cache: CachePolicy | Replaces = "adaptive"
+    mode: Mode = "per_batch"
+    memory: int | str = DEFAULT_MEMORY
+    tune: Tune | Sizes | Mapping[str, int] = "model"
+    on_miss: OnMiss | Literal["drop"] = "drop"
+    freshness: Freshness | Literal["per_batch", "pinned"] = "per_batch"
+    exchange: Exchange = "none"
+    columns: Sequence[str] | None = None
+    suffixes: tuple[str, str] = ("", "_master")
+    versions: str | Path | None = None
+    max_wait: str | float = "10 s"
+    null_safe: bool = False
+    as_of: AsOf = "answered"
+    condition: Column | str | None = None
+
+    def request(self) -> Request:
+        """The enrichment, or a `PlanError` that says what to change."""
+        how: Any = parse_how(self.how, get_args(How))
+        mode = one_of("mode", self.mode, get_args(Mode))
+        misses = on_miss_of(self.on_miss)
+        _check_misses(misses, how, mode)
+        named, sizes = _tune(self.tune)
+        return Request(
+            parse_keys(self.on, required=True),
+            how,
+            one_of("algorithm", self.algorithm, get_args(Algorithm)),
+            Lookup.of(self.lookup),
+            _cache(self.cache),
+            mode,
+            parse_size("memory", self.memory),
+            named,
+            sizes,
+            misses,
+            Freshness.of(self.freshness),
+            one_of("exchange", self.exchange, get_args(Exchange)),
+            parse_columns(self.columns),
+            parse_suffixes(self.suffixes),
+            _directory(self.versions),
+            parse_seconds("max_wait", self.max_wait),
+            not isinstance(self.cache, CachePolicy),
+            parse_flag("null_safe", self.null_safe),
+            _as_of(self.as_of, mode),
+            _condition(self.condition, misses),
+        )
 
 
-def parse_on(on: str | Sequence[str | tuple[str, str]]) -> tuple[KeyPair, ...]:
-    """Pairs of key columns from "k", ["k"], [("stream_k", "master_k")] or a mixture."""
-    pairs = []
-    for item in [on] if isinstance(on, str) else list(on or ()):
-        if isinstance(item, str):
-            pairs.append(KeyPair(item, item, True))
-        elif isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, str) for part in item):
-            pairs.append(KeyPair(item[0], item[1], item[0] == item[1]))
-        else:
-            raise PlanError(f"on={on!r}: each key is a column name or a (stream name, master name) pair, not {item!r}.")
-    if not pairs:
-        raise PlanError(f"on={on!r} names no key; give the stream's key column, or (stream name, master name) pairs.")
-    return tuple(pairs)
-
-
-def key_pairs(request: Request, store: MasterStore, stream_columns: Sequence[str]) -> tuple[KeyPair, ...]:
-    """The pairs in the order of the store's key, of which they may be part; a `PlanError` for what is not there."""
-    for pair in request.on:
-        known("on: the stream", pair.stream, stream_columns)
-        known("on: the store's key", pair.master, store.key)
-    by_master = {pair.master: pair for pair in request.on}
+def key_pairs(request: Request, store: MasterStore, stream_columns: Sequence[str]) -> tuple[Key, ...]:
+    """The keys in the order of the store's key, of which they may be part; a `PlanError` for what is not there."""
+    for key in request.on:
+        known_column("on: the stream", key.left, stream_columns, "on")
+        known_column("on: the store's key", key.right, store.key, "on")
+    by_master = {key.right: key for key in request.on}
     if len(by_master) < len(request.on):
-        raise PlanError(f"on={[(p.stream, p.master) for p in request.on]} names a key column of the store twice.")
+        raise PlanError(
+            f"on={[(key.left, key.right) for key in request.on]} names a key column of the store twice.", argument="on"
+        )
     return tuple(by_master[name] for name in store.key if name in by_master)
-
-
-def known(what: str, name: str, names: Sequence[str]) -> None:
-    """A `PlanError`, with the nearest name, unless the name is one of these."""
-    if name not in names:
-        near = get_close_matches(name, list(names), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise PlanError(f"{what} has no column {name!r}; it has {list(names)}.{hint}")
-
-
-def one_of(name: str, given: Any, allowed: Sequence[str]) -> None:
-    """A `PlanError`, with the nearest word, unless the word is allowed."""
-    if given not in allowed:
-        near = get_close_matches(str(given), allowed, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise PlanError(f"{name}={given!r} is not known{hint} Known: {', '.join(allowed)}.")
 
 
 def _check_misses(misses: OnMiss, how: str, mode: str) -> None:
     if isinstance(misses, Drop):
         return
     if how != "inner":
-        raise PlanError(f"on_miss={misses} is for how='inner'; how={how!r} has its own answer to a miss. Leave it out.")
+        raise PlanError(
+            f"on_miss={misses} is for how='inner'; how={how!r} has its own answer to a miss. Leave it out.",
+            argument="on_miss",
+        )
     if isinstance(misses, Park) and mode != "carry":
-        raise PlanError(f"on_miss={misses} keeps rows from one micro-batch to the next; use mode='carry' with it.")
+        raise PlanError(
+            f"on_miss={misses} keeps rows from one micro-batch to the next; use mode='carry' with it.",
+            argument="on_miss",
+        )
 
 
-def _check_as_of(as_of: str, mode: str) -> None:
+def _as_of(given: AsOf, mode: Mode) -> AsOf:
+    as_of = one_of("as_of", given, get_args(AsOf))
     if as_of == "admitted" and mode != "carry":
         raise PlanError(
-            "as_of='admitted' is for mode='carry': without it rows are answered in the micro-batch they come in, from "
-            "the version of which both are as of. Leave it out."
+            "as_of='admitted' is for mode='carry': without it a row is admitted and answered in one micro-batch, from "
+            "one version. Leave it out.",
+            argument="as_of",
         )
+    return as_of  # type: ignore[no-any-return]  # one of its words
+
+
+def _cache(given: CachePolicy | Replaces) -> CachePolicy:
+    if isinstance(given, CachePolicy):
+        return given
+    return CachePolicy(one_of("cache", given, get_args(Replaces)))
 
 
 def _condition(condition: Any, misses: OnMiss) -> Any:
     if isinstance(condition, str) and not condition.strip():
-        raise PlanError(f"condition={condition!r} is empty; write it over the columns of the result, or leave it out.")
+        raise PlanError(
+            f"condition={condition!r} is empty; write it over the columns of the result, or leave it out.",
+            argument="condition",
+        )
     if condition is not None and isinstance(misses, Park):
         raise PlanError(
             f"condition={condition!r} with on_miss={misses}: rows are parked by their key alone; use "
-            f"dead_letter(path), or how='left'."
+            f"dead_letter(path), or how='left'.",
+            argument="condition",
         )
     return condition
 
 
-def _flag(name: str, given: bool) -> bool:
-    if not isinstance(given, bool):
-        raise PlanError(f"{name}={given!r} must be True or False.")
-    return given
-
-
-def _tune(tune: str | Sizes | Mapping[str, int]) -> tuple[str, Sizes | None]:
+def _tune(tune: Tune | Sizes | Mapping[str, int]) -> tuple[str, Sizes | None]:
     if isinstance(tune, Sizes):
         return "explicit", tune
     if isinstance(tune, Mapping):
         names = [field.name for field in fields(Sizes)]
         for name in tune:
-            one_of("tune: size", name, names)
+            if name not in names:
+                near = nearest(name, names)
+                hint = "" if near is None else f" Did you mean {near!r}?"
+                raise PlanError(
+                    f"tune={dict(tune)} has no size {name!r}; sizes: {', '.join(names)}.{hint}", argument="tune"
+                )
         return "explicit", Sizes(**tune)
-    one_of("tune", tune, TUNES)
-    return tune, None
+    return one_of("tune", tune, get_args(Tune)), None
 
 
 def _directory(versions: str | Path | None) -> str | None:
@@ -233,22 +212,7 @@ def _directory(versions: str | Path | None) -> str | None:
     if not str(versions) or "://" in str(versions):
         raise PlanError(
             f"versions={str(versions)!r} is no path of a directory; the log of versions is kept on a file system that "
-            f"driver and executors have at the same path: give such a path."
+            f"driver and executors have at the same path: give such a path.",
+            argument="versions",
         )
     return str(Path(versions).absolute())
-
-
-def _columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:
-    if columns is None:
-        return None
-    if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
-        raise PlanError(f"columns={columns!r} must be a list of output column names.")
-    if len(set(columns)) < len(columns):
-        raise PlanError(f"columns={list(columns)} has a name twice; give each once.")
-    return tuple(columns)
-
-
-def _suffixes(suffixes: tuple[str, str]) -> tuple[str, str]:
-    if len(suffixes) != 2 or not all(isinstance(suffix, str) for suffix in suffixes):
-        raise PlanError(f"suffixes={suffixes!r} must be two strings, for the stream's and the master's clashing names.")
-    return (suffixes[0], suffixes[1])

@@ -60,7 +60,9 @@ class Sizes:
             value = getattr(self, field.name)
             least = 0 if field.name in ("pinned", "cached", "resident", "page_cache") else 1
             if value is not None and value < least:
-                raise PlanError(f"size {field.name}={value} is too small; give at least {least}, or leave it out.")
+                raise PlanError(
+                    f"size {field.name}={value} is too small; give at least {least}, or leave it out.", argument="tune"
+                )
 
     def __str__(self) -> str:
         given = [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -207,7 +209,8 @@ def fit(pages: Pages, stream: pa.Schema, sizes: Sizes, limit: int, parts: Sequen
     if limit < least:
         raise PlanError(
             f"{format_bytes(limit)} of memory are not enough for this join: it needs at least {least} bytes "
-            f"({format_bytes(least)}) for one segment, answers and waiting rows. Give more memory, or smaller pages."
+            f"({format_bytes(least)}) for one segment, answers and waiting rows. Give more memory, or smaller pages.",
+            argument="memory",
         )
     return _shared(replace(sizes, per_segment=per), print_, rest, parts, pinned)
 

@@ -95,7 +95,8 @@ def collection_of(name: str, pattern: str, found: Iterable[tuple[str, int]]) -> 
     if not files:
         raise PlanError(
             f"collection {name!r} has no files: {pattern!r} matches nothing that can be read; give a directory with "
-            f"files that end in {' or '.join(ENDINGS)}, a file, or a glob."
+            f"files that end in {' or '.join(ENDINGS)}, a file, or a glob.",
+            argument="collections",
         )
     return Collection(name, files)
 

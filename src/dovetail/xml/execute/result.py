@@ -138,7 +138,8 @@ def in_columns(plan: DistributeResult) -> tuple[DistributeResult, Row]:
     if found is None:
         raise PlanError(
             "output='columns' needs a query that ends in a return of atoms, such as (data($r/date), 1); write "
-            "data(...) for the text of a node."
+            "data(...) for the text of a node.",
+            argument="output",
         )
     atoms, below = found
     first = next_number(plan)
@@ -149,7 +150,8 @@ def in_columns(plan: DistributeResult) -> tuple[DistributeResult, Row]:
         if not kind.atomic or kind.type in ("atomic", "numeric"):
             raise PlanError(
                 f"output='columns': the type of column {name!r} does not follow from the query ({kind.type}); write "
-                "data(...) for the text of a node, or a constructor such as xs:decimal(...)."
+                "data(...) for the text of a node, or a constructor such as xs:decimal(...).",
+                argument="output",
             )
         variable = Variable(first + number)
         below = Assign(variable, expression, below)

@@ -21,7 +21,9 @@ def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
         found = system.globStatus(path) or []
         listed = [file for status in found for file in _files(system, status)]
     except Exception as error:
-        raise PlanError(f"{pattern!r} cannot be listed: {str(error).splitlines()[0]}") from error
+        raise PlanError(
+            f"{pattern!r} cannot be listed: {str(error).splitlines()[0]}", argument="collections"
+        ) from error
     return sorted((str(file.getPath().toString()), int(file.getLen())) for file in listed)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -23,16 +22,18 @@ from dovetail.xml.execute.scan_task import STATE
 from dovetail.xml.execute.scan_work import Wanted
 from dovetail.xml.plan.rows import Builder, Rows
 from dovetail.xml.plan.tasks import retype, run_rest, run_whole
+from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
 from dovetail.xml.syntax.stack import deep_stack
-
-Way = Literal["auto", "tuples", "one task"]
-"""How a query is executed: as well as can be proved right, with every element built, or all of it in one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class XQueryPlan:
-    """A query that is planned but not run: `frame` gives the lazy DataFrame, `explain` says how it comes about."""
+    """A query that is planned but not run: `frame` gives the lazy DataFrame, `explain` says how it comes about.
+
+    >>> dovetail.plan_xquery(spark, "1 to 3").frame().count()
+    3
+    """
 
     spark: SparkSession
     job: Job
@@ -40,7 +41,7 @@ class XQueryPlan:
     plan: DistributeResult
     row: Row
     partitions: int
-    way: Way
+    route: Route
     sinks: list[MetricsSink]
 
     def frame(self) -> DataFrame:
@@ -64,11 +65,11 @@ class XQueryPlan:
     @deep_stack()
     def _built(self) -> tuple[DataFrame, list[str]]:
         division = Division(self.plan, reason="as asked for")
-        if self.way != "one task":
+        if self.route != "one_task":
             division = divided(self.plan, self.job.module, self.row.variables)
         if not division.cuts:
             return self._whole(), [f"one task runs the whole plan, documents are read one by one: {division.reason}"]
-        builder = Builder(self.spark, self.job, self.sinks, self.partitions, by_tuples=self.way == "tuples")
+        builder = Builder(self.spark, self.job, self.sinks, self.partitions, by_tuples=self.route == "tuples")
         if division.rest is None:
             return self._direct(builder, division.cuts[0]), builder.notes
         return self._rest(builder, division, division.rest), builder.notes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -30,6 +29,7 @@ from dovetail.joins.interval.plan.sides import RESERVED, Side, prepare, quoted, 
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
 from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import Request
+from dovetail.request.columns import wanted_columns
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
@@ -37,7 +37,12 @@ from dovetail.spark.metrics import MetricsSink
 
 @dataclass(frozen=True, slots=True)
 class IntervalPlan:
-    """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files."""
+    """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files.
+
+    >>> rows = spark.createDataFrame([(0, 5), (3, 8)], "start int, end int")
+    >>> dovetail.plan_interval_join(rows, rows).frame().count()
+    4
+    """
 
     asked: Request
     inputs: Inputs  # of the same request, with its sides exchanged where right rows keep one match each
@@ -78,7 +83,7 @@ class IntervalPlan:
         planned.ratio("replication", over="placed", under="rows")
         return Metrics().include(planned)
 
-    def write_parquet(self, path: str, mode: str = "error", compression: str = "snappy") -> Metrics:
+    def write_parquet(self, path: str, *, mode: str = "error", compression: str = "snappy") -> Metrics:
         """Write the answer as Parquet files, made by the tasks that compute it, all or nothing; gives the metrics.
 
         An inner join runs on the operators, which write what they find without handing rows back to Spark. `mode` is
@@ -162,7 +167,7 @@ def count_rows(
 ) -> DataFrame:
     """Left rows with the number of their matches, `n_overlaps`; all of left's columns, or those given."""
     if COUNT in left.columns:
-        raise PlanError(f"left input already has a column {COUNT!r}; rename it first")
+        raise PlanError(f"left input already has a column {COUNT!r}; rename it first", argument="left")
     request = replace(request, how="left_anti")  # every left row is kept, and right rows are not
     inputs = _inputs(request, *_prepared(left, right, request))
     wanted = inputs.left.payload if columns is None else columns
@@ -171,8 +176,6 @@ def count_rows(
 
 def longest_overlaps(left: DataFrame, right: DataFrame, k: int, request: Request) -> DataFrame:
     """The k pairs that overlap longest, longest first."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise PlanError(f"k={k!r} must be a whole number of at least 1")
     inputs = _inputs(request, *_prepared(left, right, request))
     sides = inputs.checked()
     driver, found = choose_top(inputs), None
@@ -194,7 +197,9 @@ def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side
     """Both sides, with every part of the request checked against their columns; starts no job."""
     for name, frame in (("left", left), ("right", right)):
         if frame.isStreaming:
-            raise UnsupportedError(f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)")
+            raise UnsupportedError(
+                f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)", argument=name
+            )
     sides = prepare(left, right, request)
     output_columns(*sides, request)
     if request.split_points is not None:
@@ -216,24 +221,21 @@ def _check_condition(left: Side, right: Side, request: Request) -> None:
         kind = pair.select(as_column(request.condition).alias("c")).schema["c"].dataType
     except AnalysisException as problem:
         raise PlanError(
-            f"condition {request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
-            f"write it over these names. Spark says: {problem}"
+            f"condition={request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
+            f"write it over these names. Spark says: {problem}",
+            argument="condition",
         ) from problem
     if not isinstance(kind, BooleanType):
-        raise PlanError(f"condition {request.condition!r} is of type {kind.simpleString()}; it must be true or false")
+        raise PlanError(
+            f"condition={request.condition!r} is of type {kind.simpleString()}; it must be true or false",
+            argument="condition",
+        )
 
 
 def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:
     """The columns of the answer, in order; a `PlanError` for a name that it does not have."""
     every = left.payload if request.left_only else (*left.payload, *right.payload)
-    if request.columns is None:
-        return every
-    for column in request.columns:
-        if column not in every:
-            near = get_close_matches(column, every, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise PlanError(f"columns: the result has no column {column!r}; it has {list(every)}.{hint}")
-    return request.columns
+    return wanted_columns(request.columns, every)
 
 
 def _pruned(side: Side, columns: tuple[str, ...]) -> Side:

@@ -268,7 +268,9 @@ def _given(kind: T.DataType, value: Any) -> Any:
         return float(value)
     if isinstance(value, int) and not isinstance(value, bool) and type(kind) in _INTEGERS:
         return value
-    raise PlanError(f"split_points: {value!r} is not a value of the bounds' type, {kind.simpleString()}")
+    raise PlanError(
+        f"split_points: {value!r} is not a value of the bounds' type, {kind.simpleString()}", argument="split_points"
+    )
 
 
 def _micros(span: dt.timedelta) -> int:

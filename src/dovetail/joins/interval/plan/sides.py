@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from uuid import uuid4
 
 from pyspark.errors import PySparkException, PySparkTypeError
@@ -16,6 +15,7 @@ from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
+from dovetail.request.columns import known_column, output_names
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import check_collations, collation_key, collation_of
 
@@ -146,22 +146,23 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
         _check_names(name, frame)
     left_bounds = _bounds("left", left, request.left_interval)
     right_bounds = _bounds("right", right, request.right_interval)
-    bound_type = _common_type(left, "interval bounds", left_bounds[0], right_bounds[0])
+    bound_type = _common_type(left, None, "interval bounds", left_bounds[0], right_bounds[0])
     if isinstance(bound_type, T.TimeType):
         if str(left.sparkSession.conf.get("spark.sql.timeType.enabled", "false")).lower() != "true":
             raise PlanError(
                 "interval bounds have type time, which Spark takes in part only unless spark.sql.timeType.enabled is "
-                "true; set it, or cast the bounds to decimal(11, 6), seconds since midnight"
+                "true; set it, or cast the bounds to decimal(11, 6), seconds since midnight",
+                argument="left_interval",
             )
         bound_type = T.DecimalType(11, 6)  # seconds since midnight
-    left_keys = [_find("left", left, key.left) for key in request.keys]
-    right_keys = [_find("right", right, key.right) for key in request.keys]
+    left_keys = [_find("left", left, key.left, "on") for key in request.keys]
+    right_keys = [_find("right", right, key.right, "on") for key in request.keys]
     for lk, rk in zip(left_keys, right_keys, strict=True):
         for name, key, frame in (("left", lk, left), ("right", rk, right)):
             _check_comparable(name, key, frame.schema[key].dataType)
         check_collations(left.schema[lk], right.schema[rk])
     key_types = [
-        _common_type(left, f"key {key.left!r}", left.schema[lk].dataType, right.schema[rk].dataType, keys=True)
+        _common_type(left, "on", f"key {key.left!r}", left.schema[lk].dataType, right.schema[rk].dataType)
         for key, lk, rk in zip(request.keys, left_keys, right_keys, strict=True)
     ]
     left_out, right_out = _output_names(left.columns, right.columns, right_keys, request)
@@ -215,17 +216,8 @@ def _output_names(
     left: list[str], right: list[str], right_keys: list[str], request: Request
 ) -> tuple[dict[str, str], dict[str, str]]:
     shared = {rk for key, rk in zip(request.keys, right_keys, strict=True) if key.shared}
-    in_left = {column.lower() for column in left}
-    in_right = {column.lower() for column in right if column not in shared}
-    left_suffix, right_suffix = ("" if request.left_only else request.suffixes[0]), request.suffixes[1]
-    left_out = {c: c + left_suffix if c.lower() in in_right else c for c in left}
-    right_out = {c: c + right_suffix if c.lower() in in_left else c for c in right if c not in shared}
-    everything = [name.lower() for name in (*left_out.values(), *right_out.values())]
-    twice = sorted(name for name, count in Counter(everything).items() if count > 1)
-    if twice:
-        raise PlanError(
-            f"output columns {twice} would appear twice with suffixes={request.suffixes!r}; choose other suffixes"
-        )
+    suffixes = ("", request.suffixes[1]) if request.left_only else request.suffixes
+    left_out, right_out = output_names(left, right, shared, suffixes)
     hidden = {c: f"{RESERVED}shared_{c}" for c in right if c in shared}
     return left_out, right_out | hidden
 
@@ -233,45 +225,51 @@ def _output_names(
 def _check_names(name: str, frame: DataFrame) -> None:
     twice = sorted(column for column, count in Counter(frame.columns).items() if count > 1)
     if twice:
-        raise PlanError(f"{name} input has columns {twice} more than once; rename them first")
+        raise PlanError(f"{name} input has columns {twice} more than once; rename them first", argument=name)
     ours = [column for column in frame.columns if column.startswith(RESERVED)]
     if ours:
-        raise PlanError(f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved")
+        raise PlanError(
+            f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved", argument=name
+        )
 
 
-def _find(name: str, frame: DataFrame, column: str) -> str:
+def _find(name: str, frame: DataFrame, column: str, argument: str) -> str:
     if column in frame.columns:
         return column
     same = [c for c in frame.columns if c.lower() == column.lower()]
     if len(same) == 1:
         return same[0]
-    near = get_close_matches(column, frame.columns, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise PlanError(f"{name} input has no column [{column!r}]; it has {frame.columns}.{hint}")
+    return known_column(f"{name} input", column, frame.columns, argument)
 
 
 def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, str, str]:
     if len(interval) == 2:
-        start, end = (_find(name, frame, column) for column in interval)
-        kind = _common_type(frame, f"{name} interval", frame.schema[start].dataType, frame.schema[end].dataType)
+        start, end = (_find(name, frame, column, f"{name}_interval") for column in interval)
+        kinds = (frame.schema[bound].dataType for bound in (start, end))
+        kind = _common_type(frame, f"{name}_interval", f"{name} interval", *kinds)
         return kind, quoted(start), quoted(end)
-    column = _find(name, frame, interval[0])
+    column = _find(name, frame, interval[0], f"{name}_interval")
     struct = frame.schema[column].dataType
     if not isinstance(struct, T.StructType) or len(struct.fields) != 2:
         raise PlanError(
-            f"{name}_interval={column!r} has type {struct.simpleString()}; name two columns or a struct of two fields"
+            f"{name}_interval={column!r} has type {struct.simpleString()}; name two columns or a struct of two fields",
+            argument=f"{name}_interval",
         )
     first, last = struct.fields
-    kind = _common_type(frame, f"{name} interval", first.dataType, last.dataType)
+    kind = _common_type(frame, f"{name}_interval", f"{name} interval", first.dataType, last.dataType)
     return kind, f"{quoted(column)}.{quoted(first.name)}", f"{quoted(column)}.{quoted(last.name)}"
 
 
-def _common_type(frame: DataFrame, what: str, left: T.DataType, right: T.DataType, keys: bool = False) -> T.DataType:
+def _common_type(frame: DataFrame, argument: str | None, what: str, left: T.DataType, right: T.DataType) -> T.DataType:
+    keys = argument == "on"
     if not keys:
         for kind in (left, right):
             if not isinstance(kind, BOUND_TYPES):
                 allowed = "a number, decimal, date, timestamp, time or day-time interval"
-                raise PlanError(f"{what}: a bound has type {kind.simpleString()}; it must be {allowed}; cast it first")
+                raise PlanError(
+                    f"{what}: a bound has type {kind.simpleString()}; it must be {allowed}; cast it first",
+                    argument=argument,
+                )
     if left == right:
         return left
     try:
@@ -284,7 +282,8 @@ def _common_type(frame: DataFrame, what: str, left: T.DataType, right: T.DataTyp
     )
     if stringly or (not keys and not isinstance(common, BOUND_TYPES)):
         raise PlanError(
-            f"{what}: {left.simpleString()} and {right.simpleString()} do not compare; cast one of them first"
+            f"{what}: {left.simpleString()} and {right.simpleString()} do not compare; cast one of them first",
+            argument=argument,
         )
     return common
 
@@ -316,7 +315,8 @@ def _check_comparable(name: str, key: str, kind: T.DataType) -> None:
     elif isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType)):
         raise PlanError(
             f"{name} key {key!r} holds a {kind.simpleString()}, and Spark compares none of these; join on a part of "
-            "it, or cast it to text"
+            "it, or cast it to text",
+            argument="on",
         )
 
 

@@ -61,7 +61,7 @@ def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
 def new_target(path: str, columns: tuple[str, ...], schema: pa.Schema, compression: str, mode: str) -> Target:
     """A target that is free to write to; an existing answer is an error unless mode is overwrite."""
     if mode not in ("error", "overwrite"):
-        raise PlanError(f"mode={mode!r} must be 'error' or 'overwrite'")
+        raise PlanError(f"mode={mode!r} must be 'error' or 'overwrite'", argument="mode")
     uri = path if "://" in path else str(Path(path).absolute())
     target = Target(uri, uuid.uuid4().hex, compression, columns, schema)
     system, place = target.filesystem()

@@ -29,7 +29,10 @@ def multi_schema(names: Sequence[str], schemas: Mapping[str, pa.Schema], with_ph
         out.append(pa.field(PHASE_COLUMN, pa.string(), nullable=False))
     twice = sorted(name for name, n in Counter(field.name for field in out).items() if n > 1)
     if twice:
-        raise PlanError(f"the answer would have columns {twice} twice; rename them in an input, or the input itself.")
+        raise PlanError(
+            f"the answer would have columns {twice} twice; rename them in an input, or the input itself.",
+            argument="inputs",
+        )
     return pa.schema(out)
 
 

@@ -63,13 +63,13 @@ class Cells:
         """How rows are spread, and why so, in one line."""
         used = [axis for axis, share in enumerate(self.shares) if share > 1]
         if not used:
-            return "one bucket: no row is copied"
+            return "one partition: no row is copied"
         keys = " x ".join(f"{self.shares[axis]} by ({self._shown(self.classes[axis])})" for axis in used)
         copies = {name: self.copies(r) for r, name in enumerate(self.graph.names)}
         if set(copies.values()) == {1}:
-            return f"buckets {keys}: all inputs have this key, so no row is copied; one key is in one bucket"
+            return f"partitions {keys}: all inputs have this key, so no row is copied; one key is in one partition"
         shown = ", ".join(f"{name} {n}" for name, n in copies.items())
-        return f"buckets {keys}: no key is in all inputs; copies of each row, chosen for least rows a bucket: {shown}"
+        return f"partitions {keys}: no key is in all inputs; copies of each row, chosen for least rows in each: {shown}"
 
     def _shown(self, some: Sequence[Attribute]) -> str:
         return " = ".join("+".join(f"{self.graph.names[a.relation]}.{c}" for c in a.columns) for a in some)

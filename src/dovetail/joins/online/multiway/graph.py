@@ -96,7 +96,7 @@ class JoinGraph:
                 raise PlanError(f"{name} input has columns {twice} more than once; rename them before the join.")
         for edge in self.edges:
             for end, columns in edge.sides:
-                check_columns(schemas[self.names[end.relation]], columns, self.names[end.relation])
+                check_columns(schemas[self.names[end.relation]], columns, self.names[end.relation], "on")
             mine, theirs = (schemas[self.names[end.relation]] for end in edge.ends)
             self._check_types(edge, mine, theirs)
 
@@ -106,7 +106,8 @@ class JoinGraph:
             if mine.field(a).type != theirs.field(b).type:
                 raise PlanError(
                     f"{self.names[first.relation]}.{a} is {mine.field(a).type} but {self.names[second.relation]}.{b} "
-                    f"is {theirs.field(b).type}; cast one of them so that both are of one type."
+                    f"is {theirs.field(b).type}; cast one of them so that both are of one type.",
+                    argument="on",
                 )
         if edge.any_band is not None:
             whole_bounds(edge.any_band, mine.field(edge.any_band.left).type)  # refuses what has no distance
@@ -132,12 +133,14 @@ def join_graph(names: Sequence[str], on: Sequence[Term]) -> JoinGraph:
     a.x = b.x and b.y = c.z
     """
     if len(names) < 2 or len(set(names)) < len(names):
-        raise PlanError(f"inputs={list(names)}: give two or more inputs with different names.")
+        raise PlanError(f"inputs={list(names)}: give two or more inputs with different names.", argument="inputs")
     terms = [_parsed(term, names) for term in on]
     by_pair: dict[tuple[int, int], list[tuple[str, str, tuple[Any, Any] | None]]] = {}
     for (r, a), (q, b), band in terms:
         if r == q:
-            raise PlanError(f"on has {names[r]}.{a} and {names[r]}.{b} of one input; filter that input instead.")
+            raise PlanError(
+                f"on has {names[r]}.{a} and {names[r]}.{b} of one input; filter that input instead.", argument="on"
+            )
         if r > q:
             r, a, q, b = q, b, r, a
             band = None if band is None else (-band[1], -band[0])
@@ -149,7 +152,9 @@ def join_graph(names: Sequence[str], on: Sequence[Term]) -> JoinGraph:
 
 def _parsed(term: Term, names: Sequence[str]) -> tuple[tuple[int, str], tuple[int, str], tuple[Any, Any] | None]:
     if len(term) not in (2, 4):
-        raise PlanError(f"on has {term!r}; give (input.column, input.column), with two bounds more for a band.")
+        raise PlanError(
+            f"on has {term!r}; give (input.column, input.column), with two bounds more for a band.", argument="on"
+        )
     ends = [_end(name, names) for name in term[:2]]
     return ends[0], ends[1], (term[2], term[3]) if len(term) == 4 else None
 
@@ -158,7 +163,9 @@ def _end(name: str, names: Sequence[str]) -> tuple[int, str]:
     """The longest input name that the text starts with, as names may have dots."""
     fitting = [n for n in names if isinstance(name, str) and name.startswith(f"{n}.")]
     if not fitting:
-        raise PlanError(f"on names {name!r}, which is no column of an input; write input.column, of {list(names)}.")
+        raise PlanError(
+            f"on names {name!r}, which is no column of an input; write input.column, of {list(names)}.", argument="on"
+        )
     best = max(fitting, key=len)
     return list(names).index(best), name[len(best) + 1 :]
 
@@ -169,7 +176,8 @@ def _edge(names: Sequence[str], pair: tuple[int, int], found: list[tuple[str, st
     if len(bands) > 1:
         raise UnsupportedError(
             f"{names[pair[0]]} and {names[pair[1]]} have {len(bands)} bands; give one, and filter the answer by the "
-            f"others."
+            f"others.",
+            argument="on",
         )
     keys = equal or [bands[0][:2]]
     ends = (
@@ -189,9 +197,12 @@ def _check_tree(graph: JoinGraph) -> None:
         if a == b:
             raise PlanError(
                 f"the predicates {graph} make a cycle at {graph.names[edge.ends[0].relation]} and "
-                f"{graph.names[edge.ends[1].relation]}; leave one out and filter the answer by it."
+                f"{graph.names[edge.ends[1].relation]}; leave one out and filter the answer by it.",
+                argument="on",
             )
         parts = [a if part == b else part for part in parts]
     if len(set(parts)) > 1:
         apart = [name for name, part in zip(graph.names, parts, strict=True) if part != parts[0]]
-        raise PlanError(f"nothing in on={graph} connects {apart} with {graph.names[0]!r}; add a predicate for each.")
+        raise PlanError(
+            f"nothing in on={graph} connects {apart} with {graph.names[0]!r}; add a predicate for each.", argument="on"
+        )

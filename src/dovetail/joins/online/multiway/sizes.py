@@ -66,7 +66,8 @@ def fit_multi(
         least = _least(sizes, limit, widths, overhead, needs)
         raise PlanError(
             f"a budget of {format_bytes(limit)} ({limit} bytes) is too small for {len(widths)} inputs with rows of "
-            f"some {list(widths)} bytes; the smallest for this join is {least} bytes ({format_bytes(least)})."
+            f"some {list(widths)} bytes; the smallest for this join is {least} bytes ({format_bytes(least)}).",
+            argument="memory",
         )
     return fitted
 

@@ -47,7 +47,8 @@ class OnlineJoin(ABC):
         if predicate.within is not None and not self.bands and not predicate.on:
             raise UnsupportedError(
                 f"{type(self).__name__} hashes its keys, so a band alone cannot be found; give equal columns too, or "
-                f"use Diner or ProgressiveMergeJoin."
+                f"use Diner or ProgressiveMergeJoin.",
+                argument="algorithm",
             )
 
     @property

@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
+from dovetail.joins.online.keys import SIDES
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.batch import join_buckets
@@ -36,7 +37,11 @@ End = Column | Mapping[str, Column] | None
 class OnlinePlan:
     """An online join that is planned but not run: `frame` is the lazy DataFrame.
 
-    `buckets` is their number; a stream that did not say how many keeps the number that its checkpoint began with.
+    `buckets` is the number of partitions; a stream without a number keeps those that its checkpoint began with.
+
+    >>> rows = spark.createDataFrame([(1,), (2,)], "k int")
+    >>> dovetail.plan_online_join(rows, rows, on="k", partitions=1).frame().count()
+    2
     """
 
     inputs: tuple[DataFrame, ...]
@@ -74,9 +79,9 @@ class OnlinePlan:
         return self.task.sink.collect()
 
     def explain(self) -> str:
-        """The join, how its rows are spread over buckets and why, and its algorithm: a line for each.
+        """The join, how its rows are spread over partitions and why, and its algorithm: a line for each.
 
-        After a run, a line more says how uneven the buckets were.
+        After a run, a line more says how uneven the partitions were.
         """
         terms = self.task.request
         retain = "" if terms.retain_ms is None else f", retain={terms.retain_ms} ms"
@@ -84,7 +89,7 @@ class OnlinePlan:
         name = "OnlineJoin" if len(self.inputs) == 2 else f"OnlineJoin of {len(self.inputs)} inputs"
         return "\n".join(
             [
-                f"{name}: {self.buckets} buckets{kept} of {format_bytes(terms.memory)}, owed={terms.owed}, "
+                f"{name}: {self.buckets} partitions{kept} of {format_bytes(terms.memory)}, owed={terms.owed}, "
                 f"wait={terms.wait_ms} ms{retain}",
                 self.placing,
                 self.task.join.spec().explain(),
@@ -101,7 +106,7 @@ class OnlinePlan:
         if rows == 0 or largest == 0:
             return []
         skew = f"{largest * (buckets or self.buckets) / rows:.1f} times an even share"
-        return [f"measured: the largest bucket had {largest:,} of {rows:,} rows, {skew}"]
+        return [f"measured: the largest partition had {largest:,} of {rows:,} rows, {skew}"]
 
 
 def quoted(name: str) -> Column:
@@ -130,8 +135,8 @@ def build_plan(
         _check_provider(first)
     phase = [T.StructField(PHASE_COLUMN, T.StringType(), False)] if terms.with_phase else []
     output = T.StructType([*fields, *phase])
-    buckets = buckets_of(inputs, terms)
-    asked = terms.buckets if streaming else buckets
+    buckets = partitions_of(inputs, terms)
+    asked = terms.partitions if streaming else buckets
     out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
     marked = streaming and end_of_input is not None
     sink, flat = MetricsSink(spark), is_flat(output)
@@ -150,10 +155,10 @@ def _end(name: str, end_of_input: End) -> Column:
     return F.coalesce(end.cast("boolean"), F.lit(False)).alias(_END)
 
 
-def buckets_of(inputs: Mapping[str, DataFrame], terms: Terms) -> int:
-    """How many buckets were asked for; as many as Spark has partitions now if nobody has said."""
+def partitions_of(inputs: Mapping[str, DataFrame], terms: Terms) -> int:
+    """How many partitions were asked for; by default as many as Spark has now."""
     spark = next(iter(inputs.values())).sparkSession
-    return terms.buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+    return terms.partitions or int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
 
 
 def check_inputs(
@@ -166,23 +171,31 @@ def check_inputs(
     if kinds[True] and kinds[False]:
         raise PlanError(
             f"{kinds[True][0]} is a stream and {kinds[False][0]} is not; give streams or batch DataFrames only, or use "
-            f"dovetail.enrich to join a stream with stored data."
+            f"dovetail.enrich to join a stream with stored data.",
+            argument=kinds[True][0] if kinds[True][0] in SIDES else "inputs",
         )
     _check_end(list(inputs), end_of_input)
     if kinds[True] and end_of_input is None and terms.retain_ms is None and lateness is None:
         raise PlanError(
             f"{'two' if len(inputs) == 2 else len(inputs)} streams without an end would fill the state without bound; "
             f"give retain='2 hours' (rows that came longer ago leave), end_of_input=<column that is true on the last "
-            f"row of a side>, or withWatermark on {bands}."
+            f"row of a side>, or withWatermark on {bands}.",
+            argument="retain",
         )
 
 
 def _check_end(names: Sequence[str], end_of_input: End) -> None:
     if isinstance(end_of_input, Mapping):
         if set(end_of_input) != set(names) or not all(isinstance(end, Column) for end in end_of_input.values()):
-            raise PlanError(f"end_of_input is given for {sorted(end_of_input)}; give a Column for each of {names}.")
+            raise PlanError(
+                f"end_of_input is given for {sorted(end_of_input)}; give a Column for each of {names}.",
+                argument="end_of_input",
+            )
     elif end_of_input is not None and not isinstance(end_of_input, Column):
-        raise PlanError(f"end_of_input={end_of_input!r} must be a Column that is true on the last row of a side.")
+        raise PlanError(
+            f"end_of_input={end_of_input!r} must be a Column that is true on the last row of a side.",
+            argument="end_of_input",
+        )
 
 
 def _check_provider(frame: DataFrame) -> None:

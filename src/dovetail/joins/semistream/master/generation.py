@@ -129,7 +129,10 @@ def _from_json(text: str) -> Generation:
 def local_path(path: str | Path) -> Path:
     """The place of a page file, whatever directory a process is in; a `PlanError` if it is a URI."""
     if "://" in str(path):
-        raise PlanError(f"{path} is a URI; a page file is a directory that driver and executors mount: give its path.")
+        raise PlanError(
+            f"{path} is a URI; a page file is a directory that driver and executors mount: give its path.",
+            argument="path",
+        )
     return Path(path).absolute()
 
 
@@ -281,7 +284,7 @@ def prune(path: Path, keep: int, also_held: bool = False) -> list[str]:
     Readers that have them open read on.
     """
     if keep < 1:
-        raise PlanError(f"keep is {keep}; at least 1 generation must stay.")
+        raise PlanError(f"keep is {keep}; at least 1 generation must stay.", argument="keep")
     with locked(path):
         needed = set() if also_held else {int(version.partition("-")[0]) for version in held(path)}
         current = int(current_version(path).partition("-")[0])

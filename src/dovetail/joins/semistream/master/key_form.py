@@ -32,7 +32,7 @@ class KeyForm:
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) != len(self.names):
-            raise PlanError(f"the key is {list(self.names)}; name one or more different columns.")
+            raise PlanError(f"the key is {list(self.names)}; name one or more different columns.", argument="key")
         for kind in self.types:
             _kind(kind)
 
@@ -69,7 +69,7 @@ def key_form(schema: pa.Schema, key: str | Sequence[str]) -> KeyForm:
     names = (key,) if isinstance(key, str) else tuple(key)
     missing = [name for name in names if schema.names.count(name) != 1]
     if missing:
-        raise PlanError(f"key column {missing} is not one of the columns {schema.names}.")
+        raise PlanError(f"key column {missing} is not one of the columns {schema.names}.", argument="key")
     return KeyForm(names, tuple(schema.field(name).type for name in names))
 
 

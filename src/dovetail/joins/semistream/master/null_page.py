@@ -128,7 +128,9 @@ def has_null(key: Sequence[pa.Array]) -> Bool:
 def with_nulls(pages: Pages, store: object) -> Pages:
     """The pages with the rows of keys that have a null; an `UnsupportedError` if the store cannot give them."""
     if not isinstance(pages, NullRows):
-        raise UnsupportedError(f"{store} cannot give rows with a null in the key; build a page file with keep_nulls.")
+        raise UnsupportedError(
+            f"{store} cannot give rows with a null in the key; build a page file with keep_nulls.", argument="null_safe"
+        )
     if not pages.null_rows and not isinstance(pages, KeyedPages):  # a table may get some while it is open
         return pages
     return WithNulls(pages)

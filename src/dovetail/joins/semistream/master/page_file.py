@@ -126,7 +126,8 @@ class PageFile:
         if found is None and self.generation.null_keys:
             raise PlanError(
                 f"{self.path} was built without its {self.generation.null_keys} rows that have a null in the key; "
-                f"build it with keep_nulls=True for joins with null_safe=True."
+                f"build it with keep_nulls=True for joins with null_safe=True.",
+                argument="null_safe",
             )
         return 0 if found is None else found.rows
 

@@ -130,7 +130,8 @@ def _check_collations(schema: pa.Schema, key: Sequence[str]) -> None:
         if collation is not None and field["name"] in key:
             raise PlanError(
                 f"key: column {field['name']!r} has the collation {collation}, and keys of master data are compared by "
-                f"their bytes; write the files with F.col({field['name']!r}).cast('string')."
+                f"their bytes; write the files with F.col({field['name']!r}).cast('string').",
+                argument="key",
             )
 
 

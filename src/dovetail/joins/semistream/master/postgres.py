@@ -209,7 +209,7 @@ def postgres_source(
     url: str, table: str, key: str | Sequence[str], page: int | str, marker: str | None
 ) -> PostgresSource:
     """The table, laid out in pages by one pass over its key in one snapshot."""
-    page_bytes, url = parse_bytes(page), check_url(url)
+    page_bytes, url = parse_bytes(page, "page"), check_url(url)
 
     def laid_out(connection: Connection) -> tuple[tuple[PgColumn, ...], Ranges, str]:
         with connection.cursor() as cursor:

@@ -25,7 +25,8 @@ def check_url(url: str) -> str:
     """The URL, with a limit on how long connecting may take; a `PlanError` if it is no PostgreSQL URL."""
     if urlsplit(url).scheme not in ("postgresql", "postgres"):
         raise PlanError(
-            "the url does not begin with postgresql://; give postgresql://user:password@host:port/database."
+            "the url does not begin with postgresql://; give postgresql://user:password@host:port/database.",
+            argument="uri",
         )
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

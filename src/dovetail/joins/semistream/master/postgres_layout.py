@@ -118,10 +118,12 @@ def key_columns(columns: Sequence[PgColumn], key: str | Sequence[str]) -> list[P
     known = {column.name: column for column in columns}
     missing = [name for name in names if name not in known]
     if missing or not names:
-        raise PlanError(f"key column {missing} is not one of the columns {list(known)}.")
+        raise PlanError(f"key column {missing} is not one of the columns {list(known)}.", argument="key")
     for name in names:
         if known[name].pg_type not in _KEYS:
-            raise PlanError(f"key column {name!r} is of type {known[name].pg_type}; a key is one of {list(_KEYS)}.")
+            raise PlanError(
+                f"key column {name!r} is of type {known[name].pg_type}; a key is one of {list(_KEYS)}.", argument="key"
+            )
     return [known[name] for name in names]
 
 

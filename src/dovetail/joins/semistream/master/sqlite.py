@@ -190,14 +190,14 @@ def sqlite_source(
     path: str | Path, table: str, key: str | Sequence[str], page: int | str, schema: pa.Schema | None
 ) -> SqliteSource:
     """The table, laid out in pages by one pass over its key."""
-    place, page_bytes = str(Path(path).absolute()), parse_bytes(page)
+    place, page_bytes = str(Path(path).absolute()), parse_bytes(page, "page")
     with as_config_errors(place), connected(place) as connection:
         connection.execute("BEGIN")
         declared = declared_columns(connection, table, place)
         schema = schema or pa.schema([(name, arrow_type(kind)) for name, kind in declared.items()])
         unknown = [name for name in schema.names if name not in declared]
         if unknown:
-            raise PlanError(f"table {table!r} has no column {unknown}; it has {list(declared)}.")
+            raise PlanError(f"table {table!r} has no column {unknown}; it has {list(declared)}.", argument="schema")
         names = key_form(schema, key).names
         check_key_values(connection, table, schema, names)
         ranges = lay_out(connection, table, schema, names, page_bytes)

@@ -63,5 +63,6 @@ def key_condition(name: str, kind: pa.DataType) -> str:
         return f"{column} GLOB {_ISO_DAY}"
     raise PlanError(
         f"key column {name!r} is of type {kind}; in SQLite keys are whole numbers, floats, text, blobs, booleans or "
-        f"days (as YYYY-MM-DD). Name another type with schema=, or build a page file."
+        f"days (as YYYY-MM-DD). Name another type with schema=, or build a page file.",
+        argument="key",
     )

@@ -61,6 +61,10 @@ class MasterStore:
     A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
     `build`, `parquet`, `sqlite` or `postgres`. Data that cannot be reached, is damaged, or has other columns than when
     the store was named is a `ConfigError`, never a missing row; the next attempt opens the store afresh.
+
+    >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
+    >>> dovetail.MasterStore.build(products, f"{place}/products.pages", key="product", unique=True).key
+    ('product',)
     """
 
     source: Source
@@ -79,6 +83,7 @@ class MasterStore:
         df: DataFrame,
         path: str | Path,
         key: str | Sequence[str],
+        *,
         order: Order = "key",
         page: int | str = DEFAULT_PAGE,
         frequency: str | None = None,
@@ -113,6 +118,7 @@ class MasterStore:
         path: str | Path,
         table: str,
         key: str | Sequence[str],
+        *,
         page: int | str = DEFAULT_RANGE,
         schema: pa.Schema | None = None,
     ) -> MasterStore:
@@ -126,7 +132,12 @@ class MasterStore:
 
     @staticmethod
     def postgres(
-        url: str, table: str, key: str | Sequence[str], page: int | str = DEFAULT_RANGE, marker: str | None = None
+        uri: str,
+        table: str,
+        key: str | Sequence[str],
+        *,
+        page: int | str = DEFAULT_RANGE,
+        marker: str | None = None,
     ) -> MasterStore:
         """A table, or view, of a PostgreSQL server, in ranges of its key that hold about `page` bytes each.
 
@@ -135,7 +146,7 @@ class MasterStore:
         with every transaction that writes anywhere in the server, unless `marker` is a query of your own whose single
         value changes when the table does. Each opened version is one snapshot. Old versions cannot be read again.
         """
-        return _named(postgres_source(url, table, key, page, marker))
+        return _named(postgres_source(uri, table, key, page, marker))
 
     def version(self) -> str:
         """The newest version now; what `at` takes to read exactly this one again."""

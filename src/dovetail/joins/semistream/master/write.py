@@ -43,7 +43,7 @@ def write_pages(
     place, table = local_path(path), as_table(rows)
     check_order(order, frequency, table.schema.names)
     form = key_form(table.schema, key)
-    page_bytes = parse_bytes(page)
+    page_bytes = parse_bytes(page, "page")
     layout = _laid_out(table, form, order, frequency)
     with building(place) as work:
         writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, order == "key", unique)
@@ -105,14 +105,17 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None:
     """A `PlanError` unless order and frequency are given together and known."""
     if order not in ("key", "frequency", "none"):
-        raise PlanError(f"order is {order!r}; it is one of 'key', 'frequency', 'none'.")
+        raise PlanError(f"order is {order!r}; it is one of 'key', 'frequency', 'none'.", argument="order")
     if (order == "frequency") != (frequency is not None):
         raise PlanError(
             f"order={order!r} with frequency={frequency!r}; name the column with the frequencies for "
-            f"order='frequency', and for no other order."
+            f"order='frequency', and for no other order.",
+            argument="order",
         )
     if frequency is not None and frequency not in names:
-        raise PlanError(f"frequency column {frequency!r} is not one of the columns {list(names)}.")
+        raise PlanError(
+            f"frequency column {frequency!r} is not one of the columns {list(names)}.", argument="frequency"
+        )
 
 
 def layout_order(keys: Normal, order: Order, weights: I64 | None) -> I64:
@@ -130,7 +133,7 @@ def layout_order(keys: Normal, order: Order, weights: I64 | None) -> I64:
 def _weights(column: pa.ChunkedArray, name: str) -> I64:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise PlanError(f"frequency column {name!r} is of type {kind}; frequencies are numbers.")
+        raise PlanError(f"frequency column {name!r} is of type {kind}; frequencies are numbers.", argument="frequency")
     # Double is enough to rank by: frequencies beyond 2^53 that differ in the last digit are equally wanted.
     found = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
     return np.unique(np.nan_to_num(found), return_inverse=True)[1].astype(np.int64)

@@ -47,7 +47,8 @@ class Inlj(SemiStreamJoin):
         least = cost.fixed + kept * cost.segment
         if limit < least:
             raise PlanError(
-                f"{limit} bytes of memory are not enough for one page and {kept} cached ones; give {least}."
+                f"{limit} bytes of memory are not enough for one page and {kept} cached ones; give {least}.",
+                argument="memory",
             )
         fuller = footprint(self.pages, stream, 1, 0, limit, self.sizes.together, keyed)
         rounds = not kept and fuller.fixed + scratch_bytes(fuller.round_rows) <= limit

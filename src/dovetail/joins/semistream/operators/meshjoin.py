@@ -56,7 +56,8 @@ class MeshJoin(SemiStreamJoin):
         if fitting is None or limit < min(least):
             raise PlanError(
                 f"{format_bytes(limit)} of memory, waiting={self.sizes.waiting}: not enough for chunks of one row; the "
-                f"join needs at least {min(least)} bytes, and as many waiting rows as segments x parts."
+                f"join needs at least {min(least)} bytes, and as many waiting rows as segments x parts.",
+                argument="memory",
             )
         return fitting
 

@@ -79,7 +79,7 @@ def build_pages(
     form = key_form(schema, key)
     for name in form.names:
         refuse_collated(df.schema[name], "key")
-    page_bytes = parse_bytes(page)
+    page_bytes = parse_bytes(page, "page")
     keyed, missing, null_keys = _with_keys(df, form)
     with building(place) as work:
         plan = BuildPlan(str(work), schema, form.names, order, page_bytes, unique)

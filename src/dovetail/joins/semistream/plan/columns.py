@@ -16,7 +16,8 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import comparable
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.on_miss import DeadLetter, Park
-from dovetail.joins.semistream.request import KeyPair, Request, key_pairs, known
+from dovetail.joins.semistream.request import Request, key_pairs
+from dovetail.request.columns import Key, output_names, wanted_columns
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import refuse_collated
 
@@ -64,24 +65,25 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     if len(set(frame.columns)) < len(frame.columns):
         raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.")
     pairs = key_pairs(request, store, frame.columns)
-    casts = [_aligned(frame.schema[pair.stream], store.schema.field(pair.master), pair) for pair in pairs]
+    casts = [_aligned(frame.schema[pair.left], store.schema.field(pair.right), pair) for pair in pairs]
     if request.null_safe and any(cast is not None for cast in casts):
         raise PlanError(
-            f"null_safe=True with keys of types that differ: {[(p.stream, p.master) for p in pairs]}; cast the "
-            f"stream's to those of the store, {[str(store.schema.field(p.master).type) for p in pairs]}, first."
+            f"null_safe=True with keys of types that differ: {[(p.left, p.right) for p in pairs]}; cast the "
+            f"stream's to those of the store, {[str(store.schema.field(p.right).type) for p in pairs]}, first.",
+            argument="null_safe",
         )
     named = _result(frame, store, request, pairs)
     wanted = _selected(named, request)
     keeps_all = isinstance(request.on_miss, DeadLetter)
     used = {name for side, name in wanted.values() if side == "stream"}
-    used |= {pair.stream for pair, cast in zip(pairs, casts, strict=True) if cast is None}
+    used |= {pair.left for pair, cast in zip(pairs, casts, strict=True) if cast is None}
     stream = [field for field in frame.schema if keeps_all or field.name in used]
     helpers = [cast.alias(f"{KEY}{at}") for at, cast in enumerate(casts) if cast is not None]
     if isinstance(request.on_miss, Park):
         helpers.append(F.lit(0).cast("long").alias(f"{KEY}came"))
     names = [field.name for field in stream]
     added = iter(range(len(names), len(names) + len(helpers)))
-    on = [next(added) if cast is not None else names.index(p.stream) for p, cast in zip(pairs, casts, strict=True)]
+    on = [next(added) if cast is not None else names.index(p.left) for p, cast in zip(pairs, casts, strict=True)]
     master = tuple(name for side, name in wanted.values() if side == "master")
     return Columns(
         frame.select(*(F.col(quoted(name)) for name in names), *helpers),
@@ -96,7 +98,7 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     )
 
 
-def _aligned(field: T.StructField, key: pa.Field, pair: KeyPair) -> Column | None:
+def _aligned(field: T.StructField, key: pa.Field, pair: Key) -> Column | None:
     """None if the stream's key can be compared as it is, else what to compare: null where no master key is equal."""
     theirs, mine = key.type, _arrow_type(field)
     if comparable(mine, theirs) or _same_time(mine, theirs):
@@ -105,10 +107,11 @@ def _aligned(field: T.StructField, key: pa.Field, pair: KeyPair) -> Column | Non
     both = [any(is_kind(kind) for is_kind in exact) for kind in (mine, theirs)]
     if not (all(both) or (pa.types.is_floating(mine) and pa.types.is_floating(theirs))):
         raise PlanError(
-            f"on: stream column {pair.stream!r} is {field.dataType.simpleString()}, master key {pair.master!r} is "
-            f"{_spark_type(key).simpleString()}; cast one of them so that both have one type."
+            f"on: stream column {pair.left!r} is {field.dataType.simpleString()}, master key {pair.right!r} is "
+            f"{_spark_type(key).simpleString()}; cast one of them so that both have one type.",
+            argument="on",
         )
-    column = F.col(quoted(pair.stream))
+    column = F.col(quoted(pair.left))
     narrow = column.try_cast(_spark_type(key))
     return F.when(narrow == column, narrow)
 
@@ -131,33 +134,22 @@ def _spark_type(field: pa.Field) -> T.DataType:
     except (PySparkException, TypeError) as error:
         raise PlanError(
             f"master column {field.name!r} is {field.type}, which Spark has no type for; leave it out with columns=, "
-            f"or store it in another type."
+            f"or store it in another type.",
+            argument="columns",
         ) from error
 
 
-def _result(
-    frame: DataFrame, store: MasterStore, request: Request, pairs: Sequence[KeyPair]
-) -> dict[str, tuple[str, str]]:
+def _result(frame: DataFrame, store: MasterStore, request: Request, pairs: Sequence[Key]) -> dict[str, tuple[str, str]]:
     """Every column that the result can have: its name, and the side and name that it comes from."""
-    shared = {pair.master for pair in pairs if pair.shared}
-    theirs = [name for name in store.schema.names if name not in shared] if request.gives_master else []
-    clash = set(theirs) & set(frame.columns)
-    mine_suffix, their_suffix = request.suffixes
-    named = [(n + mine_suffix if n in clash else n, ("stream", n)) for n in frame.columns]
-    named += [(n + their_suffix if n in clash else n, ("master", n)) for n in theirs]
-    names = [name for name, _ in named]
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise PlanError(f"columns {twice} would appear twice in the result; rename them or give other suffixes.")
-    return dict(named)
+    shared = {pair.right for pair in pairs if pair.shared}
+    theirs = store.schema.names if request.gives_master else []
+    left, right = output_names(frame.columns, theirs, shared, request.suffixes)
+    named = {out: ("stream", name) for name, out in left.items()}
+    return named | {out: ("master", name) for name, out in right.items()}
 
 
 def _selected(named: dict[str, tuple[str, str]], request: Request) -> dict[str, tuple[str, str]]:
-    if request.columns is None:
-        return named
-    for name in request.columns:
-        known("columns: the result", name, list(named))
-    return {name: named[name] for name in request.columns}
+    return {name: named[name] for name in wanted_columns(request.columns, list(named))}
 
 
 def _output_field(out: str, side: str, name: str, frame: DataFrame, store: MasterStore) -> T.StructField:

@@ -64,24 +64,32 @@ class Conditioned:
         """Let Spark resolve the condition, so that a wrong one fails before any job."""
         given = self.request.condition
         if not isinstance(given, (str, Column)):
-            raise PlanError(f"condition={given!r} is neither a Column nor SQL text over the columns of the result.")
+            raise PlanError(
+                f"condition={given!r} is neither a Column nor SQL text over the columns of the result.",
+                argument="condition",
+            )
         empty = frame.sparkSession.createDataFrame([], self.pairs)
         try:
             kind = empty.select(self._condition.alias("c")).schema["c"].dataType
             if not isinstance(kind, T.BooleanType):
-                raise PlanError(f"condition={given!r} is of type {kind.simpleString()}; it must be true or false.")
+                raise PlanError(
+                    f"condition={given!r} is of type {kind.simpleString()}; it must be true or false.",
+                    argument="condition",
+                )
             tested = empty.where(self._condition)
             tested.schema  # noqa: B018  (resolves it over Spark Connect too)
         except (AnalysisException, ParseException) as error:
             told = next((line for line in str(error).splitlines() if line), "")
             raise PlanError(
                 f"condition={given!r} does not fit the columns of a pair, {self.pairs.names}; write it over these "
-                f"names, without aggregates and window functions. Spark says: {told}"
+                f"names, without aggregates and window functions. Spark says: {told}",
+                argument="condition",
             ) from error
         if self.settles and has_subqueries(tested):
             raise UnsupportedError(
                 f"condition={given!r} with how={self.request.how!r}: Spark answers a subquery with a join, which may "
-                f"part the pairs of a row; join with that table first, or use how='inner' with on_miss='drop'."
+                f"part the pairs of a row; join with that table first, or use how='inner' with on_miss='drop'.",
+                argument="condition",
             )
 
     @property
@@ -108,7 +116,8 @@ class Conditioned:
             raise UnsupportedError(
                 f"condition={self.request.condition!r} with how={self.request.how!r}: {store.source} has no index, so "
                 f"that the master rows of a key may lie anywhere, and a row without a fitting one is not known until "
-                f"all are read; build a page file with this key, or use how='inner' with on_miss='drop'."
+                f"all are read; build a page file with this key, or use how='inner' with on_miss='drop'.",
+                argument="condition",
             )
 
     def frame(self, pairs: DataFrame, task: EnrichTask) -> DataFrame:

@@ -48,7 +48,14 @@ _SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
 
 @dataclass(frozen=True, slots=True)
 class EnrichPlan:
-    """An enrichment that is planned but not run: `frame` is the lazy DataFrame."""
+    """An enrichment that is planned but not run: `frame` is the lazy DataFrame.
+
+    >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
+    >>> store = dovetail.MasterStore.build(products, f"{place}/products.pages", key="product")
+    >>> orders = spark.createDataFrame([(1, 7), (2, 9)], "order_id int, product int")
+    >>> dovetail.plan_enrich(orders, store, on="product", algorithm="hybridjoin", tune="off").frame().count()
+    1
+    """
 
     columns: Columns
     task: EnrichTask
@@ -70,7 +77,7 @@ class EnrichPlan:
         rows = self.columns.frame
         if self.task.request.mode == "carry":
             return self._carried(rows)
-        if self.task.request.route == "master":
+        if self.task.request.exchange == "master":
             rows = self._routed(rows)
         if isinstance(self.task.request.on_miss, DeadLetter):
             # A task has another number: Spark may run several partitions of the join in one, after a coalesce.
@@ -118,7 +125,7 @@ class EnrichPlan:
         version = "newest" if streams or task.version is None else task.version
         lines = [
             f"Enrich: how={request.how}, mode={request.mode}, memory={format_bytes(request.memory)} per task, "
-            f"on_miss={request.on_miss}, freshness={request.freshness}, route={request.route}"
+            f"on_miss={request.on_miss}, freshness={request.freshness}, exchange={request.exchange}"
             + (", null_safe" if request.null_safe else "")
             + (f", as_of={request.as_of}" if request.mode == "carry" else "")
             + (f", condition={request.condition}" if request.condition is not None else ""),
@@ -186,15 +193,19 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
     """The plan of a request; a `PlanError` for what cannot be right comes before any job."""
     if not isinstance(store, MasterStore):
         raise PlanError(
-            f"the master data is a {type(store).__name__}; give a MasterStore, such as MasterStore.open(path)."
+            f"the master data is a {type(store).__name__}; give a MasterStore, such as MasterStore.open(path).",
+            argument="master",
         )
     if request.mode == "carry" and not frame.isStreaming:
-        raise PlanError("mode='carry' is for streams; a batch DataFrame has no later batch: use mode='per_batch'.")
+        raise PlanError(
+            "mode='carry' is for streams; a batch DataFrame has no later batch: use mode='per_batch'.", argument="mode"
+        )
     if request.mode == "carry" and not keeps_versions(store):
         raise UnsupportedError(
             f"mode='carry' needs master data that keeps old versions, so that a repeated micro-batch finds the "
             f"one that it began with; {store.source} keeps only the newest. Build a page file (MasterStore.build), or "
-            f"use mode='per_batch'."
+            f"use mode='per_batch'.",
+            argument="mode",
         )
     store = _by_part(frame, store, request)
     store = store.with_nulls() if request.null_safe else store
@@ -223,11 +234,13 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
 
 def _by_part(frame: DataFrame, store: MasterStore, request: Request) -> MasterStore:
     """The store looked up by the columns that `on` names."""
-    key = [pair.master for pair in key_pairs(request, store, frame.columns)]
+    key = [pair.right for pair in key_pairs(request, store, frame.columns)]
     if key == list(store.key):
         return store
     if request.null_safe:
-        raise PlanError(f"null_safe=True needs the store's whole key {list(store.key)}; on= has {key} of it.")
+        raise PlanError(
+            f"null_safe=True needs the store's whole key {list(store.key)}; on= has {key} of it.", argument="null_safe"
+        )
     return store.by(key)
 
 

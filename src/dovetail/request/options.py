@@ -1,0 +1,93 @@
+"""The options of a public function as a value: a dataclass whose fields are the options, with types and defaults.
+
+A function that is decorated with `takes(Options)` is written for its inputs and the checked request. Its callers, type
+checkers and `help` see the inputs, by position, and the options, by name:
+
+    @takes(JoinOptions)
+    def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFrame: ...
+
+    interval_join(left, right, how="left")
+
+So a function and its `plan_` twin share one signature, and options are parsed in one place: `JoinOptions.request`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_type_hints, overload
+
+from dovetail.request.choices import nearest
+
+_P = ParamSpec("_P")
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+_R = TypeVar("_R")
+_Q = TypeVar("_Q")
+_Q_co = TypeVar("_Q_co", covariant=True)
+
+
+class Options(Protocol[_Q_co]):
+    """The options of a function, as they were given."""
+
+    def request(self) -> _Q_co:
+        """What they ask for; a `PlanError`, with the argument, for what cannot be right."""
+        ...
+
+
+class takes(Generic[_P, _Q]):  # noqa: N801  (a decorator)
+    """Give a function these options in the place of its last parameter, the request that they make."""
+
+    def __init__(self, options: Callable[_P, Options[_Q]]) -> None:
+        self.options = options
+
+    @overload
+    def __call__(self, function: Callable[[_A, _B, _Q], _R]) -> Callable[Concatenate[_A, _B, _P], _R]: ...
+    @overload
+    def __call__(self, function: Callable[[_A, _Q], _R]) -> Callable[Concatenate[_A, _P], _R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as its callers see it."""
+        options, name = self.options, function.__name__
+        signature = _signature(function, options)
+        n_inputs = sum(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in signature.parameters.values())
+
+        @functools.wraps(function)
+        def public(*given: Any, **named: Any) -> Any:
+            _check_call(name, signature, given, named)
+            asked: Any = options(*given[n_inputs:], **named)
+            return function(*given[:n_inputs], asked.request())
+
+        public.__signature__ = signature  # type: ignore[attr-defined]  # what `help` and editors read
+        public.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()} | {
+            "return": signature.return_annotation
+        }
+        return public
+
+
+def _signature(function: Callable[..., Any], options: Any) -> inspect.Signature:
+    """The inputs of the function, by position, and then the options; types are resolved, so that words are listed."""
+    written, hints = inspect.signature(function), get_type_hints(function)
+    inputs = [
+        parameter.replace(kind=inspect.Parameter.POSITIONAL_ONLY, annotation=hints[name])
+        for name, parameter in list(written.parameters.items())[:-1]
+    ]
+    kinds = get_type_hints(options, localns=vars(inspect.getmodule(function)))
+    asked = [p.replace(annotation=kinds[p.name]) for p in inspect.signature(options).parameters.values()]
+    return inspect.Signature([*inputs, *asked], return_annotation=hints["return"])
+
+
+def _check_call(name: str, signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """A `TypeError` that says what is wrong with a call: an option that is not known, or a place that is not right."""
+    takes_by_name = [p.name for p in signature.parameters.values() if p.kind is not inspect.Parameter.POSITIONAL_ONLY]
+    for option in named:
+        if option in signature.parameters and option not in takes_by_name:
+            raise TypeError(f"{name}() takes {option} by position, not by name")
+        if option not in takes_by_name:
+            near = nearest(option, takes_by_name)
+            hint = "" if near is None else f"; did you mean {near!r}?"
+            raise TypeError(f"{name}() has no option {option!r}{hint} Options: {', '.join(takes_by_name)}")
+    try:
+        signature.bind(*given, **named)
+    except TypeError as error:
+        raise TypeError(f"{name}(): {error}; inputs are given by position, options by name") from None
