@@ -6,10 +6,10 @@ import inspect
 from typing import Any, get_args
 
 import pytest
-from dovetail.joins.interval.algorithms import OPERATORS
 
 import dovetail
 from dovetail.errors import DovetailError, PlanError
+from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.relation import ALIASES, RELATIONS, RelationName
 from dovetail.joins.interval.request import Algorithm as IntervalAlgorithm
 from dovetail.joins.online.multiway.registry import MULTIWAY

@@ -82,7 +82,8 @@ def place(left: DataFrame, right: DataFrame, points: list[int], relation: str = 
 
     tasks = len(points) + 1
     how: dict[str, Any] = {"split_points": points} if points else {"partitions": 1}
-    plan = plan_interval_join(left, right, relation=relation, algorithm="sort_merge", route="streaming", **how)
+    how |= {"relation": relation, "algorithm": "sort_merge", "route": "streaming"}
+    plan = plan_interval_join(left, right, **how)
     if not isinstance(plan.route, RangesRoute) or plan.route.cells.ranges != tasks:
         raise DataError(f"{tasks} tasks were asked for; the plan is\n{plan.explain()}")
     return Placed(*plan.route.inner_tasks(*plan.inputs.checked()), tasks)

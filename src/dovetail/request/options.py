@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_type_hints, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
 from dovetail.request.choices import nearest
 
@@ -50,13 +50,13 @@ class takes(Generic[_P, _Q]):  # noqa: N801  (a decorator)
         """The function as its callers see it."""
         options, name = self.options, function.__name__
         signature = _signature(function, options)
-        n_inputs = sum(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in signature.parameters.values())
+        n_inputs = len(inspect.signature(function).parameters) - 1
 
         @functools.wraps(function)
         def public(*given: Any, **named: Any) -> Any:
-            _check_call(name, signature, given, named)
-            asked: Any = options(*given[n_inputs:], **named)
-            return function(*given[:n_inputs], asked.request())
+            asked = _bound(name, signature, given, named)
+            inputs = [asked.pop(side) for side in list(signature.parameters)[:n_inputs]]
+            return function(*inputs, cast(Any, options)(**asked).request())
 
         public.__signature__ = signature  # type: ignore[attr-defined]  # what `help` and editors read
         public.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()} | {
@@ -66,28 +66,22 @@ class takes(Generic[_P, _Q]):  # noqa: N801  (a decorator)
 
 
 def _signature(function: Callable[..., Any], options: Any) -> inspect.Signature:
-    """The inputs of the function, by position, and then the options; types are resolved, so that words are listed."""
+    """The inputs of the function and then the options; types are resolved, so that words are listed."""
     written, hints = inspect.signature(function), get_type_hints(function)
-    inputs = [
-        parameter.replace(kind=inspect.Parameter.POSITIONAL_ONLY, annotation=hints[name])
-        for name, parameter in list(written.parameters.items())[:-1]
-    ]
+    inputs = [parameter.replace(annotation=hints[name]) for name, parameter in list(written.parameters.items())[:-1]]
     kinds = get_type_hints(options, localns=vars(inspect.getmodule(function)))
     asked = [p.replace(annotation=kinds[p.name]) for p in inspect.signature(options).parameters.values()]
     return inspect.Signature([*inputs, *asked], return_annotation=hints["return"])
 
 
-def _check_call(name: str, signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """A `TypeError` that says what is wrong with a call: an option that is not known, or a place that is not right."""
-    takes_by_name = [p.name for p in signature.parameters.values() if p.kind is not inspect.Parameter.POSITIONAL_ONLY]
+def _bound(name: str, signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name; a `TypeError` says which option is not known, or what else is wrong with the call."""
     for option in named:
-        if option in signature.parameters and option not in takes_by_name:
-            raise TypeError(f"{name}() takes {option} by position, not by name")
-        if option not in takes_by_name:
-            near = nearest(option, takes_by_name)
+        if option not in signature.parameters:
+            near = nearest(option, list(signature.parameters))
             hint = "" if near is None else f"; did you mean {near!r}?"
-            raise TypeError(f"{name}() has no option {option!r}{hint} Options: {', '.join(takes_by_name)}")
+            raise TypeError(f"{name}() has no option {option!r}{hint} Options: {', '.join(signature.parameters)}")
     try:
-        signature.bind(*given, **named)
+        return dict(signature.bind(*given, **named).arguments)
     except TypeError as error:
         raise TypeError(f"{name}(): {error}; inputs are given by position, options by name") from None
