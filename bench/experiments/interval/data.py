@@ -1,4 +1,4 @@
-"""The intervals of the experiments, as the operators read them, and independent counts of the pairs they have."""
+"""Intervals of the experiments as the operators read them, and independent counts of their pairs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dovetail.workloads import LambdaIntervals
 from dovetail.workloads.tpch import shipping_intervals, tpch_table
 
 PADDING = {74: 0, 296: 222, 2_296: 2_222}
+
 """Bytes of filler for each width of the source's tuples (table 3.2)."""
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Final
+
+import numpy as np
+import pyarrow as pa
 
 from bench.context import BenchContext
 from bench.experiment import Cell, Experiment, Findings, Grid, Opinion
@@ -17,23 +20,122 @@ from bench.experiments.models.errors import (
     error_table,
     spreads,
 )
-from bench.experiments.models.interval_inputs import Mix, Pair
 from dovetail.engine.host import Schedule, run_local
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
 from dovetail.joins.interval.algorithms import OPERATORS
-from dovetail.joins.interval.cost import ALGORITHMS, FrameMemory, Price, choose
+from dovetail.joins.interval.cost import ALGORITHMS, FrameMemory, IntervalStatistics, Price, choose, summarise
 from dovetail.joins.interval.operators import Frames
+from dovetail.joins.interval.operators.feed import END, START
 from dovetail.joins.interval.relation import Relation
 
+_ROW_BYTES = 24  # start, end and number
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """One input: `rate` rows start at an instant, of which each class (share, duration) has its share.
+
+    Rows of one class come at even steps; a mixture comes at random, as the models assume of neither.
+    """
+
+    rate: float
+    classes: tuple[tuple[float, int], ...]
+
+    @classmethod
+    def even(cls, rate: float, duration: int) -> Mix:
+        """Rows that all last the same."""
+        return cls(rate, ((1.0, duration),))
+
+    def __str__(self) -> str:
+        if len(self.classes) == 1:
+            return f"{self.rate:g} x {self.classes[0][1]}"
+        parts = ", ".join(f"{share:.0%} {duration}" for share, duration in self.classes)
+        return f"{self.rate:g} x ({parts})"
+
+    def bounds(self, span: int, seed: int) -> tuple[I64, I64]:
+        """Starts within `span` instants and their ends, in the order of both."""
+        n = round(self.rate * span)
+        if len(self.classes) == 1:
+            start = np.floor(np.arange(n) * (span / n)).astype(np.int64)
+            return int64s(start), int64s(start + self.classes[0][1])
+        rng = np.random.default_rng([seed, n])
+        start = rng.integers(0, span, n)
+        cuts = np.rint(np.cumsum([share for share, _ in self.classes]) * n).astype(int)
+        lasts = np.array([duration for _, duration in self.classes])
+        end = start + rng.permutation(lasts[np.searchsorted(cuts, np.arange(n), side="right").clip(max=len(lasts) - 1)])
+        order = np.lexsort((end, start))
+        return int64s(start[order]), int64s(end[order])
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two inputs over the same instants."""
+
+    left: Mix
+    right: Mix
+    span: int
+
+    def __str__(self) -> str:
+        return f"{self.left} with {self.right}"
+
+    def bounds(self) -> tuple[tuple[I64, I64], tuple[I64, I64]]:
+        """Starts and ends of both."""
+        return self.left.bounds(self.span, 1), self.right.bounds(self.span, 2)
+
+    def pairs(self) -> int:
+        """How many pairs overlap, from sorted bounds: those begun in time less those over."""
+        (ls, le), (rs, re) = self.bounds()
+        begun = np.searchsorted(np.sort(rs), le, side="left")
+        over = np.searchsorted(np.sort(re), ls, side="right")
+        return int((begun - over).sum())
+
+    def statistics(self, tuple_bytes: float) -> tuple[IntervalStatistics, IntervalStatistics]:
+        """What the models are told, classes included."""
+        left, right = (summarise(start, end, tuple_bytes) for start, end in self.bounds())
+        return left, right
+
+    def batches(self, pieces: int, payload: int = 0) -> dict[str, list[pa.RecordBatch]]:
+        """Both inputs in as many pieces, so that neither runs ahead of the other; `payload` columns of eight bytes."""
+        return {
+            side: _cut(_rows(side, *bounds, payload), pieces)
+            for side, bounds in zip(("left", "right"), self.bounds(), strict=True)
+        }
+
+
+def _rows(side: str, start: I64, end: I64, payload: int) -> pa.RecordBatch:
+    number = np.arange(len(start))
+    columns = {START: start, END: end, f"{side}_id": number}
+    return pa.record_batch(columns | {f"{side}_{i}": number + i for i in range(payload)})
+
+
+def _cut(rows: pa.RecordBatch, pieces: int) -> list[pa.RecordBatch]:
+    edges = np.linspace(0, rows.num_rows, pieces + 1).astype(int)
+    return [rows.slice(low, high - low) for low, high in pairwise(edges.tolist()) if high > low]
+
+
+def row_bytes(payload: int) -> int:
+    """Bytes of a row in Arrow form without the codes, which repeat its bounds."""
+    return _ROW_BYTES + 8 * payload
+
+
 FRAME_BYTES: Final = 8192
+
 TUPLE_BYTES: Final = 2296  # the wide tuples of the source: three in a frame
+
 COMPARISONS, FRAMES = "comparisons", "frames"
+
 MOST_ERROR: Final = {COMPARISONS: 0.10, FRAMES: 0.25}
+
 """Median errors up to which a model counts as right; the source prints 0.1 to 20 % for its frames."""
+
 SAME_SPILL: Final = 0.95
+
 _PIECES = 16
+
 _BUDGET = 8 << 20  # frames decide what is held; bytes decide how long the blocks are that partitioned joins read
+
 _OVERLAPPING = Relation.parse("overlapping")
 
 

@@ -15,8 +15,7 @@ from bench.experiments.models.errors import (
     error_table,
     spreads,
 )
-from bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
-from bench.experiments.models.semistream_scenes import LOADS, scenes
+from bench.experiments.models.semistream_runs import LOADS, Scene, candidates, counted, scenes, typical_costs
 from dovetail.joins.semistream.decision import Decision
 
 PER_LOAD, RATE = "rows a load", "rows a second"

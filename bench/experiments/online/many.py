@@ -10,9 +10,8 @@ from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid
 from bench.experiments.online.judging import experiment
 from bench.experiments.online.many_counting import share
-from bench.experiments.online.many_pausing import miner_paused, star_proved
-from bench.experiments.online.pausing import Paused, Setting
-from bench.experiments.online.published import MEMORY, PAUSES, PRINTED_MINER_WAITING, SPECIFIED_MANY
+from bench.experiments.online.pausing import Paused, Setting, miner_paused, star_proved
+from bench.experiments.online.streams import MEMORY, PAUSES, PRINTED_MINER_WAITING, SPECIFIED_MANY
 from bench.experiments.parts import Part, judged
 from dovetail.errors import DataError
 from dovetail.joins.online.kernels.multi_rows import KEY_BYTES

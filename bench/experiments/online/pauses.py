@@ -9,8 +9,7 @@ from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid
 from bench.experiments.online.judging import experiment, shown
 from bench.experiments.online.pausing import Paused, Setting, paused
-from bench.experiments.online.published import PAUSES, PRINTED_WAITING
-from bench.experiments.online.streams import RECORDED_PACKAGES, SOURCE_ROWS, recorded
+from bench.experiments.online.streams import PAUSES, PRINTED_WAITING, RECORDED_PACKAGES, SOURCE_ROWS, recorded
 from bench.experiments.parts import Part, judged
 
 NAMES = ("DINER", "HMJ", "RPJ 1.0", "XJoin", "oldest")

@@ -1,24 +1,43 @@
-"""Growth curves: the same join over inputs of doubled size, timed, checked, and fitted by a line on two log scales."""
+"""Growth of each family: the same join over inputs of doubled size, timed, checked and fitted."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
+from bench.cases.interval_overlap import overlap_counts, sink_rows
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid, Opinion
+from bench.enrichment import matched, page_file, stream_rows
+from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Opinion
+from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
+from dovetail.joins.interval.api import interval_count, interval_join
+from dovetail.joins.online.api import online_join
+from dovetail.joins.semistream.api import enrich
+from dovetail.workloads import Exponential, RandomIntervals
+from dovetail.xml.api import plan_xquery
 
 DOUBLINGS: Final = 5
+
 LINEAR: Final = 1.15
+
 """Slopes up to this count as near-linear: doubled input takes at most 2.2 times as long."""
+
 IN_PART: Final = 1.4
+
 """Up to this slope, the claim of linear growth still holds in part, even if no curve is near-linear."""
+
 ROUNDS: Final = 2
+
 _CONSTANT: Final = 0.25  # of the time of the smallest size; where less is added, a slope says nothing
 
 
@@ -143,3 +162,200 @@ def _verdict(slopes: Collection[float]) -> Opinion:
 
 def _shown(value: float | None) -> str:
     return "all constant" if value is None else f"{value:.2f}"
+
+
+FIRST_INTERVAL = {"small": 10_000, "full": 62_500}
+
+_MEAN, _STEP = 1_000, 100  # lengths, and instants from one start to the next: some 20 partners a row
+
+_FILES = 4
+
+
+def _table(rows: int, seed: int) -> pa.Table:
+    return RandomIntervals(rows, _STEP * rows, Exponential(_MEAN), seed=seed).table().select(["id", "start", "end"])
+
+
+def _frames(bench: BenchContext, rows: int) -> tuple[list[DataFrame], int]:
+    """Both inputs in Spark's cache, and the number of their pairs."""
+    tables = [_table(rows, seed) for seed in (1, 2)]
+    frames = []
+    for side, table in zip("lr", tables, strict=True):
+        place = bench.scratch / f"intervals-{rows}-{side}"
+        place.mkdir(exist_ok=True)
+        each = -(-rows // _FILES)
+        for n in range(_FILES):
+            pq.write_table(table.slice(n * each, each), place / f"{n}.parquet")
+        frames.append(bench.spark.read.parquet(str(place)).cache())
+        frames[-1].count()
+    return frames, int(overlap_counts(tables[0], tables[1]).sum())
+
+
+def _interval(joined: bool, bench: BenchContext, rows: int) -> Prepared:
+    (left, right), pairs = _frames(bench, rows)
+
+    def run() -> int:
+        if not joined:
+            return interval_count(left, right)
+        interval_join(left, right).write.format("noop").mode("overwrite").save()
+        return sink_rows(bench.spark)
+
+    return Prepared(float(rows), pairs, run, lambda: [frame.unpersist(blocking=True) for frame in (left, right)])
+
+
+def _run_interval(bench: BenchContext) -> Findings:
+    ways = {"all pairs": partial(_interval, True), "their number": partial(_interval, False)}
+    return found(
+        curves(bench, ways, sizes(FIRST_INTERVAL[bench.scale])), "rows a side", "Overlap join with about 20 pairs a row"
+    )
+
+
+FIRST_ONLINE = {"small": 5_000, "full": 62_500}
+
+AMPLE, SHORT = "32MB", "1MB"
+
+
+def side_keys(rows: int, side: int) -> I64:
+    """Keys of one side, each of which about one row a side has."""
+    return np.random.default_rng([rows, side]).integers(0, rows, rows)
+
+
+def pairs(rows: int) -> int:
+    """The size of the join."""
+    left, right = (np.bincount(side_keys(rows, side), minlength=rows) for side in (0, 1))
+    return int(left @ right)
+
+
+def _online(memory: str, bench: BenchContext, rows: int) -> Prepared:
+    frames = []
+    for side, name in enumerate(("left", "right")):
+        place, keys = bench.scratch / f"online-{rows}-{name}", side_keys(rows, side)
+        if not place.exists():
+            place.mkdir()
+            table = pa.table({"key": keys, f"{name}_id": np.arange(rows), f"{name}_value": keys * 0.5})
+            each = -(-rows // _FILES)
+            for n in range(_FILES):
+                pq.write_table(table.slice(n * each, each), place / f"{n}.parquet")
+        frames.append(bench.spark.read.parquet(str(place)))
+
+    def run() -> int:
+        online_join(frames[0], frames[1], on="key", memory=memory).write.format("noop").mode("overwrite").save()
+        return sink_rows(bench.spark)
+
+    return Prepared(float(rows), pairs(rows), run)
+
+
+def _run_online(bench: BenchContext) -> Findings:
+    ways = {f"{memory} a bucket": partial(_online, memory) for memory in (AMPLE, SHORT)}
+    what = "DINER over two inputs whose rows have about one partner, to the end of both"
+    return found(curves(bench, ways, sizes(FIRST_ONLINE[bench.scale])), "rows a side", what)
+
+
+FIRST_SEMISTREAM = {"small": 20_000, "full": 125_000}
+
+MEMORY = "8MB"
+
+_MASTER = {"small": 100_000, "full": 1_000_000}
+
+
+def _semistream(master_rows: int | None, bench: BenchContext, rows: int) -> Prepared:
+    """Stream rows in files; master rows as given, else half as many as stream rows."""
+    keys = master_rows or rows // 2
+    place = bench.scratch / f"stream-{rows}-{keys}"
+    if not place.exists():
+        place.mkdir()
+        each = -(-rows // _FILES)
+        for n in range(_FILES):
+            table = stream_rows(bench, keys, n * each, min(rows, (n + 1) * each))
+            pq.write_table(table, place / f"{n}.parquet")
+    store = page_file(bench, keys)
+    frame = bench.spark.read.parquet(str(place))
+
+    def run() -> int:
+        enrich(frame, store, on="key", memory=MEMORY).write.format("noop").mode("overwrite").save()
+        return sink_rows(bench.spark)
+
+    return Prepared(float(rows), matched(rows), run)
+
+
+def _run_semistream(bench: BenchContext) -> Findings:
+    master = _MASTER[bench.scale]
+    ways = {
+        f"{master:,} master rows": partial(_semistream, master),
+        "half as many master rows": partial(_semistream, None),
+    }
+    what = f"Enrichment from page files with {MEMORY} a task, keys by Zipf's law"
+    return found(curves(bench, ways, sizes(FIRST_SEMISTREAM[bench.scale])), "stream rows", what)
+
+
+FIRST_XQUERY = {"small": 1, "full": 4}
+
+YEARS = 10
+
+AGGREGATE, JOIN = "7.4", "7.6"
+
+
+def _xquery(query: str, bench: BenchContext, stations: int) -> Prepared:
+    params = {"query": query, "stations": stations, "years": YEARS}
+    where = places(bench, params)
+
+    def run() -> int:
+        plan = plan_xquery(bench.spark, QUERIES[query], where)
+        return answer(query, [row.item for row in plan.frame().collect()])
+
+    return Prepared(megabytes(where), expected(params), run, rows=1 if query == AGGREGATE else None)
+
+
+def _run_xquery(bench: BenchContext) -> Findings:
+    ways = {"highest temperature": partial(_xquery, AGGREGATE), "stations with readings": partial(_xquery, JOIN)}
+    what = f"Two queries of the source (listings {AGGREGATE} and {JOIN}) over readings of {YEARS} years"
+    return found(curves(bench, ways, sizes(FIRST_XQUERY[bench.scale])), "MB of XML", what)
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="scale-interval",
+        family="scale",
+        source="our own",
+        places=("growth of interval joins",),
+        claim="With as many partners a row, an interval join over twice the rows takes about twice as long.",
+        run=_run_interval,
+        measures=("engine", "joins/interval", "spark", "bench/experiments/scale"),
+        ground="measured",
+    ),
+    Experiment(
+        name="scale-online",
+        family="scale",
+        source="our own",
+        places=("growth of online joins",),
+        claim=(
+            "An online join of inputs twice as long takes about twice as long, in memory and where most rows wait on "
+            "disk for the end."
+        ),
+        run=_run_online,
+        measures=("engine", "joins/online", "spark", "bench/experiments/scale"),
+        ground="measured",
+    ),
+    Experiment(
+        name="scale-semistream",
+        family="scale",
+        source="our own",
+        places=("growth of enrichment",),
+        claim=(
+            "Twice the stream takes at most about twice as long to enrich, also where the master data doubles with it "
+            "and memory does not."
+        ),
+        run=_run_semistream,
+        measures=("engine", "joins/semistream", "spark", "bench/experiments/scale"),
+        ground="measured",
+    ),
+    Experiment(
+        name="scale-xquery",
+        family="scale",
+        source="our own",
+        places=("growth of XQuery",),
+        claim="A query over twice the XML takes about twice as long, for an aggregate and for a join.",
+        run=_run_xquery,
+        measures=("engine", "xml", "spark", "bench/experiments/scale"),
+        ground="measured",
+    ),
+)

@@ -8,10 +8,9 @@ from dataclasses import replace
 from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
-from bench.experiments.semistream.axes import slope
-from bench.experiments.semistream.counting import Point, master_rows, memories
 from bench.experiments.semistream.judging import judged
 from bench.experiments.semistream.media import Runner, everywhere
+from bench.experiments.semistream.points import Point, master_rows, memories, slope
 
 _SEGMENTS = (125, 250, 500, 1000)
 _PINNED = (500, 1000, 2000, 4000)

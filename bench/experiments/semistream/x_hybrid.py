@@ -7,20 +7,23 @@ from dataclasses import replace
 from bench.context import BenchContext
 from bench.experiment import Chart, Findings
 from bench.experiments.parts import Part
-from bench.experiments.semistream.axes import best_by_model, curves, over, shown
-from bench.experiments.semistream.counting import (
+from bench.experiments.semistream.cached import printed_x
+from bench.experiments.semistream.judging import grid, judged, ratios, wave
+from bench.experiments.semistream.media import Runner, everywhere
+from bench.experiments.semistream.points import (
     Point,
+    best_by_model,
     count,
     counted,
+    curves,
     describe,
     divisor,
     master_rows,
     memories,
+    over,
     rate,
+    shown,
 )
-from bench.experiments.semistream.judging import grid, judged, ratios, wave
-from bench.experiments.semistream.media import Runner, everywhere
-from bench.experiments.semistream.printed_rates import printed_x
 
 HYBRID, DOUBLE, X = "HYBRIDJOIN", "HYBRIDJOIN, double buffer", "X-HYBRIDJOIN"
 _SWAPPED = (250, 500, 1000, 2000, 4000, 8000)

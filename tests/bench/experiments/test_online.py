@@ -9,9 +9,8 @@ import pytest
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
 from bench.experiments.online import counting, many_counting, streams
-from bench.experiments.online.many_pausing import miner_paused
-from bench.experiments.online.pausing import Setting, paused
-from bench.experiments.online.proving import proved
+from bench.experiments.online.judging import proved
+from bench.experiments.online.pausing import Setting, miner_paused, paused
 from bench.experiments.parts import Part, judged
 
 from dovetail.errors import DataError, DovetailError
@@ -54,7 +53,7 @@ def test_all_joins_give_the_definition_and_what_is_counted_for_them() -> None:
 
 def test_a_count_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = counting.Counted(np.array([7]), np.array([1]))
-    monkeypatch.setattr("bench.experiments.online.proving.counted", lambda *given: wrong)
+    monkeypatch.setattr("bench.experiments.online.judging.counted", lambda *given: wrong)
     with pytest.raises(DataError, match=r"DINER over zipf 1 gave \d+ pairs while rows came, but 7 were counted"):
         proved(streams.synthetic("zipf", 1, 100), ["DINER"], 100)
 

@@ -10,15 +10,12 @@ import pytest
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
 from bench.experiments.parts import Part
-from bench.experiments.semistream.counting import Point, count
 from bench.experiments.semistream.judging import close, judged, wave
-from bench.experiments.semistream.media import DISK, Runner, opened
-from bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
-from bench.experiments.semistream.paced import stays
-from bench.experiments.semistream.position_on_data import again
-from bench.experiments.semistream.real_keys import RealStream
-from bench.experiments.semistream.real_times import mean_wait
-from bench.experiments.semistream.timing import built, law_keys, page_file, run, timed
+from bench.experiments.semistream.media import DISK, Runner, built, law_keys, opened, page_file, run, timed
+from bench.experiments.semistream.mesh import Mesh, best_buffer, count_mesh
+from bench.experiments.semistream.points import Point, count
+from bench.experiments.semistream.position import RealStream, again
+from bench.experiments.semistream.times import mean_wait, stays
 
 from dovetail.errors import DataError
 from dovetail.joins.semistream.lookup import Lookup

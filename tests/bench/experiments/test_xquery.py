@@ -10,8 +10,8 @@ from bench.case import Case, Outcome, Params, Rival, Run
 from bench.cases.xquery import CASE
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
-from bench.experiments.xquery import timing
 
+from bench.experiments import xquery as timing
 from dovetail.errors import DataError
 
 PLACES = {f"figure 7.{n}" for n in range(5, 10)}

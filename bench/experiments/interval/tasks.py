@@ -1,10 +1,10 @@
-"""The source's query on Spark: split by time over tasks, one local join in each, and the 100 longest overlaps."""
+"""Runs over one, two and four Spark tasks: speed-up and scale-up. The query is the source's: 100 longest overlaps."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.experiments.interval.data import Side
-from bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH
-from bench.experiments.interval.top import TopOverlaps
+from bench.context import BenchContext
+from bench.experiment import Cell, Chart, Grid
+from bench.experiments.interval.data import Side, pairs
+from bench.experiments.interval.judge import Checks
+from bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH, TopOverlaps
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
@@ -60,11 +62,11 @@ def frame(bench: BenchContext, side: Side, tasks: int) -> DataFrame:
 
 
 def _written(bench: BenchContext, side: Side, files: int = 4) -> DataFrame:
-    place = Path(tempfile.mkdtemp(dir=bench.scratch))
+    placed_over = Path(tempfile.mkdtemp(dir=bench.scratch))
     table = pa.Table.from_batches([side.rows]).rename_columns({"_start": "start", "_end": "end"})
     for number in range(files):
-        pq.write_table(table.take(np.arange(number, table.num_rows, files)), place / f"{number}.parquet")
-    return bench.spark.read.parquet(str(place))
+        pq.write_table(table.take(np.arange(number, table.num_rows, files)), placed_over / f"{number}.parquet")
+    return bench.spark.read.parquet(str(placed_over))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Placed:
     tasks: int
 
 
-def place(left: DataFrame, right: DataFrame, points: list[int], relation: str = "overlapping") -> Placed:
+def placed_over(left: DataFrame, right: DataFrame, points: list[int], relation: str = "overlapping") -> Placed:
     """The inputs cut at the points, as the library cuts them."""
     from dovetail.joins.interval.api import plan_interval_join
     from dovetail.joins.interval.plan.partitioned import PartitionedMeeting, RangeCells
@@ -127,7 +129,7 @@ def top_task(task: TopTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     if not delivered:
         return
     cell = task.cell
-    sides = [_rows(delivered, number, columns) for number, columns in ((LEFT, cell.left), (RIGHT, cell.right))]
+    sides = [_side_rows(delivered, number, columns) for number, columns in ((LEFT, cell.left), (RIGHT, cell.right))]
     began = time.perf_counter()
     spec = _spec(task, int(delivered[0][CELL][0].as_py()))
     left, right = ((int64s(side["_start"].to_numpy()), int64s(side["_end"].to_numpy())) for side in sides)
@@ -156,9 +158,101 @@ def _spec(task: TopTask, cell: int) -> Any:
     )
 
 
-def _rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumns) -> pa.Table:
+def _side_rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumns) -> pa.Table:
     """The rows of one side, as the operators name them."""
     parts = [batch.filter(pa.array(np.asarray(batch[SIDE]) == number)) for batch in delivered]
     table = pa.Table.from_batches(parts).select(list(columns.columns))
     names = {columns.start: "_start", columns.end: "_end"}
     return table.rename_columns({name: names.get(name, name) for name in columns.columns}).combine_chunks()
+
+
+CORES = "Two cores of one machine stand for the source's nodes and threads."
+
+Seconds = dict[str, dict[int, Spread]]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Two inputs and the relation and memory of their join."""
+
+    left: Side
+    right: Side
+    relation: str = "overlapping"
+    frames: Frames | None = None
+
+
+def points(work: Work, tasks: int) -> list[int]:
+    """Split points between tasks, so that as many starts fall to each."""
+    starts = work.left.starts
+    return [int(starts[starts.size * i // tasks]) for i in range(1, tasks)]
+
+
+def speed_up(bench: BenchContext, work: Work, names: Sequence[str], tasks: Sequence[int] = (1, 2)) -> Seconds:
+    """The same work over more and more tasks, for each join."""
+    expected = pairs(work.left, work.right, work.relation)
+    found: Seconds = {name: {} for name in names}
+    times = 2 if bench.scale == "full" or len(names) == 1 else 1
+    for n in tasks:
+        left, right = (frame(bench, side, n) for side in (work.left, work.right))  # read by as many tasks as join
+        placed = placed_over(left, right, points(work, n), work.relation)
+        for name in names if times == 1 and n == tasks[0] else names[:1]:  # Spark compiles, workers start and load
+            run = partial(spread, placed, name, expected, work.frames, times=1)
+            bench.once(("warm", name, id(work.left), n), run)
+        for name in names:
+            found[name][n] = spread(placed, name, expected, work.frames, times)
+    return found
+
+
+def scale_up(bench: BenchContext, make: Callable[[int], Work], names: Sequence[str], tasks: Sequence[int]) -> Seconds:
+    """As much work for each task, over more and more tasks; `make` gives the work of so many."""
+    found: Seconds = {name: {} for name in names}
+    for n in tasks:
+        for name, by_tasks in speed_up(bench, make(n), names, (n,)).items():
+            found[name] |= by_tasks
+    return found
+
+
+def rows_checked(found: Mapping[str, Mapping[int, Spread]]) -> int:
+    """Pairs of all runs."""
+    return sum(run.pairs for runs in found.values() for run in runs.values())
+
+
+def table(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Grid:
+    """Seconds of every run, and each over that of one task."""
+    tasks = list(next(iter(found.values())))
+    heads = ["join", *(f"{n} tasks, s" for n in tasks), *(f"{n} tasks, join alone, s" for n in tasks)]
+    rows: list[list[Cell]] = [
+        [name, *(round(r.seconds, 3) for r in runs.values()), *(round(r.slowest_join, 3) for r in runs.values())]
+        for name, runs in found.items()
+    ]
+    return Grid(title, heads, rows)
+
+
+def chart(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Chart:
+    """Seconds over tasks."""
+    lines = {name: [(n, run.seconds) for n, run in runs.items()] for name, runs in found.items()}
+    return Chart(title, "tasks", "seconds", lines)
+
+
+def judge_speed_up(checks: Checks, found: Seconds, least: float = 1.4) -> None:
+    """Two tasks on two cores are so much faster than one, join by join; four are no faster by more than a quarter."""
+    twice = {name: runs[1].seconds / runs[2].seconds for name, runs in found.items()}
+    _judge_each(checks, f"two tasks are at least {least} times as fast as one", twice, lambda gain: gain >= least)
+    if all(4 in runs for runs in found.values()):
+        more = {name: runs[2].seconds / runs[4].seconds for name, runs in found.items()}
+        _judge_each(checks, "four tasks on two cores gain nothing more", more, lambda gain: gain < 1.25)
+
+
+def judge_scale_up(checks: Checks, found: Seconds, tasks: int = 2, most: float = 1.35) -> None:
+    """So many tasks with as much work each take at most so much longer than one, join by join."""
+    longer = {name: runs[tasks].seconds / runs[1].seconds for name, runs in found.items()}
+    says = f"{tasks} tasks with as much work each take at most {most} times as long as one"
+    _judge_each(checks, says, longer, lambda ratio: ratio <= most)
+
+
+def _judge_each(checks: Checks, says: str, by_join: Mapping[str, float], fits: Callable[[float], bool]) -> None:
+    """One statement of the joins of which it is true, and one of the others."""
+    for wanted in (True, False):
+        some = {name: value for name, value in by_join.items() if fits(value) is wanted}
+        if some:
+            checks.add(wanted, f"{says} ({', '.join(f'{name} {value:.2f}' for name, value in some.items())})")

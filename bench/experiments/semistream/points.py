@@ -1,28 +1,23 @@
-"""Points of the sources' experiments, run by the real joins over keys alone on a simulated disk.
-
-Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (Naeem 2012, table 5.2). Small scale
-divides master rows, memory and cache by 5 and leaves the segments of 500 rows, so that rows that wait per segment, and
-with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows. There are 800
-segments where the source has 4,000.
-"""
+"""Points of the sources' experiments, run by the real joins over keys alone on a simulated disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from bench.context import BenchContext
+from bench.experiment import Chart, Findings, Grid
 from bench.experiment import Experiment as Claim
-from bench.experiment import Findings
+from bench.experiments.semistream.judging import grid
 from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service_rate
 from bench.simulation_from_key import rate_from_key
 from dovetail.engine.device import DeviceModel
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Zipf, predict
+from dovetail.joins.semistream.cost import NoRoomError, Policy, Prediction, Setting, Zipf, predict
 from dovetail.joins.semistream.cost import Sizes as ModelSizes
 from dovetail.joins.semistream.lookup import OLDEST, Lookup
 from dovetail.joins.semistream.master.pages import Order
@@ -30,15 +25,23 @@ from dovetail.joins.semistream.operators.spec import SemiStreamJoin
 from dovetail.workloads.zipf import ZipfLaw
 
 MEASURES = ("engine", "joins/semistream", "workloads", "bench/experiments/semistream")
+
 MILLION = 1_000_000
+
 MB = 2**20
+
 SMALL = 8
+
 """What small scale divides the sizes by."""
+
 SEGMENT_ROWS = 500
+
 MESH_ROWS = int(0.93 * MB / 120)
+
 SETTING = "Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows."
 
 _SEED = 11
+
 _INLJ_ROWS = 400  # INLJ has no queue; that many rows stand for one
 
 
@@ -176,3 +179,51 @@ def describe(divide: int) -> str:
     """The scale in a sentence."""
     scale = "the source's sizes" if divide == 1 else f"master data, memory and cache a {divide}th of the source's"
     return f"{SETTING} Run at {scale}."
+
+
+Figure = Callable[[Rate], float]
+
+Curves = Mapping[str, Sequence[float]]
+
+
+def per_second(found: Rate) -> float:
+    """Rows a second."""
+    return found.per_second
+
+
+def curves(joins: Mapping[str, Point], axis: str, values: Sequence[float], figure: Figure = per_second) -> Curves:
+    """A figure of every join at every value of one of its fields, on the simulated disk."""
+    return {
+        name: [figure(count(replace(point, **{axis: value}))) for value in values]  # type: ignore[arg-type]  # a field
+        for name, point in joins.items()
+    }
+
+
+def shown(
+    title: str, axis: str, y: str, values: Sequence[float], found: Curves, *, log_x: bool = False, log_y: bool = False
+) -> tuple[Chart, Grid]:
+    """The curves as a chart and as a table."""
+    lines = {name: list(zip(values, ys, strict=True)) for name, ys in found.items()}
+    rows = [(value, *(ys[at] for ys in found.values())) for at, value in enumerate(values)]
+    return Chart(title, axis, y, lines, log_x=log_x, log_y=log_y), grid(f"{title}: {y}", (axis, *found), rows)
+
+
+def over(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """Value by value, how many times the second the first is."""
+    return [a / b for a, b in zip(first, second, strict=True)]
+
+
+def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """The power of x that y follows: the slope on logarithmic axes."""
+    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+def best_by_model(points: Iterable[Point]) -> Point:
+    """The point whose model promises the highest rate; points that do not fit in memory are passed over."""
+    fitting: list[tuple[float, Point]] = []
+    for point in points:
+        try:
+            fitting.append((point.predicted().mu, point))
+        except NoRoomError:
+            continue
+    return max(fitting, key=lambda found: found[0])[1]
