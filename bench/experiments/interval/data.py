@@ -15,7 +15,6 @@ from dovetail.workloads import LambdaIntervals
 from dovetail.workloads.tpch import shipping_intervals, tpch_table
 
 PADDING = {74: 0, 296: 222, 2_296: 2_222}
-
 """Bytes of filler for each width of the source's tuples (table 3.2)."""
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
+from itertools import product
 from typing import Any
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid
+from bench.experiment import (
+    Cell,
+    Chart,
+    Experiment,
+    Findings,
+    Grid,
+    Part,
+    judged,
+    off,
+    percent,
+)
 from bench.experiments.interval.data import Side, pairs, statistics, steady
-from bench.experiments.interval.judge import Checks, off, percent
 from bench.experiments.interval.runs import JOINS, MODELS, Ran, run
 from dovetail.joins.interval.cost import (
     CostModel,
@@ -26,9 +35,7 @@ from dovetail.joins.interval.cost import (
 from dovetail.joins.interval.operators import Frames
 
 BY_DURATION = {(10, 1): 0.00, (10, 5): 0.02, (10, 10): 0.05, (10, 50): 0.25, (10, 100): 0.50}
-
 BY_RATE = {(1, 10): 0.05, (5, 10): 0.05, (10, 10): 0.05, (50, 10): 0.05, (100, 10): 0.05}
-
 RANGES = (1_000, 10_000)
 
 
@@ -41,11 +48,9 @@ def _size_errors(rate: int, duration: int, time_range: int) -> tuple[int, float,
 
 
 def _join_size(bench: BenchContext) -> Findings:
-    rows: list[list[Cell]] = []
+    settings, rows = BY_DURATION | BY_RATE, list[list[Cell]]()
+    checked = as_printed = exact = 0
     lines: dict[str, list[tuple[float, float]]] = {"(4.1), range 1,000": [], "(4.1), range 10,000": [], "printed": []}
-    checked = 0
-    as_printed = exact = 0
-    settings = BY_DURATION | BY_RATE
     for (rate, duration), printed in settings.items():
         near, far = (_size_errors(rate, duration, time_range) for time_range in RANGES)
         checked += near[0] + far[0]
@@ -55,18 +60,18 @@ def _join_size(bench: BenchContext) -> Findings:
         if (rate, duration) in BY_DURATION:
             for name, value in zip(lines, (100 * near[1], 100 * far[1], printed), strict=True):
                 lines[name].append((duration, round(value, 4)))
-    checks = Checks()
     n = len(settings)
-    checks.add(as_printed == n, f"{as_printed} of {n} printed errors are those of (4.1) at range 10,000, to the digit")
-    checks.add(exact == n, f"(4.3) is exact in {exact} of {n} settings at both ranges, so far below 1 %")
-    heads = ["lambda", "d", "printed", "(4.1), 10,000", "(4.1), 1,000", "(4.3), 10,000", "(4.3), 1,000"]
+    parts = [
+        (f"{as_printed} of {n} printed errors are those of (4.1) at range 10,000, to the digit", as_printed == n),
+        (f"(4.3) is exact in {exact} of {n} settings at both ranges, so far below 1 %", exact == n),
+    ]
+    heads = ("lambda", "d", "printed", "(4.1), 10,000", "(4.1), 1,000", "(4.3), 10,000", "(4.3), 1,000")
     note = "The captions say range 1,000 and (4.3); the printed figures fit neither, see the columns."
     chart = Chart("Error of the join size, lambda 10", "duration", "error, %", lines, log_x=True)
-    return checks.findings([chart], [Grid("Error of the estimated number of pairs", heads, rows)], checked, note)
+    return judged(parts, note, [chart], [Grid("Error of the estimated number of pairs", heads, rows)], checked)
 
 
 Setting = tuple[int, int]
-
 CPU_SIMPLE: dict[Setting, tuple[float, ...]] = {
     (10, 1): (0.01, 0.001, 1.81, 0.00, 0.00),
     (10, 5): (0.01, 1.12, 2.33, 1.11, 0.01),
@@ -78,9 +83,7 @@ CPU_SIMPLE: dict[Setting, tuple[float, ...]] = {
     (50, 10): (0.01, 0.15, 3.31, 0.11, 0.01),
     (100, 10): (0.01, 0.10, 0.47, 0.06, 0.01),
 }
-
 """Printed errors in percent, in the order of `JOINS`."""
-
 CPU_COMPLEX: dict[Setting, tuple[float, ...]] = {
     (10, 1): (2.33, 3.53, 3.48, 1.20, 3.52),
     (10, 5): (1.11, 1.48, 2.46, 1.47, 1.47),
@@ -92,9 +95,7 @@ CPU_COMPLEX: dict[Setting, tuple[float, ...]] = {
     (50, 10): (3.40, 0.76, 1.44, 0.29, 0.21),
     (100, 10): (4.04, 0.36, 3.34, 0.14, 0.11),
 }
-
 FIRST_CLASS = (5, 5)
-
 AMPLE = FrameMemory(2**30)
 
 
@@ -121,54 +122,34 @@ def _cpu_errors(setting: Setting, mixed: bool, time_range: int) -> tuple[dict[st
 def _cpu(mixed: bool, bench: BenchContext) -> Findings:
     printed = CPU_COMPLEX if mixed else CPU_SIMPLE
     time_range = 10_000 if bench.scale == "full" else 1_000 if mixed else 2_000
-    rows: list[list[Cell]] = []
-    checked, every = 0, {}
+    every, rows, checked = dict[Setting, dict[str, tuple[float, ...]]](), list[list[Cell]](), 0
     for setting, theirs in printed.items():
-        errors, n = _cpu_errors(setting, mixed, time_range)
+        every[setting], n = _cpu_errors(setting, mixed, time_range)
         checked += n * len(JOINS)
-        every[setting] = errors
-        cells: list[str] = []
+        cells: list[Cell] = [*setting]
         for name, theirs_one in zip(JOINS, theirs, strict=True):
-            cells += [f"{theirs_one:g} %", percent(errors[name][0], 3), percent(errors[name][1], 3)]
-        rows.append([*setting, *cells, percent(errors["OIP"][2], 3)])
-    heads = ["lambda", "d"] + [f"{name}, {what}" for name in JOINS for what in ("printed", "ours", "as printed")]
-    grid = Grid(
-        f"Error of the predicted comparisons, range {time_range:,}; ours: equations with their slips removed",
-        [*heads, "OIP, refined"],
-        rows,
-    )
-    checks = _cpu_judged(printed, every, mixed, time_range)
-    chart = Chart(
-        "Error of the predicted comparisons, lambda 10",
-        "duration",
-        "error, %",
-        {n: [(d, 100 * e[n][0]) for (rate, d), e in sorted(every.items()) if rate == 10] for n in JOINS},
-        log_x=True,
-    )
-    note = "OIP has as many slots as its formula gives, which need not divide the range; the source's is unknown."
-    return checks.findings([chart], [grid], checked, note)
-
-
-def _cpu_judged(
-    printed: dict[Setting, tuple[float, ...]],
-    every: dict[Setting, dict[str, tuple[float, ...]]],
-    mixed: bool,
-    time_range: int,
-) -> Checks:
-    checks = Checks()
+            cells += [f"{theirs_one:g} %", *(percent(error, 3) for error in every[setting][name][:2])]
+        rows.append([*cells, percent(every[setting]["OIP"][2], 3)])
+    worst = {name: max(errors[name][0] for errors in every.values()) for name in JOINS}
+    parts = []
     for place, name in enumerate(JOINS):
-        worst_printed = max(theirs[place] for theirs in printed.values()) / 100
-        worst = max(errors[name][0] for errors in every.values())
-        edge = 1 / time_range if name == "DIP" else 0.0
-        limit = max(worst_printed, edge)
-        text = f"{name} at most {percent(worst, 3)} off (printed up to {percent(worst_printed)}"
-        checks.add(worst <= limit, text + (f", edge term {percent(edge, 3)})" if edge > worst_printed else ")"))
+        most, edge = max(theirs[place] for theirs in printed.values()) / 100, 1 / time_range if name == "DIP" else 0.0
+        text = f"{name} at most {percent(worst[name], 3)} off (printed up to {percent(most)}"
+        further = f", edge term {percent(edge, 3)})" if edge > most else ")"
+        parts.append((text + further, worst[name] <= max(most, edge)))
     if not mixed:
-        limit = max(e[n][0] for e in every.values() for n in ("DIP", "FS", "SM", "TS"))
-        checks.add(limit < 0.01, f"all but OIP below 1 % everywhere ({percent(limit, 3)})")
+        limit = max(error for name, error in worst.items() if name != "OIP")
+        parts.append((f"all but OIP below 1 % everywhere ({percent(limit, 3)})", limit < 0.01))
     refined = max(errors["OIP"][2] for errors in every.values())
-    checks.add(refined < 0.01, f"OIP with rows past the end in slots of their own at most {percent(refined, 3)} off")
-    return checks
+    says = f"OIP with rows past the end in slots of their own at most {percent(refined, 3)} off"
+    parts.append((says, refined < 0.01))
+    heads = [f"{name}, {what}" for name in JOINS for what in ("printed", "ours", "as printed")]
+    title = f"Error of the predicted comparisons, range {time_range:,}; ours: equations with their slips removed"
+    grid = Grid(title, ["lambda", "d", *heads, "OIP, refined"], rows)
+    lines = {n: [(d, 100 * e[n][0]) for (rate, d), e in sorted(every.items()) if rate == 10] for n in JOINS}
+    chart = Chart("Error of the predicted comparisons, lambda 10", "duration", "error, %", lines, log_x=True)
+    note = "OIP has as many slots as its formula gives, which need not divide the range; the source's is unknown."
+    return judged(parts, note, [chart], [grid], checked)
 
 
 IO_SIMPLE: dict[Setting, tuple[float, ...]] = {
@@ -177,24 +158,17 @@ IO_SIMPLE: dict[Setting, tuple[float, ...]] = {
     (50, 10): (0.48, 7.93, 2.61, 0.51, 2.79),
     (100, 10): (0.49, 3.06, 28.82, 0.32, 7.69),
 }
-
 IO_COMPLEX: dict[Setting, tuple[float, ...]] = {
     (10, 50): (0.42, 1.26, 0.35, 1.21, 16.33),
     (10, 100): (6.98, 1.93, 2.58, 1.00, 18.78),
     (50, 10): (0.74, 7.15, 46.49, 2.23, 4.51),
     (100, 10): (0.07, 3.80, 29.88, 0.03, 6.68),
 }
-
 """Printed errors in percent, in the order of `JOINS`; the union's first class has rate 5 and duration 5."""
-
 IO_MEMORY = FrameMemory(8_192, 256)
-
 GATES = {False: {"SM": 0.031, "FS": 0.09, "TS": 0.132}, True: {"SM": 0.0223, "FS": 0.09, "TS": 0.30}}
-
 """Where printed figures and tuple-level simulations differ, the larger of both: how far the model may be off."""
-
 SPILLS = {(10, 50): 130, (10, 100): 130, (50, 10): 651, (100, 10): 1302}
-
 """Spills of sort-merge over 10,000 instants, by (4.10)."""
 
 
@@ -208,8 +182,8 @@ def io_range(name: str, rate: int, mixed: bool, scale: str) -> int:
     return 10_000 if full else 1_500 if mixed else 3_000
 
 
-def _io_run(name: str, classes: tuple[Setting, ...], time_range: int) -> tuple[Ran, float, float, float]:
-    """The run, and three predictions: the equations, ours (OIP by blocks, DIP with overflow), and written frames."""
+def _io_run(name: str, classes: tuple[Setting, ...], time_range: int) -> tuple[Ran, float, float]:
+    """The run, and the frames by the equations and by our model (OIP by blocks, DIP with overflow)."""
     side = steady(time_range, *classes, tuple_bytes=2_296, filled=False)
     known = statistics(time_range, *classes, tuple_bytes=2_296)
     model = MixedCost(MODELS[name], known, known, IO_MEMORY)
@@ -220,7 +194,7 @@ def _io_run(name: str, classes: tuple[Setting, ...], time_range: int) -> tuple[R
     refined = MixedCost(MODELS[name], known, known, IO_MEMORY, slots=model.slots, refined=True).io()
     if name == "DIP":
         refined += DisjointPartitionCost(known, known, IO_MEMORY).overflow_frames()
-    return ran, model.io(), refined, model.frames_written()
+    return ran, model.io(), refined
 
 
 def _counted(name: str, ran: Ran) -> tuple[float, float]:
@@ -236,70 +210,55 @@ def _counted(name: str, ran: Ran) -> tuple[float, float]:
 
 def _io(mixed: bool, bench: BenchContext) -> Findings:
     printed = IO_COMPLEX if mixed else IO_SIMPLE
-    rows: list[list[Cell]] = []
-    checked = 0
     errors: dict[str, list[tuple[float, float]]] = {name: [] for name in JOINS}
-    spills: list[tuple[int, int]] = []
-    all_moved = True
+    rows, ranged, spills = list[list[Cell]](), list[Ran](), list[tuple[int, int]]()
     for setting, theirs in printed.items():
-        classes = ((5, 5), setting) if mixed else (setting,)
         for name, theirs_one in zip(JOINS, theirs, strict=True):
             time_range = io_range(name, setting[0], mixed, bench.scale)
-            ran, equations, ours, _ = _io_run(name, classes, time_range)
-            checked += ran.pairs
-            all_moved &= ran.moved
+            ran, equations, ours = _io_run(name, _classes(setting, mixed), time_range)
+            ranged.append(ran)
             plain, whole = _counted(name, ran)
             errors[name].append((off(plain, equations), off(whole, ours)))
             if name == "SM" and not mixed:
                 spills.append((ran.spills, SPILLS[setting]))
             figures: list[Cell] = [round(equations), round(ours), plain, round(whole), f"{theirs_one:g} %"]
             rows.append([*setting, name, time_range, ran.spills, *figures, *(percent(e) for e in errors[name][-1])])
+    parts = list[Part]()
+    for place, name in enumerate(JOINS):
+        most, (equations, ours) = (
+            max(t[place] for t in printed.values()) / 100,
+            map(max, zip(*errors[name], strict=True)),
+        )
+        limit = max(most, GATES[mixed].get(name, 0.0))
+        text = f"{name}'s equations at most {percent(equations)} off (printed up to {percent(most)}, "
+        parts.append((f"{text}allowed {percent(limit)})", equations <= limit))
+        if ours != equations:
+            parts.append((f"our model of {name} at most {percent(ours)} off", ours <= max(most, 0.02)))
+    parts.append(("all five spill in every setting", all(ran.moved for ran in ranged)))
+    if spills:
+        found, due = zip(*spills, strict=True)
+        parts.append((f"sort-merge spills {', '.join(map(str, found))} times", found == due))
     heads = ["lambda", "d", "join", "range", "spills", "equations", "our model", "counted", "with overflow"]
     title = "Frames written and read, 256 frames of three tuples" + (", with a class of rate 5, duration 5" * mixed)
     grid = Grid(title, [*heads, "printed error", "error of equations", "error of our model"], rows)
-    checks = _io_judged(printed, errors, mixed)
-    checks.add(all_moved, "all five spill in every setting")
-    if spills:
-        checks.add(all(a == b for a, b in spills), f"sort-merge spills {', '.join(str(a) for a, _ in spills)} times")
-    note = "DIP and OIP run over shorter ranges, whose time grows faster. Of OIP the outer input is counted, as in "
-    note += (
-        "the equations, which read it once a partition, our join once a block; our model of DIP has overflow passes."
-    )
-    return checks.findings([_io_chart(errors, printed)], [grid], checked, note)
-
-
-def _io_chart(errors: dict[str, list[tuple[float, float]]], settings: Iterable[Setting]) -> Chart:
-    labels = [f"{rate} x {d}" for rate, d in settings]
+    labels = [f"{rate} x {d}" for rate, d in printed]
     lines = {n: [(x, 100 * e[0]) for x, e in zip(labels, errors[n], strict=True)] for n in JOINS}
-    return Chart("Error of the predicted frames, the source's equations", "rate x duration", "error, %", lines, "bar")
-
-
-def _io_judged(
-    printed: dict[Setting, tuple[float, ...]], errors: dict[str, list[tuple[float, float]]], mixed: bool
-) -> Checks:
-    checks = Checks()
-    for place, name in enumerate(JOINS):
-        worst_printed = max(theirs[place] for theirs in printed.values()) / 100
-        equations, ours = (max(e[i] for e in errors[name]) for i in (0, 1))
-        limit = max(worst_printed, GATES[mixed].get(name, 0.0))
-        text = f"{name}'s equations at most {percent(equations)} off (printed up to {percent(worst_printed)}, "
-        checks.add(equations <= limit, text + f"allowed {percent(limit)})")
-        if ours != equations:
-            checks.add(ours <= max(worst_printed, 0.02), f"our model of {name} at most {percent(ours)} off")
-    return checks
+    title = "Error of the predicted frames, the source's equations"
+    chart = Chart(title, "rate x duration", "error, %", lines, "bar")
+    note = (
+        "DIP and OIP run over shorter ranges, whose time grows faster. Of OIP the outer input is counted, as in the "
+        "equations, which read it once a partition, our join once a block; our model of DIP has overflow passes."
+    )
+    return judged(parts, note, [chart], [grid], sum(ran.pairs for ran in ranged))
 
 
 RATE_R = 10
-
 STREAMING = ("SM", "SM swapped", "TS", "FS")
-
 GRIDS = {
     "small": ((5, 10, 20, 30, 40, 60, 80), (5, 10, 20, 30, 40, 60, 80)),
     "full": (tuple(range(5, 101, 5)), tuple(range(5, 101, 5))),
 }
-
 NEAR_BORDER = 0.02
-
 """How near to the border, as a share of memory, a prediction may fail: the tests count fractions of frames."""
 
 
@@ -326,108 +285,80 @@ def _observed(name: str, left: Side, right: Side, expected: int) -> bool:
 
 def _regions(d_r: int, bench: BenchContext) -> Findings:
     rates, durations = GRIDS[bench.scale]
-    agree, far, tested, checked = 0, 0, 0, 0
-    wrong: list[list[Cell]] = []
-    seen: dict[tuple[int, int], dict[str, bool]] = {}
-    for d in durations:
-        left = steady(_region_range(d), (RATE_R, d_r))
-        for rate in rates:
-            right = steady(_region_range(d), (rate, d))
-            expected = pairs(left, right)
-            seen[rate, d] = {}
-            for name, model in _models(rate, d, d_r).items():
-                spilled = seen[rate, d][name] = _observed(name, left, right, expected)
-                checked, tested = checked + expected, tested + 1
-                distance = abs(model.needed_frames() / model.available_frames() - 1)
-                if spilled == model.spills():
-                    agree += 1
-                else:
-                    far += distance > NEAR_BORDER
-                    wrong.append([name, rate, d, round(model.needed_frames(), 1), model.available_frames(), spilled])
-    checks = Checks()
-    checks.add(
-        far == 0,
-        f"{agree} of {tested} predictions are right, {far} wrong ones lie further than {NEAR_BORDER:.0%} from it",
+    agree = far = tested = checked = 0
+    wrong, seen = list[list[Cell]](), dict[tuple[int, int], dict[str, bool]]()
+    for d, rate in product(durations, rates):
+        left, right = steady(_region_range(d), (RATE_R, d_r)), steady(_region_range(d), (rate, d))
+        expected, seen[rate, d] = pairs(left, right), {}
+        for name, model in _models(rate, d, d_r).items():
+            spilled = seen[rate, d][name] = _observed(name, left, right, expected)
+            checked, tested = checked + expected, tested + 1
+            needed, available = model.needed_frames(), model.available_frames()
+            if spilled == model.spills():
+                agree += 1
+            else:
+                far += abs(needed / available - 1) > NEAR_BORDER
+                wrong.append([name, rate, d, needed, available, spilled])
+    says = (
+        f"{agree} of {tested} predictions are right, {far} wrong ones are further than {NEAR_BORDER:.0%} from the edge"
     )
-    spot = seen[40, 40] if d_r == 5 else None
-    if spot is not None:
+    parts = [(says, far == 0)]
+    if d_r == 5:
+        spot = seen[40, 40]
         text = ", ".join(f"{name} {'spills' if spot[name] else 'does not'}" for name in STREAMING)
         ok = spot["TS"] and not spot["FS"] and not spot["SM swapped"]
-        checks.add(ok, f"at rate 40 and duration 40 the sweep spills and the scan and sort-merge do not ({text})")
-    heads = ["join", "lambda_S", "d_S", "frames needed", "available", "spilled"]
-    tables = [Grid("Predictions that fail", heads, wrong)]
-    return checks.findings([_map(seen, d_r)], tables, checked, "SM needs its inputs exchanged to be the one that fits.")
-
-
-def _map(seen: dict[tuple[int, int], dict[str, bool]], d_r: int) -> Chart:
-    """How many of the four spill, over rate and duration of S."""
+        parts.append((f"at rate 40 and duration 40 the sweep spills and the scan and sort-merge do not ({text})", ok))
+    heads = ("join", "lambda_S", "d_S", "frames needed", "available", "spilled")
     points = [(rate, d, sum(spilled.values())) for (rate, d), spilled in seen.items()]
     title = f"How many of SM, SM swapped, TS, FS spill (observed); R has rate 10, duration {d_r}"
-    return Chart(title, "rate of S", "duration of S", {"spilling": points}, "heat")
+    chart = Chart(title, "rate of S", "duration of S", {"spilling": points}, "heat")
+    tables = [Grid("Predictions that fail", heads, wrong)]
+    return judged(parts, "SM needs its inputs exchanged to be the one that fits.", [chart], tables, checked)
 
 
 def _region(figure: str, d_r: int) -> Experiment:
     return Experiment(
-        name=f"interval-spill-regions-{d_r}",
-        family="interval",
-        source="Carman 2020",
-        places=(figure,),
-        claim=f"For R of rate 10 and duration {d_r}, simple tests on rate and duration of S tell which of sort-merge, "
+        f"interval-spill-regions-{d_r}",
+        (figure,),
+        f"For R of rate 10 and duration {d_r}, simple tests on rate and duration of S tell which of sort-merge, "
         "sweep and forward scan run out of memory; each has a region of its own.",
-        run=partial(_regions, d_r),
-        measures=("engine", "joins/interval", "bench/experiments/interval"),
+        partial(_regions, d_r),
     )
 
 
 EXPERIMENTS = (
     Experiment(
-        name="interval-size-error",
-        family="interval",
-        source="Carman 2020",
-        places=("table 4.2", "table 4.3"),
-        claim="The number of pairs follows from arrival rate and duration to within 1 %, for every duration and rate.",
-        run=_join_size,
-        measures=("engine", "joins/interval", "bench/experiments/interval"),
+        "interval-size-error",
+        ("table 4.2", "table 4.3"),
+        "The number of pairs follows from arrival rate and duration to within 1 %, for every duration and rate.",
+        _join_size,
     ),
     Experiment(
-        name="interval-cpu-error",
-        family="interval",
-        source="Carman 2020",
-        places=("table 4.4", "table 4.5"),
-        claim="The comparisons of each of the five joins follow from rate and duration: within about 5 %, "
-        "OIP within 12 %.",
-        run=partial(_cpu, False),
-        measures=("engine", "joins/interval", "bench/experiments/interval"),
+        "interval-cpu-error",
+        ("table 4.4", "table 4.5"),
+        "The comparisons of each of the five joins follow from rate and duration: within about 5 %, OIP within 12 %.",
+        partial(_cpu, False),
     ),
     Experiment(
-        name="interval-cpu-error-mixed",
-        family="interval",
-        source="Carman 2020",
-        places=("table 4.8", "table 4.9"),
-        claim="For a union of two classes of intervals the comparisons are the sums over pairs of classes: within 6 %, "
+        "interval-cpu-error-mixed",
+        ("table 4.8", "table 4.9"),
+        "For a union of two classes of intervals the comparisons are the sums over pairs of classes: within 6 %, "
         "OIP within 10 %.",
-        run=partial(_cpu, True),
-        measures=("engine", "joins/interval", "bench/experiments/interval"),
+        partial(_cpu, True),
     ),
     Experiment(
-        name="interval-io-error",
-        family="interval",
-        source="Carman 2020",
-        places=("table 4.6", "table 4.7"),
-        claim="The frames that each join writes and reads when memory is short follow from rate, duration and memory: "
+        "interval-io-error",
+        ("table 4.6", "table 4.7"),
+        "The frames that each join writes and reads when memory is short follow from rate, duration and memory: "
         "mostly within a few percent, OIP up to 29 % off.",
-        run=partial(_io, False),
-        measures=("engine", "joins/interval", "bench/experiments/interval"),
+        partial(_io, False),
     ),
     Experiment(
-        name="interval-io-error-mixed",
-        family="interval",
-        source="Carman 2020",
-        places=("table 4.10", "table 4.11"),
-        claim="For a union of two classes, taking all as long as the longest predicts the frames: mostly within 8 %, "
+        "interval-io-error-mixed",
+        ("table 4.10", "table 4.11"),
+        "For a union of two classes, taking all as long as the longest predicts the frames: mostly within 8 %, "
         "TS up to 19 % and OIP up to 47 % off.",
-        run=partial(_io, True),
-        measures=("engine", "joins/interval", "bench/experiments/interval"),
+        partial(_io, True),
     ),
     _region("figure 4.12", 5),
     _region("figure 4.13", 15),

@@ -71,9 +71,7 @@ JOINS: dict[str, Any] = {
     "SM": SortMergeJoin,
     "TS": TimeSweepJoin,
 }
-
 """The five local joins by the source's short names, in the order of its tables."""
-
 MODELS: dict[str, Algorithm] = {
     "DIP": "dip",
     "FS": "forward_scan",
@@ -81,11 +79,8 @@ MODELS: dict[str, Algorithm] = {
     "SM": "sort_merge",
     "TS": "time_sweep",
 }
-
 Form = Literal["count", "empty", "top", "rows"]
-
 ROWS_A_BATCH = 8_192
-
 AMPLE = "8GB"
 
 

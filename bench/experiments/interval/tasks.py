@@ -15,9 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Grid
+from bench.experiment import (
+    Cell,
+    Chart,
+    Grid,
+    Part,
+    listed,
+)
 from bench.experiments.interval.data import Side, pairs
-from bench.experiments.interval.judge import Checks
 from bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH, TopOverlaps
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
@@ -167,8 +172,8 @@ def _side_rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumn
 
 
 CORES = "Two cores of one machine stand for the source's nodes and threads."
-
 Seconds = dict[str, dict[int, Spread]]
+"""What each line did, by the number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,35 +186,33 @@ class Work:
     frames: Frames | None = None
 
 
-def points(work: Work, tasks: int) -> list[int]:
-    """Split points between tasks, so that as many starts fall to each."""
+Lines = Mapping[str, tuple[str, Callable[[int], Work]]]
+"""What is compared: for each name a join, and its work for so many tasks."""
+
+
+def over_tasks(bench: BenchContext, lines: Lines, tasks: Sequence[int]) -> Seconds:
+    """Every line over more and more tasks; of all joins in turn one run is enough at small scale, otherwise two."""
+    found: Seconds = {name: {} for name in lines}
+    times = 2 if bench.scale == "full" or len({join for join, _ in lines.values()}) == 1 else 1
+    first = next(iter(lines))
+    for n in tasks:
+        for name, (join, make) in lines.items():
+            work = make(n)
+            key = (id(work.left), id(work.right), work.relation, n)
+            placed, expected, _ = bench.once(("placed", key), partial(_prepared, bench, work, n))
+            if name == first or (times == 1 and n == tasks[0]):  # Spark compiles, workers start and load
+                bench.once(("warm", join, key), partial(spread, placed, join, expected, work.frames, times=1))
+            found[name][n] = spread(placed, join, expected, work.frames, times)
+    return found
+
+
+def _prepared(bench: BenchContext, work: Work, tasks: int) -> tuple[Placed, int, Work]:
+    """The work cut for so many tasks, which also read it, and its pairs; the work lives as long as its key."""
+    left, right = (frame(bench, side, tasks) for side in (work.left, work.right))
     starts = work.left.starts
-    return [int(starts[starts.size * i // tasks]) for i in range(1, tasks)]
-
-
-def speed_up(bench: BenchContext, work: Work, names: Sequence[str], tasks: Sequence[int] = (1, 2)) -> Seconds:
-    """The same work over more and more tasks, for each join."""
-    expected = pairs(work.left, work.right, work.relation)
-    found: Seconds = {name: {} for name in names}
-    times = 2 if bench.scale == "full" or len(names) == 1 else 1
-    for n in tasks:
-        left, right = (frame(bench, side, n) for side in (work.left, work.right))  # read by as many tasks as join
-        placed = placed_over(left, right, points(work, n), work.relation)
-        for name in names if times == 1 and n == tasks[0] else names[:1]:  # Spark compiles, workers start and load
-            run = partial(spread, placed, name, expected, work.frames, times=1)
-            bench.once(("warm", name, id(work.left), n), run)
-        for name in names:
-            found[name][n] = spread(placed, name, expected, work.frames, times)
-    return found
-
-
-def scale_up(bench: BenchContext, make: Callable[[int], Work], names: Sequence[str], tasks: Sequence[int]) -> Seconds:
-    """As much work for each task, over more and more tasks; `make` gives the work of so many."""
-    found: Seconds = {name: {} for name in names}
-    for n in tasks:
-        for name, by_tasks in speed_up(bench, make(n), names, (n,)).items():
-            found[name] |= by_tasks
-    return found
+    points = [int(starts[starts.size * i // tasks]) for i in range(1, tasks)]  # as many starts fall to each task
+    placed = placed_over(left, right, points, work.relation)
+    return placed, pairs(work.left, work.right, work.relation), work
 
 
 def rows_checked(found: Mapping[str, Mapping[int, Spread]]) -> int:
@@ -222,7 +225,7 @@ def table(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Grid:
     tasks = list(next(iter(found.values())))
     heads = ["join", *(f"{n} tasks, s" for n in tasks), *(f"{n} tasks, join alone, s" for n in tasks)]
     rows: list[list[Cell]] = [
-        [name, *(round(r.seconds, 3) for r in runs.values()), *(round(r.slowest_join, 3) for r in runs.values())]
+        [name, *(r.seconds for r in runs.values()), *(r.slowest_join for r in runs.values())]
         for name, runs in found.items()
     ]
     return Grid(title, heads, rows)
@@ -234,7 +237,7 @@ def chart(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Chart:
     return Chart(title, "tasks", "seconds", lines)
 
 
-def judge_speed_up(checks: Checks, found: Seconds, least: float = 1.4) -> None:
+def judge_speed_up(checks: list[Part], found: Seconds, least: float = 1.4) -> None:
     """Two tasks on two cores are so much faster than one, join by join; four are no faster by more than a quarter."""
     twice = {name: runs[1].seconds / runs[2].seconds for name, runs in found.items()}
     _judge_each(checks, f"two tasks are at least {least} times as fast as one", twice, lambda gain: gain >= least)
@@ -243,16 +246,16 @@ def judge_speed_up(checks: Checks, found: Seconds, least: float = 1.4) -> None:
         _judge_each(checks, "four tasks on two cores gain nothing more", more, lambda gain: gain < 1.25)
 
 
-def judge_scale_up(checks: Checks, found: Seconds, tasks: int = 2, most: float = 1.35) -> None:
+def judge_scale_up(checks: list[Part], found: Seconds, tasks: int = 2, most: float = 1.35) -> None:
     """So many tasks with as much work each take at most so much longer than one, join by join."""
     longer = {name: runs[tasks].seconds / runs[1].seconds for name, runs in found.items()}
     says = f"{tasks} tasks with as much work each take at most {most} times as long as one"
     _judge_each(checks, says, longer, lambda ratio: ratio <= most)
 
 
-def _judge_each(checks: Checks, says: str, by_join: Mapping[str, float], fits: Callable[[float], bool]) -> None:
+def _judge_each(checks: list[Part], says: str, by_join: Mapping[str, float], fits: Callable[[float], bool]) -> None:
     """One statement of the joins of which it is true, and one of the others."""
     for wanted in (True, False):
         some = {name: value for name, value in by_join.items() if fits(value) is wanted}
         if some:
-            checks.add(wanted, f"{says} ({', '.join(f'{name} {value:.2f}' for name, value in some.items())})")
+            checks.append((f"{says} ({listed(some)})", wanted))

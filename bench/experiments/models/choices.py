@@ -25,15 +25,10 @@ from dovetail.joins.interval.plan.statistics import SideStatistics
 from dovetail.joins.interval.request import Request, parse_request
 
 NEAR: Final = 1.10
-
 """A choice is good if it costs at most so many times what the best candidate costs."""
-
 WANTED: Final = 0.90
-
 """The share of settings in which the choice must be good."""
-
 HALF: Final = 0.75
-
 """The share from which the claim still holds in part."""
 
 
@@ -117,15 +112,10 @@ def _cell(cost: float | None, scale: float) -> float | None:
 
 
 _ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over by default
-
 _CODES: Final = 16  # bytes
-
 _CLOSE: Final = 2.0  # candidates within so many times the best of the first round are timed again
-
 _ROUNDS: Final = 6
-
 _TAIL, _LONG = ((0.9, 5), (0.1, 200)), ((0.98, 20), (0.02, 2_000))
-
 _PAIRS: Final = (
     Pair(Mix.even(0.1, 10), Mix.even(0.1, 10), 200_000),
     Pair(Mix.even(1.0, 8), Mix.even(1.0, 8), 15_000),
@@ -138,9 +128,7 @@ _PAIRS: Final = (
     Pair(Mix(1.0, _TAIL), Mix(1.0, _TAIL), 5_000),
     Pair(Mix(0.5, _LONG), Mix.even(0.5, 20), 15_000),
 )
-
 _MEMORY: Final = {"1MB": 0.3, "4MB": 0.7, "64MB": 1.5}
-
 """Budgets, and how many times the span of the pairs above they get."""
 
 
@@ -271,28 +259,18 @@ def _run_semistream(bench: BenchContext) -> Findings:
 
 EXPERIMENTS = (
     Experiment(
-        name="models-interval-choice",
-        family="models",
-        source="our own",
-        places=("choice of interval operators",),
-        claim=(
-            'The operator that algorithm="auto" takes from its models is the fastest of the five, in both '
-            "orientations, or within 10 % of it, in nine settings of ten."
-        ),
-        run=_run_interval,
-        measures=("engine", "joins/interval", "bench/experiments/models"),
-        ground="measured",
+        "models-interval-choice",
+        ("choice of interval operators",),
+        'The operator that algorithm="auto" takes from its models is the fastest of the five, in both '
+        "orientations, or within 10 % of it, in nine settings of ten.",
+        _run_interval,
+        "measured",
     ),
     Experiment(
-        name="models-semistream-choice",
-        family="models",
-        source="our own",
-        places=("choice of semi-stream joins",),
-        claim=(
-            'The join that algorithm="auto" takes from its models serves the most rows a second of all that can run, '
-            "each with its own tuned sizes, or within 10 % of it, in nine settings of ten."
-        ),
-        run=_run_semistream,
-        measures=("engine", "joins/semistream", "bench/experiments/models"),
+        "models-semistream-choice",
+        ("choice of semi-stream joins",),
+        'The join that algorithm="auto" takes from its models serves the most rows a second of all that can run, '
+        "each with its own tuned sizes, or within 10 % of it, in nine settings of ten.",
+        _run_semistream,
     ),
 )

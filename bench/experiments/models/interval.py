@@ -121,21 +121,13 @@ def row_bytes(payload: int) -> int:
 
 
 FRAME_BYTES: Final = 8192
-
 TUPLE_BYTES: Final = 2296  # the wide tuples of the source: three in a frame
-
 COMPARISONS, FRAMES = "comparisons", "frames"
-
 MOST_ERROR: Final = {COMPARISONS: 0.10, FRAMES: 0.25}
-
 """Median errors up to which a model counts as right; the source prints 0.1 to 20 % for its frames."""
-
 SAME_SPILL: Final = 0.95
-
 _PIECES = 16
-
 _BUDGET = 8 << 20  # frames decide what is held; bytes decide how long the blocks are that partitioned joins read
-
 _OVERLAPPING = Relation.parse("overlapping")
 
 
@@ -262,15 +254,11 @@ def _run(bench: BenchContext) -> Findings:
 
 EXPERIMENTS = (
     Experiment(
-        name="models-interval",
-        family="models",
+        "models-interval",
+        ("section 4.4", "our grid"),
+        "For each of the five interval joins a formula on rates, durations and frames of memory tells the "
+        "comparisons, the frames written and read, and whether the join spills.",
+        _run,
         source="Carman 2020",
-        places=("section 4.4", "our grid"),
-        claim=(
-            "For each of the five interval joins a formula on rates, durations and frames of memory tells the "
-            "comparisons, the frames written and read, and whether the join spills."
-        ),
-        run=_run,
-        measures=("engine", "joins/interval", "bench/experiments/models"),
     ),
 )

@@ -33,17 +33,11 @@ DEVICES: Final[dict[str, DeviceModel]] = {
     "nvme": DeviceModel("nvme", seek_s=20e-6, bytes_per_s=3e9),
     "object store": PRESETS["object_store"],
 }
-
 STREAM = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field("id", pa.int64(), nullable=False)])
-
 PAGE_ROWS, ROW_BYTES = 64, 120
-
 WIRING = Wiring(("key",), ("key",), "inner")
-
 _SAMPLED = 4_000
-
 _FEED = 1 << 16
-
 _AMPLE = 1 << 40  # sizes are fitted to the memory of the scene; pages that are slices would count as a whole
 
 
@@ -275,7 +269,6 @@ def candidates(setting: Setting) -> tuple[str, ...]:
 
 
 LOADS: Final = {"small": 250, "full": 4_000}
-
 """About so many loads are measured of each join, and some times as many come before."""
 
 

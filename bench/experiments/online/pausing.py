@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench.experiments.online.counting import BUCKETS
-from bench.experiments.online.judging import numbered, specification
 from bench.experiments.online.many_counting import CHAIN, DOMAIN, ROWS, TURN, keys_of, total
+from bench.experiments.online.shares import numbered, specification
 from bench.experiments.online.streams import RECORDED, Streams, recorded, synthetic
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
@@ -31,9 +31,7 @@ from dovetail.workloads.arrivals import Poisson
 from dovetail.workloads.relation_sets import chain_relations, star_relations
 
 GROUP = 20
-
 BUDGET = 1 << 27
-
 _US = 1000.0  # of a mean gap
 
 

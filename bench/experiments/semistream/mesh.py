@@ -10,11 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from bench.context import BenchContext
-from bench.experiment import Chart, Findings
-from bench.experiments.parts import Part
-from bench.experiments.semistream.judging import close, grid, judged, wave
-from bench.experiments.semistream.points import MB, MILLION, SMALL, counted
+from bench.experiment import Chart, Findings, Grid, by_column, close, judged, wave
+from bench.experiments.semistream.media import Runner, counted
+from bench.experiments.semistream.points import MB, MILLION, divisor
 from bench.experiments.semistream.printed import alpha_4, eq_3_2, eq_3_3, eq_4_1, eq_4_2, eq_4_3, eq_4_4
 from bench.simulation import SOURCE_UNITS, Rate, SimulatedPages, service_rate
 from dovetail.engine.clock import VirtualClock
@@ -24,15 +22,10 @@ from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
 from dovetail.joins.semistream.sizes import Sizes
 
 V_R, V_S, V_P = 120, 20, 8192
-
 SECONDS_PER_BYTE = 99e-9
-
 CHAPTER_3, CHAPTER_4 = 0.0477, 0.00195
-
 """Megabytes that take as long as a request, by the first printed optimum of each chapter."""
-
 _FEWEST_ROWS = 40
-
 _UNITS = {"c_e": SOURCE_UNITS.remove, "c_s": SOURCE_UNITS.arrive, "c_a": SOURCE_UNITS.admit, "c_h": SOURCE_UNITS.probe}
 
 
@@ -128,60 +121,47 @@ def tuned(of: Mesh) -> Mesh:
 
 
 _TABLE_3_2 = ((50, 205_000, 1024), (100, 201_609, 512), (200, 193_024, 256), (400, 176_384, 128))
-
 _MEMORY = (20, 40, 80, 160, 320)
-
 _PRINTED_BEST = {20: 0.93, 40: 1.35, 80: 1.91, 160: 2.63}
-
 _PRINTED_LOSS = {40: 0.4, 80: 1.17, 160: 1.78}
-
 _BUFFERS = (0.05, 0.1, 0.25, 0.5, 0.93, 1.9, 4.0, 8.0)
-
 _NOTE = (
     "Counted by the running join on a disk with 6 ms a request and 0.099 us a byte; the price of a request is ours, "
     f"fitted to the first printed optimum ({CHAPTER_3} MB take as long)."
 )
 
 
-def _divided(bench: BenchContext) -> int:
-    return 1 if bench.scale == "full" else SMALL
-
-
-def _split(bench: BenchContext) -> Findings:
+def _split(runner: Runner) -> Findings:
     rows, checks = [], []
     for pages, printed, chunks in _TABLE_3_2:
         w = int(eq_3_3(memory=20 * MB, b=pages, v_p=V_P, v_s=20, n_r=51_200))
         rows.append((pages, chunks, w, w * chunks, printed, float(w * chunks / printed - 1)))
         checks.append(close(f"with {pages} pages the table", w * chunks, printed, 0.003))
     heads = ("pages in the buffer", "chunks", "w", "rows in the table", "printed", "off by")
-    return judged(checks, "From equation 3.3 with 51,200 pages of 8 kB.", tables=[grid("20 MB", heads, rows)])
+    return judged(checks, "From equation 3.3 with 51,200 pages of 8 kB.", tables=[Grid("20 MB", heads, rows)])
 
 
-def _knee(bench: BenchContext) -> Findings:
-    divide = _divided(bench)
+def _knee(runner: Runner) -> Findings:
+    divide = runner.divide
     rates = [count_mesh(Mesh(memory_mb=80, buffer_mb=b), divide).per_second for b in _BUFFERS]
     by_model = [Mesh(memory_mb=80, buffer_mb=b).rate for b in _BUFFERS]
     low, knee, top = rates[0], rates[_BUFFERS.index(0.93)], max(rates)
     checks = [
-        Part(f"from 0.05 to 0.93 MB the rate grows {knee / low:.2f} times", knee > 1.3 * low),
-        Part(f"beyond, it grows by {top / knee - 1:.1%} at most", top < 1.05 * knee),
+        (f"from 0.05 to 0.93 MB the rate grows {knee / low:.2f} times", knee > 1.3 * low),
+        (f"beyond, it grows by {top / knee - 1:.1%} at most", top < 1.05 * knee),
     ]
-    lines = {
-        "counted": list(zip(_BUFFERS, rates, strict=True)),
-        "equation 3.5": [*zip(_BUFFERS, by_model, strict=True)],
-    }
-    chart = Chart("MESHJOIN, 80 MB", "disk buffer, MB", "rows a second", lines)
-    return judged(checks, _NOTE, [chart])
+    grid = by_column("MESHJOIN, 80 MB", "disk buffer, MB", _BUFFERS, {"counted": rates, "equation 3.5": by_model})
+    return judged(checks, _NOTE, [grid.chart("rows a second")])
 
 
-def _best_buffers(bench: BenchContext) -> Findings:
-    divide, rows, checks = _divided(bench), [], []
+def _best_buffers(runner: Runner) -> Findings:
+    divide, rows, checks = runner.divide, [], []
     best_by_memory: list[tuple[float, float]] = []
     for memory in _MEMORY:
         best = best_buffer(Mesh(memory_mb=memory, buffer_mb=1))
         rates = [count_mesh(Mesh(memory_mb=memory, buffer_mb=best * f), divide).per_second for f in (0.25, 1, 4)]
         if not wave(rates):
-            checks.append(Part(f"at {memory} MB the counted rate is best beside {best:.2f} MB", False))
+            checks.append((f"at {memory} MB the counted rate is best beside {best:.2f} MB", False))
         printed = _PRINTED_BEST.get(memory)
         if printed:
             checks.append(close(f"best buffer at {memory} MB", best, printed, 0.04))
@@ -191,11 +171,11 @@ def _best_buffers(bench: BenchContext) -> Findings:
     lines: dict[str, list[tuple[float, float]]] = {"equation 3.5": best_by_memory}
     lines["printed"] = [(float(memory), best) for memory, best in _PRINTED_BEST.items()]
     chart = Chart("Best buffer", "memory, MB", "disk buffer, MB", lines)
-    return judged(checks, _NOTE, [chart], [grid("Best buffers", heads, rows)])
+    return judged(checks, _NOTE, [chart], [Grid("Best buffers", heads, rows)])
 
 
-def _default(bench: BenchContext) -> Findings:
-    divide, rows, checks = 1 if bench.scale == "full" else 2, [], []
+def _default(runner: Runner) -> Findings:
+    divide, rows, checks = divisor(runner.bench, 2), [], []
     for memory in _MEMORY:
         default = Mesh(memory_mb=memory, buffer_mb=0.93)
         best = tuned(default)
@@ -205,66 +185,47 @@ def _default(bench: BenchContext) -> Findings:
         bare = 100 * loss_of(0.93, memory, CHAPTER_3)
         rows.append((memory, *counted, 100 * (1 - counted[0] / counted[1]), loss, bare, printed))
         if printed:
-            checks.append(Part(f"{loss:.2f} % is lost at {memory} MB, printed {printed} %", abs(loss - printed) < 0.4))
+            checks.append((f"{loss:.2f} % is lost at {memory} MB, printed {printed} %", abs(loss - printed) < 0.4))
     worst, bare = (max(float(row[i] or 0) for row in rows) for i in (4, 5))
-    checks.append(Part(f"no more than {worst:.1f} % is lost up to 320 MB, printed: below 2 %", worst < 2))
-    heads = (
-        "memory, MB",
-        "default 0.93 MB, rows/s",
-        "best",
-        "loss counted, %",
-        "by 3.5, %",
-        "reads alone, %",
-        "printed, %",
-    )
-    lines = {name: [(row[0], row[i]) for row in rows] for i, name in ((1, "0.93 MB"), (2, "best buffer"))}
-    chart = Chart("MESHJOIN with its default and its best buffer", "memory, MB", "rows a second", lines)  # type: ignore[arg-type]  # cells that are numbers
+    checks.append((f"no more than {worst:.1f} % is lost up to 320 MB, printed: below 2 %", worst < 2))
+    heads = ("memory, MB", "0.93 MB, rows/s", "best", "loss counted, %", "by 3.5, %", "reads alone, %", "printed, %")
+    grid = Grid("What the default buffer costs", heads, rows)
     note = f"{_NOTE} Of the time to read and probe alone, without the steps of stream rows, {bare:.1f} % would be lost."
-    return judged(checks, note, [chart], [grid("What the default costs", heads, rows)])
+    return judged(checks, note, [grid.chart("rows a second", {"0.93 MB": 1, "best buffer": 2})], [grid])
 
 
-def _io(bench: BenchContext) -> Findings:
-    points = []
-    for buffer in _BUFFERS:
-        of = Mesh(memory_mb=80, buffer_mb=buffer)
-        points.append((buffer, 1e3 * (of.request_s + buffer * MB * 99e-9) / (buffer * MB / V_P)))
-    costs = [cost for _, cost in points]
+def _io(runner: Runner) -> Findings:
+    request_s = Mesh(memory_mb=80, buffer_mb=1).request_s
+    costs = [1e3 * (request_s + buffer * MB * SECONDS_PER_BYTE) / (buffer * MB / V_P) for buffer in _BUFFERS]
     says = (
         f"a page costs {costs[0]:.2f} ms in a buffer of 0.05 MB, {costs[4]:.2f} in one of 0.93, {costs[-1]:.2f} in 8 MB"
     )
-    checks = [Part(says, costs[0] > 2 * costs[4] and costs[4] < 1.15 * costs[-1])]
-    chart = Chart("Reading a page", "disk buffer, MB", "ms a page", {"read": points}, log_x=True)
+    checks = [(says, costs[0] > 2 * costs[4] and costs[4] < 1.15 * costs[-1])]
+    chart = by_column("Reading a page", "disk buffer, MB", _BUFFERS, {"read": costs}).chart("ms a page", log_x=True)
     return judged(checks, "By construction: any device with a price per request does so.", [chart])
 
 
-def _loop_cost(bench: BenchContext) -> Findings:
-    divide, rows = _divided(bench), []
+def _loop_cost(runner: Runner) -> Findings:
+    divide, rows = runner.divide, []
     for memory in _MEMORY:
         of = tuned(Mesh(memory_mb=memory, buffer_mb=1))
         found = count_mesh(of, divide)
         rows.append((memory, of.loop_s, fair(of, divide) * found.rows_per_load / found.per_second))
     off = [abs(counted / calculated - 1) for _, calculated, counted in rows]
-    checks = [Part(f"equation 3.2 is within {max(off):.1%} of what was counted (3 % was allowed)", max(off) < 0.03)]
-    lines = {name: [(row[0], row[i]) for row in rows] for i, name in ((1, "equation 3.2"), (2, "counted"))}
-    chart = Chart("Cost of an iteration", "memory, MB", "seconds", lines)
-    heads = ("memory, MB", "calculated, s", "counted, s")
+    checks = [(f"equation 3.2 is within {max(off):.1%} of what was counted (3 % was allowed)", max(off) < 0.03)]
+    grid = Grid("An iteration", ("memory, MB", "equation 3.2, s", "counted, s"), rows)
     note = f"{_NOTE} Both sides have the same unit costs: it tests the counts, not a machine."
-    return judged(checks, note, [chart], [grid("An iteration", heads, rows)])
+    return judged(checks, note, [grid.chart("seconds")], [grid])
 
 
 _TABLE_4_2 = ((50, 0.31, 48.47, 1.21, 0.0005, 49.9905), (100, 0.43, 97.14, 2.42, 0.0013, 99.9913),
               (150, 0.52, 145.83, 3.64, 0.0024, 149.9924))  # fmt: skip
-
 _TABLE_4_3 = ((25, 3_318, 11_454, 2_514, 12_851, 607_116, 5_496, 642_749),
               (68, 3_674, 25_422, 3_632, 26_819, 831_048, 7_454, 898_049),
               (125, 3_731, 53_917, 5_029, 54_476, 1_018_704, 9_136, 1_144_993))  # fmt: skip
-
 _TABLE_4_4 = ((0.5, 134, 64), (1, 268, 32), (2, 536, 16), (4, 1072, 8), (8, 2144, 4), (16, 4288, 2))
-
 _R_MEMORY = (25, 50, 100, 150, 200, 250)
-
 _R_PRINTED_BEST = {50: 0.31, 100: 0.43, 150: 0.52}
-
 _R_NOTE = (
     "Counted on a disk with 0.25 ms a request, which the printed optimum of 0.31 MB at 50 MB implies, and 0.099 us a "
     "byte; fudge factor 8, 2 million rows unless said."
@@ -276,11 +237,7 @@ def _r_mesh(memory: float, rows: float = 2, parts: int = 0, buffer: float = 0.43
     return Mesh(memory_mb=memory, buffer_mb=buffer, rows=n, fudge=8, equal_mb=CHAPTER_4, parts=parts)
 
 
-def _divided_by(bench: BenchContext, small: int = SMALL) -> int:
-    return 1 if bench.scale == "full" else small
-
-
-def _r_tables(bench: BenchContext) -> Findings:
+def _r_tables(runner: Runner) -> Findings:
     checks, split, costs = [], [], []
     for memory, buffer, table, queue, stream, total in _TABLE_4_2:
         _, by_table, by_queue = eq_4_1(memory=memory, b=buffer, v_p=1, alpha=alpha_4(v_s=20))
@@ -296,11 +253,11 @@ def _r_tables(bench: BenchContext) -> Findings:
     )
     heads = ("memory, MB", "buffer", "table by 4.1", "printed", "queue by 4.1", "printed", "sum", "printed")
     heads_3 = ("w", "sum of the parts, ns", "printed", "rows a second", "share of reading")
-    return judged(checks, note, tables=[grid("Table 4.2", heads, split), grid("Table 4.3", heads_3, costs)])
+    return judged(checks, note, tables=[Grid("Table 4.2", heads, split), Grid("Table 4.3", heads_3, costs)])
 
 
-def _master_size(bench: BenchContext) -> Findings:
-    rows, divide = [], _divided_by(bench, 8)
+def _master_size(runner: Runner) -> Findings:
+    rows, divide = [], runner.divide
     for millions, n_p, parts in _TABLE_4_4:
         mesh, mine = best_buffer(_r_mesh(100, millions)), best_buffer(_r_mesh(100, millions, parts))
         at_printed = count_mesh(_r_mesh(100, millions, parts, 0.427), divide)
@@ -310,20 +267,20 @@ def _master_size(bench: BenchContext) -> Findings:
     chunks, w = {row[3] for row in rows}, [float(row[4] or 0) for row in rows]
     off = max(abs(float(row[5] or 0) / float(row[6] or 1) - 1) for row in rows)
     checks = [
-        Part(f"MESHJOIN's best buffer moves from {moves[0]:.3f} to {moves[-1]:.3f} MB", moves[-1] > 1.02 * moves[0]),
-        Part(f"R-MESHJOIN's stays at {stays[0]:.3f} MB (printed 0.427)", max(stays) < 1.005 * min(stays)),
-        Part("Q_p is 8,576 in all rows of table 4.4", chunks == {8576}),
-        Part(f"w is {w[0]:.1f} in all rows, printed 75, which does not fit in 100 MB", max(w) < 1.01 * min(w)),
+        (f"MESHJOIN's best buffer moves from {moves[0]:.3f} to {moves[-1]:.3f} MB", moves[-1] > 1.02 * moves[0]),
+        (f"R-MESHJOIN's stays at {stays[0]:.3f} MB (printed 0.427)", max(stays) < 1.005 * min(stays)),
+        ("Q_p is 8,576 in all rows of table 4.4", chunks == {8576}),
+        (f"w is {w[0]:.1f} in all rows, printed 75, which does not fit in 100 MB", max(w) < 1.01 * min(w)),
     ]
-    lines = {"MESHJOIN": [(row[0], row[1]) for row in rows], "R-MESHJOIN": [(row[0], row[2]) for row in rows]}
-    chart = Chart("Best disk buffer, 100 MB", "master rows, million", "MB", lines, log_x=True)
     heads = ("million rows", "best, MESHJOIN, MB", "best, R-MESHJOIN", "Q_p", "w", "counted, rows/s", "by 4.4")
     note = f"{_R_NOTE} MESHJOIN's moves since its stream buffer counts. The join runs {off:.1%} from 4.4 at most."
-    return judged(checks, note, [chart], [grid("Table 4.4, 100 MB, buffer 0.427 MB", heads, rows)])
+    grid = Grid("Table 4.4, 100 MB, buffer 0.427 MB", heads, rows)
+    best = {"MESHJOIN": 1, "R-MESHJOIN": 2}
+    return judged(checks, note, [grid.chart("MB", best, title="Best disk buffer, 100 MB", log_x=True)], [grid])
 
 
-def _parts(bench: BenchContext) -> Findings:
-    divide = _divided_by(bench)
+def _parts(runner: Runner) -> Findings:
+    divide = runner.divide
 
     def run(of: Mesh) -> float:
         return count_mesh(of, divide).per_second
@@ -335,11 +292,11 @@ def _parts(bench: BenchContext) -> Findings:
     by_table, by_buffer, inside = ([y for _, y in points] for points in (table, free, fixed))
     early, late = by_buffer[1] / by_buffer[0], by_buffer[-1] / by_buffer[-2]
     checks = [
-        Part(f"with 8 times the hash table the rate is {by_table[-1] / by_table[0]:.2f} times as high",
+        (f"with 8 times the hash table the rate is {by_table[-1] / by_table[0]:.2f} times as high",
               all(b > a for a, b in itertools.pairwise(by_table))),
-        Part(f"a buffer of 0.1 MB gives {early:.3f} times the rate of one of 0.02, and one of 2 MB {late:.3f} times "
+        (f"a buffer of 0.1 MB gives {early:.3f} times the rate of one of 0.02, and one of 2 MB {late:.3f} times "
               "that of 1 MB", early > 1.03 and 0.98 < late < 1.02),
-        Part(f"within 100 MB there is one maximum, near {fixed[inside.index(max(inside))][0]} MB", wave(inside)),
+        (f"within 100 MB there is one maximum, near {fixed[inside.index(max(inside))][0]} MB", wave(inside)),
     ]  # fmt: skip
     charts = [
         Chart("Hash table (buffer 0.43 MB)", "MB", "rows a second", {"R-MESHJOIN": table}),
@@ -349,8 +306,8 @@ def _parts(bench: BenchContext) -> Findings:
     return judged(checks, _R_NOTE, charts)
 
 
-def _against(bench: BenchContext) -> Findings:
-    divide, by_memory, by_rows = _divided_by(bench, 2), [], []
+def _against(runner: Runner) -> Findings:
+    divide, by_memory, by_rows = divisor(runner.bench, 2), [], []
     for memory in _R_MEMORY:
         mesh, mine = tuned(_r_mesh(memory)), tuned(_r_mesh(memory, parts=4))
         found = count_mesh(mine, divide)
@@ -363,22 +320,23 @@ def _against(bench: BenchContext) -> Findings:
     off = max(abs(row[6]) for row in by_memory)
     first, last = by_memory[0], by_memory[-1]
     checks = [
-        Part(f"(a) calculated and counted costs differ by {off:.1%} at most", off < 0.03),
-        Part(f"(b) R-MESHJOIN's best buffer is {first[2]:.3f} MB against {first[1]:.3f} at 25 MB and {last[2]:.3f} "
+        (f"(a) calculated and counted costs differ by {off:.1%} at most", off < 0.03),
+        (f"(b) R-MESHJOIN's best buffer is {first[2]:.3f} MB against {first[1]:.3f} at 25 MB and {last[2]:.3f} "
               f"against {last[1]:.3f} at 250; printed: smaller, the more so the more memory", last[2] < last[1]),
-        Part(f"(c) R-MESHJOIN is faster, by {gains[0]:.2f} % at 25 MB and {gains[-1]:.2f} % at 250",
+        (f"(c) R-MESHJOIN is faster, by {gains[0]:.2f} % at 25 MB and {gains[-1]:.2f} % at 250",
               all(gain > 0 for gain in gains)),
-        Part("(c) and the gain grows with memory", gains[-1] > gains[0] * 1.1),
-        Part(f"(d) it is faster by {by_rows[0][3]:.2f} % at 0.5 million rows and by {by_rows[-1][3]:.2f} % at 16",
+        ("(c) and the gain grows with memory", gains[-1] > gains[0] * 1.1),
+        (f"(d) it is faster by {by_rows[0][3]:.2f} % at 0.5 million rows and by {by_rows[-1][3]:.2f} % at 16",
               by_rows[0][3] > by_rows[-1][3] >= 0),
     ]  # fmt: skip
-    lines = {"MESHJOIN": [(r[0], r[3]) for r in by_memory], "R-MESHJOIN": [(r[0], r[4]) for r in by_memory]}
-    sizes = {"MESHJOIN": [(r[0], r[1]) for r in by_memory], "R-MESHJOIN": [(r[0], r[2]) for r in by_memory]}
-    charts = [Chart("Rates with the best buffers", "memory, MB", "rows a second", lines),
-              Chart("Best buffers", "memory, MB", "MB", sizes)]  # fmt: skip
     heads = ("memory, MB", "best, MESHJOIN", "best, R-MESHJOIN", "MESHJOIN, rows/s", "R-MESHJOIN", "counted", "off by")
-    tables = [grid("By memory", heads, by_memory),
-              grid("By master rows", ("million", "MESHJOIN, rows/s", "R-MESHJOIN", "gain, %"), by_rows)]  # fmt: skip
+    grid = Grid("By memory", heads, by_memory)
+    charts = [
+        grid.chart("rows a second", {"MESHJOIN": 3, "R-MESHJOIN": 4}, title="Rates with the best buffers"),
+        grid.chart("MB", {"MESHJOIN": 1, "R-MESHJOIN": 2}, title="Best buffers"),
+    ]
+    tables = [grid,
+              Grid("By master rows", ("million", "MESHJOIN, rows/s", "R-MESHJOIN", "gain, %"), by_rows)]  # fmt: skip
     return judged(checks, f"{_R_NOTE} The gain is what MESHJOIN's stream buffer takes of memory.", charts, tables)
 
 

@@ -9,27 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid
-from bench.experiments.parts import Part
-from bench.experiments.semistream.by_clock import HYBRID, JOINS, MESH, R_MESH
-from bench.experiments.semistream.judging import grid, judged, ratios, wave
-from bench.experiments.semistream.media import ClockRunner, built, check, law_keys, on_stores
-from bench.experiments.semistream.points import MB, MILLION, Point, over, shown
-from dovetail.engine.kernels.arrays import I64
+from bench.experiment import Cell, Chart, Findings, Grid, by_column, extent, judged, listed, over, wave
+from bench.experiments.semistream.media import ClockRunner, built, check, law_keys, on_stores, push
+from bench.experiments.semistream.points import HYBRID, JOINS, MB, MESH, MILLION, R_MESH, Point
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.cost.measure_reads import measured_reads
 
 _ROWS = 3_500_000
-
 _BUFFERS = (128, 512, 2048, 8192)  # rows of 120 bytes: 15 kB to 0.98 MB, not divided
-
 _DEFAULT = 2048
-
 _MEMORY = (80, 160, 320)
-
 _PARTS = {0.5: 16, 2: 4, 8: 1}  # by million rows, so that there are as many parts in all
-
 _Rates = dict[float, list[float]]
 
 
@@ -46,32 +36,32 @@ def _over_buffers(runner: ClockRunner, point: Point, buffers: Sequence[int]) -> 
     return [runner.rate(replace(point, segment=rows)) for rows in buffers]
 
 
-def _knee(bench: BenchContext, runner: ClockRunner) -> Findings:
+def _knee(runner: ClockRunner) -> Findings:
     joins = _joins(runner, rows=_ROWS, memory_mb=80)
     found = {name: _over_buffers(runner, point, _BUFFERS) for name, point in joins.items()}
     reads = measured_reads(runner.pages(_ROWS // runner.divide))
     per_row = [1e9 * reads.seconds(rows * 120, sequential=True) / rows for rows in _BUFFERS]
     mesh, at = found[MESH], _BUFFERS.index(_DEFAULT)
     checks = [
-        Part(f"from {_kb(_BUFFERS)[0]:.0f} to {_kb(_BUFFERS)[at]:.0f} kB MESHJOIN's rate grows {mesh[at] / mesh[0]:.2f}"
+        (f"from {_kb(_BUFFERS)[0]:.0f} to {_kb(_BUFFERS)[at]:.0f} kB MESHJOIN's rate grows {mesh[at] / mesh[0]:.2f}"
               " times (steep: 1.3)", mesh[at] > 1.3 * mesh[0]),
-        Part(f"beyond it grows by {mesh[-1] / mesh[at] - 1:.1%} (flat: 5 %)", mesh[-1] < 1.05 * mesh[at]),
-        Part(f"a master row is read in {', '.join(f'{ns:,.0f}' for ns in per_row)} ns: less in larger buffers, soon "
+        (f"beyond it grows by {mesh[-1] / mesh[at] - 1:.1%} (flat: 5 %)", mesh[-1] < 1.05 * mesh[at]),
+        (f"a master row is read in {', '.join(f'{ns:,.0f}' for ns in per_row)} ns: less in larger buffers, soon "
               "hardly any less", per_row[0] > 1.5 * per_row[at] and per_row[-1] > 0.7 * per_row[at]),
-        Part(f"R-MESHJOIN's rate has one maximum inside: {', '.join(f'{rate:,.0f}' for rate in found[R_MESH])} rows/s",
+        (f"R-MESHJOIN's rate has one maximum inside: {', '.join(f'{rate:,.0f}' for rate in found[R_MESH])} rows/s",
               wave(found[R_MESH], 0.02)),
     ]  # fmt: skip
-    chart, table = shown("80 MB, uniform keys", "disk buffer, kB", "rows a second", _kb(_BUFFERS), found, log_x=True)
-    points = list(zip(_kb(_BUFFERS), per_row, strict=True))
-    reading = Chart("Reading a master row", "disk buffer, kB", "ns", {"read": points}, log_x=True)
-    return judged(checks, f"Buffers are as large as said, not divided. {runner.note}", [chart, reading], [table])
+    table = by_column("80 MB, uniform keys: rows a second", "disk buffer, kB", _kb(_BUFFERS), found)
+    reading = by_column("Reading a master row", "disk buffer, kB", _kb(_BUFFERS), {"read": per_row})
+    charts = [table.chart("rows a second", log_x=True), reading.chart("ns", log_x=True)]
+    return judged(checks, f"Buffers are as large as said, not divided. {runner.note}", charts, [table])
 
 
 def _best(rates: Sequence[float], buffers: Sequence[int]) -> float:
     return _kb(buffers)[rates.index(max(rates))]
 
 
-def _memory(bench: BenchContext, runner: ClockRunner) -> Findings:
+def _memory(runner: ClockRunner) -> Findings:
     buffers, default = _BUFFERS[1:], _BUFFERS[1:].index(_DEFAULT)
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
     for memory in _MEMORY:
@@ -82,21 +72,20 @@ def _memory(bench: BenchContext, runner: ClockRunner) -> Findings:
     lost = [1 - rates[default] / max(rates) for rates in found[MESH].values()]
     gains = over(top[R_MESH], top[MESH])
     checks = [
-        Part(f"MESHJOIN's best buffer grows with memory: {_listed(best[MESH])} kB", _grows(best[MESH])),
-        Part(f"a default of {_kb([_DEFAULT])[0]:.0f} kB loses {_listed(100 * of for of in lost)} % (printed: below 2)",
+        (f"MESHJOIN's best buffer grows with memory: {_listed(best[MESH])} kB", _grows(best[MESH])),
+        (f"a default of {_kb([_DEFAULT])[0]:.0f} kB loses {_listed(100 * of for of in lost)} % (printed: below 2)",
               max(lost) < 0.02),
-        Part(f"R-MESHJOIN's rate grows with its hash table: {_listed(top[R_MESH])} rows/s", _grows(top[R_MESH])),
-        Part(f"R-MESHJOIN's best buffer, {_listed(best[R_MESH])} kB, is the smaller one",
+        (f"R-MESHJOIN's rate grows with its hash table: {_listed(top[R_MESH])} rows/s", _grows(top[R_MESH])),
+        (f"R-MESHJOIN's best buffer, {_listed(best[R_MESH])} kB, is the smaller one",
               sum(best[R_MESH]) < sum(best[MESH])),
-        Part(f"R-MESHJOIN is a little faster, {ratios(gains)} times, the more so with more memory",
+        (f"R-MESHJOIN is a little faster, {listed(gains)} times, the more so with more memory",
               min(gains) > 1 and gains[-1] > gains[0]),
     ]  # fmt: skip
-    lines = {name: list(zip(_MEMORY, rates, strict=True)) for name, rates in top.items()}
-    chart = Chart("Rates with the best buffer of three", "memory, MB", "rows a second", lines)
+    chart = by_column("Rates with the best buffer of three", "memory, MB", _MEMORY, top).chart("rows a second")
     return judged(checks, runner.note, [chart], [_table("memory, MB", found, buffers)])
 
 
-def _master(bench: BenchContext, runner: ClockRunner) -> Findings:
+def _master(runner: ClockRunner) -> Findings:
     buffers = _BUFFERS[1:]
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
     for millions, parts in _PARTS.items():
@@ -106,21 +95,20 @@ def _master(bench: BenchContext, runner: ClockRunner) -> Findings:
     best = {name: [_best(rates, buffers) for rates in by.values()] for name, by in found.items()}
     gains = over(*([max(rates) for rates in found[name].values()] for name in (R_MESH, MESH)))
     checks = [
-        Part(f"the size of the master data moves MESHJOIN's best buffer: {_listed(best[MESH])} kB",
+        (f"the size of the master data moves MESHJOIN's best buffer: {_listed(best[MESH])} kB",
               len(set(best[MESH])) > 1),
-        Part(f"but not R-MESHJOIN's: {_listed(best[R_MESH])} kB", len(set(best[R_MESH])) == 1),
-        Part(f"R-MESHJOIN is faster, {ratios(gains)} times, the more so with less master data",
+        (f"but not R-MESHJOIN's: {_listed(best[R_MESH])} kB", len(set(best[R_MESH])) == 1),
+        (f"R-MESHJOIN is faster, {listed(gains)} times, the more so with less master data",
               min(gains) > 1 and gains[0] > gains[-1]),
     ]  # fmt: skip
-    lines = {name: list(zip(_PARTS, rates, strict=True)) for name, rates in best.items()}
-    chart = Chart("Best buffer of three, 100 MB", "million rows", "kB", lines, log_x=True)
+    chart = by_column("Best buffer of three, 100 MB", "million rows", _PARTS, best).chart("kB", log_x=True)
     return judged(checks, runner.note, [chart], [_table("million rows", found, buffers)])
 
 
 def _table(axis: str, found: dict[str, _Rates], buffers: Sequence[int]) -> Grid:
     heads = (axis, *(f"{name}, {kb:.0f} kB" for name in found for kb in _kb(buffers)))
     rows = [(value, *found[MESH][value], *found[R_MESH][value]) for value in found[MESH]]
-    return grid("Rows a second", heads, rows)
+    return Grid("Rows a second", heads, rows)
 
 
 def _grows(values: Sequence[float]) -> bool:
@@ -132,13 +120,8 @@ def _listed(values: Iterable[float]) -> str:
 
 
 _NAMES = (MESH, R_MESH, HYBRID)
-
 _SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
-
-_BATCH = 1 << 15
-
 _W = 109
-
 _DISK_BUFFERS = ("disk buffer", "disk buffer keys")
 
 
@@ -165,18 +148,12 @@ def _iteration(runner: ClockRunner, name: str) -> _Iteration:
     join, budget = built(point, pages), MemoryBudget(int(point.memory_mb * MB) // point.divide, "bench")
     join = replace(join, sizes=replace(join.sizes, waiting=None))
     keys = law_keys(point.master_rows, point.exponent, scattered=False, seed=5)
-    rounds, asked, answers = 2 if point.mesh else 4, list[I64](), list[pa.RecordBatch]()
+    rounds, answers = 2 if point.mesh else 4, list[pa.RecordBatch]()
     with join.open(budget, {"stream": _SCHEMA}) as operator:
         queue = operator.sizes.waiting or 1
-
-        def push(rows: int) -> None:
-            for start in range(0, rows, _BATCH):
-                asked.append(keys(min(_BATCH, rows - start)))
-                answers.extend(operator.push("stream", pa.record_batch([pa.array(asked[-1])], schema=_SCHEMA)))
-
-        push(rounds * queue)
+        asked = [push(operator, keys, rounds * queue, answers)]
         loads, busy, started = operator.counts["loads"], pages.device.busy_ns, time.perf_counter()
-        push(rounds * queue)
+        asked.append(push(operator, keys, rounds * queue, answers))
         seconds, did = time.perf_counter() - started, max(1, operator.counts["loads"] - loads)
         reading = (pages.device.busy_ns - busy) / 1e9
         answers += operator.finish()
@@ -185,29 +162,30 @@ def _iteration(runner: ClockRunner, name: str) -> _Iteration:
         return _Iteration(budget.at_peak(), queue, rounds * queue / did, seconds / did, reading / did)
 
 
-def _tables(bench: BenchContext, runner: ClockRunner) -> Findings:
+def _tables(runner: ClockRunner) -> Findings:
     found = {name: _iteration(runner, name) for name in _NAMES}
     hybrid = found[HYBRID]
+    each = [sum(of.memory.values()) / of.waiting for of in found.values()]
     shares = {name: of.reading / of.seconds for name, of in found.items()}
     buffers = {name: of.buffer_share for name, of in found.items()}
     checks = [
-        Part(f"HYBRIDJOIN finishes {hybrid.rows:,.0f} rows an iteration, printed {_W}", hybrid.rows >= _W),
-        Part(f"HYBRIDJOIN reads for {shares[HYBRID]:.0%} of an iteration, printed 77 %", shares[HYBRID] > 0.5),
-        Part(f"R-MESHJOIN for {shares[R_MESH]:.1%}, printed below 1 %", shares[R_MESH] < 0.02),
-        Part(f"disk buffers take {_percents(buffers)} of the memory of {', '.join(_NAMES)}; printed 2 to 16, 0.3 to "
-              "0.6 and 0.1 %", buffers[HYBRID] < 0.05),
+        (f"HYBRIDJOIN finishes {hybrid.rows:,.0f} rows an iteration, printed {_W}", hybrid.rows >= _W),
+        (f"HYBRIDJOIN reads for {shares[HYBRID]:.0%} of an iteration, printed 77 %", shares[HYBRID] > 0.5),
+        (f"R-MESHJOIN for {shares[R_MESH]:.1%}, printed below 1 %", shares[R_MESH] < 0.02),
+        (f"disk buffers take {listed(buffers.values(), '.1%')} of the memory of {', '.join(_NAMES)}; printed 2 to "
+         "16, 0.3 to 0.6 and 0.1 %", buffers[HYBRID] < 0.05),
     ]  # fmt: skip
     steps = [(name, of.rows, 1e6 * of.seconds, 1e6 * of.reading, of.reading / of.seconds, of.rows / of.seconds)
              for name, of in found.items()]  # fmt: skip
     heads = ("join", "rows", "us", "us of reading", "share", "rows a second")
-    tables = [grid("An iteration", heads, steps), _memory_grid(found)]
+    tables = [Grid("An iteration", heads, steps), _memory_grid(found)]
     bars = {"reading": [(name, 1e6 * of.reading) for name, of in found.items()],
             "everything else": [(name, 1e6 * (of.seconds - of.reading)) for name, of in found.items()]}  # fmt: skip
     chart = Chart("An iteration", "join", "us", bars, kind="bar")
     note = (
         f"50 MB and 2 million rows, both divided by {max(1, runner.divide // 4)}, over the {runner.medium.name}; bytes "
-        f"are what our joins reserve, {_per_row(found)} a waiting row in all, where the source's maps need 164 to 172. "
-        "Every answer was checked."
+        f"are what our joins reserve, {extent(each, '.0f')} a waiting row in all, where the source's maps need 164 "
+        "to 172. Every answer was checked."
     )
     return judged(checks, note, [chart], tables)
 
@@ -217,16 +195,7 @@ def _memory_grid(found: dict[str, _Iteration]) -> Grid:
     rows: list[list[Cell]] = [[name, *(of.memory.get(name, 0) / MB for of in found.values())] for name in names]
     rows.append(["in all", *(sum(of.memory.values()) / MB for of in found.values())])
     rows.append(["rows that can wait", *(of.waiting for of in found.values())])
-    return grid("Memory at its peak, MB", ("component", *found), rows)
-
-
-def _percents(shares: dict[str, float]) -> str:
-    return ", ".join(f"{share:.1%}" for share in shares.values())
-
-
-def _per_row(found: dict[str, _Iteration]) -> str:
-    each = [sum(of.memory.values()) / of.waiting for of in found.values()]
-    return f"{min(each):.0f} to {max(each):.0f}"
+    return Grid("Memory at its peak, MB", ("component", *found), rows)
 
 
 EXPERIMENTS = (

@@ -1,22 +1,23 @@
-"""Points of the sources' experiments, run by the real joins over keys alone on a simulated disk."""
+"""Points of the sources' experiments: a join in a setting, run over keys alone on a simulated disk.
+
+Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (Naeem 2012, table 5.2). Small scale
+divides master rows, memory and cache by 8 and leaves the segments of 500 rows, so that rows that wait per segment, and
+with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
 from bench.context import BenchContext
-from bench.experiment import Chart, Findings, Grid
-from bench.experiment import Experiment as Claim
-from bench.experiments.semistream.judging import grid
-from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service_rate
-from bench.simulation_from_key import rate_from_key
+from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, rate_from_key, service_rate
 from dovetail.engine.device import DeviceModel
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.semistream.cache import CachePolicy
 from dovetail.joins.semistream.cost import NoRoomError, Policy, Prediction, Setting, Zipf, predict
 from dovetail.joins.semistream.cost import Sizes as ModelSizes
 from dovetail.joins.semistream.lookup import OLDEST, Lookup
@@ -24,25 +25,15 @@ from dovetail.joins.semistream.master.pages import Order
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
 from dovetail.workloads.zipf import ZipfLaw
 
-MEASURES = ("engine", "joins/semistream", "workloads", "bench/experiments/semistream")
-
-MILLION = 1_000_000
-
-MB = 2**20
-
-SMALL = 8
-
+MILLION, MB = 1_000_000, 2**20
+SMALL: Final = 8
 """What small scale divides the sizes by."""
-
-SEGMENT_ROWS = 500
-
-MESH_ROWS = int(0.93 * MB / 120)
-
-SETTING = "Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows."
-
+SEGMENT_ROWS: Final = 500
+MESH_ROWS: Final = int(0.93 * MB / 120)
+EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _SEED = 11
-
 _INLJ_ROWS = 400  # INLJ has no queue; that many rows stand for one
+_CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +42,11 @@ class Point:
 
     `segment` rows are read at a time (those of MESHJOIN are divided as well, since its w is). `cached` rows are in a
     hash table, `pinned` ones in X-HYBRIDJOIN's other buffer; R-MESHJOIN meets a segment in `parts`. `from_key`: loads
-    begin at the key, as no join of ours reads and the source may have.
+    begin at the key, as no join of ours reads and the source may have. `rounds`, by the clock only: segments are loaded
+    in rounds and as far as needed, as the library does.
     """
 
-    divide: int
+    divide: int = 1
     algorithm: str = "hybridjoin"
     rows: int = 2 * MILLION
     memory_mb: float = 50
@@ -66,6 +58,7 @@ class Point:
     order: Order = "key"
     lookup: Lookup = OLDEST
     from_key: bool = False
+    rounds: bool = False
     disk: DeviceModel = SOURCE_DISK
 
     @property
@@ -89,16 +82,14 @@ class Point:
     def experiment(self) -> Experiment:
         """The sizes as the simulation takes them."""
         own = MESH_ROWS if self.segment == SEGMENT_ROWS else self.segment
-        segment = own // self.divide if self.mesh else None if self.algorithm == "inlj" else self.segment
         return Experiment(
             n=self.master_rows,
-            segment_rows=segment,
+            segment_rows=own // self.divide if self.mesh else None if self.algorithm == "inlj" else self.segment,
             cached=self.cached // self.divide,
             pinned_rows=self.pinned,
             parts=self.parts,
             order=self.order,
             lookup=self.lookup,
-            cache=CachePolicy("random", 5),
             memory=SourceSizes(memory=int(self.memory_mb * MB) // self.divide),
             disk=self.disk,
         )
@@ -110,27 +101,44 @@ class Point:
     def predicted(self) -> Prediction:
         """What the corrected model says of the same sizes."""
         policy = Policy(lookup=self.lookup.kind, position=self.lookup.position, cache="random", threshold=5)
-        law = Zipf(self.master_rows, self.exponent)
         order: Order = "frequency" if self.order == "key" else self.order
-        setting = Setting(int(self.memory_mb * MB) // self.divide, law, order=order, policy=policy)
-        rows = self.experiment().rows(self.algorithm)
-        parts = self.parts if self.algorithm == "r_meshjoin" else 1
-        return predict(self.algorithm, setting, ModelSizes(rows, self.cached_rows, parts))
+        memory, law = int(self.memory_mb * MB) // self.divide, Zipf(self.master_rows, self.exponent)
+        sizes = ModelSizes(
+            self.experiment().rows(self.algorithm),
+            self.cached_rows,
+            self.parts if self.algorithm == "r_meshjoin" else 1,
+        )
+        return predict(self.algorithm, Setting(memory, law, order=order, policy=policy), sizes)
 
 
-_CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
+INLJ, MESH, R_MESH, HYBRID = "INLJ", "MESHJOIN", "R-MESHJOIN", "HYBRIDJOIN"
+X, OPTIMISED, CACHE = "X-HYBRIDJOIN", "Optimised X-HYBRIDJOIN", "CACHEJOIN, unsorted"
+FROM_KEY, DOUBLE = "HYBRIDJOIN, loads from the key", "HYBRIDJOIN, double buffer"
+SECOND, GUARDED, OURS = "HYBRIDJOIN, second position", "HYBRIDJOIN, guarded (ours)", "HYBRIDJOIN in rounds (ours)"
+SORTED_CACHE, SECOND_CACHE = "CACHEJOIN", "CACHEJOIN, second position"
+ALTERNATE, GUARD = Lookup("alternate", 0.3), Lookup("guarded", 0.3)
+JOINS: dict[str, Point] = {
+    INLJ: Point(algorithm="inlj"),
+    MESH: Point(algorithm="meshjoin"),
+    R_MESH: Point(algorithm="r_meshjoin"),
+    FROM_KEY: Point(from_key=True),
+    HYBRID: Point(),
+    DOUBLE: Point(segment=2 * SEGMENT_ROWS),
+    SECOND: Point(lookup=ALTERNATE),
+    GUARDED: Point(lookup=GUARD),
+    X: Point(algorithm="x_hybridjoin"),
+    OPTIMISED: Point(algorithm="optimised_x_hybridjoin"),
+    CACHE: Point(algorithm="cachejoin", order="none"),
+    SORTED_CACHE: Point(algorithm="cachejoin"),
+    SECOND_CACHE: Point(algorithm="cachejoin", lookup=ALTERNATE),
+    OURS: Point(lookup=GUARD, rounds=True),
+}
+"""The joins that are compared, at 50 MB, 2 million master rows and exponent 1."""
 
 
-def counted(
-    name: str, places: tuple[str, ...], claim: str, run: Callable[[BenchContext], Findings], source: str = "Naeem 2012"
-) -> Claim:
-    """An experiment of this family on the simulated disk."""
-    return Claim(f"semistream-{name}", "semistream", source, places, claim, run, MEASURES)
-
-
-def divisor(bench: BenchContext) -> int:
+def divisor(bench: BenchContext, small: int = SMALL) -> int:
     """What sizes are divided by at this scale."""
-    return 1 if bench.scale == "full" else SMALL
+    return 1 if bench.scale == "full" else small
 
 
 def master_rows(bench: BenchContext) -> tuple[int, ...]:
@@ -170,54 +178,6 @@ def _lengths(point: Point) -> tuple[float, float]:
     return (5, 5) if point.algorithm in _CACHING else (10, 8)  # loads of a hot segment swing for long
 
 
-def rate(point: Point) -> float:
-    """Rows a second."""
-    return count(point).per_second
-
-
-def describe(divide: int) -> str:
-    """The scale in a sentence."""
-    scale = "the source's sizes" if divide == 1 else f"master data, memory and cache a {divide}th of the source's"
-    return f"{SETTING} Run at {scale}."
-
-
-Figure = Callable[[Rate], float]
-
-Curves = Mapping[str, Sequence[float]]
-
-
-def per_second(found: Rate) -> float:
-    """Rows a second."""
-    return found.per_second
-
-
-def curves(joins: Mapping[str, Point], axis: str, values: Sequence[float], figure: Figure = per_second) -> Curves:
-    """A figure of every join at every value of one of its fields, on the simulated disk."""
-    return {
-        name: [figure(count(replace(point, **{axis: value}))) for value in values]  # type: ignore[arg-type]  # a field
-        for name, point in joins.items()
-    }
-
-
-def shown(
-    title: str, axis: str, y: str, values: Sequence[float], found: Curves, *, log_x: bool = False, log_y: bool = False
-) -> tuple[Chart, Grid]:
-    """The curves as a chart and as a table."""
-    lines = {name: list(zip(values, ys, strict=True)) for name, ys in found.items()}
-    rows = [(value, *(ys[at] for ys in found.values())) for at, value in enumerate(values)]
-    return Chart(title, axis, y, lines, log_x=log_x, log_y=log_y), grid(f"{title}: {y}", (axis, *found), rows)
-
-
-def over(first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """Value by value, how many times the second the first is."""
-    return [a / b for a, b in zip(first, second, strict=True)]
-
-
-def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """The power of x that y follows: the slope on logarithmic axes."""
-    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
-
-
 def best_by_model(points: Iterable[Point]) -> Point:
     """The point whose model promises the highest rate; points that do not fit in memory are passed over."""
     fitting: list[tuple[float, Point]] = []
@@ -227,3 +187,8 @@ def best_by_model(points: Iterable[Point]) -> Point:
         except NoRoomError:
             continue
     return max(fitting, key=lambda found: found[0])[1]
+
+
+def at(point: Point, **fields: float) -> Point:
+    """The point with some of its fields changed."""
+    return replace(point, **fields)  # type: ignore[arg-type]  # fields of numbers

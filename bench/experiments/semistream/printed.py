@@ -107,7 +107,6 @@ def eq_4_5(
 
 
 GAMMA = 0.5772
-
 """Euler's constant to the places that the source prints."""
 
 

@@ -88,7 +88,9 @@ def test_interval_verdict_needs_errors_and_spills_right() -> None:
     assert interval.verdict(off, [right])[0] == "does not hold"
 
 
-def test_interval_choice_runs_all_candidates() -> None:
+def test_interval_choice_runs_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "warm", lambda: None)  # times are not looked at
+    monkeypatch.setattr(choices, "_ROUNDS", 1)
     found = choices.judge_interval([choices.ChoiceSetting(SHORT, 0, "1MB")])
     assert found.rows == SHORT.pairs()
     assert len(found.tables[-1].rows) == 1

@@ -26,8 +26,8 @@ def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:
         found[line] = tuple(share(line, percent, rows, block) for percent in MEMORY)
         cells = [f"{mine:8.2f} ({theirs:5.2f})" for mine, theirs in zip(found[line], printed, strict=True)]
         yield f"{line:28}" + "".join(f"{cell:>20}" for cell in cells)
-    for part in (*chain_parts(found), *star_parts(found)):
-        yield f"{part.says}: {'holds' if part.holds else 'does not hold'}"
+    for says, holds in (*chain_parts(found), *star_parts(found)):
+        yield f"{says}: {'holds' if holds else 'does not hold'}"
 
 
 TRIALS = {"pair": 1000, "chain3": 2000, "chain4": 500, "sstar4": 500, "snowflake6": 250}

@@ -1,9 +1,7 @@
-"""Overlap of two uniform inputs: counted, to a no-op sink, and to Parquet. Other interval cases use its parts."""
+"""Interval inputs in every form that a rival wants, overlap joins by hand, and independent counts of pairs."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
+from bench.case import Outcome, Params, Prepare, Run
 from bench.context import BenchContext
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.interval.api import interval_count, interval_join, plan_interval_join
 from dovetail.spark.status import last_execution
-from dovetail.workloads import Exponential, RandomIntervals, Workload
+from dovetail.workloads import Workload
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,16 +27,6 @@ if TYPE_CHECKING:
 Answer: TypeAlias = int | Outcome
 OnSpark: TypeAlias = Callable[["DataFrame", "DataFrame", Params, Path], Answer]
 OnDuckDB: TypeAlias = Callable[["DuckDBPyConnection", Params, Path], Answer]
-
-WIDTHS = (1_000, 3_000, 9_000)
-USUAL = WIDTHS[1]
-
-PAIRS = """
-create view pairs as
-select l.id as l_id, l.start as l_start, l."end" as l_end, l.filler as l_filler,
-       r.id as r_id, r.start as r_start, r."end" as r_end, r.filler as r_filler
-from l join r on l.start < r."end" and r.start < l."end"
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +39,7 @@ class Inputs:
 
     sides: Callable[[Params, int], tuple[Workload, Workload]]
     columns: tuple[str, ...] = ("id", "key", "start", "end")
+    keyed: bool = False
 
     def tables(self, bench: BenchContext, params: Params) -> tuple[pa.Table, pa.Table]:
         """Both inputs as Arrow tables; one and the same for a self-join."""
@@ -63,14 +51,18 @@ class Inputs:
 
         return bench.once("tables", make)
 
+    def pairs(self, bench: BenchContext, params: Params) -> int:
+        """How many pairs overlap; within keys if the inputs have some."""
+        return int(overlap_counts(*self.tables(bench, params), keyed=self.keyed).sum())
+
     def files(self, bench: BenchContext, params: Params) -> tuple[Path, Path]:
         """Both inputs as directories of Parquet files, two a core, so that Spark reads them with every core."""
 
         def make() -> tuple[Path, Path]:
             left, right = self.tables(bench, params)
             count = 2 * bench.spark.sparkContext.defaultParallelism
-            first = _write_files(left, _fresh(bench), count)
-            return first, first if right is left else _write_files(right, _fresh(bench), count)
+            first = write_files(left, bench.fresh(), count)
+            return first, first if right is left else write_files(right, bench.fresh(), count)
 
         return bench.once("files", make)
 
@@ -93,7 +85,7 @@ class Inputs:
         def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
             left, right = self.frames(bench, params)
             try:
-                yield lambda: answer(left, right, params, _fresh(bench))
+                yield lambda: answer(left, right, params, bench.fresh())
             finally:
                 for frame in (left, right):
                     frame.unpersist(blocking=True)
@@ -108,21 +100,19 @@ class Inputs:
             import duckdb
 
             threads = bench.spark.sparkContext.defaultParallelism
-            with duckdb.connect(config={"threads": threads, "temp_directory": str(_fresh(bench))}) as connection:
+            with duckdb.connect(config={"threads": threads, "temp_directory": str(bench.fresh())}) as connection:
                 for name, path in zip("lr", self.files(bench, params), strict=True):
                     connection.read_parquet(f"{path}/*.parquet").create(name)
                 for statement in statements:
                     connection.execute(statement)
-                yield lambda: answer(connection, params, _fresh(bench))
+                yield lambda: answer(connection, params, bench.fresh())
 
         return prepare
 
 
-def _fresh(bench: BenchContext) -> Path:
-    return Path(tempfile.mkdtemp(dir=bench.scratch))
-
-
-def _write_files(table: pa.Table, directory: Path, count: int) -> Path:
+def write_files(table: pa.Table, directory: Path, count: int) -> Path:
+    """The table as so many Parquet files, in a directory that is made if need be."""
+    directory.mkdir(parents=True, exist_ok=True)
     rows = -(-table.num_rows // count)
     for number in range(count):
         pq.write_table(table.slice(number * rows, rows), directory / f"{number:02d}.parquet")
@@ -175,95 +165,3 @@ def sink_rows(spark: SparkSession) -> int:
     """The rows that the no-op sink of the last query counted: Spark's own metric, so that counting costs nothing."""
     run = last_execution(spark)
     return next(node.values["number of output rows"] for node in run.nodes if "noop" in node.name) if run else 0
-
-
-def _timed_files(place: Path, write: Callable[[], object]) -> Outcome:
-    """Time the writing; the answer is what the files' own footers say. They are removed at once."""
-    began = time.perf_counter()
-    write()
-    seconds = time.perf_counter() - began
-    rows = sum(pq.read_metadata(file).num_rows for file in place.rglob("*.parquet"))
-    shutil.rmtree(place)
-    return Outcome(rows, seconds)
-
-
-def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
-    rows, lengths = params["rows"], Exponential(params["mean_length"])
-    left, right = (RandomIntervals(rows, 100 * rows, lengths, seed=2 * seed + n, padding=8) for n in (1, 2))
-    return left, right
-
-
-DATA = Inputs(_sides, ("id", "start", "end", "filler"))
-
-
-def _expected(bench: BenchContext, params: Params) -> int:
-    return int(overlap_counts(*DATA.tables(bench, params)).sum())
-
-
-def _dovetail(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
-    if params["output"] == "count":
-        return interval_count(left, right)
-    if params["output"] == "no-op sink":
-        return to_sink(lambda: interval_join(left, right))
-    return _timed_files(place, lambda: plan_interval_join(left, right).write_parquet(str(place)))
-
-
-def _duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer:
-    if params["output"] == "Parquet":
-        return _timed_files(place, lambda: connection.execute(f"copy pairs to '{place}/pairs.parquet'"))
-    row = connection.execute("select count(*) from pairs").fetchone()
-    return int(row[0]) if row else 0
-
-
-def _bins(width: int) -> Rival:
-    def answer(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
-        if params["output"] == "count":
-            return binned(left, right, width).count()
-        if params["output"] == "no-op sink":
-            return to_sink(lambda: binned(left, right, width))
-        return _timed_files(place, lambda: binned(left, right, width).write.mode("overwrite").parquet(str(place)))
-
-    def sits_out(params: Params) -> str | None:
-        if params["mean_length"] != 1_000:
-            return "its widths are made for the shorter intervals"
-        return "one width is enough here" if params["output"] == "Parquet" and width != USUAL else None
-
-    return Rival(f"bins of {width:,}", DATA.spark(answer), sits_out=sits_out)
-
-
-def _no_sink(params: Params) -> str | None:
-    return "has no sink that takes rows and keeps none" if params["output"] == "no-op sink" else None
-
-
-def _points(rows: int) -> list[Params]:
-    outputs = [(1_000, "count"), (1_000, "no-op sink"), (1_000, "Parquet"), (10_000, "count")]
-    return [{"rows": rows, "mean_length": length, "output": output} for length, output in outputs]
-
-
-def _bound(name: str, at_most: float, against: str, output: str, mean_length: int = 1_000) -> Bound:
-    where = {"output": output, "mean_length": mean_length}
-    return Bound(name, "dovetail", at_most, against=against, where=where, scale="full")
-
-
-CASE = Case(
-    name="interval-overlap",
-    question="What do counting, materialising and writing the overlapping pairs of two uniform inputs cost?",
-    varies=("rows", "mean_length", "output"),
-    points={"small": _points(50_000), "full": _points(1_000_000)},
-    rivals=(
-        Rival("dovetail", DATA.spark(_dovetail)),
-        Rival("duckdb", DATA.duckdb(_duckdb, PAIRS), requires=("duckdb",), sits_out=_no_sink),
-        *map(_bins, WIDTHS),
-    ),
-    expected=_expected,
-    baseline="dovetail",
-    rounds=9,  # the claims are within a tenth, and a round differs from the next by as much
-    bounds=(
-        _bound("counts 20 M pairs", 1.5, "duckdb", "count"),
-        _bound("counts 200 M pairs faster", 1.0, "duckdb", "count", 10_000),
-        *(_bound("near the best width", 1.1, f"bins of {width:,}", "no-op sink") for width in WIDTHS),
-        _bound("writes Parquet", 2.0, "duckdb", "Parquet"),
-    ),
-    answer="pairs",
-    measures=("engine", "joins/interval", "spark"),
-)

