@@ -47,7 +47,7 @@ class Chosen:
     @property
     def best(self) -> str:
         """The candidate that cost the least."""
-        return min(self.costs, key=lambda name: self.costs[name])
+        return min(self.costs, key=self.costs.__getitem__)
 
     @property
     def ratio(self) -> float:
@@ -77,14 +77,14 @@ def judged_choices(found: Sequence[Chosen], what: str, rows: int, further: Seque
 
 def _ratios(found: Sequence[Chosen]) -> Chart:
     ratios = sorted(one.ratio for one in found)
-    points = [(round(100 * (n + 1) / len(ratios), 2), round(ratio, 4)) for n, ratio in enumerate(ratios)]
+    points = [(100 * (n + 1) / len(ratios), ratio) for n, ratio in enumerate(ratios)]
     title, edge = "Cost of the choice over the cost of the best candidate", [(0.0, NEAR), (100.0, NEAR)]
     return Chart(title, "settings, %", "choice / best", {"choice": points, "10 % more than the best": edge})
 
 
 def _rest(found: Sequence[Chosen], what: str) -> Grid:
     rest = sorted((one for one in found if not one.good), key=lambda one: -one.ratio)
-    rows: list[list[Cell]] = [[one.setting, one.chosen, one.best, round(one.ratio, 3)] for one in rest]
+    rows = [(one.setting, one.chosen, one.best, one.ratio) for one in rest]
     heads = ("setting", "chosen", "best", f"{what}, choice / best")
     return Grid("Settings in which another one was better by more than 10 %", heads, rows)
 
@@ -93,7 +93,7 @@ def _who(found: Sequence[Chosen]) -> Grid:
     chosen, best = Counter(one.chosen for one in found), Counter(one.best for one in found)
     near = Counter(name for one in found for name in one.costs if one.costs[name] <= NEAR * one.costs[one.best])
     ran = Counter(name for one in found for name in one.costs)
-    rows: list[list[Cell]] = [[name, ran[name], chosen[name], best[name], near[name]] for name in sorted(ran)]
+    rows = [(name, ran[name], chosen[name], best[name], near[name]) for name in sorted(ran)]
     return Grid("How often", ("algorithm", "could run", "was chosen", "was the best", "was within 10 % of it"), rows)
 
 
@@ -101,14 +101,10 @@ def settings_table(found: Sequence[Chosen], title: str, scale: float, unit: str)
     """Every setting with its choice and the costs of all candidates, times `scale`."""
     names = sorted({name for one in found for name in one.costs})
     rows: list[list[Cell]] = [
-        [one.setting, one.chosen, *(_cell(one.costs.get(name), scale) for name in names), round(one.ratio, 3)]
+        [one.setting, one.chosen, *(scale * one.costs[n] if n in one.costs else None for n in names), one.ratio]
         for one in found
     ]
     return Grid(title, ("setting", "chosen", *(f"{name}, {unit}" for name in names), "choice / best"), rows)
-
-
-def _cell(cost: float | None, scale: float) -> float | None:
-    return None if cost is None else float(f"{cost * scale:.4g}")
 
 
 _ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over by default

@@ -19,6 +19,7 @@ from bench.experiments.models.errors import (
     error_chart,
     error_table,
     spreads,
+    verdict_on,
 )
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import I64, int64s
@@ -226,21 +227,9 @@ def _spill_table(spilled: Sequence[Spilled]) -> Grid:
 
 def verdict(found: Sequence[Spread], spilled: Sequence[Spilled]) -> tuple[Opinion, str]:
     """Holds if all median errors are within their bounds and spills are told; in part if most of the models are."""
-    right = [s for s in found if s.median <= MOST_ERROR[s.what]]
     told = sum(one.predicted == one.found for one in spilled) / len(spilled)
-    if len(right) == len(found) and told >= SAME_SPILL:
-        opinion: Opinion = "holds"
-    else:
-        opinion = "holds in part" if 2 * len(right) > len(found) else "does not hold"
-    wrong = [f"{s.algorithm} ({s.what} {s.median:.0%})" for s in found if s not in right]
-    medians = {what: [s.median for s in found if s.what == what] for what in (COMPARISONS, FRAMES)}
-    texts = [f"{what} {min(errors):.1%} to {max(errors):.1%}" for what, errors in medians.items() if errors]
-    why = (
-        f"Median errors over the settings, by algorithm: {', '.join(texts)} (allowed {MOST_ERROR[COMPARISONS]:.0%} and "
-        f"{MOST_ERROR[FRAMES]:.0%}). Whether a join spills was told in {told:.1%} of {len(spilled)} cases (wanted "
-        f"{SAME_SPILL:.0%})."
-    )
-    return opinion, why + (f" Outside: {', '.join(wrong)}." if wrong else "")
+    note = f"Whether a join spills was told in {told:.1%} of {len(spilled)} cases (wanted {SAME_SPILL:.0%})."
+    return verdict_on(found, MOST_ERROR, note, told >= SAME_SPILL)
 
 
 def _run(bench: BenchContext) -> Findings:

@@ -52,7 +52,7 @@ def _over_time(streams: Streams) -> dict[str, Counted]:
 def _time_chart(streams: Streams, found: Mapping[str, Counted]) -> Chart:
     total = streams.pairs
     lines = {
-        shown(name): [(round(100 * at), round(100.0 * each.found_at(at) / total, 3)) for at in TENTHS]
+        shown(name): [(round(100 * at), 100.0 * each.found_at(at) / total) for at in TENTHS]
         for name, each in found.items()
     }
     return Chart(
@@ -124,7 +124,7 @@ def run_memory(bench: BenchContext) -> Findings:
             f"DINER against {shown(rival)} by memory",
             "memory, % of all rows",
             f"pairs of {shown(rival)}, % of DINER's",
-            {name: [(p, round(100 / factor(by[p], rival), 2)) for p in MEMORY] for name, by in found.items()},
+            {name: [(p, 100 / factor(by[p], rival)) for p in MEMORY] for name, by in found.items()},
         )
         for rival in (*RIVALS, "oldest")
     ]
@@ -135,7 +135,7 @@ def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
     rows: list[list[Cell]] = []
     for name, by in found.items():
         for percent, shares in by.items():
-            gains = [round(factor(shares, other), 2) for other in ("HMJ", "RPJ 1.0", "oldest")]
+            gains = [factor(shares, other) for other in ("HMJ", "RPJ 1.0", "oldest")]
             rows.append([name, percent, *(shares[each] for each in COLUMNS), *gains])
         if name in SPECIFIED_EQUAL:
             spec = SPECIFIED_EQUAL[name]
@@ -164,8 +164,8 @@ def run_shares(bench: BenchContext) -> Findings:
     closed = [round(100 * (2 * p / 100 - (p / 100) ** 2), 2) for p in MEMORY]
     rows: list[list[Cell]] = []
     for name, each in diner.items():
-        rows.append([name, "DINER", *(round(share, 1) for share in each)])
-        rows.append([name, "oldest first", *(round(found[name][p]["oldest"], 1) for p in MEMORY)])
+        rows.append([name, "DINER", *each])
+        rows.append([name, "oldest first", *(found[name][p]["oldest"] for p in MEMORY)])
         if name in PRINTED_SHARES:
             rows.append([name, "printed, DINER on the source's data", *PRINTED_SHARES[name]])
     rows.append(["any without order", "oldest first, in closed form", *closed])
@@ -174,9 +174,7 @@ def run_shares(bench: BenchContext) -> Findings:
         f"give on any data without order: {', '.join(f'{share:g}' for share in closed)} %."
     )
     tables = [Grid("Percent of the result while rows arrive", ["set", "", *(f"{p} % memory" for p in MEMORY)], rows)]
-    lines = {
-        name: [(p, round(share, 2)) for p, share in zip(MEMORY, each, strict=True)] for name, each in diner.items()
-    }
+    lines = {name: [(p, share) for p, share in zip(MEMORY, each, strict=True)] for name, each in diner.items()}
     chart = Chart("DINER's share", "memory, % of all rows", "% of the result while rows arrive", lines)
     return findings(parts, note, [chart], tables, [each.first(300) for each in sets])
 
@@ -201,7 +199,7 @@ def run_bands(bench: BenchContext) -> Findings:
         at = 0 if percent == 5 else 1
         ratio = shares["DINER"] / max(shares["PMJ"], 1e-9)
         cells = [shares[each] for each in BAND_JOINS]
-        rows.append([name, len(sets[name].left), percent, *cells, round(ratio, 2), printed[at], printed[at + 2]])
+        rows.append([name, len(sets[name].left), percent, *cells, ratio, printed[at], printed[at + 2]])
     factors = [found[name, 5]["DINER"] / max(found[name, 5]["PMJ"], 1e-9) for name in sets]
     parts = [
         (
@@ -226,7 +224,7 @@ def run_bands(bench: BenchContext) -> Findings:
         "DINER, spec.",
         "PMJ, spec.",
     ]
-    bars = {shown(each): [(name, round(found[name, 5][each], 2)) for name in sets] for each in BAND_JOINS}
+    bars = {shown(each): [(name, found[name, 5][each]) for name in sets] for each in BAND_JOINS}
     chart = Chart("Band joins, memory 5 %", "set", "% of the result while rows arrive", bars, kind="bar")
     tables = [Grid("Band joins: percent of the result while rows arrive", heads, rows)]
     return findings(parts, note, [chart], tables, [each.first(300) for each in sets.values()])
