@@ -64,10 +64,9 @@ def run_cases(
 ) -> None:
     """Run benchmarks and experiments; exit 1 if an answer is wrong or one of them breaks. `online-*` names many."""
     from bench.catalogue import choose
-    from bench.harness import run
+    from bench.harness import exit_on_signals, run
     from bench.machine import usable_cores
     from bench.report import show
-    from bench.signals import exit_on_signals
     from dovetail.pipeline.terminal import written
 
     if names and everything:
@@ -99,8 +98,8 @@ def plot(
     figures: Annotated[list[Path], typer.Argument(help="Files that `run --json` wrote.")],
     to: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("figures"),
 ) -> None:
-    """Draw the figures of runs: one SVG a case."""
-    from bench.picture import draw_file
+    """Draw the figures of runs: one SVG a case, and one a chart of an experiment."""
+    from bench.chart import draw_file
 
     for file in figures:
         for picture in draw_file(file, to):
@@ -126,7 +125,7 @@ def report_page(
 
 def _write(report: Report, path: Path | None, directory: Path | None) -> None:
     """After every entry, so that a crash in a later one does not take these figures with it."""
-    from bench.figures import keep
+    from bench.page import keep
 
     if path is not None:
         path.write_text(json.dumps(report.to_json(), indent=2) + "\n")

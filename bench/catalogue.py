@@ -7,7 +7,8 @@ import importlib.util
 import pkgutil
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TypeAlias
+from types import ModuleType
+from typing import Any, TypeAlias
 
 from bench import cases as case_package
 from bench import experiments as experiment_package
@@ -19,24 +20,22 @@ Entry: TypeAlias = "Case | Experiment"
 
 
 def load_cases() -> dict[str, Case]:
-    """Every case by name: the CASE of each module in `bench.cases`."""
-    found: dict[str, Case] = {}
-    for module in pkgutil.iter_modules(case_package.__path__):
-        case = importlib.import_module(f"{case_package.__name__}.{module.name}").CASE
-        found[case.name] = case
-    return dict(sorted(found.items()))
+    """Every case by name: the CASES of the modules in `bench.cases`."""
+    return _load(case_package, "CASES")
 
 
 def load_experiments() -> dict[str, Experiment]:
-    """Every experiment by name: the EXPERIMENTS of each module below `bench.experiments`."""
-    found: dict[str, Experiment] = {}
-    for module in pkgutil.walk_packages(experiment_package.__path__, f"{experiment_package.__name__}."):
-        if module.ispkg:
-            continue
-        for experiment in getattr(importlib.import_module(module.name), "EXPERIMENTS", ()):
-            if experiment.name in found:
-                raise PlanError(f"two experiments are named {experiment.name!r}.")
-            found[experiment.name] = experiment
+    """Every experiment by name: the EXPERIMENTS of the modules below `bench.experiments`."""
+    return _load(experiment_package, "EXPERIMENTS")
+
+
+def _load(package: ModuleType, attribute: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for entry in getattr(importlib.import_module(module.name), attribute, ()):
+            if entry.name in found:
+                raise PlanError(f"two benchmarks are named {entry.name!r}.")
+            found[entry.name] = entry
     return dict(sorted(found.items()))
 
 

@@ -1,15 +1,20 @@
-"""Charts of experiments as SVG, drawn by matplotlib, the same bytes for the same figures."""
+"""Charts as SVG, drawn by matplotlib, the same bytes for the same figures; and the picture of a case."""
 
 from __future__ import annotations
 
 import io
+import json
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Chart
+from bench.harness import FORMAT
 from bench.machine import usable_cores
+from bench.report import point_text
+from dovetail.errors import DataError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +22,37 @@ if TYPE_CHECKING:
 _SIZE = (7.2, 3.6)
 _MARKS = "osD^vPX*<>ph"
 _MANY = 24
+
+
+def draw_file(figures: Path, directory: Path) -> list[Path]:
+    """A picture for every case and every chart of an experiment in a figures file; their paths."""
+    try:
+        found = json.loads(figures.read_text())
+        entries = (found["cases"], found["experiments"]) if found["format"] == FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{figures} holds no benchmark figures: {error}. Make it with `bench run --json`.") from error
+    if entries is None:
+        raise DataError(f"{figures} is of format {found['format']}, this version draws {FORMAT}; run the case again.")
+    charts = {case["name"]: case_chart(case) for case in entries[0]}
+    for experiment in entries[1]:
+        drawn = (experiment["findings"] or {"charts": []})["charts"]
+        charts |= {f"{experiment['name']}-{n}": Chart(**chart) for n, chart in enumerate(drawn, 1)}
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / f"{name}.svg" for name in charts]
+    for path, svg in zip(paths, draw_all(list(charts.values())), strict=True):
+        path.write_text(svg)
+    return paths
+
+
+def case_chart(case: Mapping[str, Any]) -> Chart:
+    """Warm seconds of every rival that finished at every point, side by side: medians, with their range as a line."""
+    lines: dict[str, list[tuple[float | str, ...]]] = {}
+    for point in case["points"]:
+        for rival in point["rivals"]:
+            if rival["status"] == "ok" and (warm := rival["warm_s"]):
+                bar = (point_text(point["params"]), warm["median"], warm["low"], warm["high"])
+                lines.setdefault(rival["name"], []).append(bar)
+    return Chart(case["question"], "", "seconds, warm, median and range", lines, kind="bar", log_y=True)
 
 
 def draw_all(charts: Sequence[Chart]) -> list[str]:
@@ -62,6 +98,8 @@ def _bars(axes: Axes, chart: Chart) -> None:
     for number, (name, points) in enumerate(chart.lines.items()):
         at = [places.index(p[0]) + (number - (len(chart.lines) - 1) / 2) * width for p in points]
         axes.bar(at, _plain([p[1] for p in points]), width=width, label=name)
+        for x, (_, _, low, high) in ((x, p) for x, p in zip(at, points, strict=True) if len(p) == 4):
+            axes.plot([x, x], _plain([low, high]), color="black", linewidth=1)
     axes.set_xticks(range(len(places)), [str(place) for place in places])
     axes.grid(visible=True, axis="y", alpha=0.3)
     if len(chart.lines) > 1:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -49,6 +49,10 @@ class BenchContext:
         """Whether any rival has asked for Spark."""
         return self._spark is not None
 
+    def fresh(self) -> Path:
+        """A new directory of this run."""
+        return Path(tempfile.mkdtemp(dir=self.scratch))
+
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` returns, made at the first call with this key and kept until the point is done."""
         if key not in self._made:
@@ -85,3 +89,16 @@ class BenchContext:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+@contextmanager
+def settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """These settings of Spark, and then again those that the session had."""
+    before = {key: spark.conf.get(key, None) for key in conf}
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)

@@ -34,7 +34,6 @@ _ENDLESS = 10**9
 _ROW_GROUP = 50_000  # so that Spark can split the file of a large micro-batch
 _EARLY = 1_000_000
 DATA = "DOVETAIL_BENCH_DATA"
-
 Store: TypeAlias = Callable[[BenchContext, Params], MasterStore]
 Joined: TypeAlias = Callable[["DataFrame"], "tuple[DataFrame, Callable[[], dict[str, float]]]"]
 

@@ -1,33 +1,56 @@
-"""What an experiment is: a claim of a source, a way to test it, and what was found."""
+"""An experiment: a claim of a source, a run that tests it, and what was found: statements, charts and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from dovetail.errors import PlanError
+import numpy as np
+
+from dovetail.errors import DataError, PlanError
 
 if TYPE_CHECKING:
     from bench.context import BenchContext
 
 Opinion = Literal["holds", "holds in part", "does not hold", "reported"]
 """What became of a claim; "reported" is for figures that claim nothing."""
-
 Ground = Literal["counted", "measured"]
 """Counted: operations, alone or times a table of costs; the same figures on every machine. Measured: by a clock."""
-
 Kind = Literal["line", "bar", "heat"]
 Cell: TypeAlias = "str | int | float | None"
+Part: TypeAlias = tuple[str, bool]
+"""One statement of a claim with the figures that were found for it, and whether it holds."""
 
-FAMILIES = ("semistream", "online", "interval", "xquery", "models", "scale", "rivals")
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Experiments of one kind: the title of their section, the usual source, and the code that decides figures."""
+
+    title: str
+    source: str
+    code: tuple[str, ...]
+
+
+_SIMULATED = ("bench/simulation.py",)
+FAMILIES = {
+    "semistream": Family("Semi-stream joins", "Naeem 2012", ("joins/semistream", "workloads", *_SIMULATED)),
+    "online": Family("Online joins", "Bornea 2010", ("joins/online", "workloads")),
+    "interval": Family("Interval joins", "Carman 2020", ("joins/interval", "workloads")),
+    "xquery": Family("XQuery", "Carman 2020", ("xml", "workloads", "bench/cases/xquery.py", "bench/xquery_weather.py")),
+    "models": Family("Cost models judged", "our own", ("joins/interval", "joins/semistream", *_SIMULATED)),
+    "scale": Family("Scale", "our own", ("joins", "xml", "bench/cases")),
+    "rivals": Family("Rivals when memory is short", "our own", ("joins", "xml", "bench/cases")),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
     """A picture: lines through (x, y), bars side by side, or a map of values over x and y.
 
-    `lines` has one sequence of points a name. A heat map has one line whose points are (x, y, value).
+    `lines` has one sequence of points a name. A heat map has one line whose points are (x, y, value). Points of bars
+    may go on with the low and the high end of their range.
     """
 
     title: str
@@ -41,7 +64,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table: a title, the heads of the columns, and rows of cells."""
+    """A table: a title, the heads of the columns, and rows of cells, whose fractions are rounded to four digits."""
 
     title: str
     heads: Sequence[str]
@@ -51,6 +74,32 @@ class Grid:
         for row in self.rows:
             if len(row) != len(self.heads):
                 raise PlanError(f"table {self.title!r} has {len(self.heads)} columns, but a row of {len(row)}: {row}.")
+        object.__setattr__(self, "rows", tuple(tuple(map(_rounded, row)) for row in self.rows))
+
+    def chart(
+        self,
+        y: str,
+        columns: Mapping[str, int] | None = None,
+        *,
+        title: str | None = None,
+        x: str | None = None,
+        kind: Kind = "line",
+        log_x: bool = False,
+        log_y: bool = False,
+    ) -> Chart:
+        """Columns over the first one, by the name of each line; all the others if none are named."""
+        named = columns or {head: at for at, head in enumerate(self.heads) if at}
+        lines = {name: [(row[0] or 0, row[at] or 0) for row in self.rows] for name, at in named.items()}
+        return Chart(title or self.title, self.heads[0] if x is None else x, y, lines, kind, log_x, log_y)
+
+
+def _rounded(cell: Cell) -> Cell:
+    return float(f"{cell:.4g}") if isinstance(cell, float) else cell
+
+
+def by_column(title: str, axis: str, xs: Iterable[Cell], columns: Mapping[str, Iterable[Cell]]) -> Grid:
+    """A table of named columns over an axis."""
+    return Grid(title, (axis, *columns), list(zip(xs, *columns.values(), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +120,148 @@ class Findings:
         return asdict(self)
 
 
+def verdict_of(holds: Sequence[bool]) -> Opinion:
+    """All statements hold, some do, none does; DataError without any: figures that claim nothing are reported."""
+    if not holds:
+        raise DataError("a verdict needs at least one statement; without any, report the figures.")
+    return "holds" if all(holds) else "holds in part" if any(holds) else "does not hold"
+
+
+def judged(
+    parts: Sequence[Part],
+    note: str = "",
+    charts: Sequence[Chart] = (),
+    tables: Sequence[Grid] = (),
+    rows: int = 0,
+) -> Findings:
+    """Findings whose verdict is that of the statements; those that hold are said first, then the others, then the note.
+
+    >>> judged([("twice as fast (found 2.1)", True), ("at any size", False)]).why
+    'Holds: twice as fast (found 2.1). Does not hold: at any size.'
+    """
+    verdict = verdict_of([bool(holds) for _, holds in parts])
+    said = {state: "; ".join(says for says, holds in parts if bool(holds) is state) for state in (True, False)}
+    whole = [f"Holds: {said[True]}." * bool(said[True]), f"Does not hold: {said[False]}." * bool(said[False]), note]
+    return Findings(verdict, " ".join(filter(None, whole)), tuple(charts), tuple(tables), rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """One claim and the run that tests it.
 
     `places` are the figures and tables of the source that it repeats, as the source numbers them. `claim` is what the
-    source says, in our words. `measures` are the parts of the library (`joins/online` ...) whose code decides
-    the figures: once one of them changes, kept figures are stale. A wrong answer is an exception, never a finding.
+    source says, in our words. The first word of the name is the family. `measures` are the parts of the library
+    (`joins/online` ...) whose code decides the figures: once one of them changes, kept figures are stale. A wrong
+    answer is an exception, never a finding.
     """
 
     name: str
-    family: str
-    source: str
     places: tuple[str, ...]
     claim: str
     run: Callable[[BenchContext], Findings]
-    measures: tuple[str, ...]
     ground: Ground = "counted"
-    requires: tuple[str, ...] = field(default=())
+    source: str = ""
+    requires: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
-            raise PlanError(f"experiment {self.name!r} is of the family {self.family!r}; there are {FAMILIES}.")
-        if not self.name.startswith(f"{self.family}-"):
-            raise PlanError(f"experiment {self.name!r} must be named after its family: {self.family}-...")
+            raise PlanError(
+                f"experiment {self.name!r} must be named after its family: one of {tuple(FAMILIES)}, and -."
+            )
+        own, spark = FAMILIES[self.family], ("spark",) if self.ground == "measured" else ()
+        place = f"bench/experiments/{self.family}"
+        object.__setattr__(self, "source", self.source or own.source)
+        object.__setattr__(self, "measures", self.measures or ("engine", *own.code, *spark, place))
+
+    @property
+    def family(self) -> str:
+        """What kind of experiment it is."""
+        return self.name.partition("-")[0]
 
     def explain(self) -> str:
         """The experiment in one line."""
         return f"{self.name}: {self.source}, {', '.join(self.places)}. {self.claim}"
+
+
+@dataclass(slots=True)
+class ExperimentResult:
+    """What an experiment found at one scale, or why it found nothing, which is a failure."""
+
+    experiment: Experiment
+    scale: Literal["small", "full"]
+    code: str = ""
+    measured_at: str = ""
+    seconds: float = 0.0
+    findings: Findings | None = None
+    reason: str | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """The line that says what broke, if something did."""
+        return [] if self.findings is not None else [f"{self.experiment.name}: {self.reason}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything found, ready for JSON."""
+        found = {name: getattr(self, name) for name in ("scale", "code", "measured_at", "seconds", "reason")}
+        return {
+            "name": self.experiment.name,
+            **found,
+            "findings": None if self.findings is None else self.findings.to_json(),
+        }
+
+
+def close(name: str, found: float, due: float, within: float) -> Part:
+    """Whether a figure is within a share of what is printed."""
+    off = found / due - 1
+    says = f"{name} is {figure(found)}, printed {figure(due)} ({100 * off:+.2f} %, {100 * within:g} % was allowed)"
+    return says, abs(off) <= within
+
+
+def figure(value: float) -> str:
+    """A number as text: whole from a thousand on, four digits that count below."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def listed(values: Iterable[float] | Mapping[Any, float], form: str = ".2f") -> str:
+    """Figures as text, by their names if they have any."""
+    if isinstance(values, Mapping):
+        return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
+    return ", ".join(f"{value:{form}}" for value in values)
+
+
+def extent(values: Iterable[float], form: str = ".2f") -> str:
+    """The smallest and the largest figure as text."""
+    every = list(values)
+    low, high = f"{min(every):{form}}", f"{max(every):{form}}"
+    return low if low == high else f"{low} to {high}"
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """A share as the sources print it."""
+    return f"{100 * value:.{digits}f} %"
+
+
+def off(counted: float, predicted: float) -> float:
+    """The error of a model as a share of what was counted."""
+    return abs(counted - predicted) / counted if counted else float(predicted != 0)
+
+
+def over(first: Iterable[float], second: Iterable[float]) -> list[float]:
+    """Value by value, how many times the second the first is."""
+    return [a / b for a, b in zip(first, second, strict=True)]
+
+
+def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """The power of x that y follows: the slope on logarithmic axes."""
+    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+def wave(values: Sequence[float], tolerance: float = 0.005) -> bool:
+    """Whether values rise to one maximum inside and fall behind it, but for steps below the tolerance."""
+    top = max(range(len(values)), key=values.__getitem__)
+    if top in (0, len(values) - 1):
+        return False
+    rising = all(b > a * (1 - tolerance) for a, b in itertools.pairwise(values[: top + 1]))
+    falling = all(b < a * (1 + tolerance) for a, b in itertools.pairwise(values[top:]))
+    return rising and falling

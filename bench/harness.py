@@ -1,35 +1,35 @@
-"""Run cases: rivals take turns round by round, every answer is checked, and nobody is dropped in silence."""
+"""Runs cases and experiments: counted ones side by side in processes, measured ones alone, rivals in turn.
+
+Every answer is checked, and nobody is dropped in silence.
+"""
 
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import queue
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
-from bench.case import Case, Outcome, Params, Rival, Run, Scale
-from bench.catalogue import Entry, missing
-from bench.code import digest
+from bench.case import Case, CaseResult, Outcome, Params, PointResult, Rival, RivalResult, Run, Sample, Scale
+from bench.catalogue import Entry, load_experiments, missing
 from bench.context import BenchContext
-from bench.experiment import Experiment
-from bench.machine import commit, machine, versions
-from bench.parallel import run_counted
-from bench.resident import PeakMemory
-from bench.result import CaseResult, ExperimentResult, PointResult, RivalResult, Sample
+from bench.experiment import Experiment, ExperimentResult
+from bench.machine import PeakMemory, commit, digest, machine, versions
 
 FORMAT = 1
 """Version of the JSON layout; raised when a reader of older files would be misled."""
-
 Watch = Callable[[Entry, Params, str, str], None]
 """Told before each step: case or experiment, point, rival, and what comes ("prepare", "cold", "warm 2/5")."""
-
-
-def unavailable(rival: Rival) -> str | None:
-    """Why the rival cannot run here (a package that it needs is missing); None if it can."""
-    return missing(rival.requires)
 
 
 @dataclass(slots=True)
@@ -91,12 +91,12 @@ def run(
     report = Report(scale, _now(), environment)
     counted = [e for e in entries if isinstance(e, Experiment) and e.ground == "counted"] if at_once > 1 else []
     told = watch or _ignore
-    for found in run_counted(counted, scale, at_once, run_experiment, lambda e: told(e, {}, e.ground, "run")):
+    for found in run_counted(counted, scale, at_once, lambda e: told(e, {}, e.ground, "run")):
         report.experiments.append(found)
         report.finished_at = _now()
         if after is not None:
             after(report)
-    with BenchContext(scale) as bench:
+    with BenchContext(scale) as bench, _imports_kept():
         for entry in (entry for entry in entries if entry.name not in {one.name for one in counted}):
             if isinstance(entry, Experiment):
                 told(entry, {}, entry.ground, "run")
@@ -111,6 +111,17 @@ def run(
             if after is not None:
                 after(report)
     return report
+
+
+@contextmanager
+def _imports_kept() -> Iterator[None]:
+    """What was imported is no garbage of a rival: it need not be looked through before every turn."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _required(entry: Entry) -> Iterable[str]:
@@ -138,30 +149,34 @@ def run_experiment(experiment: Experiment, bench: BenchContext) -> ExperimentRes
 def _run_case(case: Case, bench: BenchContext, rounds: int, watch: Watch) -> CaseResult:
     result = CaseResult(case, bench.scale, code=digest(case.measures), measured_at=_now())
     for params in case.points[bench.scale]:
-        result.points.append(_run_point(case, params, bench, rounds, watch))
+        result.points.append(run_point(case, params, bench, rounds, watch))
         bench.next_point()
     return result
 
 
-def _run_point(case: Case, params: Params, bench: BenchContext, rounds: int, watch: Watch) -> PointResult:
+def run_point(case: Case, params: Params, bench: BenchContext, rounds: int, watch: Watch | None = None) -> PointResult:
+    """One point: rivals take turns, once cold and so many times warm."""
+    told = watch or _ignore
     point = PointResult(params, case.expected(bench, params), {r.name: RivalResult(r.name) for r in case.rivals})
     with ExitStack() as stack:
         runs: dict[str, Run] = {}
         for rival in case.rivals:
-            watch(case, params, rival.name, "prepare")
+            told(case, params, rival.name, "prepare")
             ready = _prepare(rival, params, bench, stack, point.rivals[rival.name])
             if ready is not None:
                 runs[rival.name] = ready
         for number in range(0 if case.warms_up else 1, rounds + 1):
             for rival in _rotated(case.rivals, number):
+                if not number and not rival.warms_up:
+                    continue
                 if rival.name in runs and _goes_on(point.rivals[rival.name], case.patience_s):
-                    watch(case, params, rival.name, f"warm {number}/{rounds}" if number else "cold")
+                    told(case, params, rival.name, f"warm {number}/{rounds}" if number else "cold")
                     _take_turn(rival, runs[rival.name], number, point)
     return point
 
 
 def _prepare(rival: Rival, params: Params, bench: BenchContext, stack: ExitStack, result: RivalResult) -> Run | None:
-    if (reason := unavailable(rival)) is not None:
+    if (reason := missing(rival.requires)) is not None:
         result.status, result.reason = "unavailable", reason
         return None
     if (reason := rival.sits_out(params)) is not None:
@@ -238,3 +253,99 @@ def _now() -> str:
 
 def _ignore(entry: Entry, params: Params, rival: str, step: str) -> None:
     return None
+
+
+def run_counted(
+    experiments: Sequence[Experiment], scale: Scale, at_once: int, begin: Callable[[Experiment], None]
+) -> Iterator[ExperimentResult]:
+    """Their results, as they come, in so many processes at a time; `begin` is told of each before it runs.
+
+    What they find does not depend on the clock, so that cores need not rest. Experiments of one family stay in one
+    process, one after another: they share what they have counted. Only when no family is left does a process take
+    experiments from the end of another's. A process that dies takes with it what its
+    experiments would have found, which is a failure of each of them.
+    """
+    waiting = _Waiting(experiments, at_once)
+    found: queue.SimpleQueue[ExperimentResult] = queue.SimpleQueue()
+
+    def work(number: int) -> None:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            while (experiment := waiting.next(number)) is not None:
+                begin(experiment)
+                found.put(_asked(process, experiment, scale))
+
+    used = range(min(at_once, len(experiments)))
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in used]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in experiments:
+            yield found.get()
+    except BaseException:  # nobody waits for what they would find
+        waiting.clear()
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+class _Waiting:
+    """Experiments that no process has begun: whole families, and what is left of those that processes have taken."""
+
+    def __init__(self, experiments: Sequence[Experiment], at_once: int) -> None:
+        families = groupby(sorted(experiments, key=lambda one: one.family), key=lambda one: one.family)
+        self._families = deque(deque(family) for _, family in families)
+        self._taken: list[deque[Experiment]] = [deque() for _ in range(at_once)]
+        self._lock = threading.Lock()
+
+    def next(self, number: int) -> Experiment | None:
+        """What this number is to run: of its family, else of a new one, else the last of who has the most left."""
+        with self._lock:
+            if not self._taken[number] and self._families:
+                self._taken[number] = self._families.popleft()
+            if self._taken[number]:
+                return self._taken[number].popleft()
+            longest = max(self._taken, key=len)
+            return longest.pop() if longest else None
+
+    def clear(self) -> None:
+        """Nothing more is to be run."""
+        with self._lock:
+            self._families.clear()
+            for family in self._taken:
+                family.clear()
+
+
+def _asked(process: ProcessPoolExecutor, experiment: Experiment, scale: Scale) -> ExperimentResult:
+    try:
+        return ExperimentResult(experiment, scale, **process.submit(_run_there, experiment.name, scale).result())
+    except Exception as error:
+        return ExperimentResult(experiment, scale, reason=f"{type(error).__name__}: {error}")
+
+
+def _run_there(name: str, scale: Scale) -> dict[str, Any]:
+    """In the other process: everything of the result but the experiment, whose functions need not travel."""
+    with exit_on_signals(), BenchContext(scale) as bench:
+        found = run_experiment(load_experiments()[name], bench)
+    return {f.name: getattr(found, f.name) for f in fields(found) if f.name not in ("experiment", "scale")}
+
+
+@contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the process as Ctrl-C does, so that files, servers and Spark go with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 Row: TypeAlias = tuple[Any, ...]
 Answer: TypeAlias = Callable[["Lookups", list[int]], list[Row | None]]
-
 _NODE = 104 + 64  # of a key in an OrderedDict: its slot in the table, and the link of the order
 _ONE = "SELECT checksum, payload FROM {table} WHERE key = $1"
 _ALL = "SELECT key, checksum, payload FROM {table}"

@@ -1,19 +1,26 @@
-"""Where a figure was measured: CPU, memory, system, package versions, and the commit of the code."""
+"""Where a figure was measured: machine, versions, commit and digests of the code, and resident memory."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
+import threading
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import psutil  # type: ignore[import-untyped]  # ships no type information
 
 import dovetail
 from dovetail.calibrate.machine import cpu_model, versions
 
-__all__ = ["commit", "cpu_model", "machine", "usable_cores", "versions"]
+__all__ = ["PeakMemory", "commit", "digest", "machine", "tree_memory", "tree_rss", "usable_cores", "versions"]
+PACKAGE, BENCH = Path(dovetail.__file__).parent, Path(__file__).parent
+INTERVAL_S = 0.05
 
 
 def usable_cores() -> int:
@@ -35,7 +42,11 @@ def machine() -> dict[str, Any]:
 
 def commit() -> str | None:
     """Commit of the Dovetail sources, with `+dirty` if they were changed since; None outside a checkout."""
-    source = Path(dovetail.__file__)
+    return _commit_of(Path(dovetail.__file__))
+
+
+@cache
+def _commit_of(source: Path) -> str | None:
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
         return None  # installed inside somebody else's repository
     head = _git(source.parent, "rev-parse", "HEAD")
@@ -55,3 +66,89 @@ def _git(directory: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def digest(parts: Iterable[str]) -> str:
+    """One digest of all Python sources in these parts of the package or of `bench` (`online`, `bench/cases` ...)."""
+    found = hashlib.sha256()
+    for part in sorted(set(parts)):
+        found.update(f"{part} {_digest_of(part)}\n".encode())
+    return found.hexdigest()[:16]
+
+
+@cache
+def _digest_of(part: str) -> str:
+    root = BENCH.parent if part.partition("/")[0] == BENCH.name else PACKAGE
+    place = root / part
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place if place.suffix else place.with_suffix(".py")]
+    found = hashlib.sha256()
+    for file in files:
+        found.update(str(file.relative_to(root)).encode())
+        found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def tree_rss(pid: int | None = None) -> int:
+    """Resident bytes of a process, this one if none is named, and all its descendants (a JVM, Python workers).
+
+    Pages shared by forked workers are counted once per process, so the sum is an upper bound.
+    """
+    here = psutil.Process(pid)
+    return sum(_rss(process) for process in [here, *here.children(recursive=True)])
+
+
+def _rss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:  # it ended between being listed and being asked
+        return 0
+
+
+def tree_memory(pid: int) -> int:
+    """Bytes in memory of a process and all its descendants, with pages that several of them share counted once.
+
+    Where the system does not tell shares, as Linux does, this is `tree_rss`. It costs milliseconds a process.
+    """
+    here = psutil.Process(pid)
+    return sum(_share(process) for process in [here, *here.children(recursive=True)])
+
+
+def _share(process: psutil.Process) -> int:
+    try:
+        text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+        return 1024 * int(text.partition("Pss:")[2].split()[0])
+    except (OSError, IndexError):
+        return _rss(process)
+
+
+class PeakMemory:
+    """Context manager that notes `start` and `peak` resident bytes of the process tree, by sampling.
+
+    Sampled every 50 ms and at both ends: an allocation shorter than that can be missed, so `peak` is a lower bound
+    of what was resident. Memory that an earlier run left behind (a JVM heap, an allocator's arena) is part of
+    `start`; `growth` is what came on top.
+    """
+
+    def __init__(self) -> None:
+        self.start = self.peak = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="dovetail-rss", daemon=True)
+
+    @property
+    def growth(self) -> int:
+        """Peak minus start, in bytes."""
+        return self.peak - self.start
+
+    def _watch(self) -> None:
+        while not self._done.wait(INTERVAL_S):
+            self.peak = max(self.peak, tree_rss())
+
+    def __enter__(self) -> Self:
+        self.start = self.peak = tree_rss()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._done.set()
+        self._thread.join()
+        self.peak = max(self.peak, tree_rss())

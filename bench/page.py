@@ -1,7 +1,8 @@
-"""The page of all experiments and benchmarks, made from kept figures: claims, verdicts, pictures and tables."""
+"""Figures kept from one run to the next, and the page of them all: claims, verdicts, pictures and tables."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,24 +11,15 @@ from typing import Any
 
 from bench.case import SCALES, Case
 from bench.catalogue import Entry, load_all
-from bench.chart import draw_all
-from bench.code import digest
-from bench.experiment import Chart, Experiment, Grid
-from bench.figures import kept
+from bench.chart import case_chart, draw_all
+from bench.experiment import FAMILIES, Chart, Experiment, Grid
+from bench.harness import FORMAT, Report
+from bench.machine import digest
 from bench.report import cell_text, point_text
 from dovetail.calibrate.unit_cost import seconds
 from dovetail.errors import DataError
 
-TITLES = {
-    "semistream": "Semi-stream joins",
-    "online": "Online joins",
-    "interval": "Interval joins",
-    "xquery": "XQuery",
-    "models": "Cost models judged",
-    "scale": "Scale",
-    "rivals": "Rivals when memory is short",
-    "cases": "Rivals side by side",
-}
+TITLES = {**{name: family.title for name, family in FAMILIES.items()}, "cases": "Rivals side by side"}
 SOURCES = {
     "Naeem 2012": "M. A. Naeem, Efficient Joins to Process Stream Data, thesis, University of Auckland, 2012",
     "Bornea 2010": "M. A. Bornea, V. Vassalos, Y. Kotidis, A. Deligiannakis, Adaptive Join Operators for Result Rate "
@@ -37,7 +29,42 @@ SOURCES = {
     "Naeem 2014": "M. A. Naeem, G. Weber, C. Lutteroth, G. Dobbie, Optimizing Queue-based Semi-Stream Joins with "
     "Indexed Master Data, DaWaK 2014",
 }
-_TEMPLATE = "page.html"
+WHERE = ("machine", "versions", "commit", "java")
+"""What a report says of the place where it was measured."""
+
+
+def keep(report: Report, directory: Path) -> None:
+    """Write what the report holds, each entry to a file of its own that appears whole."""
+    directory.mkdir(parents=True, exist_ok=True)
+    whole = report.to_json()
+    where = {key: whole[key] for key in WHERE if key in whole}
+    for kind in ("cases", "experiments"):
+        for entry in whole[kind]:
+            target = directory / f"{entry['name']}.{entry['scale']}.json"
+            staged = target.with_suffix(".tmp")
+            staged.write_text(json.dumps({"format": FORMAT, "kind": kind, **where, "entry": entry}, indent=1) + "\n")
+            staged.replace(target)
+
+
+def kept(directory: Path) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Figures by name and scale; DataError for a file that holds none."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for path in sorted(directory.glob("*.json")):
+        whole = _read(path)
+        entry = whole["entry"]
+        found.setdefault(entry["name"], {})[entry["scale"]] = whole
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        whole = json.loads(path.read_text())
+        known = whole["format"] == FORMAT and whole["kind"] in ("cases", "experiments") and "entry" in whole
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} holds no kept figures: {error}. Make it with `python -m bench run --keep`.") from error
+    if not known:
+        raise DataError(f"{path} is of another format than {FORMAT}; run the benchmark again.")
+    return dict(whole)
 
 
 @dataclass(slots=True)
@@ -101,7 +128,7 @@ def _rendered(shown: Sequence[Shown]) -> str:
         "stale": sum(entry.stale for entry in shown),
     }
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(Path(__file__).with_name(_TEMPLATE).read_text())
+    template = environment.from_string(Path(__file__).with_name("page.html").read_text())
     losses = sorted(loss for entry in shown for loss in entry.losses)
     return template.render(sections=[s for s in sections if s[2]], summary=summary, losses=losses, sources=SOURCES)
 
@@ -163,7 +190,8 @@ def _case(case: Case, found: Mapping[str, Any], shown: Shown) -> Shown:
     broken = [r for p in found["points"] for r in p["rivals"] if r["status"] in ("wrong", "failed")]
     shown.verdicts += [{"verdict": "failed", "why": f"{r['name']} {r['status']}: {r['reason']}"} for r in broken]
     shown.tables = [_point_table(case, point) for point in found["points"]]
-    shown.charts = list(_growth(case, found["points"]))
+    drawn = case_chart(found)
+    shown.charts = [drawn] if drawn.lines else []
     shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
     return shown
 
@@ -192,17 +220,6 @@ def _rival_row(rival: Mapping[str, Any]) -> list[str]:
         "-" if grown is None else f"{grown / 2**20:,.0f} MiB",
         rival["status"] if rival["reason"] is None else f"{rival['status']}: {rival['reason']}",
     ]
-
-
-def _growth(case: Case, points: Sequence[Mapping[str, Any]]) -> list[Chart]:
-    """Warm seconds of every rival at every point, side by side."""
-    lines: dict[str, list[tuple[float | str, float]]] = {}
-    for point in points:
-        for rival in point["rivals"]:
-            if rival["warm_s"]:
-                lines.setdefault(rival["name"], []).append((point_text(point["params"]), rival["warm_s"]["median"]))
-    label = "seconds, warm, median"
-    return [Chart(case.name, "", label, lines, kind="bar", log_y=True)] if lines else []
 
 
 def _losses(case: Case, point: Mapping[str, Any]) -> list[tuple[str, ...]]:

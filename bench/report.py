@@ -8,11 +8,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bench.case import Case, Params
-from bench.catalogue import Entry
-from bench.experiment import Cell, Experiment, Findings
-from bench.harness import Report, unavailable
-from bench.result import CaseResult, ExperimentResult, Judged, PointResult, RivalResult, Spread
+from bench.case import Case, CaseResult, Judged, Params, PointResult, RivalResult, Spread
+from bench.catalogue import Entry, missing
+from bench.experiment import Cell, Experiment, ExperimentResult, Findings
+from bench.harness import Report
 from dovetail.calibrate.unit_cost import digits, seconds
 
 STYLES = {
@@ -37,7 +36,7 @@ def _told(experiment: Experiment) -> Text:
 
 def _described(case: Case) -> Text:
     rivals = ", ".join(
-        rival.name + (f" ({missing})" if (missing := unavailable(rival)) else "") for rival in case.rivals
+        rival.name + (f" ({absent})" if (absent := missing(rival.requires)) else "") for rival in case.rivals
     )
     lines = [case.question, f"varies {', '.join(case.varies)}", f"rivals {rivals}"]
     lines += [f"claim  {bound.explain()}" for bound in case.bounds]

@@ -1,4 +1,4 @@
-"""Enrichment of a skewed stream from master data, in small and large micro-batches, from files and from a server."""
+"""Enrichment of a skewed stream from master data in files and in a server, beside every way that people do it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from bench.enrichment import (
     WARM_ROWS,
     batches,
     dovetail,
+    master_broadcast,
     matched,
     page_file,
     stream_broadcast,
     stream_static,
     streamed,
 )
-from bench.enrichment_server import master_table
-from bench.lookups import Answer, LookupTask, batch_by_batch, looked_up, row_by_row
-from bench.postgres_server import PACKAGE
+from bench.lookups import Answer, LookupTask, batch_by_batch, full_read, looked_up, row_by_row, without_cache
+from bench.postgres import NEEDED, master_table
 from dovetail.engine.memory import parse_bytes
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.spark.arrow import map_in_arrow
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FILES, SERVER = "files", "PostgreSQL"
-NEEDED = (PACKAGE, "adbc_driver_postgresql")
 SMALL, LARGE = 10_000, 2_000_000
 
 
@@ -42,7 +41,7 @@ def _expected(bench: BenchContext, params: Params) -> int:
     return matched(batches(bench, params) * int(params["batch_rows"]))
 
 
-def pages(bench: BenchContext, params: Params) -> MasterStore:
+def page_store(bench: BenchContext, params: Params) -> MasterStore:
     """The page file of a point."""
     return page_file(bench, params["master_rows"])
 
@@ -57,7 +56,7 @@ def on_server(bench: BenchContext, params: Params) -> Iterator[Run]:
 
 
 def _dovetail(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
-    return (on_server if params["store"] == SERVER else dovetail(pages))(bench, params)
+    return (on_server if params["store"] == SERVER else dovetail(page_store))(bench, params)
 
 
 def _quarter(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
@@ -90,7 +89,7 @@ def _only_files(params: Params) -> str | None:
 
 
 def _only_larger(params: Params) -> str | None:
-    sizes = {point["master_rows"] for scale in CASE.points.values() for point in scale}
+    sizes = {point["master_rows"] for scale in ENRICH.points.values() for point in scale}
     return None if params["master_rows"] // 4 in sizes else "is compared at four times the master data"
 
 
@@ -111,7 +110,7 @@ def _small(name: str, at_most: float, against: str, rows: int, store: str = FILE
     return Bound(name, "dovetail", at_most, against=against, where=where, scale="full")
 
 
-CASE = Case(
+ENRICH = Case(
     name="enrich",
     question="How many stream rows a second get the master rows of their key, with 50 MB a task?",
     varies=("master_rows", "batch_rows", "store"),
@@ -147,3 +146,43 @@ CASE = Case(
     warms_up=False,
     measures=("engine", "joins/semistream", "spark"),
 )
+ON_SERVER = "dovetail on PostgreSQL"
+
+
+def _growing_points(batch_rows: int, *sizes: int) -> list[Params]:
+    return [{"master_rows": rows, "batch_rows": batch_rows} for rows in sizes]
+
+
+RIVALS = Case(
+    name="enrich-rivals",
+    question="How does each way to enrich a stream, in small micro-batches, grow with the master data?",
+    varies=("master_rows", "batch_rows"),
+    points={
+        "small": _growing_points(2_500, 20_000, 80_000, 320_000),
+        "full": _growing_points(5_000, 200_000, 800_000, 3_200_000),
+    },
+    rivals=(
+        Rival("dovetail", dovetail(page_store)),
+        Rival(ON_SERVER, on_server, requires=NEEDED),
+        Rival("spark's stream-static join", streamed(stream_static, warm_rows=0)),
+        Rival(
+            "spark's join, master broadcast",
+            streamed(master_broadcast, warm_rows=0),
+            may_fail="Spark refuses to broadcast what does not fit the driver",
+        ),
+        Rival("full read per batch", by_hand(full_read, warm_rows=0), requires=NEEDED),
+        Rival("look-up per row", by_hand(without_cache, warm_rows=0), requires=NEEDED),
+        Rival("look-up per row, LRU cache", by_hand(row_by_row), requires=NEEDED),
+        Rival("look-up per batch, LRU cache", by_hand(batch_by_batch), requires=NEEDED),
+    ),
+    expected=_expected,
+    baseline="dovetail",
+    bounds=(Bound("faster than Spark's join", "dovetail", 1.0, against="spark's stream-static join", scale="full"),),
+    answer="rows answered",
+    measures=("engine", "joins/semistream", "spark"),
+    rounds=2,
+    small_rounds=1,
+    warms_up=False,
+    patience_s=40.0,
+)
+CASES = (ENRICH, RIVALS)

@@ -84,16 +84,18 @@ def _expected(bench: BenchContext, params: Params) -> int:
     return QUEUES
 
 
-CASE = Case(
-    name="enrich-rates",
-    question="On the source's disk, simulated: what service rates do the semi-stream joins reach at exponent 1?",
-    varies=("master_rows",),
-    points={"small": [{"master_rows": HALF}], "full": [{"master_rows": n} for n in (HALF, TWO, EIGHT)]},
-    rivals=tuple(map(_rival, TABLE)),
-    expected=_expected,
-    baseline="HYBRIDJOIN",
-    bounds=tuple(Bound("as specified", column.name, 0.1, figure="off_by") for column in TABLE),
-    answer="queue lengths of rows",
-    rounds=1,
-    measures=("engine", "joins/semistream"),
+CASES = (
+    Case(
+        name="enrich-rates",
+        question="On the source's disk, simulated: what service rates do the semi-stream joins reach at exponent 1?",
+        varies=("master_rows",),
+        points={"small": [{"master_rows": HALF}], "full": [{"master_rows": n} for n in (HALF, TWO, EIGHT)]},
+        rivals=tuple(map(_rival, TABLE)),
+        expected=_expected,
+        baseline="HYBRIDJOIN",
+        bounds=tuple(Bound("as specified", column.name, 0.1, figure="off_by") for column in TABLE),
+        answer="queue lengths of rows",
+        rounds=1,
+        measures=("engine", "joins/semistream"),
+    ),
 )

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from bench.case import Bound, Case, Params, Rival
-from bench.cases.interval_overlap import PAIRS, Inputs, binned, exploded, overlap_counts
+from bench.cases.interval import DUCKDB, MEASURES, PAIRS
 from bench.context import BenchContext
+from bench.intervals import Inputs, binned, exploded, overlap_counts
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk
 from dovetail.workloads import Exponential, RandomIntervals, Workload
@@ -176,23 +177,25 @@ def _bound(name: str, at_most: float, against: str, question: str) -> Bound:
     return Bound(f"{question} {name}", "dovetail", at_most, against=against, where=where, scale="full")
 
 
-CASE = Case(
-    name="interval-dense",
-    question="What do answers that need no pairs cost where there are hundreds of pairs a row?",
-    varies=("rows", "mean_length", "question"),
-    points={"small": _points(50_000, 2_500), "full": _points(1_000_000, 25_000)},
-    rivals=(
-        Rival("dovetail", DATA.spark(_dovetail)),
-        Rival("duckdb", DATA.duckdb(_duckdb, PAIRS), requires=("duckdb",)),
-        Rival("bins", DATA.spark(_bins)),
-        Rival("bins, semi join", DATA.spark(_semi_bins), sits_out=_not_semi),
+CASES = (
+    Case(
+        name="interval-dense",
+        question="What do answers that need no pairs cost where there are hundreds of pairs a row?",
+        varies=("rows", "mean_length", "question"),
+        points={"small": _points(50_000, 2_500), "full": _points(1_000_000, 25_000)},
+        rivals=(
+            Rival("dovetail", DATA.spark(_dovetail)),
+            Rival("duckdb", DATA.duckdb(_duckdb, PAIRS), requires=DUCKDB),
+            Rival("bins", DATA.spark(_bins)),
+            Rival("bins, semi join", DATA.spark(_semi_bins), sits_out=_not_semi),
+        ),
+        expected=_expected,
+        baseline="dovetail",
+        bounds=(
+            *(_bound("ten times faster than bins", 0.1, "bins", question) for question in QUESTIONS),
+            *(_bound("faster than DuckDB", 1.0, "duckdb", question) for question in QUESTIONS),
+        ),
+        answer="(checksum)",
+        measures=MEASURES,
     ),
-    expected=_expected,
-    baseline="dovetail",
-    bounds=(
-        *(_bound("ten times faster than bins", 0.1, "bins", question) for question in QUESTIONS),
-        *(_bound("faster than DuckDB", 1.0, "duckdb", question) for question in QUESTIONS),
-    ),
-    answer="(checksum)",
-    measures=("engine", "joins/interval", "spark"),
 )

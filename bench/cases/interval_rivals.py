@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.case import Bound, Case, Params, Prepare, Rival, Run
-from bench.cases.interval_keyed import (
-    DATA,
+from bench.cases.interval import (
+    DUCKDB,
+    KEYED,
+    MEASURES,
+    RANGE_JOIN,
+    bins_of,
     keyed_bins,
-    keyed_dovetail,
     keyed_duckdb,
-    keyed_expected,
-    keyed_own_plan,
+    on_key,
+    on_sink,
+    own_plan,
 )
 from bench.context import BenchContext
-
-if TYPE_CHECKING:
-    import polars as pl
 
 WIDTH = 10_000
 _QUADRATIC = 2_000_000_000
@@ -30,48 +33,39 @@ _HELD = 150_000_000
 """Pairs of one key that a rival which holds all of them is given at most: polars takes 12 GB for so many."""
 
 
-def _named(table: pa.Table) -> pa.Table:
+def named(table: pa.Table) -> pa.Table:
     """With the key as text: libraries for genomes want the names of chromosomes."""
     at = table.schema.get_field_index("key")
     return table.set_column(at, "key", pc.cast(table["key"], pa.string()))
 
 
-def _in_memory(convert: Callable[[pa.Table], Any], answer: Callable[[Any, Any], int]) -> Prepare:
-    """A rival of this process, which has both inputs in the form it likes before the clock starts."""
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library of one process: the form it likes its inputs in, its join, the number of its pairs, and their file."""
 
-    @contextmanager
-    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
-        left, right = (convert(_named(table)) for table in DATA.tables(bench, params))
-        yield lambda: answer(left, right)
+    module: str
+    convert: Callable[[pa.Table], Any]
+    join: Callable[[Any, Any], Any]
+    count: Callable[[Any], int]
+    write: Callable[[Any, Path], object]
 
-    return prepare
 
-
-def _to_polars(table: pa.Table) -> pl.DataFrame:
+def _to_polars(table: pa.Table) -> Any:
     import polars
 
     return polars.DataFrame(polars.from_arrow(table))
 
 
-def _polars(left: pl.DataFrame, right: pl.DataFrame) -> int:
+def _polars(left: Any, right: Any) -> Any:
     import polars
 
     key, start, end = (polars.col(name) for name in ("key", "start", "end"))
     other = {name: polars.col(f"{name}_right") for name in ("key", "start", "end")}
-    renamed = right.rename({name: f"{name}_right" for name in ("id", "key", "start", "end")}).lazy()
-    joined = left.lazy().join_where(renamed, key == other["key"], start < other["end"], other["start"] < end)
-    return int(joined.collect().height)
+    renamed = right.rename({name: f"{name}_right" for name in right.columns}).lazy()
+    return left.lazy().join_where(renamed, key == other["key"], start < other["end"], other["start"] < end)
 
 
-def _polars_bio(left: pl.DataFrame, right: pl.DataFrame) -> int:
-    import polars_bio
-
-    columns = ["key", "start", "end"]
-    pairs: Any = polars_bio.overlap(left, right, cols1=columns, cols2=columns, output_type="polars.DataFrame")
-    return int(pairs.height)
-
-
-def _to_genomes(table: pa.Table) -> pl.DataFrame:
+def _to_genomes(table: pa.Table) -> Any:
     """With the note that ends are exclusive, which the library asks for."""
     import polars_bio
 
@@ -80,22 +74,63 @@ def _to_genomes(table: pa.Table) -> pl.DataFrame:
     return found
 
 
+def _polars_bio(left: Any, right: Any) -> Any:
+    import polars_bio
+
+    columns = ["key", "start", "end"]
+    return polars_bio.overlap(left, right, cols1=columns, cols2=columns, output_type="polars.LazyFrame")
+
+
+def _bioframe(left: Any, right: Any) -> Any:
+    import bioframe
+
+    columns = ("key", "start", "end")
+    return bioframe.overlap(left, right, how="inner", cols1=columns, cols2=columns)
+
+
+def _pyjanitor(left: Any, right: Any) -> Any:
+    import janitor  # noqa: F401  (adds conditional_join to pandas)
+
+    conditions = (("key", "key", "=="), ("start", "end", "<"), ("end", "start", ">"))
+    return left.conditional_join(right, *conditions, how="inner")
+
+
+def _collected(pairs: Any) -> int:
+    return int(pairs.collect().height)
+
+
+def _sunk(pairs: Any, target: Path) -> None:
+    pairs.sink_parquet(target)
+
+
 def _to_pandas(table: pa.Table) -> Any:
     return table.to_pandas()
 
 
-def _bioframe(left: Any, right: Any) -> int:
-    import bioframe
+def _written(pairs: Any, target: Path) -> None:
+    pairs.columns = [
+        f"{number}_{name if isinstance(name, str) else name[-1]}" for number, name in enumerate(pairs.columns)
+    ]
+    pairs.to_parquet(target)
 
-    columns = ("key", "start", "end")
-    return len(bioframe.overlap(left, right, how="inner", cols1=columns, cols2=columns))
+
+LIBRARIES = {
+    "polars": Library("polars", _to_polars, _polars, _collected, _sunk),
+    "polars-bio": Library("polars_bio", _to_genomes, _polars_bio, _collected, _sunk),
+    "bioframe": Library("bioframe", _to_pandas, _bioframe, len, _written),
+    "pyjanitor": Library("janitor", _to_pandas, _pyjanitor, len, _written),
+}
 
 
-def _pyjanitor(left: Any, right: Any) -> int:
-    import janitor  # noqa: F401  (adds conditional_join to pandas)
+def _in_memory(library: Library) -> Prepare:
+    """A rival of this process, which has both inputs in the form it likes before the clock starts."""
 
-    conditions = (("key", "key", "=="), ("start", "end", "<"), ("end", "start", ">"))
-    return len(left.conditional_join(right, *conditions, how="inner"))
+    @contextmanager
+    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
+        left, right = (library.convert(named(table)) for table in KEYED.tables(bench, params))
+        yield lambda: library.count(library.join(left, right))
+
+    return prepare
 
 
 def _only_few(params: Params) -> str | None:
@@ -112,27 +147,32 @@ def _points(*rows: int) -> list[Params]:
     return [{"rows": n, "others": n * 11 // 5} for n in rows]
 
 
-CASE = Case(
-    name="interval-rivals",
-    question="What does an overlap join within 24 keys cost beside other libraries, and how does each of them grow?",
-    varies=("rows", "others"),
-    points={"small": _points(5_000, 10_000, 20_000), "full": _points(50_000, 200_000, 800_000)},
-    rivals=(
-        Rival("dovetail", DATA.spark(keyed_dovetail)),
-        Rival("duckdb", DATA.duckdb(keyed_duckdb), requires=("duckdb",)),
-        Rival("duckdb, range join", DATA.duckdb(keyed_duckdb, "set prefer_range_joins = true"), requires=("duckdb",)),
-        Rival("polars", _in_memory(_to_polars, _polars), requires=("polars",), sits_out=_holds_pairs),
-        Rival("polars-bio", _in_memory(_to_genomes, _polars_bio), requires=("polars_bio",)),
-        Rival("bioframe", _in_memory(_to_pandas, _bioframe), requires=("bioframe",)),
-        Rival("pyjanitor", _in_memory(_to_pandas, _pyjanitor), requires=("janitor",), sits_out=_holds_pairs),
-        Rival("spark's own plan", DATA.spark(keyed_own_plan), sits_out=_only_few),
-        keyed_bins(WIDTH),
+def _library(name: str) -> Rival:
+    rival = Rival(name, _in_memory(LIBRARIES[name]), requires=(LIBRARIES[name].module,))
+    return replace(rival, sits_out=_holds_pairs) if name in ("polars", "pyjanitor") else rival
+
+
+CASES = (
+    Case(
+        name="interval-rivals",
+        question="What does an overlap join within 24 keys cost beside other libraries, "
+        "and how does each of them grow?",
+        varies=("rows", "others"),
+        points={"small": _points(5_000, 10_000, 20_000), "full": _points(50_000, 200_000, 800_000)},
+        rivals=(
+            Rival("dovetail", KEYED.spark(on_sink(on_key))),
+            Rival("duckdb", KEYED.duckdb(keyed_duckdb), requires=DUCKDB),
+            Rival("duckdb, range join", KEYED.duckdb(keyed_duckdb, RANGE_JOIN), requires=DUCKDB),
+            *map(_library, LIBRARIES),
+            Rival("spark's own plan", KEYED.spark(on_sink(own_plan)), sits_out=_only_few),
+            keyed_bins(WIDTH),
+        ),
+        expected=KEYED.pairs,
+        baseline="dovetail",
+        bounds=(Bound("faster than Spark with bins", "dovetail", 1.0, against=bins_of(WIDTH), scale="full"),),
+        answer="pairs",
+        measures=MEASURES,
+        rounds=3,
+        patience_s=30.0,
     ),
-    expected=keyed_expected,
-    baseline="dovetail",
-    bounds=(Bound("faster than Spark with bins", "dovetail", 1.0, against=f"bins of {WIDTH:,}", scale="full"),),
-    answer="pairs",
-    measures=("engine", "joins/interval", "spark"),
-    rounds=3,
-    patience_s=30.0,
 )

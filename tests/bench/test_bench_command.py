@@ -93,6 +93,7 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(arguments: list[str], messa
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [["online-zipf", "semistream-position-skew"], ["semistream-disk-mesh-memory"]])
 def test_a_run_that_is_told_to_end_leaves_nothing_behind(names: list[str], tmp_path: Path) -> None:
     asked = [sys.executable, "-m", "bench", "run", *names]

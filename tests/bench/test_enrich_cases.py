@@ -42,7 +42,7 @@ def outcomes(case: Case, params: Params, tiny: Params, bench: BenchContext) -> d
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("point", range(1, 4), ids=["small batches", "large batches", "server"])
 def test_every_rival_answers_every_row_that_has_a_master_row(point: int) -> None:
-    case = enrich.CASE
+    case = enrich.ENRICH
     params = case.points["small"][point]
     batch_rows = 1_000 if params["batch_rows"] == enrich.SMALL else 2 * enrich.SMALL
     tiny = {**params, "master_rows": TINY[params["master_rows"]], "batch_rows": batch_rows}
@@ -89,8 +89,8 @@ def physical(frame: DataFrame) -> str:
 
 def test_who_takes_part_where() -> None:
     taking_part = [
-        {rival.name for rival in enrich.CASE.rivals if rival.sits_out(point) is None}
-        for point in enrich.CASE.points["full"]
+        {rival.name for rival in enrich.ENRICH.rivals if rival.sits_out(point) is None}
+        for point in enrich.ENRICH.points["full"]
     ]
     spark = {"spark's stream-static join", "spark's join, stream broadcast"}
     assert taking_part == [
@@ -99,14 +99,16 @@ def test_who_takes_part_where() -> None:
         {"dovetail"},
         {"dovetail", "look-up per row", "look-up per batch"},
     ]
-    for bound in enrich.CASE.bounds:
-        for point, names in zip(enrich.CASE.points["full"], taking_part, strict=True):
+    for bound in enrich.ENRICH.bounds:
+        for point, names in zip(enrich.ENRICH.points["full"], taking_part, strict=True):
             if bound.covers(point):
                 assert {bound.rival, bound.against or bound.rival} <= names
 
 
 def test_the_claims() -> None:
-    claims = {(round(1 / b.at_most, 3), b.against or b.figure, b.where.get("master_rows")) for b in enrich.CASE.bounds}
+    claims = {
+        (round(1 / b.at_most, 3), b.against or b.figure, b.where.get("master_rows")) for b in enrich.ENRICH.bounds
+    }
     assert claims == {
         (5.0, "spark's stream-static join", 2_000_000),
         (15.0, "spark's stream-static join", 8_000_000),
@@ -181,7 +183,7 @@ def test_the_simulated_rates_are_the_reference_counts_where_they_are_quick_to_co
     queues, rate = by_name["INLJ"].rate(enrich_rates.HALF)
     assert queues == enrich_rates.QUEUES
     assert rate == pytest.approx(by_name["INLJ"].due(enrich_rates.HALF), rel=0.1)
-    bounds = enrich_rates.CASE.bounds
+    bounds = enrich_rates.CASES[0].bounds
     assert {(bound.rival, bound.figure, bound.at_most) for bound in bounds} == {(n, "off_by", 0.1) for n in by_name}
 
 

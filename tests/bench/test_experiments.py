@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bench.case import SCALES, Case
-from bench.experiment import Chart, Experiment, Findings, Grid
+from bench.experiment import Chart, Experiment, Findings, Grid, by_column, close, extent, judged, off, wave
 from bench.page import write_page
 from tests.bench.test_harness import rival
 
-from bench import catalogue, figures, harness, parallel
+from bench import catalogue, harness, page
 from dovetail.errors import DataError, PlanError
 
 
@@ -18,7 +19,7 @@ def experiment(run=None, **options: object) -> Experiment:
     grid = Grid("Sizes", ["size", "rows"], [[1, 2.0], ["<b>", None]])
     fields = {"claim": "It grows <fast>.", "places": ("figure 9",), "measures": ("engine/kernels",), **options}
     run = run or (lambda bench: Findings("holds", "as told", [chart], [grid], rows=12))
-    return Experiment(name="scale-x", family="scale", source="seed 9", run=run, **fields)
+    return Experiment(name="scale-x", source="some source", run=run, **fields)
 
 
 def counting() -> Case:
@@ -41,9 +42,9 @@ def known(monkeypatch: pytest.MonkeyPatch):
 def test_page_shows_claim_verdict_picture_and_table(tmp_path: Path, known) -> None:
     entries = [experiment(), counting()]
     known(*entries)
-    figures.keep(harness.run(entries, "small", rounds=1), tmp_path / "figures")
-    page, problems = write_page(tmp_path / "figures", tmp_path)
-    text = page.read_text()
+    page.keep(harness.run(entries, "small", rounds=1), tmp_path / "figures")
+    written, problems = write_page(tmp_path / "figures", tmp_path)
+    text = written.read_text()
     assert problems == []
     assert "It grows &lt;fast&gt;." in text
     assert "<b>" not in text
@@ -56,19 +57,19 @@ def test_page_shows_claim_verdict_picture_and_table(tmp_path: Path, known) -> No
 
 def test_figures_older_than_their_code_are_stale(tmp_path: Path, known) -> None:
     known(experiment())
-    figures.keep(harness.run([experiment()], "small"), tmp_path)
+    page.keep(harness.run([experiment()], "small"), tmp_path)
     file = tmp_path / "scale-x.small.json"
     kept = json.loads(file.read_text())
     kept["entry"]["code"] = "of another day"
     file.write_text(json.dumps(kept))
-    page, _ = write_page(tmp_path, tmp_path)
-    assert "stale: the code has changed since" in page.read_text()
+    written, _ = write_page(tmp_path, tmp_path)
+    assert "stale: the code has changed since" in written.read_text()
 
 
 def test_figures_of_todays_code_are_shown_before_larger_ones_that_are_stale(tmp_path: Path, known) -> None:
     known(experiment())
     for scale in SCALES:
-        figures.keep(harness.run([experiment()], scale), tmp_path)
+        page.keep(harness.run([experiment()], scale), tmp_path)
     assert "--scale full" in (text := write_page(tmp_path, tmp_path)[0].read_text())
     assert "--scale small" not in text
     file = tmp_path / "scale-x.full.json"
@@ -81,7 +82,7 @@ def test_figures_of_todays_code_are_shown_before_larger_ones_that_are_stale(tmp_
 def test_cases_are_shown_at_all_scales(tmp_path: Path, known) -> None:
     known(counting())
     for scale in SCALES:
-        figures.keep(harness.run([counting()], scale, rounds=1), tmp_path)
+        page.keep(harness.run([counting()], scale, rounds=1), tmp_path)
     text = write_page(tmp_path, tmp_path)[0].read_text()
     assert all(f"--scale {scale}" in text for scale in SCALES)
     assert "1 entries" in text
@@ -94,14 +95,14 @@ def test_broken_experiment_is_a_failure_of_the_run_and_of_the_page(tmp_path: Pat
     known(experiment(broken))
     report = harness.run([experiment(broken)], "small")
     assert report.failures == ["scale-x: ValueError: 7 rows differ"]
-    figures.keep(report, tmp_path)
+    page.keep(report, tmp_path)
     _, problems = write_page(tmp_path, tmp_path)
     assert problems == ["scale-x failed: ValueError: 7 rows differ"]
 
 
 def test_experiment_without_figures_is_named(tmp_path: Path, known) -> None:
     known(experiment(), counting())
-    figures.keep(harness.run([counting()], "small", rounds=1), tmp_path)
+    page.keep(harness.run([counting()], "small", rounds=1), tmp_path)
     assert write_page(tmp_path, tmp_path)[1] == ["scale-x has no figures"]
 
 
@@ -130,12 +131,52 @@ def test_same_figures_draw_the_same_picture(kind: str) -> None:
 
 
 def test_experiments_cannot_be_built_wrong() -> None:
-    with pytest.raises(PlanError, match="of the family 'other'"):
-        Experiment("other-x", "other", "s", (), "c", lambda bench: Findings("holds", ""), ())
-    with pytest.raises(PlanError, match="named after its family"):
-        Experiment("x", "scale", "s", (), "c", lambda bench: Findings("holds", ""), ())
+    for name in ("other-x", "x"):
+        with pytest.raises(PlanError, match=f"'{name}' must be named after its family"):
+            Experiment(name, (), "c", lambda bench: Findings("holds", ""))
     with pytest.raises(PlanError, match="has 2 columns, but a row of 1"):
         Grid("t", ["a", "b"], [[1]])
+
+
+def test_source_and_measured_code_follow_from_the_family() -> None:
+    made = Experiment("online-x", (), "c", lambda bench: Findings("holds", ""))
+    assert made.source == "Bornea 2010"
+    assert {"engine", "joins/online", "bench/experiments/online"} <= set(made.measures)
+    assert "spark" not in made.measures
+    assert "spark" in Experiment("online-x", (), "c", lambda bench: Findings("holds", ""), "measured").measures
+
+
+def test_tables_are_rounded_and_drawn_by_column() -> None:
+    grid = by_column("t", "x", [1, 2], {"a": [0.123456, 10.0], "b": [None, 3]})
+    assert grid.rows == ((1, 0.1235, None), (2, 10.0, 3))
+    assert grid.chart("y").lines == {"a": [(1, 0.1235), (2, 10.0)], "b": [(1, 0), (2, 3)]}
+    assert grid.chart("y", {"only": 2}, log_x=True) == Chart("t", "x", "y", {"only": [(1, 0), (2, 3)]}, log_x=True)
+
+
+def test_verdicts_follow_from_statements() -> None:
+    yes, no = ("a is 1", True), ("b is 2", False)
+    assert judged([yes, yes]).verdict == "holds"
+    assert judged([no]).verdict == "does not hold"
+    found = judged([no, yes], "Note.", rows=3)
+    assert (found.verdict, found.why, found.rows) == (
+        "holds in part",
+        "Holds: a is 1. Does not hold: b is 2. Note.",
+        3,
+    )
+    assert judged([("an array said so", np.bool_(True))]).verdict == "holds"  # type: ignore[list-item]  # as comparisons give
+    with pytest.raises(DataError, match="at least one statement"):
+        judged([])
+
+
+def test_figures_that_are_close_or_rise_and_fall() -> None:
+    assert close("w", 102, 100, 0.03)[1]
+    assert not close("w", 97, 100, 0.02)[1]
+    assert wave([1, 2, 3, 2.5])
+    assert not wave([1, 2, 3])
+    assert not wave([3, 2, 3, 1])
+    assert wave([1, 2, 1.995, 3, 2], tolerance=0.01)
+    assert off(200, 190) == 0.05
+    assert (extent([1.0, 2.0]), extent([2.0, 2.0])) == ("1.00 to 2.00", "2.00")
 
 
 def test_names_with_a_star(known) -> None:
@@ -146,7 +187,7 @@ def test_names_with_a_star(known) -> None:
 
 
 def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
-    from bench.code import digest
+    from bench.machine import digest
 
     for entry in catalogue.load_all().values():
         assert entry.measures
@@ -180,9 +221,9 @@ def test_what_another_process_cannot_run_is_a_failure() -> None:
 
 def test_lanes_take_whole_families_and_then_what_another_would_do_last() -> None:
     def named(family: str, number: int) -> Experiment:
-        return Experiment(f"{family}-{number}", family, "s", (), "c", lambda bench: Findings("holds", ""), ())
+        return Experiment(f"{family}-{number}", (), "c", lambda bench: Findings("holds", ""))
 
-    waiting = parallel._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
+    waiting = harness._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
     taken = [found.name for number in (0, 1, 0, 1) if (found := waiting.next(number)) is not None]
     assert taken == ["online-1", "scale-1", "scale-3", "scale-2"]
     assert [waiting.next(number) for number in (0, 1)] == [None, None]

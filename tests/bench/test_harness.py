@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from bench.case import Bound, Case, Outcome, Params, Rival, Run
+from bench.case import Bound, Case, CaseResult, Outcome, Params, PointResult, Rival, RivalResult, Run, Sample
 from bench.context import BenchContext
-from bench.result import CaseResult, PointResult, RivalResult, Sample
 
 from bench import harness
 from dovetail.errors import PlanError
@@ -82,6 +81,12 @@ def test_where_nobody_warms_up_no_run_is_cold() -> None:
     result = report.results[0].points[0].rivals["a"]
     assert result.figures("cold") == {}
     assert list(result.figures("warm")) == [1]
+
+
+def test_a_rival_that_has_nothing_to_warm_up_runs_no_cold_round() -> None:
+    report = harness.run([case(rival("a", []), rival("b", [], warms_up=False))], "small", rounds=1)
+    rivals = report.results[0].points[0].rivals
+    assert [[sample.round for sample in rivals[name].samples] for name in ("a", "b")] == [[0, 1], [1]]
 
 
 def test_small_scale_has_few_rounds_unless_more_are_asked_for() -> None:

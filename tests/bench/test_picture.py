@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 from bench.__main__ import app
-from bench.picture import LABEL, draw_file
+from bench.chart import case_chart, draw, draw_file
+from bench.experiment import Chart
 from typer.testing import CliRunner
 
 from dovetail.errors import DataError
@@ -25,23 +26,30 @@ def figures(place: Path, **changes: object) -> Path:
     point = {"params": {"rows": 1000, "output": "a < b"}, "rivals": [rival("ours", 1.0), rival("theirs", 3.0)]}
     point["rivals"].append(rival("absent", 9.0, "unavailable"))  # type: ignore[attr-defined]  # the list above
     case = {"name": "race", "question": "Who & why?", "baseline": "ours", "points": [point]}
-    whole = {"format": 1, "machine": {"cpu": "some", "usable_cores": 2}, "cases": [case]} | changes
+    whole = {"format": 1, "machine": {"cpu": "some", "usable_cores": 2}, "cases": [case], "experiments": []} | changes
     file = place / "figures.json"
     file.write_text(json.dumps(whole))
     return file
 
 
-def test_bars_are_as_long_as_the_times_and_text_is_text(tmp_path: Path) -> None:
+def test_bars_are_the_medians_with_their_range_and_text_is_text(tmp_path: Path) -> None:
     (path,) = draw_file(figures(tmp_path), tmp_path / "pictures")
     assert path.name == "race.svg"
-    tree = ElementTree.fromstring(path.read_text())  # noqa: S314  (of our own making)
-    bars = [float(e.get("width", "0")) for e in tree if e.tag.endswith("rect") and e.get("x") == str(LABEL)]
-    assert len(bars) == 2
-    assert bars[1] == pytest.approx(3 * bars[0], rel=0.01)
-    texts = [e.text for e in tree if e.tag.endswith("text")]
+    texts = [e.text for e in ElementTree.fromstring(path.read_text()).iter() if e.tag.endswith("text")]  # noqa: S314  (ours)
     assert "Who & why?" in texts
-    assert "rows 1,000, a < b" in texts
+    assert "rows=1,000, output=a < b" in texts
     assert "absent" not in texts
+    chart = case_chart(json.loads(figures(tmp_path).read_text())["cases"][0])
+    point = "rows=1,000, output=a < b"
+    assert chart.lines == {"ours": [(point, 1.0, 0.5, 2.0)], "theirs": [(point, 3.0, 1.5, 6.0)]}
+
+
+def test_charts_of_experiments_are_drawn_too(tmp_path: Path) -> None:
+    chart = {"title": "t", "x": "x", "y": "y", "lines": {"a": [[1, 2]]}}
+    found = [{"name": "scale-x", "findings": {"charts": [chart, chart]}}, {"name": "scale-y", "findings": None}]
+    paths = draw_file(figures(tmp_path, cases=[], experiments=found), tmp_path)
+    assert [path.name for path in paths] == ["scale-x-1.svg", "scale-x-2.svg"]
+    assert paths[0].read_text() == draw(Chart(**chart))
 
 
 def test_the_command_names_what_it_drew(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """Benchmark results as text."""
 
 import pytest
-from bench.case import Bound, Case, Rival
+from bench.case import Bound, Case, CaseResult, PointResult, Rival, RivalResult, Sample
 from bench.report import case_tables, entry_list, seconds
-from bench.result import CaseResult, PointResult, RivalResult, Sample
 from rich.console import Console
 
 

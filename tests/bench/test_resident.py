@@ -4,14 +4,14 @@ import subprocess
 import sys
 
 import psutil
-from bench.resident import tree_memory, tree_rss
+from bench.machine import tree_memory, tree_rss
 
 MIB = 2**20
 
 
 GROWTH = """
 import numpy as np
-from bench.resident import PeakMemory
+from bench.machine import PeakMemory
 
 with PeakMemory() as memory:
     held = np.ones(64 << 20, dtype=np.int8)

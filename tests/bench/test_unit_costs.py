@@ -105,6 +105,7 @@ def test_a_calibration_measures_every_field(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("tiny")
 def test_reads_that_would_measure_the_cache_stay_typical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_costs, "cache_can_be_dropped", lambda place: False)
+    monkeypatch.setattr(measure, "KERNEL_COSTS", {})
     done = measure.calibrate(True, tmp_path, with_spark=False)
     assert done.profile.page_read_random == Profile().page_read_random
     assert done.profile.page_write != Profile().page_write

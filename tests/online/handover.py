@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.experiments.online.pausing import Paused, Setting, paused
-from bench.experiments.online.published import PAUSES
+from bench.experiments.online.streams import PAUSES
 
 ROWS, SETTING = 10_000, Setting(memory=1_000, block=10, max_new=100)
 

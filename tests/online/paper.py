@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.experiments.online.bands import band_shares
 from bench.experiments.online.counting import COLUMNS, share
-from bench.experiments.online.published import SPECIFIED, SPECIFIED_BANDS
-from bench.experiments.online.streams import BANDS, SOURCE_ROWS, synthetic
+from bench.experiments.online.recorded import band_shares
+from bench.experiments.online.streams import BANDS, SOURCE_ROWS, SPECIFIED, SPECIFIED_BANDS, synthetic
 from tests.online.handover import handover_table
 
 ROWS, MEMORY, BLOCK = 100_000, 10_000, 50

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.experiments.online.counting import COLUMNS, share
-from bench.experiments.online.published import SPECIFIED, SPECIFIED_BANDS
-from bench.experiments.online.streams import synthetic
+from bench.experiments.online.streams import SPECIFIED, SPECIFIED_BANDS, synthetic
 from tests.online.handover import SETTING, simulate
 from tests.online.paper import BLOCK, MEMORY, ROWS, shares_of_bands
 

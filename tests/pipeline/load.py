@@ -26,7 +26,7 @@ import psutil  # type: ignore[import-untyped]  # ships no type information
 import pyarrow.parquet as parquet
 from bench.chart import draw
 from bench.experiment import Chart
-from bench.resident import tree_memory
+from bench.machine import tree_memory
 from tests.pipeline.kills import copied
 
 from dovetail.pipeline.watch import Watch

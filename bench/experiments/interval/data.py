@@ -1,4 +1,4 @@
-"""The intervals of the experiments, as the operators read them, and independent counts of the pairs they have."""
+"""Intervals of the experiments as the operators read them, and independent counts of their pairs."""
 
 from __future__ import annotations
 

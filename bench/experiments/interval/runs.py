@@ -1,4 +1,4 @@
-"""One local run of an interval join: what it counted and how long it took, its number of pairs checked."""
+"""Local runs of the interval joins: what each counted and how long it took, its pairs checked."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from bench.experiments.interval.data import Side
-from bench.experiments.interval.top import TopOverlaps
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
@@ -25,6 +27,43 @@ from dovetail.joins.interval.operators import (
 )
 from dovetail.joins.interval.relation import Relation
 
+
+class TopOverlaps:
+    """The `k` longest overlaps of the pairs offered so far, and how many pairs were offered."""
+
+    def __init__(self, left: tuple[I64, I64], right: tuple[I64, I64], k: int = 100) -> None:
+        self.left, self.right, self.k = left, right, k
+        self.best: I64 = np.empty(0, np.int64)
+        self.pairs = 0
+        self._found: I64 = np.empty(0, np.int64)
+
+    def offer(self, left: I64, right: I64) -> None:
+        """Pairs by their row numbers."""
+        self.pairs += left.size
+        if self._found.size < left.size:
+            self._found = np.empty(left.size, np.int64)
+        floor = int(self.best.min()) if self.best.size == self.k else 0
+        n = overlaps_above(left, right, *self.left, *self.right, floor, self._found)
+        if n:
+            together = np.concatenate([self.best, self._found[:n]])
+            self.best = np.sort(together)[-self.k :]
+
+
+@kernel
+def overlaps_above(
+    left: I64, right: I64, l_start: I64, l_end: I64, r_start: I64, r_end: I64, floor: int, out: I64
+) -> int:
+    """Write the overlaps longer than `floor` to `out`; how many there are."""
+    n = 0
+    for i in range(left.size):
+        a, b = left[i], right[i]
+        length = min(l_end[a], r_end[b]) - max(l_start[a], r_start[b])
+        if length > floor:
+            out[n] = length
+            n += 1
+    return n
+
+
 JOINS: dict[str, Any] = {
     "DIP": DisjointPartitionJoin,
     "FS": ForwardScanJoin,
@@ -33,7 +72,6 @@ JOINS: dict[str, Any] = {
     "TS": TimeSweepJoin,
 }
 """The five local joins by the source's short names, in the order of its tables."""
-
 MODELS: dict[str, Algorithm] = {
     "DIP": "dip",
     "FS": "forward_scan",

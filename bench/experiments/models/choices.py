@@ -1,14 +1,28 @@
-"""Whether the algorithm that was chosen is the best one, or nearly: over many settings, with a table of the rest."""
+"""Whether `algorithm="auto"` picks the best join: over many settings, with a table of the rest."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
-from bench.experiment import Cell, Chart, Findings, Grid, Opinion
+from bench.context import BenchContext
+from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Opinion
+from bench.experiments.models.interval import Mix, Pair, row_bytes
+from bench.experiments.models.semistream_runs import LOADS, Scene, candidates, counted, scenes, typical_costs
+from dovetail.engine.host import Schedule, run_local
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.compile import warm
 from dovetail.errors import DataError
+from dovetail.joins.interval.bins import Sample
+from dovetail.joins.interval.cost import Choice, Price
+from dovetail.joins.interval.operators import OPERATORS
+from dovetail.joins.interval.plan.choose import price_operators
+from dovetail.joins.interval.plan.statistics import SideStatistics
+from dovetail.joins.interval.request import JoinOptions, Request
 
 NEAR: Final = 1.10
 """A choice is good if it costs at most so many times what the best candidate costs."""
@@ -33,7 +47,7 @@ class Chosen:
     @property
     def best(self) -> str:
         """The candidate that cost the least."""
-        return min(self.costs, key=lambda name: self.costs[name])
+        return min(self.costs, key=self.costs.__getitem__)
 
     @property
     def ratio(self) -> float:
@@ -46,7 +60,7 @@ class Chosen:
         return self.ratio <= NEAR
 
 
-def judged(found: Sequence[Chosen], what: str, rows: int, further: Sequence[Grid] = ()) -> Findings:
+def judged_choices(found: Sequence[Chosen], what: str, rows: int, further: Sequence[Grid] = ()) -> Findings:
     """The verdict on the choices, with the settings in which they were not good; `what` names the cost."""
     good = sum(one.good for one in found)
     exact = sum(one.chosen == one.best for one in found)
@@ -63,14 +77,14 @@ def judged(found: Sequence[Chosen], what: str, rows: int, further: Sequence[Grid
 
 def _ratios(found: Sequence[Chosen]) -> Chart:
     ratios = sorted(one.ratio for one in found)
-    points = [(round(100 * (n + 1) / len(ratios), 2), round(ratio, 4)) for n, ratio in enumerate(ratios)]
+    points = [(100 * (n + 1) / len(ratios), ratio) for n, ratio in enumerate(ratios)]
     title, edge = "Cost of the choice over the cost of the best candidate", [(0.0, NEAR), (100.0, NEAR)]
     return Chart(title, "settings, %", "choice / best", {"choice": points, "10 % more than the best": edge})
 
 
 def _rest(found: Sequence[Chosen], what: str) -> Grid:
     rest = sorted((one for one in found if not one.good), key=lambda one: -one.ratio)
-    rows: list[list[Cell]] = [[one.setting, one.chosen, one.best, round(one.ratio, 3)] for one in rest]
+    rows = [(one.setting, one.chosen, one.best, one.ratio) for one in rest]
     heads = ("setting", "chosen", "best", f"{what}, choice / best")
     return Grid("Settings in which another one was better by more than 10 %", heads, rows)
 
@@ -79,7 +93,7 @@ def _who(found: Sequence[Chosen]) -> Grid:
     chosen, best = Counter(one.chosen for one in found), Counter(one.best for one in found)
     near = Counter(name for one in found for name in one.costs if one.costs[name] <= NEAR * one.costs[one.best])
     ran = Counter(name for one in found for name in one.costs)
-    rows: list[list[Cell]] = [[name, ran[name], chosen[name], best[name], near[name]] for name in sorted(ran)]
+    rows = [(name, ran[name], chosen[name], best[name], near[name]) for name in sorted(ran)]
     return Grid("How often", ("algorithm", "could run", "was chosen", "was the best", "was within 10 % of it"), rows)
 
 
@@ -87,11 +101,172 @@ def settings_table(found: Sequence[Chosen], title: str, scale: float, unit: str)
     """Every setting with its choice and the costs of all candidates, times `scale`."""
     names = sorted({name for one in found for name in one.costs})
     rows: list[list[Cell]] = [
-        [one.setting, one.chosen, *(_cell(one.costs.get(name), scale) for name in names), round(one.ratio, 3)]
+        [one.setting, one.chosen, *(scale * one.costs[n] if n in one.costs else None for n in names), one.ratio]
         for one in found
     ]
     return Grid(title, ("setting", "chosen", *(f"{name}, {unit}" for name in names), "choice / best"), rows)
 
 
-def _cell(cost: float | None, scale: float) -> float | None:
-    return None if cost is None else float(f"{cost * scale:.4g}")
+_ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over by default
+_CODES: Final = 16  # bytes
+_CLOSE: Final = 2.0  # candidates within so many times the best of the first round are timed again
+_ROUNDS: Final = 6
+_TAIL, _LONG = ((0.9, 5), (0.1, 200)), ((0.98, 20), (0.02, 2_000))
+_PAIRS: Final = (
+    Pair(Mix.even(0.1, 10), Mix.even(0.1, 10), 200_000),
+    Pair(Mix.even(1.0, 8), Mix.even(1.0, 8), 15_000),
+    Pair(Mix.even(8.0, 2), Mix.even(8.0, 2), 1_200),
+    Pair(Mix.even(1.0, 30), Mix.even(1.0, 30), 4_000),
+    Pair(Mix.even(1.0, 5), Mix.even(0.02, 400), 20_000),
+    Pair(Mix.even(0.02, 400), Mix.even(1.0, 5), 20_000),
+    Pair(Mix.even(1.0, 4_000), Mix.even(0.002, 10), 20_000),
+    Pair(Mix.even(0.002, 10), Mix.even(1.0, 4_000), 20_000),
+    Pair(Mix(1.0, _TAIL), Mix(1.0, _TAIL), 5_000),
+    Pair(Mix(0.5, _LONG), Mix.even(0.5, 20), 15_000),
+)
+_MEMORY: Final = {"1MB": 0.3, "4MB": 0.7, "64MB": 1.5}
+"""Budgets, and how many times the span of the pairs above they get."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceSetting:
+    """Two inputs, the eight-byte columns of their rows beside bounds and number, and a budget."""
+
+    pair: Pair
+    payload: int
+    memory: str
+
+    def __str__(self) -> str:
+        return f"{self.pair}, rows of {row_bytes(self.payload)} bytes, {self.memory}"
+
+    def request(self) -> Request:
+        """The request as a user makes it."""
+        return JoinOptions(memory=self.memory).request()
+
+    def pieces(self) -> int:
+        """Pieces in which a task of Spark gives its rows to the operator: of a batch, or of a part of its memory."""
+        whole = row_bytes(self.payload) + _CODES
+        rows = sum(mix.rate for mix in (self.pair.left, self.pair.right)) * self.pair.span
+        return max(1, round(rows / min(_ARROW_ROWS, self.request().memory // 2 // 32 // whole)))
+
+    def choice(self) -> Choice:
+        """What the planner of `interval_join` decides for one range, from statistics as it gathers them."""
+        left, right = (_statistics(start, end, row_bytes(self.payload)) for start, end in self.pair.bounds())
+        choice = price_operators(self.request(), (left, right), 1)
+        if choice is None:
+            raise DataError(f"the planner has no price for {self}.")
+        return choice
+
+
+def _statistics(start: I64, end: I64, width: int) -> SideStatistics:
+    lengths, few = end - start, slice(0, 64)
+    sample = Sample(start[few].astype(float), end[few].astype(float), start[few], len(start))
+    bounds = float(start.min()), float(start.max()), float(end.max())
+    return SideStatistics(
+        len(start), len(start), 0, *bounds, float(lengths.mean()), float(lengths.max()), float(width), sample
+    )
+
+
+def choice_grid(small: bool) -> Iterator[ChoiceSetting]:
+    """Sparse to dense, short to long, alike and not, single and mixed durations; three budgets, two widths of rows.
+
+    Inputs grow with the budget, as ranges of the planner do.
+    """
+    times = 1 if small else 4
+    for pair, payload, (memory, part) in product(_PAIRS, (0, 4), _MEMORY.items()):
+        yield ChoiceSetting(replace(pair, span=int(pair.span * part * times)), payload, memory)
+
+
+class _Timed:
+    """The candidates of one setting, each run over the same batches; pairs are checked in every run."""
+
+    def __init__(self, setting: ChoiceSetting) -> None:
+        self.setting, self.choice = setting, setting.choice()
+        self._request = setting.request()
+        self._batches = setting.pair.batches(setting.pieces(), setting.payload)
+        self.pairs = setting.pair.pairs()
+
+    def seconds(self, price: Price) -> float:
+        """One run of a candidate: all answers as rows, as the tasks of Spark give them.
+
+        The processor's time, which other programs disturb less than a clock; reads and writes of spills are in it as
+        far as the system does them at once.
+        """
+        spec = OPERATORS[price.algorithm](relation=self._request.relation, swapped=price.swapped)
+        began = time.process_time()
+        run = run_local(spec, self._batches, self._request.memory, Schedule("round_robin"))
+        given = sum(batch.num_rows for batch in run)
+        seconds = time.process_time() - began
+        if given != self.pairs:
+            raise DataError(f"{price.label} gave {given:,} pairs of {self.setting}, not {self.pairs:,}.")
+        return seconds
+
+    def chosen(self) -> Chosen:
+        """The best time of every candidate, those near the best in more rounds, one after the other in each."""
+        prices = self.choice.prices
+        best = {price.label: self.seconds(price) for price in prices}
+        edge = _CLOSE * min(best.values())
+        close = [price for price in prices if best[price.label] <= edge or price is self.choice.best]
+        for _ in range(_ROUNDS):
+            for price in close:
+                best[price.label] = min(best[price.label], self.seconds(price))
+        return Chosen(str(self.setting), self.choice.best.label, best)
+
+
+def judge_interval(settings: Iterable[ChoiceSetting]) -> Findings:
+    """The verdict over settings; everything is compiled before the first is timed."""
+    warm()
+    found, rows = [], 0
+    for setting in settings:
+        timed = _Timed(setting)
+        found.append(timed.chosen())
+        rows += timed.pairs
+    table = settings_table(found, "Least processor times of all candidates", 1e3, "ms")
+    return judged_choices(found, "processor time", rows, [table])
+
+
+def _run_interval(bench: BenchContext) -> Findings:
+    return judge_interval(choice_grid(bench.scale == "small"))
+
+
+def chosen(scene: Scene, loads: int) -> tuple[Chosen, int]:
+    """What was chosen for a scene, the seconds a row of every join that can run there, and the rows answered."""
+    setting, pick = scene.setting(), scene.decision().algorithm
+    costs, rows = {}, 0
+    for algorithm in candidates(setting):
+        did = counted(scene, scene.decision(algorithm), setting, loads)
+        costs[algorithm] = 1 / did.rate
+        rows += did.rows
+    return Chosen(str(scene), pick, costs), rows
+
+
+def judge_semistream(some: Sequence[Scene], loads: int) -> Findings:
+    """The verdict over scenes."""
+    found = [chosen(scene, loads) for scene in some]
+    choices = [one for one, _ in found]
+    table = settings_table(choices, "Counted cost of all candidates", 1e6, "us a row")
+    return judged_choices(choices, "counted time a row", sum(rows for _, rows in found), [table])
+
+
+def _run_semistream(bench: BenchContext) -> Findings:
+    with typical_costs(bench.scratch):
+        return judge_semistream(scenes(), LOADS[bench.scale])
+
+
+EXPERIMENTS = (
+    Experiment(
+        "models-interval-choice",
+        ("choice of interval operators",),
+        'The operator that algorithm="auto" takes from its models is the fastest of the five, in both '
+        "orientations, or within 10 % of it, in nine settings of ten.",
+        _run_interval,
+        "measured",
+    ),
+    Experiment(
+        "models-semistream-choice",
+        ("choice of semi-stream joins",),
+        'The join that algorithm="auto" takes from its models serves the most rows a second of all that can run, '
+        "each with its own tuned sizes, or within 10 % of it, in nine settings of ten.",
+        _run_semistream,
+    ),
+)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bench.experiment import Cell, Chart, Grid
+from bench.experiment import Chart, Grid, Opinion, extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,8 @@ def _spread(algorithm: str, what: str, some: list[Compared]) -> Spread:
 def error_table(found: Sequence[Spread], title: str) -> Grid:
     """The spreads as a table, errors in percent."""
     heads = ("figure", "algorithm", "settings", "median error %", "9 of 10 below %", "worst %", "worst at")
-    rows: list[list[Cell]] = [
-        [
-            s.what,
-            s.algorithm,
-            s.settings,
-            round(100 * s.median, 1),
-            round(100 * s.most, 1),
-            round(100 * s.worst.error, 1),
-            s.worst.setting,
-        ]
+    rows = [
+        (s.what, s.algorithm, s.settings, 100 * s.median, 100 * s.most, 100 * s.worst.error, s.worst.setting)
         for s in found
     ]
     return Grid(title, heads, rows)
@@ -74,8 +66,8 @@ def error_chart(found: Sequence[Spread], what: str) -> Chart:
     """Median and ninth decile of the errors by algorithm."""
     some = [s for s in found if s.what == what]
     lines = {
-        "median": [(s.algorithm, round(100 * s.median, 2)) for s in some],
-        "9 of 10 below": [(s.algorithm, round(100 * s.most, 2)) for s in some],
+        "median": [(s.algorithm, 100 * s.median) for s in some],
+        "9 of 10 below": [(s.algorithm, 100 * s.most) for s in some],
     }
     return Chart(f"Errors of the models: {what}", "algorithm", "error, % of the count", lines, kind="bar")
 
@@ -89,3 +81,18 @@ def against_chart(compared: Sequence[Compared], what: str, unit: str) -> Chart:
     return Chart(
         f"Predicted beside counted: {what}", f"counted, {unit}", f"predicted, {unit}", lines, "line", True, True
     )
+
+
+def verdict_on(
+    found: Sequence[Spread], most: Mapping[str, float], note: str, further: bool = True
+) -> tuple[Opinion, str]:
+    """Holds if all median errors are at most so much, and what is asked further; in part if most models are right."""
+    right = [s for s in found if s.median <= most[s.what]]
+    opinion: Opinion = "holds in part" if 2 * len(right) > len(found) else "does not hold"
+    if len(right) == len(found) and further:
+        opinion = "holds"
+    told = [(what, limit, [s.median for s in found if s.what == what]) for what, limit in most.items()]
+    texts = [f"{what} {extent(errors, '.1%')} (allowed {limit:.0%})" for what, limit, errors in told if errors]
+    wrong = [f"{s.algorithm} ({s.what} {s.median:.0%})" for s in found if s not in right]
+    why = f"Median errors over the settings, by algorithm: {', '.join(texts)}. {note}"
+    return opinion, why + (f" Outside: {', '.join(wrong)}." if wrong else "")

@@ -1,4 +1,4 @@
-"""Figures 7, 8 and 9 and table 4: recorded data, and synthetic data that stand in for the source's own."""
+"""Figures 7, 8, 9 and 13 and table 4: recorded data, and synthetic data that stand in for the source's own."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from functools import partial
 from itertools import pairwise
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid
+from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Part
 from bench.experiments.online.counting import COLUMNS, Counted, counted
-from bench.experiments.online.judging import (
+from bench.experiments.online.shares import (
     RIVALS,
     Shares,
     beyond,
-    experiment,
     factor,
     findings,
     shares_of,
     shown,
 )
-from bench.experiments.online.published import MEMORY, PRINTED_SHARES, SPECIFIED_EQUAL
 from bench.experiments.online.streams import (
+    BANDS,
+    MEMORY,
+    PRINTED_SHARES,
     RECORDED_PACKAGES,
     SOURCE_ROWS,
+    SPECIFIED_BANDS,
+    SPECIFIED_EQUAL,
     Streams,
     like_the_source,
     recorded,
     synthetic,
 )
-from bench.experiments.parts import Part
 
 TENTHS = tuple(n / 10 for n in range(1, 11))
 RIVALS_OVER_TIME = ("HMJ", "RPJ 1.0", "XJoin")
@@ -50,7 +52,7 @@ def _over_time(streams: Streams) -> dict[str, Counted]:
 def _time_chart(streams: Streams, found: Mapping[str, Counted]) -> Chart:
     total = streams.pairs
     lines = {
-        shown(name): [(round(100 * at), round(100.0 * each.found_at(at) / total, 3)) for at in TENTHS]
+        shown(name): [(round(100 * at), 100.0 * each.found_at(at) / total) for at in TENTHS]
         for name, each in found.items()
     }
     return Chart(
@@ -74,14 +76,14 @@ def _first_over_time(streams: Streams, found: Mapping[str, Counted]) -> Part:
     ]
     leads = [found["DINER"].found / max(1, found[rival].found) for rival in RIVALS_OVER_TIME]
     says = f"{streams.name}: DINER is first at all times (behind: {', '.join(behind[:4]) or 'none'}"
-    return Part(f"{says}; at the end {min(leads):.2f} times the next)", not behind)
+    return (f"{says}; at the end {min(leads):.2f} times the next)", not behind)
 
 
 def _catches_up(streams: Streams, found: Mapping[str, Counted]) -> Part:
     rpj, xjoin = found["RPJ 1.0"], found["XJoin"]
     early, end = rpj.found_at(0.3) / max(1, xjoin.found_at(0.3)), rpj.found / max(1, xjoin.found)
     says = f"{streams.name}: RPJ starts behind XJoin and catches up ({early:.2f} of its pairs at 30 %,"
-    return Part(f"{says} {end:.2f} at the end)", early < 0.95 <= end)
+    return (f"{says} {end:.2f} at the end)", early < 0.95 <= end)
 
 
 def run_over_time(stand_in: str, real: str, bench: BenchContext) -> Findings:
@@ -111,20 +113,18 @@ def run_memory(bench: BenchContext) -> Findings:
     for rival in RIVALS:
         gains = {name: [factor(by[percent], rival) for percent in MEMORY] for name, by in found.items()}
         least, best = min(min(each) for each in gains.values()), max(max(each) for each in gains.values())
-        parts.append(Part(f"ahead of {shown(rival)} on every set and memory (least gain {least:.2f})", least >= 1.0))
+        parts.append((f"ahead of {shown(rival)} on every set and memory (least gain {least:.2f})", least >= 1.0))
         fewer = [name for name, each in gains.items() if each[0] <= each[-1]]
         says = f"more gain over {shown(rival)} with less memory (not on {', '.join(fewer) or 'none'})"
-        parts.append(Part(says, not fewer))
-        parts.append(
-            Part(f"up to some {PRINTED_GAIN} times {shown(rival)} (found {best:.2f})", best >= 0.8 * PRINTED_GAIN)
-        )
+        parts.append((says, not fewer))
+        parts.append((f"up to some {PRINTED_GAIN} times {shown(rival)} (found {best:.2f})", best >= 0.8 * PRINTED_GAIN))
     lines = {f"{name}, {percent} %": shares for name, by in found.items() for percent, shares in by.items()}
     charts = [
         Chart(
             f"DINER against {shown(rival)} by memory",
             "memory, % of all rows",
             f"pairs of {shown(rival)}, % of DINER's",
-            {name: [(p, round(100 / factor(by[p], rival), 2)) for p in MEMORY] for name, by in found.items()},
+            {name: [(p, 100 / factor(by[p], rival)) for p in MEMORY] for name, by in found.items()},
         )
         for rival in (*RIVALS, "oldest")
     ]
@@ -135,8 +135,8 @@ def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
     rows: list[list[Cell]] = []
     for name, by in found.items():
         for percent, shares in by.items():
-            gains = [round(factor(shares, other), 2) for other in ("HMJ", "RPJ 1.0", "oldest")]
-            rows.append([name, percent, *(round(shares[each], 2) for each in COLUMNS), *gains])
+            gains = [factor(shares, other) for other in ("HMJ", "RPJ 1.0", "oldest")]
+            rows.append([name, percent, *(shares[each] for each in COLUMNS), *gains])
         if name in SPECIFIED_EQUAL:
             spec = SPECIFIED_EQUAL[name]
             rows.append([f"{name}, reference count", 5, *(spec.get(each) for each in COLUMNS), None, None, None])
@@ -150,14 +150,12 @@ def run_shares(bench: BenchContext) -> Findings:
     found = _by_memory(sets, ("DINER", "oldest"))
     diner = {name: [by[percent]["DINER"] for percent in MEMORY] for name, by in found.items()}
     parts = [
-        Part(
-            "the share grows with memory on every set", all(a < b for each in diner.values() for a, b in pairwise(each))
-        ),
-        Part(
+        ("the share grows with memory on every set", all(a < b for each in diner.values() for a, b in pairwise(each))),
+        (
             f"at 20 % more than half of the result on every stock ({min(diner[n][-1] for n in STOCKS):.1f} % at least)",
             all(diner[name][-1] > 50 for name in STOCKS),
         ),
-        Part(
+        (
             "at 5 % memory well above 5 % of the result (found "
             f"{min(each[0] for each in diner.values()):.1f} to {max(each[0] for each in diner.values()):.1f})",
             all(each[0] >= 10 for each in diner.values()),
@@ -166,8 +164,8 @@ def run_shares(bench: BenchContext) -> Findings:
     closed = [round(100 * (2 * p / 100 - (p / 100) ** 2), 2) for p in MEMORY]
     rows: list[list[Cell]] = []
     for name, each in diner.items():
-        rows.append([name, "DINER", *(round(share, 1) for share in each)])
-        rows.append([name, "oldest first", *(round(found[name][p]["oldest"], 1) for p in MEMORY)])
+        rows.append([name, "DINER", *each])
+        rows.append([name, "oldest first", *(found[name][p]["oldest"] for p in MEMORY)])
         if name in PRINTED_SHARES:
             rows.append([name, "printed, DINER on the source's data", *PRINTED_SHARES[name]])
     rows.append(["any without order", "oldest first, in closed form", *closed])
@@ -176,44 +174,101 @@ def run_shares(bench: BenchContext) -> Findings:
         f"give on any data without order: {', '.join(f'{share:g}' for share in closed)} %."
     )
     tables = [Grid("Percent of the result while rows arrive", ["set", "", *(f"{p} % memory" for p in MEMORY)], rows)]
-    lines = {
-        name: [(p, round(share, 2)) for p, share in zip(MEMORY, each, strict=True)] for name, each in diner.items()
-    }
+    lines = {name: [(p, share) for p, share in zip(MEMORY, each, strict=True)] for name, each in diner.items()}
     chart = Chart("DINER's share", "memory, % of all rows", "% of the result while rows arrive", lines)
     return findings(parts, note, [chart], tables, [each.first(300) for each in sets])
 
 
+BAND_JOINS = ("DINER", "PMJ", "oldest")
+CLEAR_IN_BANDS = 1.3
+
+
+def band_shares(streams: Streams, percent: int) -> dict[str, float]:
+    """Percent online with so many percent of all rows in memory, blocks of a 200th of that, at least 10."""
+    memory = streams.rows * percent // 100
+    return shares_of(streams, memory, max(10, memory // 200), BAND_JOINS)
+
+
+def run_bands(bench: BenchContext) -> Findings:
+    """DINER and PMJ at 5 and 20 % memory; the hash joins find no bands."""
+    sets = {each.name: each.within(BANDS[each.name]) for each in like_the_source(bench.scale == "small")}
+    found = {(name, percent): band_shares(each, percent) for name, each in sets.items() for percent in (5, 20)}
+    rows: list[list[Cell]] = []
+    for (name, percent), shares in found.items():
+        printed = SPECIFIED_BANDS.get(name, (None,) * 4)
+        at = 0 if percent == 5 else 1
+        ratio = shares["DINER"] / max(shares["PMJ"], 1e-9)
+        cells = [shares[each] for each in BAND_JOINS]
+        rows.append([name, len(sets[name].left), percent, *cells, ratio, printed[at], printed[at + 2]])
+    factors = [found[name, 5]["DINER"] / max(found[name, 5]["PMJ"], 1e-9) for name in sets]
+    parts = [
+        (
+            f"at 5 % memory at least {CLEAR_IN_BANDS} times the pairs of PMJ on every set (found {min(factors):.2f} to "
+            f"{max(factors):.2f})",
+            min(factors) >= CLEAR_IN_BANDS,
+        )
+    ]
+    behind = [name for name in sets if found[name, 5]["DINER"] < found[name, 5]["oldest"]]
+    note = (
+        "Rows that leave oldest first give more than DINER on "
+        f"{', '.join(behind) or 'none of these sets'}: PMJ loses by waiting for full memory, not by what it keeps."
+    )
+    heads = [
+        "set",
+        "rows a side",
+        "memory %",
+        "DINER",
+        "PMJ",
+        "oldest first",
+        "DINER / PMJ",
+        "DINER, spec.",
+        "PMJ, spec.",
+    ]
+    bars = {shown(each): [(name, found[name, 5][each]) for name in sets] for each in BAND_JOINS}
+    chart = Chart("Band joins, memory 5 %", "set", "% of the result while rows arrive", bars, kind="bar")
+    tables = [Grid("Band joins: percent of the result while rows arrive", heads, rows)]
+    return findings(parts, note, [chart], tables, [each.first(300) for each in sets.values()])
+
+
 EXPERIMENTS = (
-    experiment(
-        "stocks-over-time",
+    Experiment(
+        "online-stocks-over-time",
         ("figure 7",),
         "While stock trades come, DINER has given clearly more pairs than HMJ, RPJ and XJoin at any time; RPJ starts "
         "slowly and catches up with XJoin.",
         partial(run_over_time, "csco", "MSFT"),
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
-    experiment(
-        "weather-over-time",
+    Experiment(
+        "online-weather-over-time",
         ("figure 8",),
         "While temperatures of two stations come, DINER has given clearly more pairs than HMJ, RPJ and XJoin at any "
         "time.",
         partial(run_over_time, "weather", "New York"),
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
-    experiment(
-        "recorded-memory",
+    Experiment(
+        "online-recorded-memory",
         ("figure 9",),
         "On recorded data DINER gives up to 2.5 times the pairs of RPJ and HMJ while rows come, and gains more with "
         "less memory.",
         run_memory,
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
     ),
-    experiment(
-        "recorded-shares",
+    Experiment(
+        "online-recorded-shares",
         ("table 4",),
         "A fifth of the input in memory is enough for much of the result while rows come, and a twentieth for a part "
         "of it that is well above its own size.",
         run_shares,
-        RECORDED_PACKAGES,
+        requires=RECORDED_PACKAGES,
+    ),
+    Experiment(
+        "online-bands",
+        ("figure 13",),
+        "Of band joins, which hash joins cannot do, DINER gives a far larger share while rows come than PMJ, which "
+        "waits for full memory.",
+        run_bands,
+        requires=RECORDED_PACKAGES,
     ),
 )

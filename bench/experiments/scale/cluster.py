@@ -2,38 +2,145 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from bench.cases.interval_overlap import overlap_counts
+from bench.child import run_child
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Opinion
-from bench.experiments.scale.cluster_job import CLUSTER, Asked, Ran, ask, write_data
-from bench.xquery_weather import FIRST_YEAR
-from dovetail.errors import DataError, DovetailError
-from dovetail.workloads import Weather
+from bench.experiment import Chart, Experiment, Findings, Grid, Opinion
+from bench.intervals import overlap_counts, write_files
+from bench.xquery_weather import FIRST_YEAR, QUERIES
+from dovetail.errors import DataError
+from dovetail.joins.interval.api import interval_join
+from dovetail.joins.online.api import online_join
+from dovetail.joins.semistream.api import enrich
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.write import write_pages
+from dovetail.spark.session import session
+from dovetail.spark.status import each
+from dovetail.workloads import Exponential, RandomIntervals, Weather
+from dovetail.xml.api import plan_xquery
 
 ROWS = {"small": 20_000, "full": 200_000}
-_PATIENCE_S = 600
+_PATIENCE_S = 600.0
+_TESTING = {"SPARK_TESTING": "1"}
+"""Spark starts such a cluster for tests only."""
+CLUSTER: Final = "local-cluster[2,1,1024]"
+"""Two executors with a core and 1 GiB each, every one a process of its own, beside the driver."""
+_FILES = 4
+_PARTITIONS = 4
 
 
-def in_cluster(place: Path) -> Ran:
-    """What the joins give in a cluster, which a process of its own starts: one process holds one Spark."""
-    job = [sys.executable, "-m", "bench.experiments.scale.cluster_job", str(place)]
-    env = os.environ | {"SPARK_TESTING": "1"}  # Spark starts such a cluster for tests only
-    run = subprocess.run(  # noqa: S603  (this interpreter, and a directory of ours)
-        job, env=env, capture_output=True, text=True, check=False, timeout=_PATIENCE_S
-    )
-    if run.returncode:
-        raise DovetailError(f"the cluster failed: {run.stderr[-2000:]}")
-    body = json.loads(run.stdout.splitlines()[-1])
-    return Ran({name: Asked(**asked) for name, asked in body["families"].items()}, body["tasks"])
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One join in one place: answers, their checksum, the best time, and bytes that went through the shuffle."""
+
+    rows: int
+    checksum: str
+    seconds: float
+    shuffle_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """All joins by family, and the tasks that each executor ended."""
+
+    families: dict[str, Asked]
+    tasks: dict[str, int]
+
+
+def write_data(place: Path, rows: int) -> None:
+    """The inputs of all four joins, as files that every process can read."""
+    for side, seed in (("left", 1), ("right", 2)):
+        table = RandomIntervals(rows, 100 * rows, Exponential(1_000), seed=seed).table()
+        write_files(table.select(["id", "start", "end"]), place / f"interval-{side}", _FILES)
+        keys = np.random.default_rng(seed).integers(0, rows, rows)
+        write_files(pa.table({"key": keys, f"{side}_id": np.arange(rows)}), place / f"online-{side}", _FILES)
+    master = np.arange(rows // 2)
+    write_pages(place / "master", pa.table({"key": master, "word": pa.array([f"word {n}" for n in master])}), "key")
+    Weather(4, 2, FIRST_YEAR + 4).write(place / "weather")
+
+
+def joins(spark: SparkSession, place: Path) -> dict[str, Callable[[], DataFrame]]:
+    """The joins by family, over the files in a directory."""
+
+    def read(name: str) -> DataFrame:
+        return spark.read.parquet(str(place / name))
+
+    weather = {f"/{name}": place / "weather" / name for name in ("sensors", "stations")}
+    return {
+        "interval, operators": lambda: interval_join(
+            read("interval-left"), read("interval-right"), route="in_memory", partitions=_PARTITIONS
+        ),
+        "interval, bins": lambda: interval_join(read("interval-left"), read("interval-right"), route="native"),
+        "semi-stream": lambda: enrich(
+            read("online-left"), MasterStore.open(place / "master"), on="key", memory="4MB", exchange="master"
+        ),
+        "online": lambda: online_join(
+            read("online-left"), read("online-right"), on="key", memory="4MB", partitions=_PARTITIONS
+        ),
+        "xquery": lambda: plan_xquery(spark, QUERIES["7.6"], weather, partitions=2).frame(),
+    }
+
+
+def ask(spark: SparkSession, place: Path) -> Ran:
+    """Every join twice; the answers of the second one, the better time of both, and the bytes of one."""
+    found = {}
+    for family, make in joins(spark, place).items():
+        seconds, moved, answer = float("inf"), 0, (0, "")
+        for _ in range(2):
+            before, began = _shuffled(spark), time.perf_counter()
+            answer = _summed(make())
+            seconds = min(seconds, time.perf_counter() - began)
+            moved = _shuffled(spark) - before
+        found[family] = Asked(*answer, seconds, moved)
+    return Ran(found, {name: tasks for name, tasks, _ in _executors(spark)})
+
+
+def _summed(frame: DataFrame) -> tuple[int, str]:
+    """Rows, and the sum of their hashes, which does not depend on their order."""
+    columns = ", ".join(f"`{name}`" for name in frame.columns)
+    row = frame.agg(F.expr("count(*)"), F.expr(f"sum(cast(xxhash64({columns}) as decimal(38, 0)))")).first()
+    return (int(row[0]), str(row[1])) if row else (0, "")
+
+
+def _shuffled(spark: SparkSession) -> int:
+    return sum(nbytes for _, _, nbytes in _executors(spark))
+
+
+def _executors(spark: SparkSession) -> list[tuple[str, int, int]]:
+    """The processes that run tasks: name, tasks ended, and bytes written to the shuffle, from Spark's own store."""
+    context: Any = spark.sparkContext
+    scala = context._jsc.sc()
+    scala.listenerBus().waitUntilEmpty()
+    some = each(scala.statusStore().executorList(False))
+    return [(one.id(), int(one.completedTasks()), int(one.totalShuffleWrite())) for one in some]
+
+
+def ask_in_cluster(place: str) -> dict[str, Any]:
+    """In a process of its own, since one process holds one Spark: what the joins give in a cluster."""
+    settings: dict[str, str | int | bool] = {
+        "spark.master": CLUSTER,
+        "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
+        "spark.log.level": "ERROR",
+        "spark.executor.memory": "1g",
+        "spark.sql.shuffle.partitions": _PARTITIONS,
+    }
+    spark = session("dovetail bench cluster", conf=settings)
+    try:
+        return asdict(ask(spark, Path(place)))
+    finally:
+        spark.stop()
 
 
 def expected(place: Path) -> dict[str, int]:
@@ -75,25 +182,15 @@ def judged(local: Ran, cluster: Ran, wanted: dict[str, int]) -> Findings:
         f"{len(wanted)} joins are those of one process, their numbers also those of an independent count. "
         f"{shuffled / 1e6:.1f} MB went through the shuffle."
     )
-    rows: list[list[Cell]] = [
-        [
-            family,
-            here.rows,
-            round(here.seconds, 3),
-            round(there.seconds, 3),
-            here.shuffle_bytes,
-            there.shuffle_bytes,
-        ]
-        for family, here in local.families.items()
-        for there in (cluster.families[family],)
-    ]
+    both = [(family, here, cluster.families[family]) for family, here in local.families.items()]
+    rows = [(f, a.rows, a.seconds, b.seconds, a.shuffle_bytes, b.shuffle_bytes) for f, a, b in both]
     heads = ("join", "rows", "one process, s", "cluster, s", "shuffle bytes, one process", "shuffle bytes, cluster")
     bars = {
-        "one process": [(family, round(asked.seconds, 3)) for family, asked in local.families.items()],
-        "two executors": [(family, round(asked.seconds, 3)) for family, asked in cluster.families.items()],
+        "one process": [(family, asked.seconds) for family, asked in local.families.items()],
+        "two executors": [(family, asked.seconds) for family, asked in cluster.families.items()],
     }
-    tasks: list[list[Cell]] = [[name, n] for name, n in sorted(cluster.tasks.items())]
-    tables = [Grid("Joins", heads, rows), Grid("Tasks by process of the cluster", ("process", "tasks"), tasks)]
+    tasks = Grid("Tasks by process of the cluster", ("process", "tasks"), sorted(cluster.tasks.items()))
+    tables = [Grid("Joins", heads, rows), tasks]
     chart = Chart("Seconds, better of two", "join", "seconds", bars, kind="bar")
     return Findings(verdict, why, [chart], tables, 2 * sum(wanted.values()))
 
@@ -101,26 +198,20 @@ def judged(local: Ran, cluster: Ran, wanted: dict[str, int]) -> Findings:
 def _run(bench: BenchContext) -> Findings:
     place = bench.scratch / "cluster"
     write_data(place, ROWS[bench.scale])
-    return judged(ask(bench.spark, place), in_cluster(place), expected(place))
+    here = ask(bench.spark, place)
+    there = run_child(
+        ask_in_cluster, str(place), scratch=bench.scratch, env=_TESTING, patience_s=_PATIENCE_S
+    ).answered()
+    families = {name: Asked(**asked) for name, asked in there["families"].items()}
+    return judged(here, Ran(families, there["tasks"]), expected(place))
 
 
 EXPERIMENTS = (
     Experiment(
-        name="scale-cluster",
-        family="scale",
-        source="our own",
-        places=("two executors",),
-        claim="Executors that are processes of their own give the same rows as one process, in all four families.",
-        run=_run,
-        measures=(
-            "engine",
-            "joins/interval",
-            "joins/semistream",
-            "joins/online",
-            "xml",
-            "spark",
-            "bench/experiments/scale",
-        ),
-        ground="measured",
+        "scale-cluster",
+        ("two executors",),
+        "Executors that are processes of their own give the same rows as one process, in all four families.",
+        _run,
+        "measured",
     ),
 )

@@ -1,17 +1,30 @@
-"""Growth curves: the same join over inputs of doubled size, timed, checked, and fitted by a line on two log scales."""
+"""Growth of each family: the same join over inputs of doubled size, timed, checked and fitted by a line."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid, Opinion
+from bench.enrichment import matched, page_file, stream_rows
+from bench.experiment import Chart, Experiment, Findings, Grid, Opinion
+from bench.experiment import slope as power
+from bench.intervals import overlap_counts, sink_rows, write_files
+from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
+from dovetail.joins.interval.api import interval_count, interval_join
+from dovetail.joins.online.api import online_join
+from dovetail.joins.semistream.api import enrich
+from dovetail.workloads import Exponential, RandomIntervals
+from dovetail.xml.api import plan_xquery
 
 DOUBLINGS: Final = 5
 LINEAR: Final = 1.15
@@ -20,6 +33,7 @@ IN_PART: Final = 1.4
 """Up to this slope, the claim of linear growth still holds in part, even if no curve is near-linear."""
 ROUNDS: Final = 2
 _CONSTANT: Final = 0.25  # of the time of the smallest size; where less is added, a slope says nothing
+_FILES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +91,7 @@ def curves(bench: BenchContext, ways: Mapping[str, Prepare], at: Sequence[int]) 
 
 def slope(points: Sequence[Point]) -> float:
     """The exponent of growth: the slope of the line through log seconds over log size."""
-    x, y = (np.log([getattr(point, name) for point in points]) for name in ("size", "seconds"))
-    return float(np.polyfit(x, y, 1)[0])
+    return power([point.size for point in points], [point.seconds for point in points])
 
 
 def larger_half(points: Sequence[Point]) -> Sequence[Point]:
@@ -93,40 +106,25 @@ def added_slope(points: Sequence[Point]) -> float | None:
     """
     first = points[0]
     added = [Point(p.size - first.size, p.seconds - first.seconds, p.answers) for p in larger_half(points)]
-    if min(point.seconds for point in added) < _CONSTANT * first.seconds:
-        return None
-    return slope(added)
+    return None if min(point.seconds for point in added) < _CONSTANT * first.seconds else slope(added)
 
 
 def found(lines: Mapping[str, Sequence[Point]], unit: str, what: str) -> Findings:
     """The verdict: near-linear if the slopes over the larger half are, on every curve."""
     slopes = {name: slope(larger_half(points)) for name, points in lines.items()}
     added = {name: added_slope(points) for name, points in lines.items()}
-    worst = {name: max(value, added[name] or 0.0) for name, value in slopes.items()}
-    verdict = _verdict(worst.values())
+    verdict = _verdict([max(value, added[name] or 0.0) for name, value in slopes.items()])
     told = ", ".join(f"{name} {value:.2f} ({_shown(added[name])})" for name, value in slopes.items())
-    first, last = next(iter(lines.values()))[0].size, next(iter(lines.values()))[-1].size
+    first, *_, last = next(iter(lines.values()))
     why = (
-        f"{what}, from {first:,.4g} to {last:,.4g} {unit} (doubled five times); slope of log seconds over log size in "
-        f"the larger half, and in brackets of what is added to the smallest size: {told}. Near-linear is up to "
-        f"{LINEAR:.2f} for both."
+        f"{what}, from {first.size:,.4g} to {last.size:,.4g} {unit} (doubled five times); slope of log seconds over "
+        f"log size in the larger half, and in brackets of what is added to the smallest size: {told}. Near-linear is "
+        f"up to {LINEAR:.2f} for both."
     )
-    chart = Chart(
-        "Growth with the input",
-        unit,
-        "seconds",
-        {name: [(point.size, round(point.seconds, 4)) for point in points] for name, points in lines.items()},
-        log_x=True,
-        log_y=True,
-    )
-    rows: list[list[Cell]] = [
-        [name, float(f"{p.size:.4g}"), round(p.seconds, 3), p.answers, float(f"{p.size / p.seconds:.4g}")]
-        for name, points in lines.items()
-        for p in points
-    ]
-    fits: list[list[Cell]] = [
-        [name, round(slope(points), 3), round(slopes[name], 3), _shown(added[name])] for name, points in lines.items()
-    ]
+    drawn = {name: [(point.size, point.seconds) for point in points] for name, points in lines.items()}
+    chart = Chart("Growth with the input", unit, "seconds", drawn, log_x=True, log_y=True)
+    rows = [(name, p.size, p.seconds, p.answers, p.size / p.seconds) for name, points in lines.items() for p in points]
+    fits = [(name, slope(points), slopes[name], _shown(added[name])) for name, points in lines.items()]
     tables = [
         Grid("Slopes", ("curve", "all sizes", "larger half", "larger half, beyond the smallest"), fits),
         Grid("Times", ("curve", unit, "seconds", "answers", f"{unit} a second"), rows),
@@ -143,3 +141,155 @@ def _verdict(slopes: Collection[float]) -> Opinion:
 
 def _shown(value: float | None) -> str:
     return "all constant" if value is None else f"{value:.2f}"
+
+
+def _to_sink(frame: DataFrame) -> int:
+    frame.write.format("noop").mode("overwrite").save()
+    return sink_rows(frame.sparkSession)
+
+
+def _frame(bench: BenchContext, name: str, make: Callable[[], pa.Table]) -> DataFrame:
+    """A table as files that are written once."""
+    place = bench.scratch / name
+    if not place.exists():
+        write_files(make(), place, _FILES)
+    return bench.spark.read.parquet(str(place))
+
+
+def _interval(joined: bool, bench: BenchContext, rows: int) -> Prepared:
+    """Twice the rows over twice the time, so that every row has as many partners; both inputs in Spark's cache."""
+    tables = [
+        RandomIntervals(rows, 100 * rows, Exponential(1_000), seed=seed).table().select(["id", "start", "end"])
+        for seed in (1, 2)
+    ]
+    frames = [_frame(bench, f"i-{rows}-{n}", lambda t=t: t).cache() for n, t in enumerate(tables)]  # type: ignore[misc]  # bound
+    for frame in frames:
+        frame.count()
+    left, right = frames
+
+    def run() -> int:
+        return _to_sink(interval_join(left, right)) if joined else interval_count(left, right)
+
+    pairs = int(overlap_counts(tables[0], tables[1]).sum())
+    return Prepared(float(rows), pairs, run, lambda: [frame.unpersist(blocking=True) for frame in frames])
+
+
+def side_keys(rows: int, side: int) -> I64:
+    """Keys of one side, each of which about one row a side has."""
+    return np.random.default_rng([rows, side]).integers(0, rows, rows)
+
+
+def _online(memory: str, bench: BenchContext, rows: int) -> Prepared:
+    """Both inputs doubled, in memory that holds them and in memory that does not."""
+    keys = {name: side_keys(rows, side) for side, name in enumerate(("left", "right"))}
+
+    def make(name: str) -> pa.Table:
+        return pa.table({"key": keys[name], f"{name}_id": np.arange(rows), f"{name}_value": keys[name] * 0.5})
+
+    left, right = (_frame(bench, f"online-{rows}-{name}", partial(make, name)) for name in keys)
+    pairs = int(np.bincount(keys["left"], minlength=rows) @ np.bincount(keys["right"], minlength=rows))
+    return Prepared(float(rows), pairs, lambda: _to_sink(online_join(left, right, on="key", memory=memory)))
+
+
+def _enrichment(master_rows: int | None, bench: BenchContext, rows: int) -> Prepared:
+    """More stream rows; master rows as given, else half as many as stream rows."""
+    keys = master_rows or rows // 2
+    frame = _frame(bench, f"stream-{rows}-{keys}", lambda: stream_rows(bench, keys, 0, rows))
+    store = page_file(bench, keys)
+    return Prepared(float(rows), matched(rows), lambda: _to_sink(enrich(frame, store, on="key", memory="8MB")))
+
+
+def _xquery(query: str, bench: BenchContext, stations: int) -> Prepared:
+    """Collections of twice the stations."""
+    params = {"query": query, "stations": stations, "years": 10}
+    where = places(bench, params)
+
+    def run() -> int:
+        return answer(query, [row.item for row in plan_xquery(bench.spark, QUERIES[query], where).frame().collect()])
+
+    return Prepared(megabytes(where), expected(params), run, rows=1 if query == "7.4" else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How one family grows: the smallest size at small and full scale, its unit, what is joined, and in which ways."""
+
+    small: int
+    full: int
+    unit: str
+    what: str
+    ways: Callable[[BenchContext], Mapping[str, Prepare]]
+
+    def run(self, bench: BenchContext) -> Findings:
+        """The curves and the verdict."""
+        first = self.full if bench.scale == "full" else self.small
+        return found(curves(bench, self.ways(bench), sizes(first)), self.unit, self.what)
+
+
+def _enrichments(bench: BenchContext) -> dict[str, Prepare]:
+    master = 1_000_000 if bench.scale == "full" else 100_000
+    return {
+        f"{master:,} master rows": partial(_enrichment, master),
+        "half as many master rows": partial(_enrichment, None),
+    }
+
+
+EXPERIMENTS = (
+    Experiment(
+        "scale-interval",
+        ("growth of interval joins",),
+        "With as many partners a row, an interval join over twice the rows takes about twice as long.",
+        Growth(
+            10_000,
+            62_500,
+            "rows a side",
+            "Overlap join with about 20 pairs a row",
+            lambda bench: {"all pairs": partial(_interval, True), "their number": partial(_interval, False)},
+        ).run,
+        "measured",
+    ),
+    Experiment(
+        "scale-semistream",
+        ("growth of enrichment",),
+        "Twice the stream takes at most about twice as long to enrich, also where the master data doubles with it "
+        "and memory does not.",
+        Growth(
+            20_000,
+            125_000,
+            "stream rows",
+            "Enrichment from page files with 8MB a task, keys by Zipf's law",
+            _enrichments,
+        ).run,
+        "measured",
+    ),
+    Experiment(
+        "scale-online",
+        ("growth of online joins",),
+        "An online join of inputs twice as long takes about twice as long, in memory and where most rows wait on "
+        "disk for the end.",
+        Growth(
+            5_000,
+            62_500,
+            "rows a side",
+            "DINER over two inputs whose rows have about one partner, to the end of both",
+            lambda bench: {f"{memory} a bucket": partial(_online, memory) for memory in ("32MB", "1MB")},
+        ).run,
+        "measured",
+    ),
+    Experiment(
+        "scale-xquery",
+        ("growth of XQuery",),
+        "A query over twice the XML takes about twice as long, for an aggregate and for a join.",
+        Growth(
+            1,
+            4,
+            "MB of XML",
+            "Two queries of the source (listings 7.4 and 7.6) over readings of 10 years",
+            lambda bench: {
+                "highest temperature": partial(_xquery, "7.4"),
+                "stations with readings": partial(_xquery, "7.6"),
+            },
+        ).run,
+        "measured",
+    ),
+)

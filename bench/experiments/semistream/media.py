@@ -1,20 +1,203 @@
-"""Where points of the sources are run: on a simulated disk, over a page file here, over a table of a database here."""
+"""Where points are run: on a simulated disk, over a page file here, over a table of a database here.
+
+By this machine's clock, rows of 120 bytes lie in a page file of 4 kB pages, or in a table of a PostgreSQL server.
+Segments are of about 60 kB (MESHJOIN's of 240 kB) unless said, are loaded one at a time and whole, as the sources do;
+the number of waiting rows is what the source's maps would hold in the memory, so that h_S/n_p is the source's. Master
+data, memory and caches are divided, segments are not: a request to this disk costs what it costs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from statistics import median
+from typing import Any, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Experiment, Findings, Ground
-from bench.experiments.semistream.counting import MEASURES, Point, count, counted, describe, divisor
-from bench.experiments.semistream.timing import NEEDS_SERVER, Timed, page_file, run, server_table
+from bench.experiment import Chart, Experiment, Findings, Grid, Ground, Part, by_column, judged, over
+from bench.experiments.semistream.points import (
+    EXPONENTS,
+    JOINS,
+    SEGMENT_ROWS,
+    Point,
+    at,
+    count,
+    divisor,
+    master_rows,
+    memories,
+)
+from bench.postgres import NEEDED as NEEDS_SERVER
+from bench.postgres import master_table
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import DataError
+from dovetail.joins.semistream.cache import CachePolicy
 from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.sizes import Sizes
+from dovetail.workloads import Master
+from dovetail.workloads.filler import checksum
+from dovetail.workloads.permutation import permuted
+from dovetail.workloads.zipf import ZipfLaw
 
-Store = Callable[[BenchContext, int], AbstractContextManager[Pages]]
+_SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
+_BATCH = 1 << 15
+_WINDOWS = 3
+_INLJ_ROWS = {"disk": 4000, "database": 1000}
+_MESH_ROWS = 2000
+_SEGMENTS = ("schema", "key", "order", "indexed", "version", "starts", "device", "home", "stored_bytes", "stored_many",
+             "read", "read_many", "close")  # fmt: skip
+
+
+class Segments:
+    """Pages whose store may find single keys, seen as pages only: joins load segments, as the sources do."""
+
+    def __init__(self, pages: Pages) -> None:
+        for name in _SEGMENTS:
+            setattr(self, name, getattr(pages, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Rows a second by the clock, rows per load, the share answered by cached rows, and rows that were checked."""
+
+    per_second: float
+    rows_per_load: float
+    cached_share: float
+    checked: int
+
+
+@contextmanager
+def page_file(bench: BenchContext, rows: int) -> Iterator[Pages]:
+    """Master rows in key order in a page file of 4 kB pages."""
+
+    def written() -> str:
+        path = bench.scratch / f"master-{rows}.pages"
+        write_pages(path, Master(rows, seed=bench.seed).table(), key="key", page="4KB", unique=True)
+        return str(path)
+
+    pages = MasterStore.open(bench.once(("page file", rows), written)).at()
+    try:
+        yield pages
+    finally:
+        pages.close()
+
+
+@contextmanager
+def server_table(bench: BenchContext, rows: int) -> Iterator[Pages]:
+    """Master rows in a table with an index on the key, read in ranges of 15 kB and more."""
+    table = master_table(bench, rows)
+    pages = MasterStore.postgres(table.url, table.name, "key", page="15KB").at()
+    try:
+        yield cast(Pages, Segments(pages))
+    finally:
+        pages.close()
+
+
+def built(of: Point, pages: Pages) -> SemiStreamJoin:
+    """The join with the sizes of the point, over pages of about equal length."""
+    each = int(pages.starts[-1]) / (len(pages.starts) - 1)
+    options: dict[str, Any] = {"pages": pages, "on": ("key",), "how": "inner", "columns": ("checksum",)}
+    if of.algorithm == "inlj":
+        return ALGORITHMS["inlj"](**options, sizes=Sizes(together=1))
+    memory, cached = of.experiment().memory, of.cached // of.divide
+    if of.mesh:
+        segment = _MESH_ROWS if of.segment == SEGMENT_ROWS else of.segment
+        waiting = (memory.memory - segment * memory.row_bytes) // memory.mesh_bytes
+        parts = {"parts": of.parts} if of.algorithm == "r_meshjoin" else {}
+        sizes = Sizes(waiting=waiting, per_segment=_pages_of(segment, each), **parts)
+        return ALGORITHMS[of.algorithm](**options, sizes=sizes)
+    options |= {"lookup": of.lookup} | ({} if of.rounds else {"short_reads": False})
+    per, pinned = _pages_of(of.segment, each), of.segment if of.pinned is None else of.pinned
+    kept = {"x_hybridjoin": {"pinned": pinned // of.segment * per},
+            "optimised_x_hybridjoin": {"pinned": cached // of.segment * per},
+            "cachejoin": {"cached": cached}}.get(of.algorithm, {})  # fmt: skip
+    if of.algorithm == "cachejoin":
+        options["cache"] = CachePolicy("random", 5)
+    taken = {"x_hybridjoin": (of.segment + pinned, 0), "hybridjoin": (of.segment, 0)}
+    waiting = memory.waiting(*taken.get(of.algorithm, (of.segment, cached)))
+    together = {} if of.rounds else {"together": 1}
+    return ALGORITHMS[of.algorithm](**options, sizes=Sizes(waiting=waiting, per_segment=per, **together, **kept))
+
+
+def _pages_of(rows: int, each: float) -> int:
+    return max(1, round(rows / each))
+
+
+def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Callable[[int], I64]:
+    """Keys 1 to `rows` by Zipf's law, the most wanted first or anywhere."""
+    law, rng = ZipfLaw(rows, exponent, "integral"), np.random.default_rng(seed)
+
+    def keys(n: int) -> I64:
+        ranks = law.ranks(rng, n)
+        return int64s(permuted(ranks - 1, rows, seed) + 1) if scattered else ranks
+
+    return keys
+
+
+def timed(join: SemiStreamJoin, keys: Callable[[int], I64], warm: int, measure: int) -> Timed:
+    """The rate over `measure` rows after `warm` ones; every answer of the run is then checked by its checksum.
+
+    Rows are timed in three windows, and the median rate counts: what else runs here slows down any one of them.
+    """
+    with join.open(MemoryBudget(2**34, "bench"), {"stream": _SCHEMA}) as operator:
+        answers: list[pa.RecordBatch] = []
+        taken = [push(operator, keys, warm, answers)]
+        before, rates = dict(operator.counts), []
+        for _ in range(_WINDOWS):
+            done, started = _answered(operator), time.perf_counter()
+            taken.append(push(operator, keys, -(-measure // _WINDOWS), answers))
+            rates.append((_answered(operator) - done) / (time.perf_counter() - started))
+        did = {name: n - before[name] for name, n in operator.counts.items()}
+        answers += operator.finish()
+        asked = np.concatenate(taken)
+        check(asked, answers)
+        done = did["answered_by_page"] + did["answered_by_cache"]
+        return Timed(median(rates), done / max(1, did["loads"]), did["answered_by_cache"] / max(1, done), len(asked))
+
+
+def _answered(operator: SemiStreamOperator) -> int:
+    return operator.counts["answered_by_page"] + operator.counts["answered_by_cache"]
+
+
+def push(operator: SemiStreamOperator, keys: Callable[[int], I64], rows: int, answers: list[pa.RecordBatch]) -> I64:
+    """The next rows of the stream, whose answers are added; their keys."""
+    taken = [keys(min(_BATCH, rows - start)) for start in range(0, rows, _BATCH)]
+    for some in taken:
+        answers += operator.push("stream", pa.record_batch([pa.array(some)], schema=_SCHEMA))
+    return np.concatenate(taken)
+
+
+def check(asked: I64, answers: list[pa.RecordBatch]) -> None:
+    """DataError unless every key that was asked for was answered, as often, and by its own row."""
+    found = pa.Table.from_batches(answers)
+    keys, sums = (np.asarray(found[name].combine_chunks()) for name in ("key", "checksum"))
+    if not np.array_equal(np.sort(keys), np.sort(asked)) or not np.array_equal(sums, checksum(keys)):
+        raise DataError(f"{len(asked):,} rows were asked for and {len(keys):,} answered, not all of them rightly.")
+
+
+def run(of: Point, pages: Pages, where: str = "disk", seed: int = 3) -> Timed:
+    """One join over this store with a stream by Zipf's law that is never short."""
+    rows, join = int(pages.starts[-1]), built(of, pages)
+    keys = law_keys(rows, of.exponent, scattered=of.order == "none", seed=seed)
+    if of.algorithm == "inlj":
+        return timed(join, keys, _INLJ_ROWS[where] // 4, _INLJ_ROWS[where])
+    queue = join.sizes.waiting or 1
+    if of.mesh:
+        return timed(join, keys, queue + _BATCH, queue)
+    share = ZipfLaw(rows, of.exponent, "integral").share(of.cached // of.divide)
+    reaching = 1 - share if of.algorithm in ("optimised_x_hybridjoin", "cachejoin") else 1.0
+    return timed(join, keys, int(4 * queue / reaching), int(4.5 * queue / reaching))
 
 
 class Found(Protocol):
@@ -34,39 +217,39 @@ class Found(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Medium:
-    """Where the master data is: how it is opened, and what master rows and memory are divided by."""
+class Swept:
+    """Joins at every value of one field of their points."""
 
-    name: str
-    store: Store
-    small: int
-    full: int
+    axis: str
+    values: Sequence[float]
+    found: Mapping[str, Sequence[Found]]
 
-    def divide(self, bench: BenchContext) -> int:
-        """What the source's sizes are divided by."""
-        return self.full if bench.scale == "full" else self.small
+    def of(self, name: str, figure: str = "per_second") -> list[float]:
+        """A figure of one join at every value."""
+        return [getattr(one, figure) for one in self.found[name]]
 
-    def note(self, bench: BenchContext) -> str:
-        """Where and at what scale, in a sentence."""
-        kind = "a page file, as far as it is not in the system's cache," if self.name == "disk" else "PostgreSQL here,"
-        return (
-            f"Master data in {kind} at 1/{self.divide(bench)} of the source's master data and memory, h_S/n_p = 76 at "
-            "50 MB and 2 million rows; every answer was checked."
+    def gain(self, first: str, second: str, figure: str = "per_second") -> list[float]:
+        """How many times the second join's figure the first one's is."""
+        return over(self.of(first, figure), self.of(second, figure))
+
+    def shown(self, title: str, *, log_x: bool = False, log_y: bool = False) -> tuple[Chart, Grid]:
+        """Rows a second as a chart and as a table."""
+        grid = by_column(
+            f"{title}: rows a second", self.axis, self.values, {name: self.of(name) for name in self.found}
         )
-
-
-DISK = Medium("disk", page_file, small=20, full=1)
-DATABASE = Medium("database", server_table, small=50, full=4)
+        return grid.chart("rows a second", title=title, log_x=log_x, log_y=log_y), grid
 
 
 class Runner:
-    """Runs points: counted on the simulated disk, or by the clock over stores that it keeps open."""
+    """Runs points on the simulated disk."""
 
     few = False
     """Whether points take so long that some of them have to do."""
 
     def __init__(self, bench: BenchContext) -> None:
-        self.divide, self.note, self.checked = divisor(bench), describe(divisor(bench)), 0
+        self.bench, self.divide, self.checked = bench, divisor(bench), 0
+        scale = "the source's sizes" if self.divide == 1 else f"master data, memory and cache / {self.divide}"
+        self.note = f"Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows. {scale}."
 
     def count(self, point: Point) -> Found:
         """What the join of this point does."""
@@ -76,32 +259,65 @@ class Runner:
         """Rows a second."""
         return self.count(point).per_second
 
+    def point(self, name: str, **fields: float) -> Point:
+        """One of the compared joins at this scale, with some fields changed."""
+        return at(JOINS[name], divide=self.divide, **fields)
+
+    def swept(self, names: Sequence[str], axis: str, values: Sequence[float] = ()) -> Swept:
+        """The joins over master rows, memory, exponents or another field."""
+        usual: dict[str, tuple[str, Sequence[float]]] = {
+            "rows": ("master rows", master_rows(self.bench)),
+            "memory_mb": ("memory, MB", memories(self.bench)),
+            "exponent": ("exponent", EXPONENTS),
+        }
+        label, every = usual.get(axis, (axis, ()))
+        some = values or every
+        return Swept(label, some, {n: [self.count(self.point(n, **{axis: v})) for v in some] for n in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """Where the master data is: how it is opened, and what master rows and memory are divided by."""
+
+    name: str
+    store: Callable[[BenchContext, int], AbstractContextManager[Pages]]
+    kind: str
+    small: int
+    full: int
+
+
+DISK = Medium("disk", page_file, "a page file, as far as it is not in the system's cache,", small=20, full=1)
+DATABASE = Medium("database", server_table, "PostgreSQL here,", small=50, full=4)
+
 
 class ClockRunner(Runner):
-    """Stores of a medium, each opened when it is first needed."""
+    """Runs points by the clock over stores of a medium, each opened when it is first needed."""
 
     few = True
 
     def __init__(self, bench: BenchContext, medium: Medium, stack: ExitStack) -> None:
         super().__init__(bench)
-        self.medium, self.divide, self.note = medium, medium.divide(bench), medium.note(bench)
-        self._bench, self._stack = bench, stack
+        self.medium, self.divide = medium, medium.full if bench.scale == "full" else medium.small
+        self.note = (
+            f"Master data in {medium.kind} at 1/{self.divide} of the source's master data and memory, h_S/n_p = 76 at "
+            "50 MB and 2 million rows; every answer was checked."
+        )
+        self._stack = stack
         self._stores: dict[int, Pages] = {}
-        self._found: dict[tuple[Point, bool], Timed] = {}
+        self._found: dict[Point, Timed] = {}
 
     def pages(self, rows: int) -> Pages:
         """The store of so many master rows."""
         if rows not in self._stores:
-            self._stores[rows] = self._stack.enter_context(self.medium.store(self._bench, rows))
+            self._stores[rows] = self._stack.enter_context(self.medium.store(self.bench, rows))
         return self._stores[rows]
 
-    def count(self, point: Point, *, rounds: bool = False) -> Timed:
-        """The join of this point by the clock, once; `rounds` as our library loads."""
-        if (point, rounds) not in self._found:
-            found = run(point, self.pages(point.master_rows), self.medium.name, rounds=rounds)
-            self._found[point, rounds] = found
+    def count(self, point: Point) -> Timed:
+        """The join of this point by the clock, once."""
+        if point not in self._found:
+            found = self._found[point] = run(point, self.pages(point.master_rows), self.medium.name)
             self.checked += found.checked
-        return self._found[point, rounds]
+        return self._found[point]
 
 
 @contextmanager
@@ -111,21 +327,13 @@ def opened(bench: BenchContext, medium: Medium) -> Iterator[ClockRunner]:
         yield ClockRunner(bench, medium, stack)
 
 
-Work = Callable[[BenchContext, Runner], Findings]
-ClockWork = Callable[[BenchContext, ClockRunner], Findings]
+Work = Callable[[Runner], Findings]
+ClockWork = Callable[[ClockRunner], Findings]
 
 
-def everywhere(
-    name: str,
-    places: tuple[str, ...],
-    claim: str,
-    work: Work,
-    source: str = "Naeem 2012",
-    ground: Ground = "measured",
-) -> tuple[Experiment, ...]:
-    """The same experiment on the simulated disk, over a page file and over a database."""
-    simulated = counted(name, places, claim, lambda bench: work(bench, Runner(bench)), source)
-    return simulated, *on_stores(name, places, claim, work, source, ground)
+def counted(name: str, places: tuple[str, ...], claim: str, work: Work, source: str = "") -> Experiment:
+    """An experiment on the simulated disk."""
+    return Experiment(f"semistream-{name}", places, claim, lambda bench: work(Runner(bench)), source=source)
 
 
 def on_stores(
@@ -133,27 +341,48 @@ def on_stores(
     places: tuple[str, ...],
     claim: str,
     work: ClockWork,
-    source: str = "Naeem 2012",
+    source: str = "",
     ground: Ground = "measured",
+    requires: tuple[str, ...] = (),
 ) -> tuple[Experiment, ...]:
     """The same experiment over a page file and over a database; "counted" if it looks at loads alone, not at time."""
+    needed = {DISK: requires, DATABASE: (*NEEDS_SERVER, *requires)}
     return tuple(
-        Experiment(
-            f"semistream-{medium.name}-{name}",
-            "semistream",
-            source,
-            places,
-            claim,
-            partial(_at, medium, work),
-            (*MEASURES, "bench/enrichment_server"),
-            ground,
-            requires=NEEDS_SERVER if medium is DATABASE else (),
-        )
-        for medium in (DISK, DATABASE)
+        Experiment(f"semistream-{medium.name}-{name}", places, claim, partial(_on, medium, work), ground, source, needs)
+        for medium, needs in needed.items()
     )
 
 
-def _at(medium: Medium, work: ClockWork, bench: BenchContext) -> Findings:
+def everywhere(
+    name: str, places: tuple[str, ...], claim: str, work: Work, source: str = "", ground: Ground = "measured"
+) -> tuple[Experiment, ...]:
+    """The same experiment on the simulated disk, over a page file and over a database."""
+    return counted(name, places, claim, work, source), *on_stores(name, places, claim, work, source, ground)
+
+
+def _on(medium: Medium, work: ClockWork, bench: BenchContext) -> Findings:
     with opened(bench, medium) as runner:
-        found = work(bench, runner)
+        found = work(runner)
         return replace(found, rows=found.rows + runner.checked)
+
+
+def rates(
+    names: Sequence[str],
+    axes: Mapping[str, str],
+    checks: Callable[[Swept], Sequence[Part]],
+    note: str = "",
+    values: Sequence[float] = (),
+) -> Work:
+    """Rates of some joins over one or more axes, each with the title of its chart; the same statements about each."""
+
+    def work(runner: Runner) -> Findings:
+        parts, charts, tables = list[Part](), [], []
+        for axis, title in axes.items():
+            found = runner.swept(names, axis, values)
+            parts += checks(found)
+            chart, table = found.shown(title, log_x=axis == "rows", log_y=axis == "rows")
+            charts.append(chart)
+            tables.append(table)
+        return judged(parts, f"{note} {runner.note}".strip(), charts, tables)
+
+    return work

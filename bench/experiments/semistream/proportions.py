@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench.context import BenchContext
-from bench.experiment import Chart, Findings
-from bench.experiments.parts import Part
-from bench.experiments.semistream.axes import slope
-from bench.experiments.semistream.counting import Point, master_rows, memories
-from bench.experiments.semistream.judging import judged
+from bench.experiment import Chart, Findings, Part, judged, slope
 from bench.experiments.semistream.media import Runner, everywhere
+from bench.experiments.semistream.points import HYBRID, OPTIMISED, Point, X, at, master_rows, memories
 
 _SEGMENTS = (125, 250, 500, 1000)
 _PINNED = (500, 1000, 2000, 4000)
@@ -22,20 +18,20 @@ _NEAR = 0.12  # of an exponent
 
 def _w(runner: Runner, plain: Point, axis: str, values: Sequence[float]) -> tuple[list[float], list[float]]:
     """Rows per iteration through the segment, and through the pinned part."""
-    found = [runner.count(replace(plain, **{axis: value})) for value in values]  # type: ignore[arg-type]  # a field
+    found = [runner.count(at(plain, **{axis: value})) for value in values]
     hot = [of.rows_per_load * of.cached_share for of in found]
     return [of.rows_per_load - n for of, n in zip(found, hot, strict=True)], hot
 
 
-def _axes(bench: BenchContext, runner: Runner) -> tuple[Sequence[int], Sequence[int]]:
+def _axes(runner: Runner) -> tuple[Sequence[int], Sequence[int]]:
     """Master rows, and megabytes of memory."""
-    sizes, rooms = master_rows(bench), memories(bench)
+    sizes, rooms = master_rows(runner.bench), memories(runner.bench)
     return (sizes[:-1], rooms[::2]) if runner.few else (sizes, rooms)
 
 
 def _power(name: str, by: str, xs: Sequence[float], ys: Sequence[float], due: float) -> Part:
     found = slope(xs, ys)
-    return Part(f"{name} goes with {by} to the power {found:.2f}, claimed {due:g}", abs(found - due) <= _NEAR)
+    return f"{name} goes with {by} to the power {found:.2f}, claimed {due:g}", abs(found - due) <= _NEAR
 
 
 def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float]) -> Chart:
@@ -43,9 +39,9 @@ def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float])
     return Chart(title, axis, "rows per iteration", points, log_x=True, log_y=True)
 
 
-def _hybrid(bench: BenchContext, runner: Runner) -> Findings:
-    sizes, rooms = _axes(bench, runner)
-    plain = Point(divide=runner.divide)
+def _hybrid(runner: Runner) -> Findings:
+    sizes, rooms = _axes(runner)
+    plain = runner.point(HYBRID)
     by_rows, by_room, by_d = (_w(runner, plain, axis, values)[0] for axis, values in
                               (("rows", sizes), ("memory_mb", rooms), ("segment", _SEGMENTS)))  # fmt: skip
     checks = [
@@ -58,9 +54,9 @@ def _hybrid(bench: BenchContext, runner: Runner) -> Findings:
     return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
 
 
-def _x(bench: BenchContext, runner: Runner) -> Findings:
-    sizes, rooms = _axes(bench, runner)
-    plain = Point(divide=runner.divide, algorithm="x_hybridjoin")
+def _x(runner: Runner) -> Findings:
+    sizes, rooms = _axes(runner)
+    plain = runner.point(X)
     cold, hot = _w(runner, plain, "pinned", _PINNED)
     by_pinned = [a + b for a, b in zip(cold, hot, strict=True)]
     cold_d, hot_d = _w(runner, replace(plain, pinned=1000), "segment", _SEGMENTS)
@@ -71,9 +67,9 @@ def _x(bench: BenchContext, runner: Runner) -> Findings:
     power = slope(_PINNED, by_pinned)
     falls = slope(sizes, cold_rows), slope(sizes, hot_rows)
     checks = [
-        Part(f"(a) w grows with d_N to the power {power:.2f}, between 0 and 1", 0.02 < power < 0.9),
+        (f"(a) w grows with d_N to the power {power:.2f}, between 0 and 1", 0.02 < power < 0.9),
         _power("(b) w", "d_S", _SEGMENTS, by_d, 1),
-        Part(f"(c) w falls with R_t, alike in both parts: powers {falls[0]:.2f} and {falls[1]:.2f}",
+        (f"(c) w falls with R_t, alike in both parts: powers {falls[0]:.2f} and {falls[1]:.2f}",
               max(falls) < 0 and abs(falls[0] - falls[1]) <= _NEAR),
         _power("(d) w", "h_S", rooms, by_room, 1),
     ]  # fmt: skip
@@ -83,10 +79,10 @@ def _x(bench: BenchContext, runner: Runner) -> Findings:
     return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
 
 
-def _optimised(bench: BenchContext, runner: Runner) -> Findings:
-    sizes, rooms = _axes(bench, runner)
+def _optimised(runner: Runner) -> Findings:
+    sizes, rooms = _axes(runner)
     caches, cached = (_CACHED_WHERE_DIVIDED, 64_000) if runner.few else (_CACHED, 16_000)
-    plain = Point(divide=runner.divide, algorithm="optimised_x_hybridjoin", cached=cached)
+    plain = runner.point(OPTIMISED, cached=cached)
     cold, hot = _w(runner, plain, "cached", caches)
     cold_rows, hot_rows = _w(runner, plain, "rows", sizes)
     cold_d, hot_d = _w(runner, plain, "segment", _SEGMENTS)
@@ -94,14 +90,14 @@ def _optimised(bench: BenchContext, runner: Runner) -> Findings:
     slower = slope(sizes, hot_rows), slope(sizes, cold_rows)
     early, late = hot[1] / hot[0], hot[-1] / hot[-2]
     checks = [
-        Part(f"(a) w_N grows with h_R ({hot[0]:,.0f} to {hot[-1]:,.0f}), less and less: {early:.2f} then {late:.2f} "
+        (f"(a) w_N grows with h_R ({hot[0]:,.0f} to {hot[-1]:,.0f}), less and less: {early:.2f} then {late:.2f} "
               "times for a doubling", hot == sorted(hot) and late < early),
-        Part(f"(b) w_S falls with h_R, {cold[0]:,.0f} to {cold[-1]:,.0f}", cold == sorted(cold, reverse=True)),
+        (f"(b) w_S falls with h_R, {cold[0]:,.0f} to {cold[-1]:,.0f}", cold == sorted(cold, reverse=True)),
         _power("(d) w_S", "R_t", sizes, cold_rows, -1),
-        Part(f"(c) w_N falls more slowly with R_t: powers {slower[0]:.2f} and {slower[1]:.2f}",
+        (f"(c) w_N falls more slowly with R_t: powers {slower[0]:.2f} and {slower[1]:.2f}",
               abs(slower[0]) < abs(slower[1]) - 0.03),
         _power("(e) w_S", "d", _SEGMENTS, cold_d, 1),
-        Part(f"(e) d does not touch w_N: it goes with the power {slope(_SEGMENTS, hot_d):.2f}",
+        (f"(e) d does not touch w_N: it goes with the power {slope(_SEGMENTS, hot_d):.2f}",
               abs(slope(_SEGMENTS, hot_d)) <= _NEAR),
         _power("(f) w_S", "h_S", rooms, cold_m, 1),
     ]  # fmt: skip

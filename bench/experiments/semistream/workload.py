@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.context import BenchContext
-from bench.experiment import Chart, Findings
-from bench.experiments.parts import Part
-from bench.experiments.semistream.counting import MILLION, counted
-from bench.experiments.semistream.judging import close, grid, judged
+from bench.experiment import Chart, Findings, Grid, close, judged
+from bench.experiments.semistream.media import Runner, counted
+from bench.experiments.semistream.points import MILLION
 from dovetail.workloads.arrivals import bursty_counts
 from dovetail.workloads.zipf import ZipfLaw
 
@@ -16,16 +14,16 @@ _PAGES, _PARTITION, _PAGE_ROWS = 16_000, 20, 8192 // 120
 _EXPONENTS = {0.0: 0.2, 0.5: 0.447, 0.8614: 0.769, 1.0: 0.889}
 
 
-def _page_use(bench: BenchContext) -> Findings:
+def _page_use(runner: Runner) -> Findings:
     rows, draws = _PAGES * _PAGE_ROWS, MILLION
     law = ZipfLaw(rows, 1.0, "integral")
-    keys = law.ranks(np.random.default_rng(bench.seed + 1), draws) - 1
+    keys = law.ranks(np.random.default_rng(runner.bench.seed + 1), draws) - 1
     used = np.bincount(keys // (_PARTITION * _PAGE_ROWS), minlength=_PAGES // _PARTITION)
     tenths = used.reshape(10, -1).sum(axis=1) / draws
     checks = [
-        Part(f"the first tenth of the pages answers {tenths[0]:.0%} of the stream, the last {tenths[-1]:.1%}",
+        (f"the first tenth of the pages answers {tenths[0]:.0%} of the stream, the last {tenths[-1]:.1%}",
               bool(np.all(np.diff(tenths) < 0.001)) and tenths[0] > 20 * tenths[-1]),
-        Part(f"one read of the first partition answers {used[0] / used[-1]:,.0f} times the rows that the last does",
+        (f"one read of the first partition answers {used[0] / used[-1]:,.0f} times the rows that the last does",
               used[0] > 100 * used[-1]),
     ]  # fmt: skip
     at = [int(x) for x in np.unique(np.geomspace(1, len(used), 40).astype(int))]
@@ -40,17 +38,17 @@ def _page_use(bench: BenchContext) -> Findings:
     return judged(checks, "Master data in the order of its use.", [chart])
 
 
-def _skew(bench: BenchContext) -> Findings:
+def _skew(runner: Runner) -> Findings:
     n, draws, checks, rows = 2 * MILLION, 4 * MILLION, [], []
     for exponent, due in _EXPONENTS.items():
-        ranks = ZipfLaw(n, exponent, "integral").ranks(np.random.default_rng(bench.seed + 2), draws)
+        ranks = ZipfLaw(n, exponent, "integral").ranks(np.random.default_rng(runner.bench.seed + 2), draws)
         share = float(np.mean(ranks <= n // 5))
         rows.append((exponent, share, due))
         checks.append(close(f"share of the first fifth at exponent {exponent:g}", share, due, 0.005))
     counts = np.bincount(ranks, minlength=n + 1)[1:]
     at = np.unique(np.geomspace(1, 3000, 30).astype(int))
     slope = float(np.polyfit(np.log(at[5:] + 0.5), np.log(counts[at[5:] - 1]), 1)[0])
-    checks.append(Part(f"frequency falls with rank to the power {slope:.2f} at exponent 1", abs(slope + 1) < 0.05))
+    checks.append((f"frequency falls with rank to the power {slope:.2f} at exponent 1", abs(slope + 1) < 0.05))
     chart = Chart(
         "Exponent 1: how often a key is drawn in 4 million",
         "rank",
@@ -60,12 +58,12 @@ def _skew(bench: BenchContext) -> Findings:
         log_y=True,
     )
     note = "The source calls exponent 1 about the 80/20 rule; that is exponent 0.86."
-    return judged(checks, note, [chart], [grid("First fifth of the keys", ("exponent", "share", "by the law"), rows)])
+    return judged(checks, note, [chart], [Grid("First fifth of the keys", ("exponent", "share", "by the law"), rows)])
 
 
-def _bursts(bench: BenchContext) -> Findings:
-    steps = 200_000 if bench.scale == "full" else 65_536
-    counts = bursty_counts(steps, bench.seed + 3)
+def _bursts(runner: Runner) -> Findings:
+    steps = 200_000 if runner.bench.scale == "full" else 65_536
+    counts = bursty_counts(steps, runner.bench.seed + 3)
     rows = []
     for block in (1, 4, 16, 64, 256, 1024):
         means = counts[: steps // block * block].reshape(-1, block).mean(axis=1)
@@ -73,15 +71,15 @@ def _bursts(bench: BenchContext) -> Findings:
         rows.append((block, spread, float(1 / np.sqrt(counts.mean() * block))))
     ratio = [row[1] / row[2] for row in rows]
     checks = [
-        Part(f"{counts.min()} to {counts.max()} rows a step, {counts.mean():.0f} on average",
+        (f"{counts.min()} to {counts.max()} rows a step, {counts.mean():.0f} on average",
               int(counts.min()) >= 0 and int(counts.max()) <= 2046 and abs(counts.mean() / 1023 - 1) < 0.1),
-        Part(f"means of 64 steps still spread by {rows[3][1]:.0%}, where a Poisson stream's would by "
+        (f"means of 64 steps still spread by {rows[3][1]:.0%}, where a Poisson stream's would by "
               f"{rows[3][2]:.1%}", ratio[3] > 10),
     ]  # fmt: skip
     chart = Chart("Arrivals", "step", "rows", {"a step": [(i, int(c)) for i, c in enumerate(counts[:600])]})
     note = "By the corrected generator. Bursts reach over 2 to 1,024 steps; beyond, the stream is not self-similar."
     heads = ("steps together", "spread of their mean", "of a Poisson stream")
-    return judged(checks, note, [chart], [grid("Spread by time scale", heads, rows)])
+    return judged(checks, note, [chart], [Grid("Spread by time scale", heads, rows)])
 
 
 EXPERIMENTS = (

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench.catalogue import load_experiments
-from bench.experiments.models import interval, interval_choice, semistream, semistream_choice
-from bench.experiments.models.choices import Chosen, judged
+from bench.experiments.models import choices, interval, semistream
+from bench.experiments.models.choices import Chosen, judged_choices
 from bench.experiments.models.errors import Compared, spreads
-from bench.experiments.models.interval_inputs import Mix, Pair
-from bench.experiments.models.semistream_runs import Scene, candidates, counted, typical_costs
-from bench.experiments.models.semistream_scenes import scenes
+from bench.experiments.models.interval import Mix, Pair
+from bench.experiments.models.semistream_runs import Scene, candidates, counted, scenes, typical_costs
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import DataError
@@ -27,7 +26,7 @@ def test_every_part_of_the_issue_has_its_experiment() -> None:
 
 
 def test_there_are_a_hundred_settings_with_a_choice() -> None:
-    intervals, streams = list(interval_choice.grid(True)), scenes()
+    intervals, streams = list(choices.choice_grid(True)), scenes()
     assert len(set(map(str, intervals))) == len(intervals)
     assert len(set(map(str, streams))) == len(streams)
     assert len(intervals) + len(streams) >= 100
@@ -55,7 +54,7 @@ def test_errors_are_told_by_algorithm_and_figure() -> None:
 @pytest.mark.parametrize(("bad", "verdict"), [(0, "holds"), (2, "holds"), (3, "holds in part"), (6, "does not hold")])
 def test_verdict_on_choices_follows_from_their_number(bad: int, verdict: str) -> None:
     found = [Chosen(f"s{n}", "a", {"a": 1.2 if n < bad else 1.09, "b": 1.0}) for n in range(20)]
-    judgement = judged(found, "time", rows=3)
+    judgement = judged_choices(found, "time", rows=3)
     assert judgement.verdict == verdict
     assert len(judgement.tables[0].rows) == bad
 
@@ -89,8 +88,10 @@ def test_interval_verdict_needs_errors_and_spills_right() -> None:
     assert interval.verdict(off, [right])[0] == "does not hold"
 
 
-def test_interval_choice_runs_all_candidates() -> None:
-    found = interval_choice.judge([interval_choice.Setting(SHORT, 0, "1MB")])
+def test_interval_choice_runs_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "warm", lambda: None)  # times are not looked at
+    monkeypatch.setattr(choices, "_ROUNDS", 1)
+    found = choices.judge_interval([choices.ChoiceSetting(SHORT, 0, "1MB")])
     assert found.rows == SHORT.pairs()
     assert len(found.tables[-1].rows) == 1
     assert {row[0] for row in found.tables[1].rows} >= {"time_sweep", "forward_scan", "sort_merge", "oip", "dip"}
@@ -109,7 +110,7 @@ SCENES = [Scene(4_000, 256 << 10, 1.0, "ssd"), Scene(4_000, 256 << 10, 0.5, "hdd
 @pytest.mark.parametrize("scene", SCENES, ids=str)
 def test_semistream_choice_is_the_same_twice(scene: Scene, tmp_path: Path) -> None:
     with typical_costs(tmp_path):
-        first, second = (semistream_choice.judge([scene], 40) for _ in range(2))
+        first, second = (choices.judge_semistream([scene], 40) for _ in range(2))
         can_run = candidates(scene.setting())
     assert first == second
     assert {row[0] for row in first.tables[1].rows} == set(can_run)

@@ -10,19 +10,20 @@ from types import FrameType
 
 import psutil
 import pytest
+from bench.child import Ended, run_child
 from bench.context import BenchContext
-from bench.experiments.rivals import interval_child
-from bench.experiments.rivals.interval import NEEDS
-from bench.experiments.rivals.limits import Contest, Fate, told
+from bench.experiments.rivals import Contest, interval_pairs, interval_sides, told
+from bench.intervals import overlap_counts
+from tests.bench.experiments.stubborn import stubborn
 
-from dovetail.errors import DataError
+from dovetail.errors import DataError, DovetailError
 
 DUCKDB = "duckdb"
-STUBBORN = "tests.bench.experiments.stubborn"
-OURS = Fate("dovetail", "finished", 7, 2.0, 3 << 20)
-QUICK = Fate("quick", "finished", 7, 1.0, 3 << 20)
-DEAD = Fate("dead", "killed by signal 9", None, 1.0, 3 << 20)
-ABSENT = Fate("absent", "not installed: absent", None, 0.0, 0)
+OURS = {"dovetail": Ended("finished", 7, 2.0, 3 << 20)}
+QUICK = {"quick": Ended("finished", 7, 1.0, 3 << 20)}
+DEAD = {"dead": Ended("killed by signal 9", None, 1.0, 3 << 20)}
+ABSENT = {"absent": Ended("not installed: absent", None, 0.0, 0)}
+ALL = OURS | QUICK | DEAD | ABSENT
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def bench() -> Iterator[BenchContext]:
 
 
 def test_the_claim_holds_where_another_fails() -> None:
-    found = told([OURS, QUICK, DEAD, ABSENT], ["dead", "absent"], 7, "title", "seven rows", "")
+    found = told(ALL, ["dead", "absent"], 7, "title", "seven rows", "")
     assert found.verdict == "holds"
     assert "dovetail, quick finished, dead did not" in found.why
     assert "quick took less time than ours" in found.why
@@ -43,44 +44,51 @@ def test_the_claim_is_of_those_that_it_names() -> None:
     """Others may fail or not; some of them, and none of them."""
     of_two = (["dead", "quick"], "holds in part"), (["quick", "absent"], "does not hold")
     for doomed, verdict in (*of_two, (["absent"], "reported")):
-        assert told([OURS, QUICK, DEAD, ABSENT], doomed, 7, "title", "seven rows", "").verdict == verdict
+        assert told(ALL, doomed, 7, "title", "seven rows", "").verdict == verdict
 
 
 def test_a_wrong_answer_is_an_error() -> None:
     with pytest.raises(DataError, match="quick gave 7, 8 is due"):
-        told([Fate("dovetail", "finished", 8, 2.0, 1), QUICK], ["quick"], 8, "title", "eight rows", "")
+        told({"dovetail": Ended("finished", 8, 2.0, 1), **QUICK}, ["quick"], 8, "title", "eight rows", "")
 
 
 def test_ours_must_finish() -> None:
     with pytest.raises(DataError, match="dead did not finish"):
-        told([DEAD, QUICK], ["quick"], 7, "title", "seven rows", "")
+        told(DEAD | QUICK, ["quick"], 7, "title", "seven rows", "")
 
 
 def test_a_contestant_answers_in_a_process_of_its_own(bench: BenchContext) -> None:
     """DuckDB's pairs, and its refusal where it may have next to nothing."""
-    due = interval_child.pairs_due(300)
-    (fate,) = Contest(interval_child.__name__, [DUCKDB], 256, bench, ["300"]).fates()
-    assert (fate.outcome, fate.answers) == ("finished", due)
+    due = int(overlap_counts(*interval_sides(300), keyed=True).sum())
+    fate = Contest(interval_pairs, [DUCKDB], 256, bench, [300]).fates()[DUCKDB]
+    assert (fate.outcome, fate.answer) == ("finished", due)
     assert fate.peak > 0
-    (fate,) = Contest(interval_child.__name__, [DUCKDB], 1, bench, ["20000"]).fates()
-    assert fate.answers is None
+    fate = Contest(interval_pairs, [DUCKDB], 1, bench, [20_000]).fates()[DUCKDB]
+    assert fate.answer is None
     assert fate.outcome.startswith("exit code 1: ")
     assert "emory" in fate.outcome
 
 
 def test_a_contestant_that_is_not_installed_does_not_start(bench: BenchContext) -> None:
-    contest = Contest(interval_child.__name__, ["polars"], 64, bench, ["300"], NEEDS | {"polars": "no_such_module"})
-    assert contest.fates() == [Fate("polars", "not installed: no_such_module", None, 0.0, 0)]
+    contest = Contest(interval_pairs, ["polars"], 64, bench, [300], {"polars": "no_such_module"})
+    assert contest.fates() == {"polars": Ended("not installed: no_such_module", None, 0.0, 0)}
 
 
 def test_what_a_dead_contestant_leaves_goes_away_with_the_run(tmp_path: Path) -> None:
     with BenchContext("small") as bench:
-        (fate,) = Contest(STUBBORN, ["dies"], 64, bench, [str(tmp_path)]).fates()
+        fate = Contest(stubborn, ["dies"], 64, bench, [str(tmp_path)]).fates()["dies"]
         left = Path((tmp_path / "dies").read_text().split()[1])
         assert fate.outcome == "killed by signal 9"
         assert left.exists()
         assert bench.scratch in left.parents
     assert not left.exists()
+
+
+def test_who_is_not_done_in_time_is_ended(bench: BenchContext, tmp_path: Path) -> None:
+    ended = run_child(stubborn, "sleeps", 64, "", str(tmp_path), scratch=bench.scratch, patience_s=4)
+    assert (ended.outcome, ended.answer) == ("not done after 4 s", None)
+    with pytest.raises(DovetailError, match="not done after 4 s"):
+        ended.answered()
 
 
 def test_nobody_goes_on_when_the_run_is_broken_off(bench: BenchContext, tmp_path: Path) -> None:
@@ -91,10 +99,10 @@ def test_nobody_goes_on_when_the_run_is_broken_off(bench: BenchContext, tmp_path
 
     began = time.monotonic()
     before = signal.signal(signal.SIGALRM, broken_off)
-    signal.setitimer(signal.ITIMER_REAL, 3)
+    signal.setitimer(signal.ITIMER_REAL, 6)
     try:
         with pytest.raises(InterruptedError, match="enough"):
-            Contest(STUBBORN, ["first", "second"], 64, bench, [str(tmp_path)]).fates()
+            Contest(stubborn, ["first", "second"], 64, bench, [str(tmp_path)]).fates()
     finally:
         signal.signal(signal.SIGALRM, before)
     assert time.monotonic() - began < 60

@@ -9,16 +9,9 @@ import pytest
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
 from bench.experiments.scale import cluster, growth, paper
-from bench.experiments.scale.cluster_job import Asked, Ran, write_data
+from bench.experiments.scale.cluster import Asked, Ran, write_data
 from bench.experiments.scale.growth import Point, Prepared
-from bench.experiments.scale.paper_bills import (
-    Cluster,
-    interval_bill,
-    online_bill,
-    rereads,
-    semistream_bill,
-    xquery_bill,
-)
+from bench.experiments.scale.paper import Cluster, interval_bill, online_bill, rereads, semistream_bill, xquery_bill
 
 from dovetail.engine.profile import Profile
 from dovetail.errors import DataError

@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
-from bench.experiments.parts import Part
-from bench.experiments.semistream.counting import Point, count
-from bench.experiments.semistream.judging import close, judged, wave
-from bench.experiments.semistream.media import DISK, Runner, opened
-from bench.experiments.semistream.mesh_counting import Mesh, best_buffer, count_mesh
-from bench.experiments.semistream.paced import stays
-from bench.experiments.semistream.position_on_data import again
-from bench.experiments.semistream.real_keys import RealStream
-from bench.experiments.semistream.real_times import mean_wait
-from bench.experiments.semistream.timing import built, law_keys, page_file, run, timed
+from bench.experiments.semistream.media import DISK, Runner, built, law_keys, opened, page_file, run, timed
+from bench.experiments.semistream.mesh import Mesh, best_buffer, count_mesh
+from bench.experiments.semistream.points import Point, count
+from bench.experiments.semistream.position import RealStream, again
+from bench.experiments.semistream.times import mean_wait, stays
 
 from dovetail.errors import DataError
 from dovetail.joins.semistream.lookup import Lookup
@@ -73,26 +68,6 @@ def test_counted_findings_repeat_and_go_to_json(name: str) -> None:
     assert json.loads(json.dumps(first.to_json()))["verdict"] == "holds"
 
 
-def test_verdicts_follow_from_the_checks() -> None:
-    yes, no = Part("it rises", True), Part("it falls", False)
-    assert judged([yes]).verdict == "holds"
-    assert judged([yes, no]).verdict == "holds in part"
-    assert judged([no]).verdict == "does not hold"
-    assert judged([yes, no], "Note.").why == "Found: it rises. Not so: it falls. Note."
-    assert judged([Part("an array said so", np.bool_(True))]).verdict == "holds"  # type: ignore[arg-type]  # as comparisons give
-    with pytest.raises(DataError):
-        judged([])
-
-
-def test_close_and_wave() -> None:
-    assert close("w", 102, 100, 0.03).holds
-    assert not close("w", 97, 100, 0.02).holds
-    assert wave([1, 2, 3, 2.5])
-    assert not wave([1, 2, 3])
-    assert not wave([3, 2, 3, 1])
-    assert wave([1, 2, 1.995, 3, 2], tolerance=0.01)
-
-
 def test_points_repeat_and_their_model_is_close() -> None:
     point = Point(divide=40)
     found = count(point)
@@ -127,6 +102,7 @@ def test_real_keys_in_order_of_use() -> None:
     assert [*take(4), *take(4)] == [3, 3, 3, 1, 1, 0, 3, 3]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_joins_over_a_page_file_are_timed_and_checked(algorithm: str) -> None:
     with BenchContext("small") as bench, page_file(bench, 5000) as pages:
@@ -136,6 +112,18 @@ def test_joins_over_a_page_file_are_timed_and_checked(algorithm: str) -> None:
         assert found.rows_per_load >= 1
 
 
+def test_sweeps_compare_joins_value_by_value() -> None:
+    with BenchContext("small") as bench:
+        runner = Runner(bench)
+        runner.divide = 40
+        found = runner.swept(("HYBRIDJOIN", "MESHJOIN"), "exponent", (0.0, 1.0))
+    rates = [count(runner.point(name, exponent=1.0)).per_second for name in ("HYBRIDJOIN", "MESHJOIN")]
+    assert found.gain("HYBRIDJOIN", "MESHJOIN")[1] == rates[0] / rates[1]
+    chart, table = found.shown("t")
+    assert table.heads == ("exponent", "HYBRIDJOIN", "MESHJOIN")
+    assert [x for x, _ in chart.lines["MESHJOIN"]] == [0.0, 1.0]
+
+
 def test_a_wrong_answer_is_an_error() -> None:
     with BenchContext("small") as bench, page_file(bench, 500) as pages:
         absent = law_keys(1000, 0.0, scattered=False, seed=1)
@@ -143,6 +131,7 @@ def test_a_wrong_answer_is_an_error() -> None:
             timed(built(Point(divide=100), pages), absent, 100, 2000)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", ["hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin"])
 def test_loads_on_the_real_disk_are_those_of_the_simulated_one(algorithm: str) -> None:
     point = Point(divide=20, algorithm=algorithm)

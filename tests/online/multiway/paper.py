@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from bench.experiments.online.many import chain_parts, star_parts
 from bench.experiments.online.many_counting import BLOCK, ROWS, share
-from bench.experiments.online.published import MEMORY, SPECIFIED_MANY
+from bench.experiments.online.streams import MEMORY, SPECIFIED_MANY
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
 from dovetail.joins.online.phases import PHASES
@@ -26,8 +26,8 @@ def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:
         found[line] = tuple(share(line, percent, rows, block) for percent in MEMORY)
         cells = [f"{mine:8.2f} ({theirs:5.2f})" for mine, theirs in zip(found[line], printed, strict=True)]
         yield f"{line:28}" + "".join(f"{cell:>20}" for cell in cells)
-    for part in (*chain_parts(found), *star_parts(found)):
-        yield f"{part.says}: {'holds' if part.holds else 'does not hold'}"
+    for says, holds in (*chain_parts(found), *star_parts(found)):
+        yield f"{says}: {'holds' if holds else 'does not hold'}"
 
 
 TRIALS = {"pair": 1000, "chain3": 2000, "chain4": 500, "sstar4": 500, "snowflake6": 250}

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from bench.experiments.semistream.printed_cached import (
-    eq_7_1,
-    eq_7_2,
-    eq_7_3,
-    eq_7_4,
-    eq_7_5,
-    eq_7_6,
-    eq_7_7,
-    eq_7_8,
-    eq_7_9,
-    eq_8_1,
-    eq_8_2,
-)
-from bench.experiments.semistream.printed_hybridjoin import (
+from bench.experiments.semistream.printed import (
+    alpha_4,
+    eq_3_1,
+    eq_3_2,
+    eq_3_3,
+    eq_3_4,
+    eq_3_5,
+    eq_4_1,
+    eq_4_2,
+    eq_4_3,
+    eq_4_4,
+    eq_4_5,
     eq_5_1,
     eq_5_2,
     eq_5_3,
@@ -31,20 +29,18 @@ from bench.experiments.semistream.printed_hybridjoin import (
     eq_6_8,
     eq_6_9,
     eq_6_9_with_means,
+    eq_7_1,
+    eq_7_2,
+    eq_7_3,
+    eq_7_4,
+    eq_7_5,
+    eq_7_6,
+    eq_7_7,
+    eq_7_8,
+    eq_7_9,
+    eq_8_1,
+    eq_8_2,
     partition_share,
-)
-from bench.experiments.semistream.printed_meshjoin import (
-    alpha_4,
-    eq_3_1,
-    eq_3_2,
-    eq_3_3,
-    eq_3_4,
-    eq_3_5,
-    eq_4_1,
-    eq_4_2,
-    eq_4_3,
-    eq_4_4,
-    eq_4_5,
     queue_ratio,
 )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from adbc_driver_postgresql import dbapi
 
-from bench import postgres_server
+from bench import postgres
 
 PASSWORD = "s3cret p@ss/w:rd"  # noqa: S105  (of a server that lives as long as the tests)
 
 
-class Server(postgres_server.Server):
+class Server(postgres.Server):
     """A small server that gives up waiting for a lock."""
 
     def __init__(self) -> None:

@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from bench.simulation import SOURCE_DISK, Experiment, Rate, SimulatedPages, SourceSizes, service_rate
-from bench.simulation_from_key import hybridjoin_from_key, rate_from_key
+from bench.simulation import (
+    SOURCE_DISK,
+    Experiment,
+    Rate,
+    SimulatedPages,
+    SourceSizes,
+    hybridjoin_from_key,
+    rate_from_key,
+    service_rate,
+)
 
 from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import ALGORITHMS

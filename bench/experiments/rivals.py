@@ -1,0 +1,331 @@
+"""Contestants that are given little memory, each in a process of its own: who finishes, who fails, and how.
+
+The limit is Java's heap for Spark, and the operating system's for libraries of one process, counted from when they have
+loaded their input; whoever can be told a limit is told it instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.case import Case, Outcome, Params, Prepare, Scale
+from bench.cases.enrich import page_store
+from bench.cases.interval import JOIN, own_plan
+from bench.cases.interval_rivals import LIBRARIES, named
+from bench.cases.online import BATCHES, IN_JAVA, matches
+from bench.cases.online import CASES as ONLINE
+from bench.cases.online import OURS as ONLINE_OURS
+from bench.cases.online import THEIRS as ONLINE_THEIRS
+from bench.cases.xquery import CASES as XQUERY
+from bench.catalogue import missing
+from bench.child import Ended, heap, limit, run_child, short_session
+from bench.context import BenchContext
+from bench.enrichment import (
+    DATA,
+    MEMORY,
+    dovetail,
+    master_broadcast,
+    matched,
+    page_file,
+    stream_rows,
+    stream_static,
+    streamed,
+)
+from bench.experiment import Experiment, Findings, Grid, verdict_of
+from bench.intervals import overlap_counts
+from bench.lookups import Answer as ByHand
+from bench.lookups import LookupTask, batch_by_batch, full_read, looked_up, row_by_row
+from bench.postgres import NEEDED, master_table
+from bench.xquery_saxon import located
+from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from dovetail.errors import DataError
+from dovetail.workloads import Exponential, RandomIntervals
+
+PATIENCE_S: dict[Scale, float] = {"small": 45.0, "full": 300.0}
+OURS_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Contestants that a function runs, one a process, given a name, mebibytes, a directory and more.
+
+    Ours comes first, and must end; the others are given less time. `needs` are modules that some of them are.
+    """
+
+    function: Callable[..., int]
+    names: Sequence[str]
+    mib: int
+    bench: BenchContext
+    arguments: Sequence[Any] = ()
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    def fates(self) -> dict[str, Ended]:
+        """All of them, one after another; without a peak a contestant did not start."""
+        return {name: self._fate(name) for name in self.names}
+
+    def _fate(self, name: str) -> Ended:
+        if (reason := missing([self.needs.get(name, "dovetail")])) is not None:
+            return Ended(reason, None, 0.0, 0)
+        patience_s = OURS_S if name == self.names[0] else PATIENCE_S[self.bench.scale]
+        place = self.bench.fresh()
+        given = (name, self.mib, str(place), *self.arguments)
+        return run_child(self.function, *given, scratch=self.bench.scratch, patience_s=patience_s)
+
+
+def told(fates: Mapping[str, Ended], doomed: Sequence[str], due: int, title: str, what: str, note: str) -> Findings:
+    """The verdict: ours, which comes first, has finished, and all, some or none of the `doomed` that ran have not.
+
+    Reported, if none of them is installed. DataError if ours has not, or if anybody finished with another answer than
+    the one that is due.
+    """
+    for name, fate in fates.items():
+        if fate.answer not in (None, due):
+            raise DataError(f"{name} gave {fate.answer:,}, {due:,} is due.")
+    ours, first = next(iter(fates.items()))
+    if first.answer is None:
+        raise DataError(f"{ours} did not finish: {first.outcome}")
+    failed = [name for name, fate in fates.items() if fate.answer is None and fate.peak]
+    finished = {name: fate for name, fate in fates.items() if fate.answer is not None}
+    quicker = [name for name, fate in finished.items() if fate.seconds < first.seconds]
+    why = f"{what}: {_list(finished)} finished, {_list(failed)} did not."
+    if quicker:
+        why += f" Of those that finished, {_list(quicker)} took less time than ours."
+    heads = ("contestant", "outcome", "answers", "seconds", "most memory of all its processes, MiB")
+    rows = [(n, f.outcome, f.answer, f.seconds, round(f.peak / 2**20) if f.peak else None) for n, f in fates.items()]
+    fell = [fates[name].answer is None for name in doomed if name in fates and fates[name].peak]
+    verdict = verdict_of(fell) if fell else "reported"
+    return Findings(verdict, f"{why} {note}", tables=[Grid(title, heads, rows)], rows=due * len(finished))
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nobody"
+
+
+def turn_of(prepare: Prepare, params: Params, scale: Scale = "small") -> int:
+    """The answer of one turn of a rival in this process."""
+    with BenchContext(scale) as bench, prepare(bench, params) as turn:
+        found = turn()
+    return found.answer if isinstance(found, Outcome) else int(found)
+
+
+def rival_of(case: Case, name: str) -> Prepare:
+    """How a case prepares one of its rivals."""
+    (found,) = (rival.prepare for rival in case.rivals if rival.name == name)
+    return found
+
+
+INTERVALS: dict[Scale, tuple[int, int]] = {"small": (28_000, 128), "full": (120_000, 1_024)}
+"""Rows a side, and MiB that a library may have."""
+_TARGET = "pairs.parquet"
+
+
+def interval_sides(rows: int) -> tuple[pa.Table, pa.Table]:
+    """Both inputs: every row overlaps some six in a hundred of the others of its key."""
+    made = (RandomIntervals(rows, 1_000_000, Exponential(28_800), 24, seed=seed).table() for seed in (1, 2))
+    left, right = (table.select(["id", "key", "start", "end"]) for table in made)
+    return left, right
+
+
+def interval_pairs(name: str, mib: int, place: str, rows: int) -> int:
+    """One join of many overlapping intervals to Parquet: how many pairs it wrote."""
+    target, sides = Path(place) / _TARGET, tuple(map(named, interval_sides(rows)))
+    if name in ("dovetail", "spark's own plan"):
+        spark = short_session(mib)
+        for side, table in zip("lr", sides, strict=True):
+            pq.write_table(table, Path(place) / f"{side}.parquet")
+        left, right = (spark.read.parquet(f"{place}/{side}.parquet") for side in "lr")
+        if name == "dovetail":
+            from dovetail.joins.interval.api import interval_join
+
+            pairs = interval_join(left, right, on="key", memory="32MB")
+        else:
+            pairs = own_plan(left, right).toDF(*(f"{side}_{column}" for side in "lr" for column in left.columns))
+        pairs.write.parquet(str(target))
+        return int(spark.read.parquet(str(target)).count())
+    if name == "duckdb":
+        import duckdb
+
+        settings: dict[str, Any] = {"memory_limit": f"{mib}MB", "temp_directory": place, "threads": 2}
+        with duckdb.connect(config=settings) as connection:
+            for side, table in zip("lr", sides, strict=True):
+                connection.register(side, table)
+            connection.execute("set preserve_insertion_order = false")
+            connection.execute(f"copy ({JOIN}) to '{target}' (format parquet)")
+    else:
+        library = LIBRARIES[name]
+        converted = [library.convert(table) for table in sides]
+        limit(mib)
+        library.write(library.join(*converted), target)
+    return int(pq.read_metadata(target).num_rows)
+
+
+def _interval(bench: BenchContext) -> Findings:
+    rows, mib = INTERVALS[bench.scale]
+    due = int(overlap_counts(*interval_sides(rows), keyed=True).sum())
+    needs = {name: library.module for name, library in LIBRARIES.items()}
+    names = ("dovetail", "spark's own plan", "duckdb", *LIBRARIES)
+    fates = Contest(interval_pairs, names, mib, bench, [rows], needs).fates()
+    what = f"{due:,} pairs of two inputs of {rows:,} rows, written to Parquet, with {mib} MiB"
+    note = (
+        f"Ours runs with 32 MB a task beside a Java heap of {heap(mib)} MiB. The limit is the system's for libraries "
+        "of one process, counted from when they have loaded their input."
+    )
+    return told(fates, tuple(LIBRARIES), due, f"{due:,} pairs to Parquet, {mib} MiB", what, note)
+
+
+MASTERS: dict[Scale, tuple[int, int]] = {"small": (1_000_000, 128), "full": (4_000_000, 512)}
+"""Master rows, and MiB that look-ups by hand may have."""
+BATCH, TIMED = 5_000, 2
+"""Rows of a micro-batch, and micro-batches whose answers count."""
+ON_SPARK: dict[str, Prepare] = {
+    "dovetail": dovetail(page_store),
+    "spark's stream-static join": streamed(stream_static, warm_rows=0),
+    "spark's join, master broadcast": streamed(master_broadcast, warm_rows=0),
+}
+BY_HAND: dict[str, ByHand] = {
+    "full read per batch": full_read,
+    "look-up per row, LRU cache": row_by_row,
+    "look-up per batch, LRU cache": batch_by_batch,
+}
+
+
+def enriched(name: str, mib: int, place: str, rows: int, url: str, table: str) -> int:
+    """A stream enriched with master data: rows answered. Look-ups by hand have half of their memory for a cache."""
+    if name in ON_SPARK:
+        short_session(mib)
+        return turn_of(ON_SPARK[name], {"master_rows": rows, "batch_rows": BATCH})
+    task = LookupTask("short memory", url, table, mib * 2**19, BY_HAND[name])
+    with BenchContext("small") as bench:
+        stream = stream_rows(bench, rows, 0, BATCH * TIMED)
+        limit(mib)
+        return sum(int(batch.num_rows) for batch in looked_up(task, iter(stream.to_batches(BATCH))))
+
+
+@contextmanager
+def _shared(place: Path) -> Iterator[None]:
+    """Children find what is made here, unless the user has said where it lies."""
+    said = os.environ.get(DATA)
+    os.environ[DATA] = said or str(place)
+    try:
+        yield
+    finally:
+        if said is None:
+            del os.environ[DATA]
+
+
+def _enrich(bench: BenchContext) -> Findings:
+    rows, mib = MASTERS[bench.scale]
+    table, due = master_table(bench, rows), matched(BATCH * TIMED)
+    with _shared(bench.scratch / "shared"):
+        page_file(bench, rows)
+        fates = Contest(enriched, (*ON_SPARK, *BY_HAND), mib, bench, [rows, table.url, table.name]).fates()
+    what = (
+        f"{rows:,} master rows of 120 bytes and micro-batches of {BATCH:,} rows, with a Java heap of {heap(mib)} MiB; "
+        f"look-ups by hand have {mib} MiB and no Spark"
+    )
+    note = (
+        f"Ours keeps {MEMORY} a task. Seconds include the start of Spark, the cache's first rows and one "
+        "micro-batch to begin with; look-ups by hand begin with nothing in their cache."
+    )
+    doomed = ("spark's join, master broadcast", "full read per batch")
+    return told(fates, doomed, due, f"{rows:,} master rows", what, note)
+
+
+STREAMS: dict[Scale, int] = {"small": 80_000, "full": 200_000}
+"""Rows a side and micro-batch."""
+STREAM_MIB, STREAM_MEMORY = 512, "8MB"
+
+
+def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
+    """Two streams joined to their end: how many pairs there were."""
+    short_session(mib)
+    return turn_of(rival_of(ONLINE[0], name), {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
+
+
+def _online(bench: BenchContext) -> Findings:
+    rows = STREAMS[bench.scale]
+    due, total = matches(bench, {"batch_rows": rows, "memory": STREAM_MEMORY}), 2 * BATCHES * rows
+    names = (ONLINE_OURS, ONLINE_THEIRS, IN_JAVA)
+    fates = Contest(joined, names, STREAM_MIB, bench, [bench.scale, rows]).fates()
+    size = f"heap of {heap(STREAM_MIB)} MiB"
+    what = f"{due:,} pairs of two streams of {total // 2:,} rows each, with a Java {size}"
+    note = (
+        f"Ours keeps {STREAM_MEMORY} a bucket in memory; RocksDB holds state outside the heap, on disk and in native "
+        "memory."
+    )
+    return told(fates, [IN_JAVA], due, f"{total:,} rows, {size}", what, note)
+
+
+COLLECTIONS: dict[Scale, tuple[int, int, int]] = {"small": (2, 60, 64), "full": (2, 672, 512)}
+"""Stations, years, and MiB that Saxon may have."""
+QUERY = "7.4"
+PROCESSORS = ("dovetail, 2 tasks", "spark's XML source", "SaxonC-HE")
+
+
+def queried(name: str, mib: int, place: str, stations: int, years: int, home: str) -> int:
+    """One query over a collection of XML files: its answer."""
+    params: Params = {"query": QUERY, "stations": stations, "years": years}
+    bench = BenchContext("small")
+    (bench.scratch / Path(home).name).symlink_to(home)
+    if name != "SaxonC-HE":
+        short_session(mib)
+        with bench, rival_of(XQUERY[0], name)(bench, params) as turn:
+            found = turn()
+        return found.answer if isinstance(found, Outcome) else int(found)
+    from saxonche import PySaxonProcessor
+
+    with bench, PySaxonProcessor(license=False) as processor:
+        query = located(QUERIES[QUERY], places(bench, params))
+        limit(mib)
+        items = processor.new_xquery_processor().run_query_to_value(query_text=query)
+        return answer(QUERY, [str(item) for item in items or ()])
+
+
+def _xquery(bench: BenchContext) -> Findings:
+    stations, years, mib = COLLECTIONS[bench.scale]
+    params: Params = {"query": QUERY, "stations": stations, "years": years}
+    found, due = places(bench, params), expected(params)
+    words, size = [stations, years, str(found["/sensors"].parent)], f"{megabytes(found):.0f} MB of XML"
+    fates = Contest(queried, PROCESSORS, mib, bench, words, {"SaxonC-HE": "saxonche"}).fates()
+    what = f"Query {QUERY} over {size} files, with {mib} MiB"
+    note = f"Spark, ours and its own, runs with a Java heap of {heap(mib)} MiB; seconds include its start."
+    return told(fates, ["SaxonC-HE"], due, f"{size}, {mib} MiB", what, note)
+
+
+_short = partial(Experiment, places=(), ground="measured")
+EXPERIMENTS = (
+    _short(
+        "rivals-short-memory-interval",
+        claim="An interval join that keeps to a budget finishes where its result is larger than memory; a library that "
+        "builds its result in memory does not.",
+        run=_interval,
+    ),
+    _short(
+        "rivals-short-memory-enrich",
+        claim="Enrichment that keeps to a budget finishes where the master data does not fit memory; a broadcast join "
+        "and a full read do not.",
+        run=_enrich,
+        requires=NEEDED[::-1],
+    ),
+    _short(
+        "rivals-short-memory-online",
+        claim="An online join that keeps to a budget finishes where the state of Spark's stream-stream join does not "
+        "fit Java's memory.",
+        run=_online,
+    ),
+    _short(
+        "rivals-short-memory-xquery",
+        claim="A query that reads a collection as it goes finishes where the collection does not fit memory; a "
+        "processor that builds its trees first does not.",
+        run=_xquery,
+    ),
+)

@@ -1,1 +1,0 @@
-"""What becomes of rivals when memory is short."""

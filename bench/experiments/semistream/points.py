@@ -1,0 +1,194 @@
+"""Points of the sources' experiments: a join in a setting, run over keys alone on a simulated disk.
+
+Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (Naeem 2012, table 5.2). Small scale
+divides master rows, memory and cache by 8 and leaves the segments of 500 rows, so that rows that wait per segment, and
+with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from bench.context import BenchContext
+from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, rate_from_key, service_rate
+from dovetail.engine.device import DeviceModel
+from dovetail.engine.kernels.arrays import I64
+from dovetail.joins.semistream.cost import NoRoomError, Policy, Prediction, Setting, Zipf, predict
+from dovetail.joins.semistream.cost import Sizes as ModelSizes
+from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.workloads.zipf import ZipfLaw
+
+MILLION, MB = 1_000_000, 2**20
+SMALL: Final = 8
+"""What small scale divides the sizes by."""
+SEGMENT_ROWS: Final = 500
+MESH_ROWS: Final = int(0.93 * MB / 120)
+EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_SEED = 11
+_INLJ_ROWS = 400  # INLJ has no queue; that many rows stand for one
+_CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A join in a setting of the source: sizes at the source's scale, `divide` what they are divided by.
+
+    `segment` rows are read at a time (those of MESHJOIN are divided as well, since its w is). `cached` rows are in a
+    hash table, `pinned` ones in X-HYBRIDJOIN's other buffer; R-MESHJOIN meets a segment in `parts`. `from_key`: loads
+    begin at the key, as no join of ours reads and the source may have. `rounds`, by the clock only: segments are loaded
+    in rounds and as far as needed, as the library does.
+    """
+
+    divide: int = 1
+    algorithm: str = "hybridjoin"
+    rows: int = 2 * MILLION
+    memory_mb: float = 50
+    exponent: float = 1.0
+    segment: int = SEGMENT_ROWS
+    cached: int = 16_000
+    pinned: int | None = None
+    parts: int = 2
+    order: Order = "key"
+    lookup: Lookup = OLDEST
+    from_key: bool = False
+    rounds: bool = False
+    disk: DeviceModel = SOURCE_DISK
+
+    @property
+    def mesh(self) -> bool:
+        """Whether all master data is read in turn."""
+        return self.algorithm in ("meshjoin", "r_meshjoin")
+
+    @property
+    def master_rows(self) -> int:
+        """Master rows that there really are."""
+        return self.rows // self.divide
+
+    @property
+    def cached_rows(self) -> int:
+        """Rows that are cached or pinned, really: whole segments of data in order."""
+        if self.algorithm == "x_hybridjoin":
+            return self.segment if self.pinned is None else self.pinned
+        kept = self.cached // self.divide if self.algorithm in _CACHING else 0
+        return kept // self.segment * self.segment if self.algorithm == "optimised_x_hybridjoin" else kept
+
+    def experiment(self) -> Experiment:
+        """The sizes as the simulation takes them."""
+        own = MESH_ROWS if self.segment == SEGMENT_ROWS else self.segment
+        return Experiment(
+            n=self.master_rows,
+            segment_rows=own // self.divide if self.mesh else None if self.algorithm == "inlj" else self.segment,
+            cached=self.cached // self.divide,
+            pinned_rows=self.pinned,
+            parts=self.parts,
+            order=self.order,
+            lookup=self.lookup,
+            memory=SourceSizes(memory=int(self.memory_mb * MB) // self.divide),
+            disk=self.disk,
+        )
+
+    def join(self) -> SemiStreamJoin:
+        """The join that runs."""
+        return self.experiment().join(self.algorithm)
+
+    def predicted(self) -> Prediction:
+        """What the corrected model says of the same sizes."""
+        policy = Policy(lookup=self.lookup.kind, position=self.lookup.position, cache="random", threshold=5)
+        order: Order = "frequency" if self.order == "key" else self.order
+        memory, law = int(self.memory_mb * MB) // self.divide, Zipf(self.master_rows, self.exponent)
+        sizes = ModelSizes(
+            self.experiment().rows(self.algorithm),
+            self.cached_rows,
+            self.parts if self.algorithm == "r_meshjoin" else 1,
+        )
+        return predict(self.algorithm, Setting(memory, law, order=order, policy=policy), sizes)
+
+
+INLJ, MESH, R_MESH, HYBRID = "INLJ", "MESHJOIN", "R-MESHJOIN", "HYBRIDJOIN"
+X, OPTIMISED, CACHE = "X-HYBRIDJOIN", "Optimised X-HYBRIDJOIN", "CACHEJOIN, unsorted"
+FROM_KEY, DOUBLE = "HYBRIDJOIN, loads from the key", "HYBRIDJOIN, double buffer"
+SECOND, GUARDED, OURS = "HYBRIDJOIN, second position", "HYBRIDJOIN, guarded (ours)", "HYBRIDJOIN in rounds (ours)"
+SORTED_CACHE, SECOND_CACHE = "CACHEJOIN", "CACHEJOIN, second position"
+ALTERNATE, GUARD = Lookup("alternate", 0.3), Lookup("guarded", 0.3)
+JOINS: dict[str, Point] = {
+    INLJ: Point(algorithm="inlj"),
+    MESH: Point(algorithm="meshjoin"),
+    R_MESH: Point(algorithm="r_meshjoin"),
+    FROM_KEY: Point(from_key=True),
+    HYBRID: Point(),
+    DOUBLE: Point(segment=2 * SEGMENT_ROWS),
+    SECOND: Point(lookup=ALTERNATE),
+    GUARDED: Point(lookup=GUARD),
+    X: Point(algorithm="x_hybridjoin"),
+    OPTIMISED: Point(algorithm="optimised_x_hybridjoin"),
+    CACHE: Point(algorithm="cachejoin", order="none"),
+    SORTED_CACHE: Point(algorithm="cachejoin"),
+    SECOND_CACHE: Point(algorithm="cachejoin", lookup=ALTERNATE),
+    OURS: Point(lookup=GUARD, rounds=True),
+}
+"""The joins that are compared, at 50 MB, 2 million master rows and exponent 1."""
+
+
+def divisor(bench: BenchContext, small: int = SMALL) -> int:
+    """What sizes are divided by at this scale."""
+    return 1 if bench.scale == "full" else small
+
+
+def master_rows(bench: BenchContext) -> tuple[int, ...]:
+    """Master rows of the source's figures; small scale has both ends and the middle."""
+    millions = (0.5, 1, 2, 4, 8) if bench.scale == "full" else (0.5, 2, 8)
+    return tuple(int(n * MILLION) for n in millions)
+
+
+def memories(bench: BenchContext) -> tuple[int, ...]:
+    """Megabytes of the source's figures; small scale has both ends and the middle."""
+    return (50, 100, 150, 200, 250) if bench.scale == "full" else (50, 150, 250)
+
+
+@lru_cache(maxsize=4096)
+def count(point: Point) -> Rate:
+    """What the join does with a stream that is never short, counted after it has settled; once in a process."""
+    law, rng = ZipfLaw(point.master_rows, point.exponent, "integral"), np.random.default_rng(_SEED)
+
+    def keys(n: int) -> I64:
+        return law.ranks(rng, n) - 1
+
+    warm, measure = _lengths(point)
+    if point.from_key:
+        return rate_from_key(point.experiment(), keys, warm, measure)
+    join = point.join()
+    queue = join.sizes.waiting or _INLJ_ROWS
+    reaching = 1.0 if point.mesh else 1 - law.share(point.cached_rows)
+    return service_rate(join, keys, int(warm * queue / reaching), int(measure * queue / reaching))
+
+
+def _lengths(point: Point) -> tuple[float, float]:
+    """How often what waits is renewed before and while it is counted."""
+    if point.mesh or point.algorithm == "inlj":
+        return 1.1, 1.0
+    if point.lookup.kind != "oldest":
+        return 12, 6
+    return (5, 5) if point.algorithm in _CACHING else (10, 8)  # loads of a hot segment swing for long
+
+
+def best_by_model(points: Iterable[Point]) -> Point:
+    """The point whose model promises the highest rate; points that do not fit in memory are passed over."""
+    fitting: list[tuple[float, Point]] = []
+    for point in points:
+        try:
+            fitting.append((point.predicted().mu, point))
+        except NoRoomError:
+            continue
+    return max(fitting, key=lambda found: found[0])[1]
+
+
+def at(point: Point, **fields: float) -> Point:
+    """The point with some of its fields changed."""
+    return replace(point, **fields)  # type: ignore[arg-type]  # fields of numbers

@@ -1,0 +1,286 @@
+"""The equations of Naeem 2012 as they are printed, for comparison; the corrected ones are in the library."""
+
+from __future__ import annotations
+
+import math
+
+
+def eq_3_1(*, b: float, v_p: float, w: float, v_s: float, n_r: float, q: float = 4, f: float = 4.8) -> float:
+    """Memory M: disk buffer, stream buffer, queue, hash table."""
+    return b * v_p + w * v_s + w * (n_r / b) * q + w * f * (n_r / b) * v_s
+
+
+def eq_3_2(
+    *,
+    c_io: float,
+    w: float,
+    b: float,
+    v_p: float,
+    v_r: float,
+    sigma: float,
+    c_e: float,
+    c_s: float,
+    c_a: float,
+    c_h: float,
+    c_o: float,
+) -> float:
+    """c_loop; sigma, which the source never defines, is results per probed master row."""
+    rows = b * v_p / v_r
+    return c_io + w * (c_e + c_s + c_a) + rows * c_h + sigma * rows * c_o
+
+
+def eq_3_3(*, memory: float, b: float, v_p: float, v_s: float, n_r: float, q: float = 4, f: float = 4.8) -> float:
+    """w from the memory: (3.1) solved."""
+    return (memory - b * v_p) / (v_s + (n_r / b) * q + (n_r / b) * v_s * f)
+
+
+def eq_3_4(*, w: float, c_loop: float) -> float:
+    """Service rate mu; with (3.3) inserted for w it is (3.5)."""
+    return w / c_loop
+
+
+def eq_3_5(
+    *, memory: float, b: float, v_p: float, v_s: float, n_r: float, c_loop: float, q: float = 4, f: float = 4.8
+) -> float:
+    """Service rate mu from the memory."""
+    return eq_3_4(w=eq_3_3(memory=memory, b=b, v_p=v_p, v_s=v_s, n_r=n_r, q=q, f=f), c_loop=c_loop)
+
+
+def queue_ratio(*, v_s: float, q: float = 4, f: float = 8) -> float:
+    """r: bytes of the queue for each byte of the hash table."""
+    return q / (f * v_s)
+
+
+def alpha_4(*, v_s: float, q: float = 4, f: float = 8) -> float:
+    """alpha = 1 / (1 + r), the hash table's part of what the disk buffer leaves; not printed, but it fits table 4.2."""
+    return 1 / (1 + queue_ratio(v_s=v_s, q=q, f=f))
+
+
+def eq_4_1(*, memory: float, b: float, v_p: float, alpha: float) -> tuple[float, float, float]:
+    """Disk buffer, hash table H_m and queue Q_m; they add to M whatever alpha is, so that nothing is constrained."""
+    rest = memory - b * v_p
+    return b * v_p, alpha * rest, (1 - alpha) * rest
+
+
+def eq_4_2(*, h_s: float, n_p: float, parts: float) -> float:
+    """w = h_S / Q_p, Q_p = n_p l."""
+    return h_s / (n_p * parts)
+
+
+def eq_4_3(
+    *,
+    c_io: float,
+    w: float,
+    b: float,
+    parts: float,
+    v_p: float,
+    v_r: float,
+    c_e: float,
+    c_s: float,
+    c_a: float,
+    c_h: float,
+    c_o: float,
+) -> float:
+    """c_loop of one logical part; output is charged per master row, where results are per stream tuple."""
+    return c_io / parts + w * (c_e + c_s + c_a) + (b / parts) * (v_p / v_r) * (c_h + c_o)
+
+
+def eq_4_4(*, w: float, c_loop: float) -> float:
+    """Service rate mu."""
+    return w / c_loop
+
+
+def eq_4_5(
+    *,
+    memory: float,
+    b: float,
+    v_p: float,
+    alpha: float,
+    n_p: float,
+    parts: float,
+    v_s: float,
+    c_loop: float,
+    f: float = 8,
+) -> float:
+    """Service rate mu with (4.2) inserted."""
+    return alpha * (memory - b * v_p) / (n_p * parts * v_s * f * c_loop)
+
+
+GAMMA = 0.5772
+"""Euler's constant to the places that the source prints."""
+
+
+def eq_5_1(*, memory: float, buffer: float, alpha: float) -> tuple[float, float, float]:
+    """Disk buffer, hash table, queue: an identity, as 4.1."""
+    rest = memory - buffer
+    return buffer, alpha * rest, (1 - alpha) * rest
+
+
+def eq_5_2(*, h_s: float, d: float, r_t: float, kappa: float = 1.36) -> float:
+    """w = kappa h_S d / R_t with a measured kappa; 2 is its value where every segment is asked for several times."""
+    return kappa * h_s * d / r_t
+
+
+def eq_5_3(*, c_io: float, d: float, w: float, c_h: float, c_o: float, c_e: float, c_s: float, c_a: float) -> float:
+    """c_loop."""
+    return c_io + d * c_h + w * (c_o + c_e + c_s + c_a)
+
+
+def eq_5_4(*, w: float, c_loop: float) -> float:
+    """Service rate mu."""
+    return w / c_loop
+
+
+def eq_6_1(*, memory: float, buffer: float, alpha: float) -> tuple[float, float, float]:
+    """Both parts of the disk buffer, hash table, queue: an identity."""
+    return eq_5_1(memory=memory, buffer=2 * buffer, alpha=alpha)
+
+
+def eq_6_2(*, c_io: float, d: float, w: float, c_h: float, c_o: float, c_e: float, c_s: float, c_a: float) -> float:
+    """c_loop of the untuned X-HYBRIDJOIN: two buffers of d rows are probed."""
+    return eq_5_3(c_io=c_io, d=2 * d, w=w, c_h=c_h, c_o=c_o, c_e=c_e, c_s=c_s, c_a=c_a)
+
+
+def eq_6_3(*, w: float, c_loop: float) -> float:
+    """Service rate mu."""
+    return w / c_loop
+
+
+def eq_6_4(*, memory: float, swappable: float, pinned: float, alpha: float) -> tuple[float, float, float]:
+    """Both parts of the disk buffer of their own sizes, hash table, queue: an identity."""
+    return eq_5_1(memory=memory, buffer=swappable + pinned, alpha=alpha)
+
+
+def eq_6_5(
+    *,
+    c_io: float,
+    d_s: float,
+    d_n: float,
+    w: float,
+    c_h: float,
+    c_o: float,
+    c_e: float,
+    c_s: float,
+    c_a: float,
+) -> float:
+    """c_loop of the tuned X-HYBRIDJOIN."""
+    return eq_5_3(c_io=c_io, d=d_n + d_s, w=w, c_h=c_h, c_o=c_o, c_e=c_e, c_s=c_s, c_a=c_a)
+
+
+def eq_6_6(*, w: float, c_loop: float) -> float:
+    """Service rate mu."""
+    return w / c_loop
+
+
+def harmonic(n: float) -> float:
+    """The sum of 1/x up to n as the source has it: ln n + gamma."""
+    return math.log(n) + GAMMA
+
+
+def partition_share(*, j: int, d_s: float, d_n: float, r_t: float) -> float:
+    """p_j: the share of swappable partition j, counted from 1, among all swappable ones."""
+    inside = harmonic(d_n + j * d_s) - harmonic(d_n + (j - 1) * d_s)
+    return inside / (harmonic(r_t) - harmonic(d_n))
+
+
+def eq_6_7(*, d_s: float, d_n: float, r_t: float) -> float:
+    """p_old = 1/n, the mean share of a swappable partition."""
+    return d_s / (r_t - d_n)
+
+
+def eq_6_8(*, d_s: float, d_n: float, r_t: float) -> float:
+    """p_new = p_N + p_S / n."""
+    p_n = harmonic(d_n) / harmonic(r_t)
+    return p_n + (1 - p_n) * eq_6_7(d_s=d_s, d_n=d_n, r_t=r_t)
+
+
+def eq_6_9(*, h_s: float, d_s: float, d_n: float, r_t: float) -> float:
+    """w as printed: the variance p (1 - p) of a trial stands where its mean belongs."""
+    old, new = eq_6_7(d_s=d_s, d_n=d_n, r_t=r_t), eq_6_8(d_s=d_s, d_n=d_n, r_t=r_t)
+    return h_s * old * (1 - old) / (1 + old * (1 - old) - new * (1 - new))
+
+
+def eq_6_9_with_means(*, h_s: float, d_s: float, d_n: float, r_t: float) -> float:
+    """(6.9) with p for p (1 - p): better, and still without the tuples that collect for a whole window."""
+    old, new = eq_6_7(d_s=d_s, d_n=d_n, r_t=r_t), eq_6_8(d_s=d_s, d_n=d_n, r_t=r_t)
+    return h_s * old / (1 + old - new)
+
+
+def eq_7_1(*, memory: float, swappable: float, pinned: float, alpha: float) -> tuple[float, float, float, float]:
+    """Disk buffer, H_R, H_S and queue: an identity, in which H_R has no overhead though it is a hash table."""
+    rest = memory - swappable - pinned
+    return swappable, pinned, alpha * rest, (1 - alpha) * rest
+
+
+def eq_7_2(
+    *,
+    c_io: float,
+    d: float,
+    w_s: float,
+    w_n: float,
+    c_h: float,
+    c_o: float,
+    c_e: float,
+    c_s: float,
+    c_a: float,
+) -> float:
+    """c_loop; tuples that missed H_R are not charged for that probe."""
+    return c_io + d * c_h + w_s * (c_o + c_e + c_s + c_a) + w_n * (c_h + c_o + c_s)
+
+
+def eq_7_3(*, w_n: float, w_s: float, c_loop: float) -> float:
+    """Service rate mu."""
+    return (w_n + w_s) / c_loop
+
+
+def eq_7_4(*, h_r: float, r_t: float) -> float:
+    """p_N, about ln h_R / ln R_t."""
+    return math.log(h_r) / math.log(r_t)
+
+
+def eq_7_5(*, h_r: float, r_t: float, phi_n: float, psi_n: float) -> float:
+    """p_N as a power law in both sizes, from doubling factors; a ratio of logarithms is none."""
+    return math.pow(r_t, math.log2(phi_n)) * math.pow(h_r, math.log2(psi_n))
+
+
+def eq_7_6(*, p_n: float, tuples: float, iterations: float) -> float:
+    """w_N from the tuples of a whole run, whose number per iteration is the unknown itself."""
+    return p_n * tuples / iterations
+
+
+def eq_7_7(*, d: float, h_r: float, r_t: float) -> float:
+    """p_S, the share of one partition, taken of all master data where only the tail belongs."""
+    n = (r_t - h_r) / d
+    return (math.log(r_t) - math.log(h_r + 1)) / (n * (math.log(r_t) + GAMMA))
+
+
+def eq_7_8(*, d: float, h_r: float, r_t: float, theta_s: float, psi_s: float, phi_s: float) -> float:
+    """p_S as a power law in three sizes, from doubling factors."""
+    return math.pow(d, math.log2(theta_s)) * math.pow(h_r, math.log2(psi_s)) * math.pow(r_t, math.log2(phi_s))
+
+
+def eq_7_9(*, h_s: float, p_s: float) -> float:
+    """w_S = p_S h_S."""
+    return h_s * p_s
+
+
+def eq_8_1(
+    *,
+    c_io: float,
+    d: float,
+    w_s: float,
+    w_n: float,
+    c_h: float,
+    c_f: float,
+    c_o: float,
+    c_e: float,
+    c_s: float,
+    c_a: float,
+) -> float:
+    """c_loop of CACHEJOIN; every row of the segment is charged a comparison, where only matching ones are compared."""
+    return c_io + d * (c_h + c_f) + w_s * (c_o + c_e + c_s + c_a) + w_n * (c_h + c_o + c_s)
+
+
+def eq_8_2(*, w_n: float, w_s: float, c_loop: float) -> float:
+    """Service rate mu."""
+    return (w_n + w_s) / c_loop

@@ -1,1 +1,0 @@
-"""The experiments of XQuery over weather collections: more tasks, more data, and other processors beside it."""
