@@ -23,7 +23,7 @@ def rising(spark: SparkSession, rows: int = ROWS, partitions: int = 3) -> DataFr
 
 def test_counts_are_exact_and_the_sample_is_even(spark: SparkSession) -> None:
     left, right = rising(spark), rising(spark, 100)
-    stats, few = plan_interval_join(left, right, algorithm="native").statistics
+    stats, few = plan_interval_join(left, right, algorithm="native").inputs.statistics
     assert (stats.rows, stats.usable, stats.inverted, stats.low, stats.last_start) == (ROWS, ROWS, 0, 0.0, ROWS - 1.0)
     assert (stats.high, stats.mean_length, stats.max_length) == (ROWS + 6.0, 7.0, 7.0)
     starts = stats.sample.start
@@ -47,8 +47,8 @@ def test_a_frame_that_is_known_is_not_asked_again(spark: SparkSession) -> None:
         assert len(context.statusTracker().getJobIdsForGroup("known")) > 0
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
-    assert again.statistics[0] is first.statistics[0]
-    assert narrower.statistics[1].max_length == 0.0
+    assert again.inputs.statistics[0] is first.inputs.statistics[0]
+    assert narrower.inputs.statistics[1].max_length == 0.0
 
 
 def test_known_inverted_rows_stay_an_error(spark: SparkSession) -> None:
