@@ -223,7 +223,7 @@ def held_place(step: Step, label: str) -> AbstractContextManager[None]:
     """
     place = step.values["path"]
     taken = f"path: another run writes to {place} for this sink; wait for it to end, or give another path."
-    return nullcontext() if "://" in place else locked(Path(place) / _OURS / f"{label}.lock", taken)
+    return nullcontext() if ":/" in place else locked(Path(place) / _OURS / f"{label}.lock", taken)
 
 
 def _file(name: str) -> str:
