@@ -109,6 +109,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing_behind(names: list[str], tmp_p
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 128 + signal.SIGTERM
     assert not list(tmp_path.glob("dovetail-*"))
+    patience = time.monotonic() + 60
     while any_left(run.pid) and time.monotonic() < patience:  # a tracker of semaphores ends a little later
         time.sleep(0.05)
     assert not any_left(run.pid)
