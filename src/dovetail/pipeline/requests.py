@@ -56,10 +56,10 @@ def _check(pipeline: Pipeline, step: Step) -> None:
 
         parse_interval(**arguments)
     else:
-        from dovetail.xml.evaluate.static import compile_module
+        from dovetail.xml.evaluate.static import check_module
         from dovetail.xml.syntax.parser import parse
 
-        compile_module(parse(arguments["query"]))
+        check_module(parse(arguments["query"]))
 
 
 def _defaulted(parse: Any, given: dict[str, Any], *names: str, memory: str) -> None:

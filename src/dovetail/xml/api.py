@@ -19,7 +19,7 @@ from dovetail.xml.algebra.expressions import Call, Constant, parts
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import DistributeResult
 from dovetail.xml.algebra.walk import expressions, operators
-from dovetail.xml.evaluate.static import compile_module
+from dovetail.xml.evaluate.static import check_module
 from dovetail.xml.execute.files import Collection, collection_of, local_paths
 from dovetail.xml.execute.job import Job
 from dovetail.xml.execute.result import Row, in_columns
@@ -116,7 +116,7 @@ def plan_xquery(
 def _rewritten(query: str, context: str | None) -> tuple[Module, Rewriting]:
     """A query and its plans, which depend on nothing but these texts: asked again, it is not planned again."""
     module = parse(query)
-    compile_module(module)
+    check_module(module)
     return module, rewrite(normalise(module, context))
 
 

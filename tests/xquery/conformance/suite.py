@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.xquery.conformance.differences import DIFFERENCES
+from tests.xquery.run import answered
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.context import Context
-from dovetail.xml.evaluate.static import evaluate
-from dovetail.xml.syntax.parser import parse
 from dovetail.xml.xdm.nodes import Document
 from dovetail.xml.xdm.parse import parse_file
 from dovetail.xml.xdm.serialise import serialise
@@ -63,16 +62,11 @@ class DataDirectory:
         return (parse_file(file) for file in sorted((DATA / directory).glob(pattern)))
 
 
-@cache
-def _context_item() -> Document:
-    return parse_file(DATA / "books.xml")
-
-
 def ours(query: str) -> Answer:
     """Dovetail's answer."""
     try:
-        context = Context(documents=DataDirectory(), item=_context_item())
-        return Answer(tuple(tidy(serialise(item)) for item in evaluate(parse(query), context)))
+        found = answered(query, Context(documents=DataDirectory()), "books.xml")
+        return Answer(tuple(tidy(serialise(item)) for item in found))
     except XQueryError as error:
         return Answer(error=error.code)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.xml.algebra.expressions import Expression, Variable, call
-from dovetail.xml.algebra.operators import Gathered, GroupBy, NestedTupleSource, Order, SortKey
+from dovetail.xml.algebra.operators import Gathered, GroupBy, NestedTupleSource, Order, Place, SortKey
 from dovetail.xml.algebra.scope import Bound, Chain, Scope, Value
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.names import FN, QName
@@ -76,9 +76,9 @@ class Clauses:
                 self.chain.select(self.to.condition(condition, self.scope, self.chain))
             case tree.OrderClause(keys):
                 sort = tuple(self._sort_key(key) for key in keys)
-                self.chain.top = Order(sort, self.chain.top)
+                self.chain.top = Order(sort, self.chain.top, (clause.line, clause.column))
             case tree.GroupClause(keys):
-                self._group(keys)
+                self._group(keys, (clause.line, clause.column))
 
     def _bind(self, name: QName, bound: Bound) -> None:
         self.scope = self.scope.binding(name, bound)
@@ -115,7 +115,7 @@ class Clauses:
     def _sort_key(self, key: tree.OrderKey) -> SortKey:
         return SortKey(self.to.operand(key.expr, self.scope, self.chain), key.descending, key.empty_greatest)
 
-    def _group(self, keys: tuple[tree.GroupKey, ...]) -> None:
+    def _group(self, keys: tuple[tree.GroupKey, ...], place: Place) -> None:
         """Keys become atomic values; every other variable of this expression becomes the sequence of its group."""
         found = dict[QName, tuple[Variable, Expression]]()
         for key in keys:
@@ -130,7 +130,7 @@ class Clauses:
             field = Variable(self.to.numbers.take())
             gathered.append(Gathered(field, call("create_sequence", self.scope.names[name].value)))
             self._bind(name, Bound(field, node=self.scope.names[name].node))
-        self.chain.top = GroupBy(tuple(found.values()), tuple(gathered), self.chain.top)
+        self.chain.top = GroupBy(tuple(found.values()), tuple(gathered), self.chain.top, place)
         for name, (variable, _) in found.items():
             self._bind(name, Bound(variable))
 

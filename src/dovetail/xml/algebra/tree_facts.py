@@ -127,8 +127,8 @@ def reads_data(node: Any, module: tree.Module | None = None) -> bool:
 
 
 def needs_context(node: Any) -> bool:
-    """Whether the piece may ask for a context item that it does not set itself."""
-    return any(asks_context(part) for part in tree_parts(node))
+    """Whether the piece may ask for a context item, or its position, that it does not set itself."""
+    return any(asks_context(part) for part in tree_parts(node)) or uses_position(node)
 
 
 def asks_context(part: Any) -> bool:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.compiler import compile_expr, compiles
+from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
 from dovetail.xml.evaluate.context import MAX_CALLS
 from dovetail.xml.evaluate.functions.registry import FUNCTIONS, Signature, sequence
-from dovetail.xml.evaluate.plan import Frame, Items, Plan, Run, Scope, located
 from dovetail.xml.evaluate.types import cast_to
 from dovetail.xml.syntax.names import FN, XS, QName
 from dovetail.xml.syntax.tree import ContextItem, FunctionCall
@@ -41,7 +40,7 @@ _TESTS = frozenset(
 
 
 @compiles(FunctionCall)
-def _call(expr: FunctionCall, scope: Scope) -> Plan:
+def _call(expr: FunctionCall, scope: Scope) -> Compiled:
     name, count = expr.name, len(expr.arguments)
     declared = scope.static.functions.get((name, count))
     if declared is not None:
@@ -80,7 +79,7 @@ def _unknown(name: QName, count: int, scope: Scope) -> XQueryError:
 # --- the library
 
 
-def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Plan:
+def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Compiled:
     arguments = list(expr.arguments)
     if signature.focus and len(arguments) < signature.least:
         arguments.append(ContextItem(line=expr.line, column=expr.column))
@@ -91,10 +90,10 @@ def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Plan:
     ]
     prepare = signature.arguments(len(runs))
     run = _invocation(expr, runs, prepare, signature)
-    return Plan(run, (lambda frame: run(frame)[0] is True) if signature.name in _TESTS else None)
+    return Compiled(run, (lambda frame: run(frame)[0] is True) if signature.name in _TESTS else None)
 
 
-def _values(plan: Plan) -> Run:
+def _values(plan: Compiled) -> Run:
     """The typed values of a stream: they are kept, the documents they come from are not."""
     each = plan.each()
     return lambda frame: [value for item in each(frame) for value in atomise([item])]
@@ -132,7 +131,7 @@ def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signatu
     return invoke
 
 
-def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Plan:
+def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
     argument = expr.arguments[0] if expr.arguments else ContextItem(line=expr.line, column=expr.column)
     run, convert = compile_expr(argument, scope).run, cast_to(target)
 
@@ -143,14 +142,14 @@ def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(construct)
+    return Compiled(construct)
 
 
 # --- functions that look at the place they stand at
 
 
 def _focus_part(offset: int) -> Any:
-    def compile_part(expr: FunctionCall, scope: Scope) -> Plan:
+    def compile_part(expr: FunctionCall, scope: Scope) -> Compiled:
         if scope.focus is None:
             raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
         place = scope.focus + offset
@@ -160,12 +159,12 @@ def _focus_part(offset: int) -> Any:
                 raise located(XQueryError("XPDY0002", "the query was given no context item"), expr)
             return [frame[place]]
 
-        return Plan(run)
+        return Compiled(run)
 
     return compile_part
 
 
-def _negation(expr: FunctionCall, scope: Scope) -> Plan:
+def _negation(expr: FunctionCall, scope: Scope) -> Compiled:
     truth, negate = compile_expr(expr.arguments[0], scope).truth(), expr.name.local == "not"
 
     def test(frame: Frame) -> bool:
@@ -174,10 +173,10 @@ def _negation(expr: FunctionCall, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(lambda frame: [test(frame)], test)
+    return Compiled(lambda frame: [test(frame)], test)
 
 
-def _collection(expr: FunctionCall, scope: Scope) -> Plan:
+def _collection(expr: FunctionCall, scope: Scope) -> Compiled:
     """Documents of a collection; not kept where the query asks for them at one place and once only."""
     run = compile_expr(expr.arguments[0], scope).run if expr.arguments else None
 
@@ -200,14 +199,14 @@ def _collection(expr: FunctionCall, scope: Scope) -> Plan:
             raise located(error, expr) from None
 
     once = not scope.repeated and scope.static.collections_used == 1
-    return Plan(documents, stream=stream if once else None, ordered=True)
+    return Compiled(documents, stream=stream if once else None, ordered=True)
 
 
-def _unordered(expr: FunctionCall, scope: Scope) -> Plan:
+def _unordered(expr: FunctionCall, scope: Scope) -> Compiled:
     return compile_expr(expr.arguments[0], scope)
 
 
-def _parse_xml(expr: FunctionCall, scope: Scope) -> Plan:
+def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
     """`parse-xml`: the document has the base URI of the query."""
     run, base = _library(expr, scope, FUNCTIONS["parse-xml"]).run, scope.static.base_uri
 
@@ -217,19 +216,19 @@ def _parse_xml(expr: FunctionCall, scope: Scope) -> Plan:
             document.holder.set("base", base)
         return found
 
-    return Plan(documents)
+    return Compiled(documents)
 
 
-def _default_count(expr: FunctionCall, scope: Scope) -> Plan:
+def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
     """`count`: counts as items come where they need not be held."""
     plan = compile_expr(expr.arguments[0], scope)
     if plan.stream is None:
-        return Plan(lambda frame: [len(plan.run(frame))])
+        return Compiled(lambda frame: [len(plan.run(frame))])
     stream = plan.stream
-    return Plan(lambda frame: [sum(1 for _ in stream(frame))])
+    return Compiled(lambda frame: [sum(1 for _ in stream(frame))])
 
 
-_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Plan]]] = {
+_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Compiled]]] = {
     "position": ((0,), _focus_part(1)),
     "last": ((0,), _focus_part(2)),
     "not": ((1,), _negation),
@@ -244,7 +243,7 @@ _SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Plan]
 # --- declared functions
 
 
-def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Plan:
+def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Compiled:
     runs = [compile_expr(argument, scope).run for argument in expr.arguments]
 
     def run(frame: Frame) -> Items:
@@ -259,13 +258,13 @@ def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Plan:
             raise located(error, expr) from None
         if environment.depth >= MAX_CALLS:
             raise located(XQueryError("XPDY0130", f"functions call each other deeper than {MAX_CALLS} times"), expr)
-        environment.depth += 1
+        environment.depth += function.weight
         try:
             result = function.run(inner)
             return function.result(result) if function.result is not None else result
         except XQueryError as error:
             raise located(error, expr) from None
         finally:
-            environment.depth -= 1
+            environment.depth -= function.weight
 
-    return Plan(run)
+    return Compiled(run)

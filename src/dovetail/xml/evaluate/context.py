@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -66,6 +66,14 @@ class Environment:
         self._documents: dict[str, Document] = {}
         self._collections: dict[str | None, list[Document]] = {}
 
+    def frame(self, size: int) -> list[Any]:
+        """A frame for one expression: places 1 to 3 hold the context item of the query, its position and the size."""
+        frame: list[Any] = [None] * size
+        frame[0] = self
+        if self.context.item is not None:
+            frame[1:4] = self.context.item, 1, 1
+        return frame
+
     def doc(self, uri: str) -> Document:
         """A document; the same node each time it is asked for."""
         found = self._documents.get(uri)
@@ -83,6 +91,3 @@ class Environment:
     def stream_collection(self, uri: str | None) -> Iterator[Document]:
         """The documents of a collection that the query reads once: none is kept."""
         return iter(self.context.documents.collection(uri))
-
-
-Global = Callable[[Environment], list[Any]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.xml.algebra.operators import Aggregate
-from dovetail.xml.algebra.run_expressions import Compiler
+from dovetail.xml.execute.runner import Runner
 from dovetail.xml.execute.texts import Texts
 from dovetail.xml.kernels.plain import plain_integers
 from dovetail.xml.xdm.atomic import UntypedAtomic
@@ -21,13 +21,13 @@ _EXACT = 2**53
 class Local:
     """The aggregate of the items seen so far, one value for each function of the local step."""
 
-    def __init__(self, compiler: Compiler, aggregate: Aggregate) -> None:
+    def __init__(self, runner: Runner, aggregate: Aggregate) -> None:
         assert aggregate.steps is not None  # noqa: S101  (only such aggregates are cut)
-        self._functions = [(name, _function(compiler, name, aggregate)) for name in aggregate.steps.local]
+        self._functions = [(name, _function(runner, name, aggregate)) for name in aggregate.steps.local]
         self._names = set(aggregate.steps.local)
         self._state: list[Items] = [[] for _ in self._functions]
         self._doubles: dict[str, float] = {}
-        self._number = _function(compiler, "sum", aggregate)
+        self._number = _function(runner, "sum", aggregate)
         self._counts = all(name == "count" for name, _ in self._functions)
         self.seen = 0
 
@@ -86,18 +86,18 @@ def _different(items: Items) -> Items:
     return list(dict.fromkeys(items)) if {type(item) for item in items} == {UntypedAtomic} else items
 
 
-def combined(compiler: Compiler, aggregate: Aggregate, states: list[list[Items]]) -> Items:
+def combined(runner: Runner, aggregate: Aggregate, states: list[list[Items]]) -> Items:
     """The aggregate over all partitions; those without items send nothing."""
     name, steps = aggregate.expression.name, aggregate.steps  # type: ignore[attr-defined]  # `aggregate_in_two_steps` asks for a call
     assert steps is not None  # noqa: S101  (as above)
     if not states:
-        return _function(compiler, name, aggregate)([])
+        return _function(runner, name, aggregate)([])
     local = [[item for state in states for item in state[place]] for place in range(len(steps.local))]
     if steps.combine != "divide":
-        return _function(compiler, steps.combine, aggregate)(local[0])
-    return compiler.named("divide", 2)([_function(compiler, "sum", aggregate)(one) for one in local])
+        return _function(runner, steps.combine, aggregate)(local[0])
+    return runner.named("divide", 2)([_function(runner, "sum", aggregate)(one) for one in local])
 
 
-def _function(compiler: Compiler, name: str, aggregate: Aggregate) -> Callable[[Items], Items]:
-    function = compiler.named(name, 1, aggregate.expression.place)  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
+def _function(runner: Runner, name: str, aggregate: Aggregate) -> Callable[[Items], Items]:
+    function = runner.named(name, 1, aggregate.expression.place)  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
     return lambda given: function([given])

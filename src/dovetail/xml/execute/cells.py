@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.xml.algebra.expressions import Variable
-from dovetail.xml.algebra.run_expressions import Compiler
 from dovetail.xml.execute.columns import OnColumns, Path
 from dovetail.xml.execute.keys import Key, key_cell
+from dovetail.xml.execute.runner import Runner
 from dovetail.xml.execute.scan_work import XML, Piece, Pieces
 from dovetail.xml.execute.texts import Texts, lists_of, side_by_side, texts_of
 from dovetail.xml.execute.vector import Computed
@@ -26,8 +26,8 @@ from dovetail.xml.xdm.serialise import serialise
 class KeyColumn:
     """A key of a join as a column: a string, null where there is no item; or a list of strings, each of them once."""
 
-    def __init__(self, compiler: Compiler, key: Key, given: OnColumns, many: dict[Path, bool]) -> None:
-        self._computed, self._many = Computed(compiler, given, many, partial(key_cell, key)), key.many
+    def __init__(self, runner: Runner, key: Key, given: OnColumns, many: dict[Path, bool]) -> None:
+        self._computed, self._many = Computed(runner, given, many, partial(key_cell, key)), key.many
         self._plain = isinstance(given.expression, Variable) and key.form == "text"
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
@@ -43,11 +43,11 @@ class KeyColumn:
 class Cells:
     """The items of one piece for each row: as texts to give out, or typed."""
 
-    def __init__(self, compiler: Compiler, piece: Piece, many: dict[Path, bool], typed: bool = False) -> None:
+    def __init__(self, runner: Runner, piece: Piece, many: dict[Path, bool], typed: bool = False) -> None:
         self.path = piece.nodes
         change = (lambda items: items) if typed else (lambda items: [serialise(item) for item in items])
         given = piece.computed
-        self._computed = None if given is None else Computed(compiler, given, many, change)
+        self._computed = None if given is None else Computed(runner, given, many, change)
         self._plain = given is not None and isinstance(given.expression, Variable)
 
     def of(self, batch: pa.RecordBatch) -> list[Any]:
@@ -81,9 +81,9 @@ class Cells:
 class Value:
     """A variable as a column for other tasks."""
 
-    def __init__(self, compiler: Compiler, pieces: Pieces, many: dict[Path, bool], form: Form) -> None:
+    def __init__(self, runner: Runner, pieces: Pieces, many: dict[Path, bool], form: Form) -> None:
         self._form = form
-        self._cells = [Cells(compiler, piece, many, typed=form == "items") for piece in pieces]
+        self._cells = [Cells(runner, piece, many, typed=form == "items") for piece in pieces]
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The variable of each row."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dovetail.engine.metrics import Metrics
-from dovetail.xml.algebra.run_expressions import Compiler
 from dovetail.xml.algebra.tree_facts import needs_context, reads_data
 from dovetail.xml.evaluate.context import Context, Environment
 from dovetail.xml.evaluate.static import Static
 from dovetail.xml.execute.files import Collection, CollectionFiles
+from dovetail.xml.execute.runner import Runner
 from dovetail.xml.syntax.tree import Module
 from dovetail.xml.xdm.temporal import DateTime
 
@@ -41,10 +41,15 @@ class Job:
         documents = CollectionFiles(self.collections, self.skip, metrics)
         return Context(self.variables, documents, now=self.now)
 
-    def compiler(self, metrics: Metrics) -> Compiler:
-        """Compiles the expressions of the plan in a task."""
-        environment = Environment(self.context(metrics))
-        if self.item is not None and any(needs_context(one.value) for one in self.module.variables):
-            # The plan reads the context item by its address; only functions that use such variables ask for it here.
-            environment.context = replace(environment.context, item=environment.doc(self.item))
-        return Compiler(Static(self.module), environment)
+    def runner(self, metrics: Metrics) -> Runner:
+        """Compiles and runs plans and expressions in a task."""
+        return runner_of(self.module, self.context(metrics), self.item)
+
+
+def runner_of(module: Module, context: Context, item: str | None = None) -> Runner:
+    """The runner of a query in a task; `item` is the address of the context document."""
+    environment = Environment(context)
+    if item is not None and any(needs_context(one.value) for one in module.variables):
+        # The plan reads the context item by its address; only functions that use such variables ask for it here.
+        environment.context = replace(context, item=environment.doc(item))
+    return Runner(Static(module), environment)

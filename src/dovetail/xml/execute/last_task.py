@@ -14,10 +14,9 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded
 from dovetail.xml.algebra.expressions import Variable
 from dovetail.xml.algebra.operators import Aggregate, DistributeResult
-from dovetail.xml.algebra.run_expressions import Tuple
 from dovetail.xml.execute.aggregate import combined
 from dovetail.xml.execute.job import Job
-from dovetail.xml.execute.runner import TaskRunner
+from dovetail.xml.execute.runner import RemoteTuples
 from dovetail.xml.execute.scan_task import STATE
 from dovetail.xml.execute.wire import Form, decoded
 
@@ -51,7 +50,7 @@ def whole_items(
     job: Job, plan: DistributeResult, metrics: Metrics, columns: tuple[Variable, ...] = ()
 ) -> Iterator[Any]:
     """The items of a plan that one task runs, or the values of `columns` for each tuple; documents come one by one."""
-    return TaskRunner(job.compiler(metrics)).items(plan, columns)
+    return job.runner(metrics).items(plan, columns)
 
 
 def rest_items(
@@ -65,8 +64,8 @@ def rest_items(
 
     All rows are held at once. More of them than the job's memory is `BudgetExceeded`.
     """
-    compiler, held = job.compiler(Metrics()), MemoryBudget(job.memory, "last task").reserve("rows of other tasks")
-    tuples: list[list[Tuple]] = [[] for _ in received]
+    runner, held = job.runner(Metrics()), MemoryBudget(job.memory, "last task").reserve("rows of other tasks")
+    tuples: list[list[list[Any]]] = [[] for _ in received]
     states: list[list[Any]] = [[] for _ in received]
     for batch in batches:
         _hold(held, batch)
@@ -78,11 +77,14 @@ def rest_items(
             if one.aggregate is not None:
                 states[number] += [state for state in [one.state(cells, row)] if state is not None]
             else:
-                tuples[number].append({v: decoded(form, cells[f"v{v.number}"][row]) for v, form in one.forms})
-    for number, one in enumerate(received):
-        if one.aggregate is not None:
-            tuples[number] = [{one.aggregate.variable: combined(compiler, one.aggregate, states[number])}]
-    return TaskRunner(compiler, given=tuples).items(rest, columns)
+                tuples[number].append([decoded(form, cells[f"v{v.number}"][row]) for v, form in one.forms])
+    given = []
+    for one, rows, seen in zip(received, tuples, states, strict=True):
+        if one.aggregate is None:
+            given.append(RemoteTuples(tuple(variable for variable, _ in one.forms), rows))
+        else:
+            given.append(RemoteTuples((one.aggregate.variable,), [[combined(runner, one.aggregate, seen)]]))
+    return runner.items(rest, columns, given)
 
 
 def _hold(held: Reservation, batch: pa.RecordBatch) -> None:

@@ -141,7 +141,7 @@ def _assigned(plan: Operator, whole: Operator) -> Operator:
             value = argument if is_call(one.expression, "count") else call("data", argument)
             below, number, argument = Assign(Variable(number), value, below), number + 1, Variable(number)
         fields.append(replace(one, expression=with_children(one.expression, (argument,))))
-    return GroupBy(tuple(keys), tuple(fields), below)
+    return replace(plan, keys=tuple(keys), gathered=tuple(fields), input=below)
 
 
 def _refusal(rest: Operator, facts: Facts, module: Module) -> str:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dovetail.engine.kernels.arrays import AnyArray, Bool
 from dovetail.errors import DovetailError
 from dovetail.xml.algebra.expressions import Call, Expression, Variable, variables
-from dovetail.xml.algebra.run_expressions import Compiler
+from dovetail.xml.execute.runner import Runner
 from dovetail.xml.execute.texts import Texts, texts_of
 from dovetail.xml.kernels.plain import DAY, HOUR, MINUTE, MONTH, SECONDS, YEAR, plain_integers, plain_moments
 from dovetail.xml.xdm.numbers import to_double
@@ -61,8 +61,8 @@ _COMPARE: dict[str, tuple[Any, Any]] = {
 class Arrays:
     """Makes tests of expressions; `columns` names the column of each variable, and says if it holds lists."""
 
-    def __init__(self, compiler: Compiler, columns: dict[Variable, tuple[str, bool]]) -> None:
-        self._compiler, self._columns = compiler, columns
+    def __init__(self, runner: Runner, columns: dict[Variable, tuple[str, bool]]) -> None:
+        self._runner, self._columns = runner, columns
 
     def test(self, expression: Expression) -> Test | None:
         """The effective boolean value of the expression; None if the evaluator must compute it."""
@@ -119,7 +119,7 @@ class Arrays:
     def _constant(self, expression: Expression) -> Value | None:
         """The value of an expression without variables; an error in it is raised where the evaluator meets it."""
         try:
-            items = self._compiler.closure(expression)({})
+            items = self._runner.function(expression)(())
         except DovetailError:
             return None
         found = _atom(items[0]) if len(items) == 1 else None

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.xml.algebra.run_expressions import Compiler, Tuple
+from dovetail.xml.algebra.expressions import Expression
 from dovetail.xml.execute.aggregate import Local
 from dovetail.xml.execute.batching import ROWS, batched
 from dovetail.xml.execute.cells import Cells, KeyColumn, Value, given_out
 from dovetail.xml.execute.files import MALFORMED, File, read_document
 from dovetail.xml.execute.job import Job
 from dovetail.xml.execute.keys import key_cell
-from dovetail.xml.execute.runner import TaskRunner, on_path
-from dovetail.xml.execute.scan_work import XML, ScanWork
+from dovetail.xml.execute.runner import on_path
+from dovetail.xml.execute.scan_work import XML, ScanWork, Wanted
 from dovetail.xml.execute.vector import Condition
 from dovetail.xml.execute.wire import ARROW, KEY_TYPES, Items, element_of, encoded
 from dovetail.xml.scan import ROW, Scanner, check, open_chunks
@@ -75,11 +75,11 @@ class _Rows:
 
     def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
         self.job, self.work, self.metrics, self.schema = job, work, metrics, schema_of(work)
-        self.compiler: Compiler = job.compiler(metrics)
+        self.runner = job.runner(metrics)
         aggregate = work.wanted.aggregate
-        self.local = None if aggregate is None else Local(self.compiler, aggregate)
+        self.local = None if aggregate is None else Local(self.runner, aggregate)
         self.scanner = None if work.request is None else Scanner(work.request, MemoryBudget(job.memory))
-        self.filters = [Condition(self.compiler, one, work.many) for one in work.filters]
+        self.filters = [Condition(self.runner, one, work.many) for one in work.filters]
 
     def matching(self, file: File, scanner: Scanner) -> Iterator[pa.RecordBatch]:
         """Batches of the scan after the filters that need no nodes."""
@@ -98,12 +98,12 @@ class _OnColumns(_Rows):
     def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
         super().__init__(job, work, metrics)
         many, typed = work.many, work.wanted.aggregate is not None
-        self._items = [Cells(self.compiler, piece, many, typed) for piece in work.items]
+        self._items = [Cells(self.runner, piece, many, typed) for piece in work.items]
         self._keys = [
-            KeyColumn(self.compiler, key, one, many) for key, one in zip(work.wanted.keys, work.keys, strict=True)
+            KeyColumn(self.runner, key, one, many) for key, one in zip(work.wanted.keys, work.keys, strict=True)
         ]
         self._values = [
-            Value(self.compiler, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)
+            Value(self.runner, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)
         ]
 
     def of(self, file: File) -> Iterator[pa.RecordBatch]:
@@ -128,11 +128,13 @@ class _ByTuples(_Rows):
     def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
         super().__init__(job, work, metrics)
         self._waiting: Items = []
+        self._file: File | None = None
+        self._run = self.runner.prepared(work.plan, _values(work.wanted), feed=self._nodes)
 
     def of(self, file: File) -> Iterator[pa.RecordBatch]:
-        runner = TaskRunner(self.compiler, feed=lambda: self._nodes(file))
-        tuples = enumerate(runner.tuples(self.work.plan, {}), file.number << FILE_SHIFT)
-        yield from batched((row for order, given in tuples for row in self._row(given, order)), self.schema)
+        self._file = file
+        numbered = enumerate(self._run(), file.number << FILE_SHIFT)
+        yield from batched((row for order, given in numbered for row in self._row(given, order)), self.schema)
         self._settle()
 
     def _settle(self) -> None:
@@ -140,7 +142,9 @@ class _ByTuples(_Rows):
             self.local.add(self._waiting)
             self._waiting = []
 
-    def _nodes(self, file: File) -> Iterator[Any]:
+    def _nodes(self) -> Iterator[Any]:
+        file = self._file
+        assert file is not None  # noqa: S101  (set before a run starts)
         if self.scanner is None:
             for node in on_path(read_document(file.uri), self.work.part.scan.path):
                 self.metrics.add("matching subtrees", unit="rows")
@@ -150,15 +154,25 @@ class _ByTuples(_Rows):
             for markup in batch[XML].to_pylist():
                 yield element_of(markup)
 
-    def _row(self, given: Tuple, order: int) -> list[Any]:
-        wanted, closure = self.work.wanted, self.compiler.closure
+    def _row(self, given: list[Items], order: int) -> list[Any]:
+        wanted = self.work.wanted
         if wanted.items is not None:
-            return [(serialise(item),) for item in given[wanted.items]]
-        if self.local is not None and wanted.aggregate is not None:
-            self._waiting += closure(wanted.aggregate.expression.arguments[0])(given)  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
+            return [(serialise(item),) for item in given[0]]
+        if self.local is not None:
+            self._waiting += given[0]
             if len(self._waiting) >= ROWS:
                 self._settle()
             return []
-        keys = [key_cell(key, closure(key.expression)(given)) for key in wanted.keys]
-        values = [encoded(form, given[one]) for one, form in zip(wanted.variables, self.work.forms, strict=True)]
+        n = len(wanted.keys)
+        keys = [key_cell(key, items) for key, items in zip(wanted.keys, given[:n], strict=True)]
+        values = [encoded(form, items) for items, form in zip(given[n:], self.work.forms, strict=True)]
         return [(order, *keys, *values)]
+
+
+def _values(wanted: Wanted) -> tuple[Expression, ...]:
+    """What is computed for each tuple."""
+    if wanted.items is not None:
+        return (wanted.items,)
+    if wanted.aggregate is not None:
+        return wanted.aggregate.expression.arguments  # type: ignore[attr-defined,no-any-return]  # a call, by `aggregate_in_two_steps`
+    return (*(key.expression for key in wanted.keys), *wanted.variables)

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.xml.algebra.run_expressions import Compiler, Items
 from dovetail.xml.execute.columns import OnColumns, Path
 from dovetail.xml.execute.plain import Arrays, Test
+from dovetail.xml.execute.runner import Runner
 from dovetail.xml.execute.texts import column_name
 from dovetail.xml.scan import count_name
 from dovetail.xml.xdm.atomic import UntypedAtomic
@@ -25,9 +25,9 @@ class Computed:
     """One expression over columns; `change` is applied to the items it gives for a row."""
 
     def __init__(
-        self, compiler: Compiler, given: OnColumns, many: dict[Path, bool], change: Callable[[Items], Any]
+        self, runner: Runner, given: OnColumns, many: dict[Path, bool], change: Callable[[list[Any]], Any]
     ) -> None:
-        self._value, self._variables, self._change = compiler.closure(given.expression), given.variables, change
+        self._value, self._change = runner.function(given.expression, given.variables), change
         self.columns = [(column_name(use.path, many[use.path]), many[use.path]) for use in given.uses]
         self._known: dict[Any, Any] = {}
 
@@ -40,8 +40,8 @@ class Computed:
         rows = zip(*(_cells(batch, name, many) for name, many in self.columns), strict=True)
         return [self._remembered(row) for row in rows]
 
-    def _answer(self, items: list[Items]) -> Any:
-        return self._change(self._value(dict(zip(self._variables, items, strict=True))))
+    def _answer(self, items: list[list[Any]]) -> Any:
+        return self._change(self._value(items))
 
     def _single(self, batch: pa.RecordBatch, name: str) -> list[Any]:
         counts = batch[count_name(name)].to_numpy()
@@ -68,9 +68,9 @@ class Computed:
 class Condition(Computed):
     """A condition over columns: computed by array functions for rows with plain texts, else by the evaluator."""
 
-    def __init__(self, compiler: Compiler, given: OnColumns, many: dict[Path, bool]) -> None:
-        super().__init__(compiler, given, many, boolean)
-        self._arrays = Arrays(compiler, dict(zip(given.variables, self.columns, strict=True)))
+    def __init__(self, runner: Runner, given: OnColumns, many: dict[Path, bool]) -> None:
+        super().__init__(runner, given, many, boolean)
+        self._arrays = Arrays(runner, dict(zip(given.variables, self.columns, strict=True)))
         self._expression, self._asked = given.expression, False
         self._test: Test | None = None
 

@@ -34,7 +34,8 @@ def introduce_scan(plan: Operator) -> Operator | None:
 def _scanned(plan: Operator, unnest: Unnest, assign: Assign, facts: Facts) -> Operator:
     alone = facts.uses[assign.variable] == 1
     below = exchanged(unnest.input, assign, assign.input) if alone else unnest.input
-    arguments = assign.expression.arguments  # type: ignore[attr-defined]  # a call of `collection`
-    source = Call("collection", tuple(source_name(argument) for argument in arguments))
+    read = assign.expression
+    assert isinstance(read, Call)  # noqa: S101  (a call of `collection`)
+    source = Call("collection", tuple(map(source_name, read.arguments)), read.place)
     new = exchanged(plan, unnest, DataScan(source, unnest.variable, (), below))
     return exchanged(new, assign, assign.input) if alone else new
