@@ -7,8 +7,7 @@ from typing import Any
 
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Operator
-from dovetail.xml.evaluate.compiler import Scope, Slots, compile_expr
-from dovetail.xml.evaluate.context import Context, Environment
+from dovetail.xml.evaluate.compiler import Context, Environment, Scope, Slots, compile_expr
 from dovetail.xml.evaluate.static import Static, check_module
 from dovetail.xml.execute.job import runner_of
 from dovetail.xml.rules.order import rewrite

@@ -9,8 +9,7 @@ from dovetail.errors import XQueryError
 from dovetail.xml.algebra.expressions import Evaluate, parts
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Operator
-from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.algebra.source_text import source_text
+from dovetail.xml.algebra.printer import print_plan, source_text
 from dovetail.xml.algebra.walk import expressions, operators
 from dovetail.xml.syntax.parser import parse
 

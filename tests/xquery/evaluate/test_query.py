@@ -10,13 +10,12 @@ from tests.xquery.run import answered, planned
 
 from dovetail.errors import XQueryError
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.evaluate.static import check_module
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.markup import parse_xml, serialise
 from dovetail.xml.xdm.nodes import Document, Element
-from dovetail.xml.xdm.parse import parse_xml
-from dovetail.xml.xdm.serialise import serialise
 
 SENSORS = [
     "<dataCollection>"

@@ -14,9 +14,9 @@ from tests.xquery.rules.sample import QUERIES, context
 from tests.xquery.run import direct
 
 from dovetail.errors import XQueryError
-from dovetail.xml.execute.files import Collection
+from dovetail.xml.execute.job import Collection
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 
 LINES = [
     line

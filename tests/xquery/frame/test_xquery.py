@@ -19,13 +19,12 @@ from tests.xquery.run import direct
 import dovetail
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, XQueryError
 from dovetail.workloads.weather import Weather
-from dovetail.xml.api import plan_xquery
-from dovetail.xml.evaluate.context import Context
-from dovetail.xml.execute.files import CollectionFiles, collection_of, local_paths
-from dovetail.xml.plan.files import hadoop_paths
+from dovetail.xml.api import hadoop_paths, plan_xquery
+from dovetail.xml.evaluate.compiler import Context
+from dovetail.xml.execute.job import CollectionFiles, collection_of, local_paths
 from dovetail.xml.scan import open_chunks
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 
 WEATHER = {path.stem: path.read_text().replace("1976-07-04", "1999-07-04") for path in sorted(QUERIES.glob("*.xq"))}
 READINGS = 'collection("/sensors")/dataCollection/data'

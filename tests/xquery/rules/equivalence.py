@@ -15,10 +15,10 @@ from dovetail.errors import XQueryError
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Operator
 from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 from dovetail.xml.xdm.values import type_name
 
 Answer = list[tuple[str, str]] | str

@@ -16,13 +16,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable, call
-from dovetail.xml.algebra.functions import AGGREGATES, ARITHMETIC, GENERAL, INTERNAL, NODE, SEQUENCE, VALUE
-from dovetail.xml.algebra.normalise_flwor import flwor, is_algebraic, quantified
-from dovetail.xml.algebra.normalise_path import mapped, path
+from dovetail.xml.algebra.expressions import (
+    AGGREGATES,
+    ARITHMETIC,
+    GENERAL,
+    INTERNAL,
+    NODE,
+    SEQUENCE,
+    VALUE,
+    Call,
+    Constant,
+    Evaluate,
+    Expression,
+    Name,
+    Variable,
+    call,
+)
+from dovetail.xml.algebra.normalise_clauses import (
+    Bound,
+    Chain,
+    Numbers,
+    Scope,
+    Value,
+    flwor,
+    is_algebraic,
+    mapped,
+    path,
+    pulled,
+    quantified,
+)
 from dovetail.xml.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
-from dovetail.xml.algebra.pulling import pulled
-from dovetail.xml.algebra.scope import Bound, Chain, Numbers, Scope, Value
 from dovetail.xml.algebra.tree_facts import (
     asks_context,
     compares_nodes,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from dovetail.xml.algebra.functions import DOWNWARD
+from dovetail.xml.algebra.expressions import DOWNWARD
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.names import FN, QName
 

@@ -20,7 +20,7 @@ from dovetail.xml.syntax.tree import (
     Expr,
 )
 from dovetail.xml.xdm.atomic import STRINGS, AnyURI, QNameValue
-from dovetail.xml.xdm.construct import (
+from dovetail.xml.xdm.markup import (
     Namespaces,
     add_content,
     add_text,
@@ -32,9 +32,9 @@ from dovetail.xml.xdm.construct import (
     new_instruction,
     new_text,
     set_attribute,
+    text_of,
 )
 from dovetail.xml.xdm.nodes import clark, new_tree
-from dovetail.xml.xdm.serialise import text_of
 from dovetail.xml.xdm.values import atom, atomise, type_name
 
 Build = Callable[[Any, Frame], Any]

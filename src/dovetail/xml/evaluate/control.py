@@ -18,13 +18,12 @@ from dovetail.xml.evaluate.compiler import (
     located,
     of_test,
 )
-from dovetail.xml.evaluate.flwor import for_clause
-from dovetail.xml.evaluate.tuples import Tuples
+from dovetail.xml.evaluate.flwor import Tuples, for_clause
 from dovetail.xml.evaluate.types import matcher
 from dovetail.xml.syntax.names import ERR, QName
 from dovetail.xml.syntax.tree import Catch, If, Quantified, Switch, TryCatch, TypeCase, Typeswitch
 from dovetail.xml.xdm.atomic import QNameValue
-from dovetail.xml.xdm.compare import same
+from dovetail.xml.xdm.operators import same
 from dovetail.xml.xdm.values import atom
 
 

@@ -32,15 +32,11 @@ from dovetail.xml.syntax.tree import (
     Unary,
     VariableRef,
 )
-from dovetail.xml.xdm.arithmetic import arithmetic
-from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, UntypedAtomic
-from dovetail.xml.xdm.cast import cast, untyped_to_double
-from dovetail.xml.xdm.compare import TESTS, compare, general
-from dovetail.xml.xdm.nodes import Element, is_node
-from dovetail.xml.xdm.numbers import negated
-from dovetail.xml.xdm.order import path_key
-from dovetail.xml.xdm.serialise import text_of
-from dovetail.xml.xdm.values import atom, atomise, type_name
+from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, UntypedAtomic, negated
+from dovetail.xml.xdm.markup import text_of
+from dovetail.xml.xdm.nodes import Element, is_node, path_key
+from dovetail.xml.xdm.operators import TESTS, arithmetic, compare, general
+from dovetail.xml.xdm.values import atom, atomise, cast, type_name, untyped_to_double
 
 
 @compiles(Literal)

@@ -25,8 +25,7 @@ from dovetail.xml.syntax.tree import (
     SetOperation,
 )
 from dovetail.xml.xdm.atomic import NUMBERS
-from dovetail.xml.xdm.nodes import Document, Element, is_node, root_of
-from dovetail.xml.xdm.order import in_document_order
+from dovetail.xml.xdm.nodes import Document, Element, in_document_order, is_node, root_of
 from dovetail.xml.xdm.values import boolean
 
 # What is known of the nodes between two steps: nothing, sorted and unique, and also none inside another.

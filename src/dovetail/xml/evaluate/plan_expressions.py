@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Variable
-from dovetail.xml.algebra.functions import (
+from dovetail.xml.algebra.expressions import (
     ARITHMETIC,
     DISTINCT,
     GENERAL,
@@ -22,14 +21,18 @@ from dovetail.xml.algebra.functions import (
     SORT_DISTINCT,
     STEPS,
     VALUE,
+    Call,
+    Constant,
+    Evaluate,
+    Expression,
+    Variable,
     node_test,
 )
 from dovetail.xml.evaluate.axes import REVERSE, step
 from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, Test, compile_expr, compiles, of_test
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.names import FN, XS, QName
-from dovetail.xml.xdm.nodes import is_node
-from dovetail.xml.xdm.order import in_document_order
+from dovetail.xml.xdm.nodes import in_document_order, is_node
 from dovetail.xml.xdm.values import atomise
 
 

@@ -1,29 +1,299 @@
-"""Static context of a query: declared functions and variables, and errors found before anything runs."""
+"""Static context of a query: its functions, of the library and declared, and its global variables.
+
+Errors in names and types are found here, before anything runs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate import calls, constructors, control, flwor, operators, paths, types
-from dovetail.xml.evaluate.compiler import Compiled, Items, Run, Scope, Slots, compile_expr, located
-from dovetail.xml.evaluate.context import Environment
-from dovetail.xml.evaluate.types import converter, matcher, mismatch, written
-from dovetail.xml.syntax.names import FN, QName, SequenceType
+from dovetail.xml.evaluate import constructors, control, flwor, operators, paths, types
+from dovetail.xml.evaluate.compiler import (
+    MAX_CALLS,
+    Compiled,
+    Environment,
+    Frame,
+    Items,
+    Run,
+    Scope,
+    Slots,
+    compile_expr,
+    compiles,
+    located,
+)
+from dovetail.xml.evaluate.functions.registry import FUNCTIONS, Signature, sequence
+from dovetail.xml.evaluate.types import cast_to, converter, matcher, mismatch, written
+from dovetail.xml.syntax.names import FN, XS, QName, SequenceType
 from dovetail.xml.syntax.stack import deep_stack
 from dovetail.xml.syntax.tree import (
+    ContextItem,
     FunctionCall,
     FunctionDeclaration,
     Module,
     VariableDeclaration,
     VariableRef,
 )
+from dovetail.xml.xdm.atomic import PYTHON_TYPES
+from dovetail.xml.xdm.values import atom, atomise
+
+for _area in ("dates", "nodes", "numbers", "sequences", "strings"):
+    importlib.import_module(f"dovetail.xml.evaluate.functions.{_area}")
+
+_TESTS = frozenset(
+    (
+        "not",
+        "boolean",
+        "exists",
+        "empty",
+        "contains",
+        "starts-with",
+        "ends-with",
+        "matches",
+        "true",
+        "false",
+        "deep-equal",
+    )
+)
+
+
+@compiles(FunctionCall)
+def _call(expr: FunctionCall, scope: Scope) -> Compiled:
+    name, count = expr.name, len(expr.arguments)
+    declared = scope.static.functions.get((name, count))
+    if declared is not None:
+        return _declared(expr, scope, declared)
+    if name.uri == FN:
+        if name.local in _SPECIAL and count in _SPECIAL[name.local][0]:
+            return _SPECIAL[name.local][1](expr, scope)
+        signature = FUNCTIONS.get(name.local)
+        if signature is not None and signature.accepts(count):
+            return _library(expr, scope, signature)
+    target = constructor(name)
+    if target is not None and count <= 1 and (count == 1 or (scope.focus is not None and name.uri == XS)):
+        return _constructor(expr, scope, target)
+    raise located(_unknown(name, count, scope), expr)
+
+
+def constructor(name: QName) -> str | None:
+    """The type that a call constructs: `xs:decimal(...)`, and `decimal(...)` where no function has that name."""
+    if name == QName(XS, "numeric"):
+        return name.local
+    known = name.local in PYTHON_TYPES and name.local not in ("untyped", "QName")  # xs:QName(...) is parsed as a cast
+    return name.local if known and name.uri in (XS, FN) else None
+
+
+def _unknown(name: QName, count: int, scope: Scope) -> XQueryError:
+    others = sorted(arity for other, arity in scope.static.functions if other == name)
+    signature = FUNCTIONS.get(name.local) if name.uri == FN else None
+    hint = ""
+    if signature is not None:
+        hint = f"; it takes {' to '.join(map(str, sorted({signature.least, len(signature.parameters)})))}"
+    elif others:
+        hint = f"; it takes {' or '.join(map(str, others))}"
+    return XQueryError("XPST0017", f"there is no function {name}() with {count} arguments{hint}")
+
+
+# --- the library
+
+
+def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Compiled:
+    arguments = list(expr.arguments)
+    if signature.focus and len(arguments) < signature.least:
+        arguments.append(ContextItem(line=expr.line, column=expr.column))
+    plans = [compile_expr(argument, scope) for argument in arguments]
+    runs = [
+        _values(plan) if plan.stream is not None and kind == "anyAtomicType*" else plan.run
+        for plan, kind in zip(plans, [*signature.parameters, *plans], strict=False)
+    ]
+    prepare = signature.arguments(len(runs))
+    run = _invocation(expr, runs, prepare, signature)
+    return Compiled(run, (lambda frame: run(frame)[0] is True) if signature.name in _TESTS else None)
+
+
+def _values(plan: Compiled) -> Run:
+    """The typed values of a stream: they are kept, the documents they come from are not."""
+    each = plan.each()
+    return lambda frame: [value for item in each(frame) for value in atomise([item])]
+
+
+def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
+    call, pairs = signature.call, list(zip(runs, prepare, strict=True))
+    if signature.needs_environment:
+
+        def with_environment(frame: Frame) -> Items:
+            try:
+                return sequence(call(frame[0], *[convert(run(frame)) for run, convert in pairs]))
+            except XQueryError as error:
+                raise located(error, expr) from None
+
+        return with_environment
+
+    if len(pairs) == 1:
+        only, convert_only = pairs[0]
+
+        def with_one(frame: Frame) -> Items:
+            try:
+                return sequence(call(convert_only(only(frame))))
+            except XQueryError as error:
+                raise located(error, expr) from None
+
+        return with_one
+
+    def invoke(frame: Frame) -> Items:
+        try:
+            return sequence(call(*[convert(run(frame)) for run, convert in pairs]))
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    return invoke
+
+
+def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
+    argument = expr.arguments[0] if expr.arguments else ContextItem(line=expr.line, column=expr.column)
+    run, convert = compile_expr(argument, scope).run, cast_to(target)
+
+    def construct(frame: Frame) -> Items:
+        try:
+            value = atom(run(frame), f"the argument of {expr.name}()")
+            return [] if value is None else [convert(value)]
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    return Compiled(construct)
+
+
+# --- functions that look at the place they stand at
+
+
+def _focus_part(offset: int) -> Any:
+    def compile_part(expr: FunctionCall, scope: Scope) -> Compiled:
+        if scope.focus is None:
+            raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
+        place = scope.focus + offset
+
+        def run(frame: Frame) -> Items:
+            if frame[place] is None:
+                raise located(XQueryError("XPDY0002", "the query was given no context item"), expr)
+            return [frame[place]]
+
+        return Compiled(run)
+
+    return compile_part
+
+
+def _negation(expr: FunctionCall, scope: Scope) -> Compiled:
+    truth, negate = compile_expr(expr.arguments[0], scope).truth(), expr.name.local == "not"
+
+    def test(frame: Frame) -> bool:
+        try:
+            return truth(frame) != negate
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    return Compiled(lambda frame: [test(frame)], test)
+
+
+def _collection(expr: FunctionCall, scope: Scope) -> Compiled:
+    """Documents of a collection; not kept where the query asks for them at one place and once only."""
+    run = compile_expr(expr.arguments[0], scope).run if expr.arguments else None
+
+    def uri(frame: Frame) -> str | None:
+        value = None if run is None else atom(run(frame), "the argument of collection()")
+        if value is not None and not isinstance(value, str):
+            raise located(XQueryError("XPTY0004", "the argument of collection() is a string"), expr)
+        return value
+
+    def documents(frame: Frame) -> Items:
+        try:
+            return list(frame[0].collection(uri(frame)))
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    def stream(frame: Frame) -> Iterator[Any]:
+        try:
+            yield from frame[0].stream_collection(uri(frame))
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    once = not scope.repeated and scope.static.collections_used == 1
+    return Compiled(documents, stream=stream if once else None, ordered=True)
+
+
+def _unordered(expr: FunctionCall, scope: Scope) -> Compiled:
+    return compile_expr(expr.arguments[0], scope)
+
+
+def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
+    """`parse-xml`: the document has the base URI of the query."""
+    run, base = _library(expr, scope, FUNCTIONS["parse-xml"]).run, scope.static.base_uri
+
+    def documents(frame: Frame) -> Items:
+        found = run(frame)
+        for document in found if base else ():
+            document.holder.set("base", base)
+        return found
+
+    return Compiled(documents)
+
+
+def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
+    """`count`: counts as items come where they need not be held."""
+    plan = compile_expr(expr.arguments[0], scope)
+    if plan.stream is None:
+        return Compiled(lambda frame: [len(plan.run(frame))])
+    stream = plan.stream
+    return Compiled(lambda frame: [sum(1 for _ in stream(frame))])
+
+
+_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Compiled]]] = {
+    "position": ((0,), _focus_part(1)),
+    "last": ((0,), _focus_part(2)),
+    "not": ((1,), _negation),
+    "boolean": ((1,), _negation),
+    "collection": ((0, 1), _collection),
+    "unordered": ((1,), _unordered),
+    "parse-xml": ((1,), _parse_xml),
+    "count": ((1,), _default_count),
+}
+
+
+# --- declared functions
+
+
+def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Compiled:
+    runs = [compile_expr(argument, scope).run for argument in expr.arguments]
+
+    def run(frame: Frame) -> Items:
+        environment = frame[0]
+        inner: Frame = [None] * function.size
+        inner[0] = environment
+        try:
+            for at, argument in enumerate(runs):
+                items, convert = argument(frame), function.conversions[at]
+                inner[at + 1] = convert(items) if convert is not None else items
+        except XQueryError as error:
+            raise located(error, expr) from None
+        if environment.depth >= MAX_CALLS:
+            raise located(XQueryError("XPDY0130", f"functions call each other deeper than {MAX_CALLS} times"), expr)
+        environment.depth += function.weight
+        try:
+            result = function.run(inner)
+            return function.result(result) if function.result is not None else result
+        except XQueryError as error:
+            raise located(error, expr) from None
+        finally:
+            environment.depth -= function.weight
+
+    return Compiled(run)
+
 
 LOOPS_PER_CALL = 8
 """A call of a function with more loops counts as several calls: each loop takes a part of the C stack."""
-PARTS = (calls, constructors, control, flwor, operators, paths, types)  # loaded: each registers what it compiles
+PARTS = (constructors, control, flwor, operators, paths, types)  # loaded: each registers what it compiles
 
 
 class Function:

@@ -19,12 +19,11 @@ from dovetail.xml.xdm.atomic import (
     Float,
     QNameValue,
     UntypedAtomic,
+    to_double,
 )
-from dovetail.xml.xdm.cast import cast
-from dovetail.xml.xdm.construct import is_ncname
+from dovetail.xml.xdm.markup import is_ncname
 from dovetail.xml.xdm.nodes import is_node
-from dovetail.xml.xdm.numbers import to_double
-from dovetail.xml.xdm.values import atom, atomise, type_name
+from dovetail.xml.xdm.values import atom, atomise, cast, type_name
 
 Convert = Callable[[Items], Items]
 _LIMITS = {"": (1, 1), "?": (0, 1), "*": (0, None), "+": (1, None)}

@@ -9,21 +9,17 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
-from dovetail.xml.algebra.expressions import Call, Expression, Variable, substituted, variables
-from dovetail.xml.algebra.functions import AGGREGATES, SEQUENCE
+from dovetail.xml.algebra.expressions import AGGREGATES, SEQUENCE, Call, Expression, Variable, substituted, variables
 from dovetail.xml.algebra.operators import Assign, Operator, Select
 from dovetail.xml.algebra.walk import above, all_uses, available, stacked
-from dovetail.xml.execute.aggregate import Local
-from dovetail.xml.execute.batching import ROWS, batched
 from dovetail.xml.execute.job import Job
-from dovetail.xml.execute.keys import key_cell
+from dovetail.xml.execute.last_task import Local
 from dovetail.xml.execute.parts import Given, JoinPart
 from dovetail.xml.execute.runner import RemoteTuples
-from dovetail.xml.execute.scan_task import STATE
 from dovetail.xml.execute.scan_work import Wanted, unnested
-from dovetail.xml.execute.wire import Form, decoded, encoded
+from dovetail.xml.execute.wire import ROWS, STATE, Form, batched, decoded, encoded, key_cell
 from dovetail.xml.rules.matching import conjunction, conjuncts
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 
 _ORDER = Variable(1 << 62)
 """Stands for the order numbers of a row among the variables of its tuple; no plan counts this far."""

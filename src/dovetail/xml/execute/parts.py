@@ -48,7 +48,7 @@ from dovetail.xml.algebra.walk import (
     operators,
     stacked,
 )
-from dovetail.xml.execute.keys import KeyPair, key_pair
+from dovetail.xml.execute.wire import KeyPair, key_pair
 from dovetail.xml.rules.matching import asks_which_node, is_downward, is_one_tuple
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.errors import PlanError, XQueryError
-from dovetail.xml.algebra.expressions import Call, Constant, Expression, Variable
-from dovetail.xml.algebra.functions import node_test
+from dovetail.xml.algebra.expressions import Call, Constant, Expression, Variable, node_test
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -34,17 +33,16 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.evaluate import plan_expressions  # noqa: F401  (registers what it compiles)
 from dovetail.xml.evaluate.axes import step
-from dovetail.xml.evaluate.compiler import Frame, Items, Run, Scope, Slots, compile_expr, located
-from dovetail.xml.evaluate.context import Environment
+from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope, Slots, compile_expr, located
+from dovetail.xml.evaluate.flwor import Failed, Field, Key, Tuples, kept, restore
 from dovetail.xml.evaluate.static import Static
-from dovetail.xml.evaluate.tuples import Failed, Field, Key, Tuples, kept, restore
 from dovetail.xml.execute.parts import Given
 from dovetail.xml.rules.matching import is_one_tuple
 from dovetail.xml.syntax.stack import deep_stack
 from dovetail.xml.syntax.tree import ContextItem
-from dovetail.xml.xdm.compare import key_of
-from dovetail.xml.xdm.construct import copy_into
+from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree
+from dovetail.xml.xdm.operators import key_of
 from dovetail.xml.xdm.values import atomise
 
 Feed = Callable[[], Iterable[Any]]
