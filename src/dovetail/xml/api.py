@@ -12,17 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import PlanError
 from dovetail.request.options import takes
-from dovetail.spark.connect import parallelism
+from dovetail.spark.connect import parallelism, require_classic
 from dovetail.spark.metrics import MetricsSink
 from dovetail.xml.algebra.expressions import Call, Constant, parts
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import DistributeResult
 from dovetail.xml.algebra.walk import expressions, operators
-from dovetail.xml.evaluate.static import compile_module
-from dovetail.xml.execute.files import Collection, collection_of, local_paths
-from dovetail.xml.execute.job import Job
+from dovetail.xml.evaluate.static import check_module
+from dovetail.xml.execute.job import ENDINGS, Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.result import Row, in_columns
-from dovetail.xml.plan.files import hadoop_paths
 from dovetail.xml.plan.plan import XQueryPlan
 from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.matching import source_name
@@ -30,7 +28,7 @@ from dovetail.xml.rules.order import Rewriting, rewrite
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.syntax.stack import deep_stack
 from dovetail.xml.syntax.tree import Module
-from dovetail.xml.xdm.cast import cast
+from dovetail.xml.xdm.values import cast
 
 PARTITION_BYTES = 128 << 20
 
@@ -106,7 +104,7 @@ def make_plan(spark: SparkSession, query: str, request: Request) -> XQueryPlan:
 def _rewritten(query: str, context: str | None) -> tuple[Module, Rewriting]:
     """A query and its plans, which depend on nothing but these texts: asked again, it is not planned again."""
     module = parse(query)
-    compile_module(module)
+    check_module(module)
     return module, rewrite(normalise(module, context))
 
 
@@ -177,3 +175,30 @@ def _atom(name: str, value: Any) -> Any:
         "and lists of them.",
         argument="variables",
     )
+
+
+def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
+    """URI and size of the XML files of a directory or glob on a file system that Hadoop knows, sorted by name."""
+    require_classic(spark, f"listing {pattern!r}", "give a local path, or use a classic session")
+    gateway: Any = spark
+    path = gateway._jvm.org.apache.hadoop.fs.Path(pattern)
+    try:
+        system = path.getFileSystem(gateway._jsc.hadoopConfiguration())
+        found = system.globStatus(path) or []
+        listed = [file for status in found for file in _files(system, status)]
+    except Exception as error:
+        raise PlanError(
+            f"{pattern!r} cannot be listed: {str(error).splitlines()[0]}", argument="collections"
+        ) from error
+    return sorted((str(file.getPath().toString()), int(file.getLen())) for file in listed)
+
+
+def _files(system: Any, status: Any) -> list[Any]:
+    if not status.isDirectory():
+        return [status]
+    below, found = system.listFiles(status.getPath(), True), []
+    while below.hasNext():
+        file = below.next()
+        if file.getPath().getName().endswith(ENDINGS):
+            found.append(file)
+    return found

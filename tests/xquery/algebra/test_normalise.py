@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.xquery.run import planned
 
 from dovetail.errors import XQueryError
 from dovetail.xml.algebra.expressions import Evaluate, parts
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Operator
-from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.algebra.run import run
-from dovetail.xml.algebra.source_text import source_text
+from dovetail.xml.algebra.printer import print_plan, source_text
 from dovetail.xml.algebra.walk import expressions, operators
 from dovetail.xml.syntax.parser import parse
 
@@ -123,4 +122,4 @@ def test_unprefixed_constructors_of_the_source():
 def test_names_of_the_algebra_are_no_functions_of_queries(query: str):
     module = parse(query)
     with pytest.raises(XQueryError, match="XPST0017"):
-        list(run(normalise(module), module))
+        list(planned(normalise(module), module))

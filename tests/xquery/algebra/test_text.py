@@ -12,8 +12,7 @@ from dovetail.errors import PlanError
 from dovetail.xml.algebra.expressions import Constant, Variable, call
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Aggregate, DataScan, EmptyTupleSource, Exchange, Order, Subplan
-from dovetail.xml.algebra.printer import print_expression, print_plan
-from dovetail.xml.algebra.source_text import source_text
+from dovetail.xml.algebra.printer import print_expression, print_plan, source_text
 from dovetail.xml.algebra.walk import operators
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse

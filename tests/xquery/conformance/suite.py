@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.xquery.conformance.differences import DIFFERENCES
+from tests.xquery.run import answered
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.context import Context
-from dovetail.xml.evaluate.static import evaluate
-from dovetail.xml.syntax.parser import parse
+from dovetail.xml.evaluate.compiler import Context
+from dovetail.xml.xdm.markup import parse_xml, serialise
 from dovetail.xml.xdm.nodes import Document
-from dovetail.xml.xdm.parse import parse_file
-from dovetail.xml.xdm.serialise import serialise
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -54,25 +52,22 @@ class DataDirectory:
     def doc(self, uri: str) -> Document:
         if "://" in uri:
             raise XQueryError("FODC0002", f"{uri} is not in the test data")
-        return parse_file(DATA / uri, uri)
+        if not (DATA / uri).is_file():
+            raise XQueryError("FODC0002", f"there is no document {uri!r}")
+        return parse_xml((DATA / uri).read_bytes(), uri)
 
     def collection(self, uri: str | None) -> Iterable[Document]:
         directory, _, pattern = (uri or "").partition("?select=")
         if not (DATA / directory).is_dir():
             raise XQueryError("FODC0002", f"there is no collection {uri!r}")
-        return (parse_file(file) for file in sorted((DATA / directory).glob(pattern)))
-
-
-@cache
-def _context_item() -> Document:
-    return parse_file(DATA / "books.xml")
+        return (parse_xml(file.read_bytes(), str(file)) for file in sorted((DATA / directory).glob(pattern)))
 
 
 def ours(query: str) -> Answer:
     """Dovetail's answer."""
     try:
-        context = Context(documents=DataDirectory(), item=_context_item())
-        return Answer(tuple(tidy(serialise(item)) for item in evaluate(parse(query), context)))
+        found = answered(query, Context(documents=DataDirectory()), "books.xml")
+        return Answer(tuple(tidy(serialise(item)) for item in found))
     except XQueryError as error:
         return Answer(error=error.code)
 

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 from tests.xquery.conformance.suite import DATA, Saxon
+from tests.xquery.run import answered, planned
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.context import Context
-from dovetail.xml.evaluate.static import Expression, Static, compile_module, evaluate
-from dovetail.xml.syntax.names import QName
+from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.evaluate.compiler import Context
+from dovetail.xml.evaluate.static import check_module
+from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
+from dovetail.xml.xdm.markup import parse_xml, serialise
 from dovetail.xml.xdm.nodes import Document, Element
-from dovetail.xml.xdm.parse import parse_xml
-from dovetail.xml.xdm.serialise import serialise
 
 SENSORS = [
     "<dataCollection>"
@@ -68,7 +69,7 @@ class Memory:
 
 
 def run(query: str, context: Context | None = None) -> list[str]:
-    return [serialise(item) for item in evaluate(parse(query), context)]
+    return [serialise(item) for item in answered(query, context)]
 
 
 @pytest.mark.parametrize("number", sorted(PRINTED))
@@ -93,7 +94,7 @@ def test_printed_queries_run_literally_and_as_saxon_does(number: str, tmp_path: 
 
 def test_collections_read_once_are_streamed() -> None:
     documents = Memory()
-    items = evaluate(parse('for $x in collection("/sensors")//data return $x/value'), Context(documents=documents))
+    items = answered('for $x in collection("/sensors")//data return $x/value', Context(documents=documents))
     next(items)
     assert documents.opened == 1
     assert len(list(items)) == 53
@@ -128,7 +129,7 @@ def test_collections_read_often_are_parsed_once() -> None:
         'for $x in 1 to 5 return count(collection("/sensors")//data), collection("/sensors")/* is collection("/x")/*'
     )
     with pytest.raises(XQueryError, match="XPTY0004"):
-        list(evaluate(parse(query), Context(documents=documents)))
+        run(query, Context(documents=documents))
     assert documents.opened == 6
 
 
@@ -164,7 +165,7 @@ def test_external_variables() -> None:
 def test_static_errors_come_before_anything_runs(query: str, code: str, line: int, column: int) -> None:
     module = parse(query)
     with pytest.raises(XQueryError) as caught:
-        compile_module(module)
+        check_module(module)
     assert (caught.value.code, caught.value.line, caught.value.column) == (code, line, column)
 
 
@@ -187,31 +188,29 @@ def test_dynamic_errors_have_a_place(query: str, code: str, line: int, column: i
     assert (caught.value.code, caught.value.line, caught.value.column) == (code, line, column)
 
 
-def test_a_query_can_be_run_again_and_keeps_nothing() -> None:
-    query = compile_module(parse("declare variable $n external; for $x in 1 to 3 order by -$x return $x * $n"))
-    assert [list(query.run(Context(variables={"n": [n]}))) for n in (1, 2)] == [[3, 2, 1], [6, 4, 2]]
+def test_a_plan_can_be_run_again_and_keeps_nothing() -> None:
+    module = parse("declare variable $n external; for $x in 1 to 3 order by -$x return $x * $n")
+    plan = rewrite(normalise(module)).plan
+    assert [list(planned(plan, module, Context(variables={"n": [n]}))) for n in (1, 2)] == [[3, 2, 1], [6, 4, 2]]
 
 
 def test_two_runs_do_not_disturb_each_other() -> None:
-    query = compile_module(parse("for $x in 1 to 3 for $y in 1 to 2 return $x * 10 + $y"))
-    first, second = query.run(), query.run()
+    query = "for $x in 1 to 3 for $y in 1 to 2 return $x * 10 + $y"
+    first, second = answered(query), answered(query)
     assert [next(first), next(second), next(first), next(second)] == [11, 11, 12, 12]
 
 
-def test_one_expression_over_bound_variables() -> None:
-    module = parse("declare function local:twice($x) { 2 * $x }; local:twice($v/b[1]) + $w")
-    run_it = Expression(module.body, Static(module), (QName("", "v"), QName("", "w")))
-    document = parse_xml("<a><b>4</b></a>")
-    assert run_it([document.holder[0]], [1]) == [9.0]
-    assert run_it([], [1]) == []
+def test_functions_may_recurse_and_read_documents() -> None:
+    query = """declare function local:f($n) { if ($n = 0) then 0 else 1 + local:f($n - 1) };
+        local:f(900), doc('d')//b[1]"""
+    assert run(query, Context(documents=Memory())) == ["900", "<b>1</b>"]
 
 
-def test_one_expression_may_recurse_and_read_documents() -> None:
-    module = parse(
-        "declare function local:f($n) { if ($n = 0) then 0 else 1 + local:f($n - 1) }; local:f($n), doc('d')//b[1]"
-    )
-    run_it = Expression(module.body, Static(module), (QName("", "n"),)).with_context(Context(documents=Memory()))
-    assert [serialise(item) for item in run_it([900])] == ["900", "<b>1</b>"]
+def test_recursion_through_many_loops_is_an_error_and_no_crash() -> None:
+    loops = " ".join(f"for $x{number} in 1" for number in range(40))
+    query = f"declare function local:f($n) {{ for $x in local:f($n + 1) {loops} return $x }}; local:f(1)"
+    with pytest.raises(XQueryError, match="XPDY0130"):
+        run(query)
 
 
 def test_endless_recursion_is_an_error() -> None:

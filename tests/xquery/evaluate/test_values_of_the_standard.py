@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.xquery.conformance.suite import ours
 
-from dovetail.xml.xdm.uris import resolved
+from dovetail.xml.xdm.nodes import resolved
 
 ANSWERS = {
     'format-integer(12345678901234567890123, "#,##0")': "[12,345,678,901,234,567,890,123]",

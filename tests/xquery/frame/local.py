@@ -14,17 +14,16 @@ from tests.xquery.rules.sample import COLLECTIONS
 from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.walk import available
-from dovetail.xml.execute.files import Collection, collection_of, local_paths
-from dovetail.xml.execute.job import Job
+from dovetail.xml.execute.job import Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.joining import JoinedRows, planned_join
 from dovetail.xml.execute.last_task import CUT, Received, rest_items, whole_items
 from dovetail.xml.execute.parts import Part, ScanPart, divided
-from dovetail.xml.execute.scan_task import ITEM, ORDER, STATE, scanned, schema_of
+from dovetail.xml.execute.scan_task import scanned, schema_of
 from dovetail.xml.execute.scan_work import Wanted, planned_scan
-from dovetail.xml.execute.wire import ARROW, KEY_TYPES
+from dovetail.xml.execute.wire import ARROW, ITEM, KEY_TYPES, ORDER, STATE
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 
 
 def written_collections(home: Path) -> dict[str, Collection]:

@@ -11,12 +11,12 @@ from tests.xquery.frame.local import Local, written_collections
 from tests.xquery.rules.equivalence import answer
 from tests.xquery.rules.random_queries import Maker
 from tests.xquery.rules.sample import QUERIES, context
+from tests.xquery.run import direct
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.static import evaluate
-from dovetail.xml.execute.files import Collection
+from dovetail.xml.execute.job import Collection
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 
 LINES = [
     line
@@ -37,9 +37,9 @@ WAYS = (("auto", 1), ("auto", 2), ("tuples", 2), ("one task", 1))
 
 def check(query: str, collections: dict[str, Collection], ways: tuple[tuple[str, int], ...] = WAYS) -> None:
     module = parse(query)
-    if isinstance(answer(lambda: evaluate(module, context())), str):
+    if isinstance(answer(lambda: direct(module, context())), str):
         return  # a query that fails may have an answer when parts of it are not needed
-    expected = canonical([serialise(item) for item in evaluate(module, context())])
+    expected = canonical([serialise(item) for item in direct(module, context())])
     for way, partitions in ways:
         local = Local(collections, way, partitions)
         assert canonical(local.items(query)) == expected, f"{way}, {partitions} partitions"

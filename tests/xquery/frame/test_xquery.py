@@ -14,18 +14,17 @@ from bench.xquery_saxon import Saxon, located
 from pyspark.sql import SparkSession
 from tests.xquery.conformance.suite import features
 from tests.xquery.rules.sample import QUERIES
+from tests.xquery.run import direct
 
 import dovetail
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, XQueryError
 from dovetail.workloads.weather import Weather
-from dovetail.xml.api import plan_xquery
-from dovetail.xml.evaluate.context import Context
-from dovetail.xml.evaluate.static import evaluate
-from dovetail.xml.execute.files import CollectionFiles, collection_of, local_paths
-from dovetail.xml.plan.files import hadoop_paths
+from dovetail.xml.api import hadoop_paths, plan_xquery
+from dovetail.xml.evaluate.compiler import Context
+from dovetail.xml.execute.job import CollectionFiles, collection_of, local_paths
 from dovetail.xml.scan import open_chunks
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 
 WEATHER = {path.stem: path.read_text().replace("1976-07-04", "1999-07-04") for path in sorted(QUERIES.glob("*.xq"))}
 READINGS = 'collection("/sensors")/dataCollection/data'
@@ -53,7 +52,7 @@ def evaluated(query: str, places: dict[str, str]) -> list[str]:
 
     found = {name: collection_of(name, place, local_paths(place) or []) for name, place in places.items()}
     documents = CollectionFiles(found, False, Metrics())
-    return [serialise(item) for item in evaluate(parse(query), Context(documents=documents))]
+    return [serialise(item) for item in direct(parse(query), Context(documents=documents))]
 
 
 def items(frame) -> list[str]:

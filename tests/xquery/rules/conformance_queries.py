@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.xquery.conformance.suite import DATA, DataDirectory, features
+from tests.xquery.conformance.suite import DataDirectory, features
 from tests.xquery.rules.equivalence import check
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.parse import parse_file
 
 
 def check_conformance(first: int, step: int) -> int:
     """Checks every so manieth query from some number on; how many of them there were."""
     now = Context().now
-    world = partial(Context, documents=DataDirectory(), item=parse_file(DATA / "books.xml"), now=now)
+    world = partial(Context, documents=DataDirectory(), item=DataDirectory().doc("books.xml"), now=now)
     queries = [query for part in features().values() for query in part if is_query(query)][first::step]
     for query in queries:
         check(query, world)

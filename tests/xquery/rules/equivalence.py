@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 from xml.etree.ElementTree import canonicalize
 
 from tests.xquery.algebra.validity import validate
 from tests.xquery.rules.sample import context
+from tests.xquery.run import direct, planned
 
 from dovetail.errors import XQueryError
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Operator
 from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.algebra.run import run
-from dovetail.xml.evaluate.context import Context
-from dovetail.xml.evaluate.static import evaluate
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 from dovetail.xml.xdm.values import type_name
 
 Answer = list[tuple[str, str]] | str
 """Type and text of each item, or the code of an error."""
 
 
-def answer(items: Callable[[], Iterator[Any]]) -> Answer:
+def answer(items: Callable[[], Iterable[Any]]) -> Answer:
     try:
         return [(type_name(item), written(item)) for item in items()]
     except XQueryError as error:
@@ -46,12 +45,12 @@ def check(query: str, world: Callable[[], Context] = context) -> list[str]:
     reverse.
     """
     module = parse(query)
-    expected = answer(lambda: evaluate(module, world()))
+    expected = answer(lambda: direct(module, world()))
     rewriting = rewrite(normalise(module))
     before: Operator | None = None
     for name, plan in [("first plan", rewriting.before), *((step.rule, step.plan) for step in rewriting.trace)]:
         validate(plan)
-        found = answer(partial(run, plan, module, world()))
+        found = answer(partial(planned, plan, module, world()))
         if isinstance(expected, str):
             continue
         assert found == expected, explained(query, name, before, plan)

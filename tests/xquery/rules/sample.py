@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.context import Context
+from dovetail.xml.evaluate.compiler import Context
+from dovetail.xml.xdm.markup import parse_xml
 from dovetail.xml.xdm.nodes import Document
-from dovetail.xml.xdm.parse import parse_xml
 
 QUERIES = Path(__file__).parent.parent / "queries"
 """The eight weather queries."""

@@ -4,9 +4,8 @@ from random import Random
 from typing import Any
 
 from dovetail.xml.evaluate.axes import AXES, attributes, descendants
-from dovetail.xml.xdm.nodes import Document, parent_of, root_of
-from dovetail.xml.xdm.order import in_document_order
-from dovetail.xml.xdm.parse import parse_xml
+from dovetail.xml.xdm.markup import parse_xml
+from dovetail.xml.xdm.nodes import Document, in_document_order, parent_of, root_of
 
 
 def random_tree(random: Random, depth: int = 4) -> str:

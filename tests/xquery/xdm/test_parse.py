@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
-from dovetail.xml.xdm.parse import parse_file, parse_xml
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.execute.job import CollectionFiles
+from dovetail.xml.xdm.markup import parse_xml, serialise
 
 BOMB = (
     '<!DOCTYPE a [<!ENTITY x0 "xxxxxxxxxx">'
@@ -53,7 +54,8 @@ def test_everything_of_a_document_is_kept() -> None:
 def test_files_are_named_in_errors(tmp_path: Path) -> None:
     bad = tmp_path / "bad.xml"
     bad.write_text("<a>\n\n<b></a>")
+    files = CollectionFiles({}, False, Metrics())
     with pytest.raises(XQueryError, match=r"bad\.xml, line 3"):
-        parse_file(bad)
+        files.doc(str(bad))
     with pytest.raises(XQueryError, match="FODC0002"):
-        parse_file(tmp_path / "none.xml")
+        files.doc(str(tmp_path / "none.xml"))

@@ -11,15 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import XQueryError
-from dovetail.xml.xdm.arithmetic import arithmetic
-from dovetail.xml.xdm.atomic import PYTHON_TYPES, Float, UntypedAtomic
-from dovetail.xml.xdm.cast import cast
-from dovetail.xml.xdm.compare import compare, general
-from dovetail.xml.xdm.duration import DayTimeDuration
-from dovetail.xml.xdm.numbers import calculate, double_text
+from dovetail.xml.xdm.atomic import PYTHON_TYPES, Float, UntypedAtomic, calculate, double_text
+from dovetail.xml.xdm.markup import text_of
+from dovetail.xml.xdm.operators import arithmetic, compare, general
 from dovetail.xml.xdm.regex import compiled
-from dovetail.xml.xdm.serialise import text_of
-from dovetail.xml.xdm.temporal import DateTime, date_of_day, day_number
+from dovetail.xml.xdm.temporal import DateTime, DayTimeDuration, date_of_day, day_number
+from dovetail.xml.xdm.values import cast
 
 decimals = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**12), max_value=10**12, places=4)
 

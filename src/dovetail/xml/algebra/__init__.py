@@ -1,1 +1,6 @@
-"""The logical algebra of XQuery: expressions, operators, their text, and the first plan of a query."""
+"""Syntax tree to logical plan.
+
+`normalise` makes the first plan, with `normalise_clauses` for FLWOR expressions and paths and `tree_facts` for what a
+piece of the query reads and asks. A plan consists of `operators` and their `expressions`; `walk` goes through it,
+`properties` says what is known of its values, `printer` writes it.
+"""

@@ -16,13 +16,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable, call
-from dovetail.xml.algebra.functions import AGGREGATES, ARITHMETIC, GENERAL, INTERNAL, NODE, SEQUENCE, VALUE
-from dovetail.xml.algebra.normalise_flwor import flwor, is_algebraic, quantified
-from dovetail.xml.algebra.normalise_path import mapped, path
+from dovetail.xml.algebra.expressions import (
+    AGGREGATES,
+    ARITHMETIC,
+    GENERAL,
+    INTERNAL,
+    NODE,
+    SEQUENCE,
+    VALUE,
+    Call,
+    Constant,
+    Evaluate,
+    Expression,
+    Name,
+    Variable,
+    call,
+)
+from dovetail.xml.algebra.normalise_clauses import (
+    Bound,
+    Chain,
+    Numbers,
+    Scope,
+    Value,
+    flwor,
+    is_algebraic,
+    mapped,
+    path,
+    pulled,
+    quantified,
+)
 from dovetail.xml.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
-from dovetail.xml.algebra.pulling import pulled
-from dovetail.xml.algebra.scope import Bound, Chain, Numbers, Scope, Value
 from dovetail.xml.algebra.tree_facts import (
     asks_context,
     compares_nodes,
@@ -38,6 +61,7 @@ from dovetail.xml.syntax.names import FN, XS, QName
 from dovetail.xml.xdm.atomic import PYTHON_TYPES
 
 # `decimal(...)` without prefix constructs a value, as in the source, where no function has that name.
+_DISTINCT_VALUES = QName(FN, "distinct-values")
 _CONSTRUCTORS = set(PYTHON_TYPES) - {"string", "boolean", "untyped"}
 
 
@@ -153,6 +177,8 @@ class Normaliser:
 
     def _function(self, node: tree.FunctionCall, scope: Scope, chain: Chain) -> Value:
         name, arguments = node.name.local, node.arguments
+        if node.name == _DISTINCT_VALUES and arguments and isinstance(arguments[0], tree.Flwor):
+            arguments = (_typed_values(arguments[0]), *arguments[1:])  # what is gathered then holds no documents
         declared = inlined(node, self.module) if self.reads(node) else None
         if declared is not None:
             return self._inlined(declared, arguments, scope, chain)
@@ -198,6 +224,10 @@ class Normaliser:
         if scope.focus is not None and needs_context(node):
             bindings.append((".", scope.focus))
         return Evaluate(node, tuple(bindings), looks_up(node, self.module), compares_nodes(node, self.module))
+
+
+def _typed_values(node: tree.Flwor) -> tree.Flwor:
+    return replace(node, result=tree.FunctionCall(QName(FN, "data"), (node.result,)))
 
 
 def binding_name(name: QName) -> str:

@@ -7,11 +7,14 @@ Reference: Carman 2020, 7.3; docs/algorithms/xquery.md, 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dovetail.errors import PlanError
 from dovetail.xml.algebra.expressions import Call, Expression, Variable, is_call
+
+Place = tuple[int, int]
+"""Line and column in the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ class Order(Operator):
 
     keys: tuple[SortKey, ...]
     input: Operator
+    place: Place = field(default=(0, 0), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.keys:
@@ -177,6 +181,7 @@ class GroupBy(Operator):
     keys: tuple[tuple[Variable, Expression], ...]
     gathered: tuple[Gathered, ...]
     input: Operator
+    place: Place = field(default=(0, 0), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

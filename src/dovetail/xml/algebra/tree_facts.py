@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from dovetail.xml.algebra.functions import DOWNWARD
+from dovetail.xml.algebra.expressions import DOWNWARD
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.names import FN, QName
 
@@ -127,8 +127,8 @@ def reads_data(node: Any, module: tree.Module | None = None) -> bool:
 
 
 def needs_context(node: Any) -> bool:
-    """Whether the piece may ask for a context item that it does not set itself."""
-    return any(asks_context(part) for part in tree_parts(node))
+    """Whether the piece may ask for a context item, or its position, that it does not set itself."""
+    return any(asks_context(part) for part in tree_parts(node)) or uses_position(node)
 
 
 def asks_context(part: Any) -> bool:

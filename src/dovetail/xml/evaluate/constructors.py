@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.compiler import compile_expr, compiles
-from dovetail.xml.evaluate.plan import Frame, Items, Plan, Run, Scope, located
+from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
 from dovetail.xml.syntax.names import XMLNS, QName
 from dovetail.xml.syntax.tree import (
     ComputedAttribute,
@@ -21,7 +20,7 @@ from dovetail.xml.syntax.tree import (
     Expr,
 )
 from dovetail.xml.xdm.atomic import STRINGS, AnyURI, QNameValue
-from dovetail.xml.xdm.construct import (
+from dovetail.xml.xdm.markup import (
     Namespaces,
     add_content,
     add_text,
@@ -33,9 +32,9 @@ from dovetail.xml.xdm.construct import (
     new_instruction,
     new_text,
     set_attribute,
+    text_of,
 )
 from dovetail.xml.xdm.nodes import clark, new_tree
-from dovetail.xml.xdm.serialise import text_of
 from dovetail.xml.xdm.values import atom, atomise, type_name
 
 Build = Callable[[Any, Frame], Any]
@@ -48,18 +47,18 @@ def _builder(expr: Expr, scope: Scope) -> Build | None:
     return _computed(expr, scope) if isinstance(expr, ComputedElement) else None
 
 
-def _detached(build: Build, scope: Scope) -> Plan:
+def _detached(build: Build, scope: Scope) -> Compiled:
     base = scope.static.base_uri
-    return Plan(lambda frame: [build(new_tree(base=base), frame)])
+    return Compiled(lambda frame: [build(new_tree(base=base), frame)])
 
 
 @compiles(DirectElement)
-def _direct_element(expr: DirectElement, scope: Scope) -> Plan:
+def _direct_element(expr: DirectElement, scope: Scope) -> Compiled:
     return _detached(_direct(expr, scope), scope)
 
 
 @compiles(ComputedElement)
-def _computed_element(expr: ComputedElement, scope: Scope) -> Plan:
+def _computed_element(expr: ComputedElement, scope: Scope) -> Compiled:
     return _detached(_computed(expr, scope), scope)
 
 
@@ -169,7 +168,7 @@ def _computed(expr: ComputedElement, scope: Scope) -> Build:
 
 
 @compiles(ComputedAttribute)
-def _attribute(expr: ComputedAttribute, scope: Scope) -> Plan:
+def _attribute(expr: ComputedAttribute, scope: Scope) -> Compiled:
     name, content = _name(expr.name, scope, dict(expr.namespaces), element=False), _content(expr.content, scope)
 
     def run(frame: Frame) -> Items:
@@ -182,14 +181,14 @@ def _attribute(expr: ComputedAttribute, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run)
+    return Compiled(run)
 
 
 def _content(expr: Expr | None, scope: Scope) -> Run:
     return (lambda frame: []) if expr is None else compile_expr(expr, scope).run
 
 
-def _simple(expr: ComputedText | ComputedComment, scope: Scope, make: Callable[[str], Any], empty: bool) -> Plan:
+def _simple(expr: ComputedText | ComputedComment, scope: Scope, make: Callable[[str], Any], empty: bool) -> Compiled:
     content = _content(expr.content, scope)
 
     def run(frame: Frame) -> Items:
@@ -199,21 +198,21 @@ def _simple(expr: ComputedText | ComputedComment, scope: Scope, make: Callable[[
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run)
+    return Compiled(run)
 
 
 @compiles(ComputedText)
-def _text(expr: ComputedText, scope: Scope) -> Plan:
+def _text(expr: ComputedText, scope: Scope) -> Compiled:
     return _simple(expr, scope, new_text, empty=False)
 
 
 @compiles(ComputedComment)
-def _comment(expr: ComputedComment, scope: Scope) -> Plan:
+def _comment(expr: ComputedComment, scope: Scope) -> Compiled:
     return _simple(expr, scope, new_comment, empty=True)
 
 
 @compiles(ComputedInstruction)
-def _instruction(expr: ComputedInstruction, scope: Scope) -> Plan:
+def _instruction(expr: ComputedInstruction, scope: Scope) -> Compiled:
     target = expr.target
     name: Run = (lambda frame: [target]) if isinstance(target, str) else compile_expr(target, scope).run
     content = _content(expr.content, scope)
@@ -227,11 +226,11 @@ def _instruction(expr: ComputedInstruction, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run)
+    return Compiled(run)
 
 
 @compiles(ComputedDocument)
-def _document(expr: ComputedDocument, scope: Scope) -> Plan:
+def _document(expr: ComputedDocument, scope: Scope) -> Compiled:
     content = _content(expr.content, scope)
 
     def run(frame: Frame) -> Items:
@@ -240,4 +239,4 @@ def _document(expr: ComputedDocument, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run)
+    return Compiled(run)

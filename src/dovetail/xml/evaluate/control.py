@@ -7,14 +7,23 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.axes import name_matches
-from dovetail.xml.evaluate.compiler import compile_expr, compiles
-from dovetail.xml.evaluate.flwor import typed
-from dovetail.xml.evaluate.plan import Frame, Items, Plan, Run, Scope, Test, located, of_test
+from dovetail.xml.evaluate.compiler import (
+    Compiled,
+    Frame,
+    Items,
+    Run,
+    Scope,
+    compile_expr,
+    compiles,
+    located,
+    of_test,
+)
+from dovetail.xml.evaluate.flwor import Tuples, for_clause
 from dovetail.xml.evaluate.types import matcher
 from dovetail.xml.syntax.names import ERR, QName
-from dovetail.xml.syntax.tree import Catch, ForClause, If, Quantified, Switch, TryCatch, TypeCase, Typeswitch
+from dovetail.xml.syntax.tree import Catch, If, Quantified, Switch, TryCatch, TypeCase, Typeswitch
 from dovetail.xml.xdm.atomic import QNameValue
-from dovetail.xml.xdm.compare import same
+from dovetail.xml.xdm.operators import same
 from dovetail.xml.xdm.values import atom
 
 
@@ -27,7 +36,7 @@ class RaisedError(XQueryError):
 
 
 @compiles(If)
-def _if(expr: If, scope: Scope) -> Plan:
+def _if(expr: If, scope: Scope) -> Compiled:
     condition = compile_expr(expr.condition, scope).truth()
     then, otherwise = compile_expr(expr.then, scope), compile_expr(expr.otherwise, scope)
     yes, no = then.run, otherwise.run
@@ -40,42 +49,31 @@ def _if(expr: If, scope: Scope) -> Plan:
 
     if then.test is not None and otherwise.test is not None:
         test, other = then.test, otherwise.test
-        return Plan(
+        return Compiled(
             lambda frame: yes(frame) if choose(frame) else no(frame),
             lambda frame: test(frame) if choose(frame) else other(frame),
         )
-    return Plan(lambda frame: yes(frame) if choose(frame) else no(frame))
+    return Compiled(lambda frame: yes(frame) if choose(frame) else no(frame))
 
 
 @compiles(Quantified)
-def _quantified(expr: Quantified, scope: Scope) -> Plan:
-    found = _any(expr.bindings, expr, scope, wanted=expr.kind == "some")
-    return of_test(found if expr.kind == "some" else lambda frame: not found(frame))
-
-
-def _any(bindings: tuple[ForClause, ...], expr: Quantified, scope: Scope, wanted: bool) -> Test:
-    """Whether some combination of the bindings gives the condition the wanted truth."""
-    if not bindings:
-        condition = compile_expr(expr.condition, scope).truth()
-        return lambda frame: condition(frame) == wanted
-    first = bindings[0]
-    each = compile_expr(first.source, scope).each()
-    inner, slot = scope.looped().bind(first.variable)
-    check = typed(first.type, first.variable, first)
-    rest = _any(bindings[1:], expr, inner, wanted)
+def _quantified(expr: Quantified, scope: Scope) -> Compiled:
+    tuples, wanted = Tuples(scope), expr.kind == "some"
+    for binding in expr.bindings:
+        for_clause(binding, tuples)
+    rows, condition = tuples.rows(), compile_expr(expr.condition, tuples.scope).truth()
 
     def test(frame: Frame) -> bool:
-        for item in each(frame):
-            frame[slot] = check([item]) if check else [item]
-            if rest(frame):
-                return True
-        return False
+        for _ in rows(frame):
+            if condition(frame) == wanted:
+                return wanted
+        return not wanted
 
-    return test
+    return of_test(test)
 
 
 @compiles(Switch)
-def _switch(expr: Switch, scope: Scope) -> Plan:
+def _switch(expr: Switch, scope: Scope) -> Compiled:
     operand = compile_expr(expr.operand, scope).run
     cases = [
         ([compile_expr(value, scope).run for value in case.values], compile_expr(case.result, scope).run)
@@ -97,11 +95,11 @@ def _switch(expr: Switch, scope: Scope) -> Plan:
             raise located(error, expr) from None
         return chosen(frame)
 
-    return Plan(run)
+    return Compiled(run)
 
 
 @compiles(Typeswitch)
-def _typeswitch(expr: Typeswitch, scope: Scope) -> Plan:
+def _typeswitch(expr: Typeswitch, scope: Scope) -> Compiled:
     operand = compile_expr(expr.operand, scope).run
     cases = [_type_case(case, expr, scope) for case in expr.cases]
 
@@ -114,7 +112,7 @@ def _typeswitch(expr: Typeswitch, scope: Scope) -> Plan:
                 return result(frame)
         return []
 
-    return Plan(run)
+    return Compiled(run)
 
 
 def _type_case(case: TypeCase, expr: Typeswitch, scope: Scope) -> tuple[Callable[[Items], bool], int | None, Run]:
@@ -133,7 +131,7 @@ _DESCRIPTION = ("code", "description", "value", "module", "line-number", "column
 
 
 @compiles(TryCatch)
-def _try(expr: TryCatch, scope: Scope) -> Plan:
+def _try(expr: TryCatch, scope: Scope) -> Compiled:
     body = compile_expr(expr.body, scope).run
     inner, slots = scope, []
     for local in _DESCRIPTION:
@@ -152,7 +150,7 @@ def _try(expr: TryCatch, scope: Scope) -> Plan:
                     return result(frame)
             raise
 
-    return Plan(run)
+    return Compiled(run)
 
 
 def error_name(error: XQueryError) -> QNameValue:

@@ -6,8 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.compiler import compile_expr, compiles
-from dovetail.xml.evaluate.plan import Frame, Items, Plan, Run, Scope, Test, located, of_test
+from dovetail.xml.evaluate.compiler import (
+    Compiled,
+    Frame,
+    Items,
+    Run,
+    Scope,
+    Test,
+    compile_expr,
+    compiles,
+    located,
+    of_test,
+)
 from dovetail.xml.syntax.tree import (
     Arithmetic,
     Comparison,
@@ -22,35 +32,31 @@ from dovetail.xml.syntax.tree import (
     Unary,
     VariableRef,
 )
-from dovetail.xml.xdm.arithmetic import arithmetic
-from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, UntypedAtomic
-from dovetail.xml.xdm.cast import cast, untyped_to_double
-from dovetail.xml.xdm.compare import TESTS, compare, general
-from dovetail.xml.xdm.nodes import Element, is_node
-from dovetail.xml.xdm.numbers import negated
-from dovetail.xml.xdm.order import path_key
-from dovetail.xml.xdm.serialise import text_of
-from dovetail.xml.xdm.values import atom, atomise, type_name
+from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, UntypedAtomic, negated
+from dovetail.xml.xdm.markup import text_of
+from dovetail.xml.xdm.nodes import Element, is_node, path_key
+from dovetail.xml.xdm.operators import TESTS, arithmetic, compare, general
+from dovetail.xml.xdm.values import atom, atomise, cast, type_name, untyped_to_double
 
 
 @compiles(Literal)
-def _literal(expr: Literal, scope: Scope) -> Plan:
+def _literal(expr: Literal, scope: Scope) -> Compiled:
     value = expr.value
-    return Plan(lambda frame: [value])
+    return Compiled(lambda frame: [value])
 
 
 @compiles(VariableRef)
-def _variable(expr: VariableRef, scope: Scope) -> Plan:
+def _variable(expr: VariableRef, scope: Scope) -> Compiled:
     slot = scope.variables.get(expr.name)
     if slot is not None:
         place = slot
-        return Plan(lambda frame: frame[place])
+        return Compiled(lambda frame: frame[place])
     value = scope.static.global_value(expr)
-    return Plan(lambda frame: value(frame[0]))
+    return Compiled(lambda frame: value(frame[0]))
 
 
 @compiles(ContextItem)
-def _context_item(expr: ContextItem, scope: Scope) -> Plan:
+def _context_item(expr: ContextItem, scope: Scope) -> Compiled:
     if scope.focus is None:
         raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
     focus = scope.focus
@@ -61,11 +67,11 @@ def _context_item(expr: ContextItem, scope: Scope) -> Plan:
             raise located(XQueryError("XPDY0002", "the query was given no context item"), expr)
         return [item]
 
-    return Plan(run)
+    return Compiled(run)
 
 
 @compiles(Sequence)
-def _sequence(expr: Sequence, scope: Scope) -> Plan:
+def _sequence(expr: Sequence, scope: Scope) -> Compiled:
     plans = [compile_expr(item, scope) for item in expr.items]
     runs = [plan.run for plan in plans]
 
@@ -79,11 +85,11 @@ def _sequence(expr: Sequence, scope: Scope) -> Plan:
         for plan in plans:
             yield from plan.each()(frame)
 
-    return Plan(run, stream=stream if any(plan.stream for plan in plans) else None)
+    return Compiled(run, stream=stream if any(plan.stream for plan in plans) else None)
 
 
 @compiles(Logical)
-def _logical(expr: Logical, scope: Scope) -> Plan:
+def _logical(expr: Logical, scope: Scope) -> Compiled:
     left, right = _located_truth(expr.left, scope), _located_truth(expr.right, scope)
     if expr.op == "and":
         return of_test(lambda frame: left(frame) and right(frame))
@@ -110,10 +116,10 @@ def _at(expr: Expr, test: Test) -> Test:
 
 
 @compiles(Comparison)
-def _comparison(expr: Comparison, scope: Scope) -> Plan:
+def _comparison(expr: Comparison, scope: Scope) -> Compiled:
     left, right = compile_expr(expr.left, scope), compile_expr(expr.right, scope)
     if expr.kind == "node":
-        return Plan(_node_comparison(expr, left.run, right.run))
+        return Compiled(_node_comparison(expr, left.run, right.run))
     if expr.kind == "general":
         return of_test(_at(expr, _general(expr.op, left.run, right.run)))
     if isinstance(expr.right, Literal) and type(expr.right.value) is str:
@@ -121,7 +127,7 @@ def _comparison(expr: Comparison, scope: Scope) -> Plan:
     return _value_comparison(expr, left.run, right.run)
 
 
-def _value_comparison(expr: Comparison, left: Run, right: Run) -> Plan:
+def _value_comparison(expr: Comparison, left: Run, right: Run) -> Compiled:
     op = expr.op
 
     def run(frame: Frame) -> Items:
@@ -131,7 +137,7 @@ def _value_comparison(expr: Comparison, left: Run, right: Run) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run, lambda frame: run(frame) == [True])
+    return Compiled(run, lambda frame: run(frame) == [True])
 
 
 def _text_test(run: Run, left: Run, test: Callable[[Any, Any], bool], text: str) -> Test:
@@ -144,7 +150,7 @@ def _text_test(run: Run, left: Run, test: Callable[[Any, Any], bool], text: str)
     return found
 
 
-def _with_text(expr: Comparison, left: Run, text: str) -> Plan:
+def _with_text(expr: Comparison, left: Run, text: str) -> Compiled:
     """A value comparison with a string literal: no conversion is needed for untyped text."""
     op, test = expr.op, TESTS[expr.op]
 
@@ -158,7 +164,7 @@ def _with_text(expr: Comparison, left: Run, text: str) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run, _text_test(run, left, test, text))
+    return Compiled(run, _text_test(run, left, test, text))
 
 
 def _general(op: str, left: Run, right: Run) -> Test:
@@ -199,7 +205,7 @@ def _node_comparison(expr: Comparison, left: Run, right: Run) -> Run:
 
 
 @compiles(Arithmetic)
-def _arithmetic(expr: Arithmetic, scope: Scope) -> Plan:
+def _arithmetic(expr: Arithmetic, scope: Scope) -> Compiled:
     left, right, op = compile_expr(expr.left, scope).run, compile_expr(expr.right, scope).run, expr.op
 
     def run(frame: Frame) -> Items:
@@ -209,11 +215,11 @@ def _arithmetic(expr: Arithmetic, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run)
+    return Compiled(run)
 
 
 @compiles(Unary)
-def _unary(expr: Unary, scope: Scope) -> Plan:
+def _unary(expr: Unary, scope: Scope) -> Compiled:
     operand, negative = compile_expr(expr.operand, scope).run, expr.op == "-"
 
     def run(frame: Frame) -> Items:
@@ -227,11 +233,11 @@ def _unary(expr: Unary, scope: Scope) -> Plan:
             raise located(XQueryError("XPTY0004", f"{expr.op} needs a number, given {type_name(value)}"), expr)
         return [negated(value) if negative else value]
 
-    return Plan(run)
+    return Compiled(run)
 
 
 @compiles(Range)
-def _range(expr: Range, scope: Scope) -> Plan:
+def _range(expr: Range, scope: Scope) -> Compiled:
     first, last = compile_expr(expr.first, scope).run, compile_expr(expr.last, scope).run
 
     def bounds(frame: Frame) -> range:
@@ -241,7 +247,7 @@ def _range(expr: Range, scope: Scope) -> Plan:
             raise located(error, expr) from None
         return range(0) if low is None or high is None else range(low, high + 1)
 
-    return Plan(lambda frame: list(bounds(frame)), stream=lambda frame: iter(bounds(frame)))
+    return Compiled(lambda frame: list(bounds(frame)), stream=lambda frame: iter(bounds(frame)))
 
 
 def _whole(items: Items) -> int | None:
@@ -254,7 +260,7 @@ def _whole(items: Items) -> int | None:
 
 
 @compiles(StringConcat)
-def _concat(expr: StringConcat, scope: Scope) -> Plan:
+def _concat(expr: StringConcat, scope: Scope) -> Compiled:
     left, right = compile_expr(expr.left, scope).run, compile_expr(expr.right, scope).run
 
     def text(items: Items) -> str:
@@ -267,11 +273,11 @@ def _concat(expr: StringConcat, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(run)
+    return Compiled(run)
 
 
 @compiles(SimpleMap)
-def _simple_map(expr: SimpleMap, scope: Scope) -> Plan:
+def _simple_map(expr: SimpleMap, scope: Scope) -> Compiled:
     left = compile_expr(expr.left, scope).run
     inner, focus = scope.focused()
     right = compile_expr(expr.right, inner).run
@@ -283,4 +289,4 @@ def _simple_map(expr: SimpleMap, scope: Scope) -> Plan:
             found += right(frame)
         return found
 
-    return Plan(run)
+    return Compiled(run)

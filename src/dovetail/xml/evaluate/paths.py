@@ -8,8 +8,7 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.axes import REVERSE, step
-from dovetail.xml.evaluate.compiler import compile_expr, compiles
-from dovetail.xml.evaluate.plan import Frame, Items, Plan, Scope, located
+from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Scope, compile_expr, compiles, located
 from dovetail.xml.syntax.names import FN, KindTest
 from dovetail.xml.syntax.tree import (
     AxisStep,
@@ -26,8 +25,7 @@ from dovetail.xml.syntax.tree import (
     SetOperation,
 )
 from dovetail.xml.xdm.atomic import NUMBERS
-from dovetail.xml.xdm.nodes import Document, Element, is_node, root_of
-from dovetail.xml.xdm.order import in_document_order
+from dovetail.xml.xdm.nodes import Document, Element, in_document_order, is_node, root_of
 from dovetail.xml.xdm.values import boolean
 
 # What is known of the nodes between two steps: nothing, sorted and unique, and also none inside another.
@@ -81,7 +79,7 @@ def _filter_by_value(value: Callable[[Frame], Items], focus: int) -> Select:
 
 
 @compiles(Filter)
-def _filter(expr: Filter, scope: Scope) -> Plan:
+def _filter(expr: Filter, scope: Scope) -> Compiled:
     base = compile_expr(expr.base, scope)
     selects = [predicate(part, scope) for part in expr.predicates]
 
@@ -91,7 +89,7 @@ def _filter(expr: Filter, scope: Scope) -> Plan:
             items = select(frame, items)
         return items
 
-    return Plan(run, ordered=base.ordered)
+    return Compiled(run, ordered=base.ordered)
 
 
 # --- steps
@@ -221,7 +219,7 @@ def _is_plain(expr: Expr) -> bool:
 
 
 @compiles(Path)
-def _path(expr: Path, scope: Scope) -> Plan:
+def _path(expr: Path, scope: Scope) -> Compiled:
     start = compile_expr(expr.start, scope)
     exprs = _merged(expr.steps)
     inner = scope.looped()
@@ -229,7 +227,7 @@ def _path(expr: Path, scope: Scope) -> Plan:
         _Axis(part, inner) if isinstance(part, AxisStep) else _Any(part, inner, part is exprs[-1]) for part in exprs
     ]
     if len(steps) == 1 and isinstance(steps[0], _Axis) and not steps[0].selects and steps[0].axis == "child":
-        return Plan(_one_child(start, steps[0], expr), ordered=start.ordered)
+        return Compiled(_one_child(start, steps[0], expr), ordered=start.ordered)
 
     def walk(frame: Frame, nodes: Items, state: State) -> Items:
         try:
@@ -244,7 +242,7 @@ def _path(expr: Path, scope: Scope) -> Plan:
         return walk(frame, nodes, PEERS if start.ordered or len(nodes) < 2 else UNKNOWN)
 
     stream = _streamed(start, walk) if all(map(_goes_document_by_document, exprs)) else None
-    return Plan(run, stream=stream, ordered=start.ordered and _keeps_peers(steps))
+    return Compiled(run, stream=stream, ordered=start.ordered and _keeps_peers(steps))
 
 
 def _goes_document_by_document(step: Expr) -> bool:
@@ -260,7 +258,7 @@ def _keeps_peers(steps: list[Any]) -> bool:
     return all(isinstance(part, _Axis) and _FROM_PEERS.get(part.axis) == PEERS for part in steps)
 
 
-def _one_child(start: Plan, axis: _Axis, expr: Path) -> Callable[[Frame], Items]:
+def _one_child(start: Compiled, axis: _Axis, expr: Path) -> Callable[[Frame], Items]:
     """`$x/name`, the most frequent path."""
     find, begin = axis.find, start.run
 
@@ -276,7 +274,7 @@ def _one_child(start: Plan, axis: _Axis, expr: Path) -> Callable[[Frame], Items]
     return run
 
 
-def _streamed(start: Plan, walk: Callable[[Frame, Items, State], Items]) -> Callable[[Frame], Iterator[Any]] | None:
+def _streamed(start: Compiled, walk: Callable[[Frame, Items, State], Items]) -> Callable[[Frame], Iterator[Any]] | None:
     """Documents of a collection one by one: each is a tree of its own, so they are in order as they come."""
     if start.stream is None or not start.ordered:
         return None
@@ -290,12 +288,12 @@ def _streamed(start: Plan, walk: Callable[[Frame, Items, State], Items]) -> Call
 
 
 @compiles(AxisStep)
-def _lone_step(expr: AxisStep, scope: Scope) -> Plan:
+def _lone_step(expr: AxisStep, scope: Scope) -> Compiled:
     return compile_expr(Path(ContextItem(line=expr.line, column=expr.column), (expr,)), scope)
 
 
 @compiles(Root)
-def _root(expr: Root, scope: Scope) -> Plan:
+def _root(expr: Root, scope: Scope) -> Compiled:
     item = compile_expr(ContextItem(line=expr.line, column=expr.column), scope)
 
     def run(frame: Frame) -> Items:
@@ -307,11 +305,11 @@ def _root(expr: Root, scope: Scope) -> Plan:
             raise located(XQueryError("XPDY0050", "the tree of the context item has no document node"), expr)
         return [top]
 
-    return Plan(run, ordered=True)
+    return Compiled(run, ordered=True)
 
 
 @compiles(SetOperation)
-def _set_operation(expr: SetOperation, scope: Scope) -> Plan:
+def _set_operation(expr: SetOperation, scope: Scope) -> Compiled:
     left, right, op = compile_expr(expr.left, scope), compile_expr(expr.right, scope), expr.op
 
     def run(frame: Frame) -> Items:
@@ -323,4 +321,4 @@ def _set_operation(expr: SetOperation, scope: Scope) -> Plan:
         others = set(second)
         return in_document_order(node for node in first if (node in others) == (op == "intersect"))
 
-    return Plan(run)
+    return Compiled(run)

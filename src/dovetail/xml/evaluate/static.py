@@ -1,35 +1,305 @@
-"""Whole queries compiled: declared functions and variables, static errors before anything runs."""
+"""Static context of a query: its functions, of the library and declared, and its global variables.
+
+Errors in names and types are found here, before anything runs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate import calls, constructors, control, flwor, operators, paths, types
-from dovetail.xml.evaluate.compiler import compile_expr
-from dovetail.xml.evaluate.context import Context, Environment
-from dovetail.xml.evaluate.plan import Frame, Items, Plan, Run, Scope, Slots, located
-from dovetail.xml.evaluate.types import converter, matcher, mismatch, written
-from dovetail.xml.syntax.names import FN, QName, SequenceType
+from dovetail.xml.evaluate import constructors, control, flwor, operators, paths, types
+from dovetail.xml.evaluate.compiler import (
+    MAX_CALLS,
+    Compiled,
+    Environment,
+    Frame,
+    Items,
+    Run,
+    Scope,
+    Slots,
+    compile_expr,
+    compiles,
+    located,
+)
+from dovetail.xml.evaluate.functions.registry import FUNCTIONS, Signature, sequence
+from dovetail.xml.evaluate.types import cast_to, converter, matcher, mismatch, written
+from dovetail.xml.syntax.names import FN, XS, QName, SequenceType
 from dovetail.xml.syntax.stack import deep_stack
 from dovetail.xml.syntax.tree import (
-    Expr,
+    ContextItem,
     FunctionCall,
     FunctionDeclaration,
     Module,
     VariableDeclaration,
     VariableRef,
 )
+from dovetail.xml.xdm.atomic import PYTHON_TYPES
+from dovetail.xml.xdm.values import atom, atomise
 
-PARTS = (calls, constructors, control, flwor, operators, paths, types)  # loaded: each registers what it compiles
+for _area in ("dates", "nodes", "numbers", "sequences", "strings"):
+    importlib.import_module(f"dovetail.xml.evaluate.functions.{_area}")
+
+_TESTS = frozenset(
+    (
+        "not",
+        "boolean",
+        "exists",
+        "empty",
+        "contains",
+        "starts-with",
+        "ends-with",
+        "matches",
+        "true",
+        "false",
+        "deep-equal",
+    )
+)
+
+
+@compiles(FunctionCall)
+def _call(expr: FunctionCall, scope: Scope) -> Compiled:
+    name, count = expr.name, len(expr.arguments)
+    declared = scope.static.functions.get((name, count))
+    if declared is not None:
+        return _declared(expr, scope, declared)
+    if name.uri == FN:
+        if name.local in _SPECIAL and count in _SPECIAL[name.local][0]:
+            return _SPECIAL[name.local][1](expr, scope)
+        signature = FUNCTIONS.get(name.local)
+        if signature is not None and signature.accepts(count):
+            return _library(expr, scope, signature)
+    target = constructor(name)
+    if target is not None and count <= 1 and (count == 1 or (scope.focus is not None and name.uri == XS)):
+        return _constructor(expr, scope, target)
+    raise located(_unknown(name, count, scope), expr)
+
+
+def constructor(name: QName) -> str | None:
+    """The type that a call constructs: `xs:decimal(...)`, and `decimal(...)` where no function has that name."""
+    if name == QName(XS, "numeric"):
+        return name.local
+    known = name.local in PYTHON_TYPES and name.local not in ("untyped", "QName")  # xs:QName(...) is parsed as a cast
+    return name.local if known and name.uri in (XS, FN) else None
+
+
+def _unknown(name: QName, count: int, scope: Scope) -> XQueryError:
+    others = sorted(arity for other, arity in scope.static.functions if other == name)
+    signature = FUNCTIONS.get(name.local) if name.uri == FN else None
+    hint = ""
+    if signature is not None:
+        hint = f"; it takes {' to '.join(map(str, sorted({signature.least, len(signature.parameters)})))}"
+    elif others:
+        hint = f"; it takes {' or '.join(map(str, others))}"
+    return XQueryError("XPST0017", f"there is no function {name}() with {count} arguments{hint}")
+
+
+# --- the library
+
+
+def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Compiled:
+    arguments = list(expr.arguments)
+    if signature.focus and len(arguments) < signature.least:
+        arguments.append(ContextItem(line=expr.line, column=expr.column))
+    plans = [compile_expr(argument, scope) for argument in arguments]
+    runs = [
+        _values(plan) if plan.stream is not None and kind == "anyAtomicType*" else plan.run
+        for plan, kind in zip(plans, [*signature.parameters, *plans], strict=False)
+    ]
+    prepare = signature.arguments(len(runs))
+    run = _invocation(expr, runs, prepare, signature)
+    return Compiled(run, (lambda frame: run(frame)[0] is True) if signature.name in _TESTS else None)
+
+
+def _values(plan: Compiled) -> Run:
+    """The typed values of a stream: they are kept, the documents they come from are not."""
+    each = plan.each()
+    return lambda frame: [value for item in each(frame) for value in atomise([item])]
+
+
+def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
+    call, pairs = signature.call, list(zip(runs, prepare, strict=True))
+    if signature.needs_environment:
+
+        def with_environment(frame: Frame) -> Items:
+            try:
+                return sequence(call(frame[0], *[convert(run(frame)) for run, convert in pairs]))
+            except XQueryError as error:
+                raise located(error, expr) from None
+
+        return with_environment
+
+    if len(pairs) == 1:
+        only, convert_only = pairs[0]
+
+        def with_one(frame: Frame) -> Items:
+            try:
+                return sequence(call(convert_only(only(frame))))
+            except XQueryError as error:
+                raise located(error, expr) from None
+
+        return with_one
+
+    def invoke(frame: Frame) -> Items:
+        try:
+            return sequence(call(*[convert(run(frame)) for run, convert in pairs]))
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    return invoke
+
+
+def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
+    argument = expr.arguments[0] if expr.arguments else ContextItem(line=expr.line, column=expr.column)
+    run, convert = compile_expr(argument, scope).run, cast_to(target)
+
+    def construct(frame: Frame) -> Items:
+        try:
+            value = atom(run(frame), f"the argument of {expr.name}()")
+            return [] if value is None else [convert(value)]
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    return Compiled(construct)
+
+
+# --- functions that look at the place they stand at
+
+
+def _focus_part(offset: int) -> Any:
+    def compile_part(expr: FunctionCall, scope: Scope) -> Compiled:
+        if scope.focus is None:
+            raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
+        place = scope.focus + offset
+
+        def run(frame: Frame) -> Items:
+            if frame[place] is None:
+                raise located(XQueryError("XPDY0002", "the query was given no context item"), expr)
+            return [frame[place]]
+
+        return Compiled(run)
+
+    return compile_part
+
+
+def _negation(expr: FunctionCall, scope: Scope) -> Compiled:
+    truth, negate = compile_expr(expr.arguments[0], scope).truth(), expr.name.local == "not"
+
+    def test(frame: Frame) -> bool:
+        try:
+            return truth(frame) != negate
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    return Compiled(lambda frame: [test(frame)], test)
+
+
+def _collection(expr: FunctionCall, scope: Scope) -> Compiled:
+    """Documents of a collection; not kept where the query asks for them at one place and once only."""
+    run = compile_expr(expr.arguments[0], scope).run if expr.arguments else None
+
+    def uri(frame: Frame) -> str | None:
+        value = None if run is None else atom(run(frame), "the argument of collection()")
+        if value is not None and not isinstance(value, str):
+            raise located(XQueryError("XPTY0004", "the argument of collection() is a string"), expr)
+        return value
+
+    def documents(frame: Frame) -> Items:
+        try:
+            return list(frame[0].collection(uri(frame)))
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    def stream(frame: Frame) -> Iterator[Any]:
+        try:
+            yield from frame[0].stream_collection(uri(frame))
+        except XQueryError as error:
+            raise located(error, expr) from None
+
+    once = not scope.repeated and scope.static.collections_used == 1
+    return Compiled(documents, stream=stream if once else None, ordered=True)
+
+
+def _unordered(expr: FunctionCall, scope: Scope) -> Compiled:
+    return compile_expr(expr.arguments[0], scope)
+
+
+def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
+    """`parse-xml`: the document has the base URI of the query."""
+    run, base = _library(expr, scope, FUNCTIONS["parse-xml"]).run, scope.static.base_uri
+
+    def documents(frame: Frame) -> Items:
+        found = run(frame)
+        for document in found if base else ():
+            document.holder.set("base", base)
+        return found
+
+    return Compiled(documents)
+
+
+def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
+    """`count`: counts as items come where they need not be held."""
+    plan = compile_expr(expr.arguments[0], scope)
+    if plan.stream is None:
+        return Compiled(lambda frame: [len(plan.run(frame))])
+    stream = plan.stream
+    return Compiled(lambda frame: [sum(1 for _ in stream(frame))])
+
+
+_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Compiled]]] = {
+    "position": ((0,), _focus_part(1)),
+    "last": ((0,), _focus_part(2)),
+    "not": ((1,), _negation),
+    "boolean": ((1,), _negation),
+    "collection": ((0, 1), _collection),
+    "unordered": ((1,), _unordered),
+    "parse-xml": ((1,), _parse_xml),
+    "count": ((1,), _default_count),
+}
+
+
+# --- declared functions
+
+
+def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Compiled:
+    runs = [compile_expr(argument, scope).run for argument in expr.arguments]
+
+    def run(frame: Frame) -> Items:
+        environment = frame[0]
+        inner: Frame = [None] * function.size
+        inner[0] = environment
+        try:
+            for at, argument in enumerate(runs):
+                items, convert = argument(frame), function.conversions[at]
+                inner[at + 1] = convert(items) if convert is not None else items
+        except XQueryError as error:
+            raise located(error, expr) from None
+        if environment.depth >= MAX_CALLS:
+            raise located(XQueryError("XPDY0130", f"functions call each other deeper than {MAX_CALLS} times"), expr)
+        environment.depth += function.weight
+        try:
+            result = function.run(inner)
+            return function.result(result) if function.result is not None else result
+        except XQueryError as error:
+            raise located(error, expr) from None
+        finally:
+            environment.depth -= function.weight
+
+    return Compiled(run)
+
+
+LOOPS_PER_CALL = 8
+"""A call of a function with more loops counts as several calls: each loop takes a part of the C stack."""
+PARTS = (constructors, control, flwor, operators, paths, types)  # loaded: each registers what it compiles
 
 
 class Function:
     """A declared function; its body is compiled after all functions are known."""
 
-    __slots__ = ("conversions", "result", "run", "size")
+    __slots__ = ("conversions", "result", "run", "size", "weight")
 
     def __init__(self, declaration: FunctionDeclaration) -> None:
         name = declaration.name
@@ -39,14 +309,14 @@ class Function:
         ]
         self.result = None if declaration.type is None else converter(declaration.type, f"the result of {name}()")
         self.run: Run = lambda frame: []
-        self.size = 0
+        self.size, self.weight = 0, 1
 
     def compile(self, declaration: FunctionDeclaration, static: Static) -> None:
         """Fills in the body."""
         slots = Slots()
-        places = {part.name: slots.take() for part in declaration.parameters}
+        places: dict[Hashable, int] = {part.name: slots.take() for part in declaration.parameters}
         self.run = compile_expr(declaration.body, Scope(static, slots, places, repeated=True)).run
-        self.size = slots.used
+        self.size, self.weight = slots.used, 1 + slots.loops // LOOPS_PER_CALL
 
 
 class Static:
@@ -82,7 +352,7 @@ class Static:
     def _global(self, declaration: VariableDeclaration) -> Callable[[Environment], Items]:
         slots = Slots(4)
         scope = Scope(self, slots, focus=1)
-        plan = None if declaration.value is None else compile_expr(declaration.value, scope)
+        compiled = None if declaration.value is None else compile_expr(declaration.value, scope)
         check = None if declaration.type is None else _placed(declaration, lambda d: _checked(d.type, d.name))
         pending: set[int] = set()
 
@@ -93,7 +363,7 @@ class Static:
             try:
                 items = self._given(declaration, environment)
                 if items is None:
-                    items = self._computed(declaration, plan, environment, slots.used)
+                    items = self._computed(declaration, compiled, environment, slots.used)
                 return check(items) if check is not None else items
             except XQueryError as error:
                 raise located(error, declaration) from None
@@ -110,10 +380,12 @@ class Static:
         return list(given[str(declaration.name)])
 
     @staticmethod
-    def _computed(declaration: VariableDeclaration, plan: Plan | None, environment: Environment, size: int) -> Items:
-        if plan is None:
+    def _computed(
+        declaration: VariableDeclaration, value: Compiled | None, environment: Environment, size: int
+    ) -> Items:
+        if value is None:
             raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")
-        return plan.run(_frame(environment, size))
+        return value.run(environment.frame(size))
 
 
 def _placed(node: Any, make: Callable[[Any], Any]) -> Any:
@@ -147,77 +419,7 @@ def _collection_calls(*parts: Any) -> int:
     return found
 
 
-def _frame(environment: Environment, size: int) -> Frame:
-    frame: Frame = [None] * size
-    frame[0] = environment
-    if environment.context.item is not None:
-        frame[1:4] = environment.context.item, 1, 1
-    return frame
-
-
-class Query:
-    """A compiled query: run it as often as needed, each time with a context."""
-
-    __slots__ = ("_each", "_size", "module", "static")
-
-    def __init__(self, module: Module) -> None:
-        with deep_stack():
-            self.module, self.static = module, Static(module)
-            slots = Slots(4)
-            plan = compile_expr(module.body, Scope(self.static, slots, focus=1))
-        self._each, self._size = plan.each(), slots.used
-
-    def run(self, context: Context | None = None) -> Iterator[Any]:
-        """The items of the answer, as they are found."""
-        frame = _frame(Environment(context or Context()), self._size)
-        with deep_stack():
-            items = self._each(frame)
-        while True:
-            with deep_stack():
-                try:
-                    item = next(items)
-                except StopIteration:
-                    return
-            yield item
-
-
-class Expression:
-    """One expression compiled for given variables: called with their values, in order, it gives its items.
-
-    Documents and global variables come from the context that `with_context` gave; without one there are no documents.
-    """
-
-    __slots__ = ("_environment", "_recursive", "_run", "_size")
-
-    def __init__(self, expr: Expr, static: Static, variables: Sequence[QName] = ()) -> None:
-        slots = Slots(4)
-        places = {name: slots.take() for name in variables}
-        with deep_stack():
-            self._run = compile_expr(expr, Scope(static, slots, places, focus=1, repeated=True)).run
-        self._size = slots.used
-        self._environment = Environment(Context())
-        self._recursive = bool(static.functions)
-
-    def with_context(self, context: Context) -> Expression:
-        """The same expression in another context."""
-        self._environment = Environment(context)
-        return self
-
-    def __call__(self, *values: Items) -> Items:
-        """The items for these values of the variables."""
-        frame = _frame(self._environment, self._size)
-        frame[4 : 4 + len(values)] = values
-        if not self._recursive:
-            return self._run(frame)
-        with deep_stack():
-            return self._run(frame)
-
-
-def compile_module(module: Module) -> Query:
-    """A query ready to run. Raises its static errors: unknown names, functions, types."""
-    return Query(module)
-
-
-def evaluate(module: Module, context: Context | None = None) -> Iterator[Any]:
-    """The items of a query's answer."""
-    return Query(module).run(context)
+def check_module(module: Module) -> None:
+    """Raises the static errors of a query: unknown names, functions, types."""
+    with deep_stack():
+        compile_expr(module.body, Scope(Static(module), Slots(4), focus=1))

@@ -7,8 +7,7 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.axes import matcher as node_matcher
-from dovetail.xml.evaluate.compiler import compile_expr, compiles
-from dovetail.xml.evaluate.plan import Frame, Items, Plan, Scope, located, of_test
+from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Scope, compile_expr, compiles, located, of_test
 from dovetail.xml.syntax.names import XS, AnyItem, AtomicType, KindTest, QName, SequenceType
 from dovetail.xml.syntax.tree import CastableAs, CastAs, Expr, InstanceOf, TreatAs
 from dovetail.xml.xdm.atomic import (
@@ -20,12 +19,11 @@ from dovetail.xml.xdm.atomic import (
     Float,
     QNameValue,
     UntypedAtomic,
+    to_double,
 )
-from dovetail.xml.xdm.cast import cast
-from dovetail.xml.xdm.construct import is_ncname
+from dovetail.xml.xdm.markup import is_ncname
 from dovetail.xml.xdm.nodes import is_node
-from dovetail.xml.xdm.numbers import to_double
-from dovetail.xml.xdm.values import atom, atomise, type_name
+from dovetail.xml.xdm.values import atom, atomise, cast, type_name
 
 Convert = Callable[[Items], Items]
 _LIMITS = {"": (1, 1), "?": (0, 1), "*": (0, None), "+": (1, None)}
@@ -115,7 +113,7 @@ def value_converter(target: str) -> Callable[[Any], Any]:
 
 
 @compiles(InstanceOf)
-def _instance_of(expr: InstanceOf, scope: Scope) -> Plan:
+def _instance_of(expr: InstanceOf, scope: Scope) -> Compiled:
     run, matches = compile_expr(expr.operand, scope).run, _static(expr, lambda: matcher(expr.type))
     return of_test(lambda frame: matches(run(frame)))
 
@@ -128,7 +126,7 @@ def _static(expr: Expr, make: Callable[[], Any]) -> Any:
 
 
 @compiles(TreatAs)
-def _treat(expr: TreatAs, scope: Scope) -> Plan:
+def _treat(expr: TreatAs, scope: Scope) -> Compiled:
     inner, matches = compile_expr(expr.operand, scope), _static(expr, lambda: matcher(expr.type))
 
     def run(frame: Frame) -> Items:
@@ -138,7 +136,7 @@ def _treat(expr: TreatAs, scope: Scope) -> Plan:
             raise located(XQueryError("XPDY0050", str(error).removeprefix("[XPTY0004] ")), expr)
         return items
 
-    return Plan(run, ordered=inner.ordered)
+    return Compiled(run, ordered=inner.ordered)
 
 
 def _target(expr: CastAs | CastableAs) -> str:
@@ -174,7 +172,7 @@ def _qname(value: Any, namespaces: dict[str, str]) -> QNameValue:
 
 
 @compiles(CastAs)
-def _cast(expr: CastAs, scope: Scope) -> Plan:
+def _cast(expr: CastAs, scope: Scope) -> Compiled:
     run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def cast_items(frame: Frame) -> Items:
@@ -186,11 +184,11 @@ def _cast(expr: CastAs, scope: Scope) -> Plan:
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Plan(cast_items)
+    return Compiled(cast_items)
 
 
 @compiles(CastableAs)
-def _castable(expr: CastableAs, scope: Scope) -> Plan:
+def _castable(expr: CastableAs, scope: Scope) -> Compiled:
     run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def test(frame: Frame) -> bool:

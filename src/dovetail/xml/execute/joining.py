@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
-from dovetail.xml.algebra.expressions import Call, Expression, Variable, substituted, variables
-from dovetail.xml.algebra.functions import AGGREGATES, SEQUENCE
+from dovetail.xml.algebra.expressions import AGGREGATES, SEQUENCE, Call, Expression, Variable, substituted, variables
 from dovetail.xml.algebra.operators import Assign, Operator, Select
-from dovetail.xml.algebra.run_expressions import Tuple
 from dovetail.xml.algebra.walk import above, all_uses, available, stacked
-from dovetail.xml.execute.aggregate import Local
-from dovetail.xml.execute.batching import ROWS, batched
 from dovetail.xml.execute.job import Job
-from dovetail.xml.execute.keys import key_cell
+from dovetail.xml.execute.last_task import Local
 from dovetail.xml.execute.parts import Given, JoinPart
-from dovetail.xml.execute.runner import TaskRunner
-from dovetail.xml.execute.scan_task import STATE
+from dovetail.xml.execute.runner import RemoteTuples
 from dovetail.xml.execute.scan_work import Wanted, unnested
-from dovetail.xml.execute.wire import Form, decoded, encoded
+from dovetail.xml.execute.wire import ROWS, STATE, Form, batched, decoded, encoded, key_cell
 from dovetail.xml.rules.matching import conjunction, conjuncts
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.xdm.markup import serialise
 
 _ORDER = Variable(1 << 62)
-"""Stands for the order numbers of a tuple, beside its variables; no plan counts so far."""
+"""Stands for the order numbers of a row among the variables of its tuple; no plan counts this far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +111,26 @@ class JoinedRows:
 
     def __init__(self, job: Job, work: JoinWork, forms: dict[Variable, Form], orders: tuple[str, ...]) -> None:
         self.work, self.forms, self.orders = work, forms, orders
-        self.compiler = job.compiler(Metrics())
+        self.runner = job.runner(Metrics())
 
-    def tuples(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Tuple]:
-        """The tuples of the chain; the order numbers of the row they come from stand beside their variables."""
-        return TaskRunner(self.compiler, given=[self._given(batches)]).tuples(self.work.plan, {})
+    def _tuples(self, batches: Iterator[pa.RecordBatch], *wanted: Expression) -> Iterator[list[Any]]:
+        """The values of some expressions for each tuple of the chain."""
+        given = RemoteTuples((_ORDER, *self.forms), self._given(batches))
+        return self.runner.prepared(self.work.plan, wanted, given=[given])()
 
-    def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Tuple]:
+    def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Any]]:
         for batch in batches:
             cells = [batch[f"v{one.number}"].to_pylist() for one in self.forms]
             orders = zip(*(batch[name].to_pylist() for name in self.orders), strict=True)
             for order, *row in zip(orders, *cells, strict=True):
-                values = {one: decoded(form, cell) for (one, form), cell in zip(self.forms.items(), row, strict=True)}
-                yield {_ORDER: list(order), **values}
+                values = [decoded(form, cell) for form, cell in zip(self.forms.values(), row, strict=True)]
+                yield [list(order), *values]
 
     def items(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The items of the result, serialised."""
         result = self.work.wanted.items
         assert result is not None  # noqa: S101  (asked by the caller)
-        return batched(((serialise(item),) for given in self.tuples(batches) for item in given[result]), schema)
+        return batched(((serialise(item),) for (items,) in self._tuples(batches, result) for item in items), schema)
 
     def rows(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Rows for another join or the last task: order numbers, one more among tuples of a row, keys, variables."""
@@ -141,20 +138,20 @@ class JoinedRows:
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
         wanted, last, sub = self.work.wanted, None, 0
-        for given in self.tuples(batches):
-            order = given[_ORDER]
+        n, keys = len(wanted.keys), tuple(key.expression for key in wanted.keys)
+        for order, *values in self._tuples(batches, _ORDER, *keys, *wanted.variables):
             last, sub = order, sub + 1 if order == last else 0
-            keys = [key_cell(key, self.compiler.closure(key.expression)(given)) for key in wanted.keys]
-            yield (*order, sub, *keys, *(encoded("items", given[one]) for one in wanted.variables))
+            found = [key_cell(key, items) for key, items in zip(wanted.keys, values[:n], strict=True)]
+            yield (*order, sub, *found, *(encoded("items", items) for items in values[n:]))
 
     def state(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The local step of an aggregate."""
         aggregate = self.work.wanted.aggregate
         assert aggregate is not None  # noqa: S101  (asked by the caller)
-        local, value = Local(self.compiler, aggregate), self.compiler.closure(aggregate.expression.arguments[0])  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
+        local = Local(self.runner, aggregate)
         waiting: list[object] = []
-        for given in self.tuples(batches):
-            waiting += value(given)
+        for (items,) in self._tuples(batches, aggregate.expression.arguments[0]):  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
+            waiting += items
             if len(waiting) >= ROWS:
                 local.add(waiting)
                 waiting = []

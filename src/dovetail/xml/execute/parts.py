@@ -48,7 +48,7 @@ from dovetail.xml.algebra.walk import (
     operators,
     stacked,
 )
-from dovetail.xml.execute.keys import KeyPair, key_pair
+from dovetail.xml.execute.wire import KeyPair, key_pair
 from dovetail.xml.rules.matching import asks_which_node, is_downward, is_one_tuple
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
@@ -141,7 +141,7 @@ def _assigned(plan: Operator, whole: Operator) -> Operator:
             value = argument if is_call(one.expression, "count") else call("data", argument)
             below, number, argument = Assign(Variable(number), value, below), number + 1, Variable(number)
         fields.append(replace(one, expression=with_children(one.expression, (argument,))))
-    return GroupBy(tuple(keys), tuple(fields), below)
+    return replace(plan, keys=tuple(keys), gathered=tuple(fields), input=below)
 
 
 def _refusal(rest: Operator, facts: Facts, module: Module) -> str:

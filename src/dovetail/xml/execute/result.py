@@ -14,14 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.errors import PlanError, XQueryError
-from dovetail.xml.algebra.expressions import Call, Constant, Expression, Variable
-from dovetail.xml.algebra.functions import SEQUENCE
+from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
 from dovetail.xml.algebra.operators import Assign, DistributeResult, Operator, Unnest
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.algebra.walk import next_number
-from dovetail.xml.execute.scan_task import ITEM
-from dovetail.xml.execute.wire import Form, decoded
-from dovetail.xml.xdm.serialise import serialise, text_of
+from dovetail.xml.execute.wire import ITEM, Form, decoded
+from dovetail.xml.xdm.markup import serialise, text_of
 
 _SCHEMA = pa.schema([pa.field(ITEM, pa.string(), nullable=False)])
 ARROW_TYPES: dict[str, pa.DataType] = {

@@ -1,32 +1,205 @@
-"""The tasks of a scan: files to rows, on columns or by tuples, as `scan_work` decided."""
+"""Tasks of a scan: files to rows, on columns or by tuples, as `scan_work` decided.
+
+A column of texts or of markup that is wanted as it is goes on as it is. What must be computed, or checked because a row
+has several items, is computed by array functions where texts are plain, else by the evaluator, once for each text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
+import numpy as np
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.xml.algebra.run_expressions import Compiler, Tuple
-from dovetail.xml.execute.aggregate import Local
-from dovetail.xml.execute.batching import ROWS, batched
-from dovetail.xml.execute.cells import Cells, KeyColumn, Value, given_out
-from dovetail.xml.execute.files import MALFORMED, File, read_document
-from dovetail.xml.execute.job import Job
-from dovetail.xml.execute.keys import key_cell
-from dovetail.xml.execute.runner import TaskRunner, on_path
-from dovetail.xml.execute.scan_work import XML, ScanWork
-from dovetail.xml.execute.vector import Condition
-from dovetail.xml.execute.wire import ARROW, KEY_TYPES, Items, element_of, encoded
-from dovetail.xml.scan import ROW, Scanner, check, open_chunks
-from dovetail.xml.xdm.serialise import serialise
+from dovetail.xml.algebra.expressions import Expression, Variable
+from dovetail.xml.execute.columns import Arrays, Test, Texts, lists_of, side_by_side, texts_of
+from dovetail.xml.execute.job import MALFORMED, File, Job, read_document
+from dovetail.xml.execute.last_task import Local
+from dovetail.xml.execute.runner import Runner, on_path
+from dovetail.xml.execute.scan_work import XML, OnColumns, Path, Piece, Pieces, ScanWork, Wanted, column_name
+from dovetail.xml.execute.wire import (
+    ARROW,
+    FILE_SHIFT,
+    ITEM,
+    KEY_TYPES,
+    ORDER,
+    ROWS,
+    STATE,
+    Form,
+    Items,
+    Key,
+    batched,
+    element_of,
+    encoded,
+    key_cell,
+)
+from dovetail.xml.scan import ROW, Scanner, check, count_name, open_chunks
+from dovetail.xml.xdm.atomic import UntypedAtomic
+from dovetail.xml.xdm.markup import serialise
+from dovetail.xml.xdm.values import boolean
 
-ITEM, ORDER, STATE = "item", "o", "state"
-FILE_SHIFT = 40
-"""Bits of an order number for the place in its file; above them stands the number of the file."""
+KEPT = 1 << 17
+"""So many answers are remembered; then remembering starts anew."""
+
+
+class Computed:
+    """One expression over columns; `change` is applied to the items it gives for a row."""
+
+    def __init__(
+        self, runner: Runner, given: OnColumns, many: dict[Path, bool], change: Callable[[list[Any]], Any]
+    ) -> None:
+        self._value, self._change = runner.function(given.expression, given.variables), change
+        self.columns = [(column_name(use.path, many[use.path]), many[use.path]) for use in given.uses]
+        self._known: dict[Any, Any] = {}
+
+    def of(self, batch: pa.RecordBatch) -> list[Any]:
+        """What each row gives."""
+        if not self.columns:
+            return [self._answer([])] * batch.num_rows
+        if len(self.columns) == 1 and not self.columns[0][1]:
+            return self._single(batch, self.columns[0][0])
+        rows = zip(*(_cells(batch, name, many) for name, many in self.columns), strict=True)
+        return [self._remembered(row) for row in rows]
+
+    def _answer(self, items: list[list[Any]]) -> Any:
+        return self._change(self._value(items))
+
+    def _single(self, batch: pa.RecordBatch, name: str) -> list[Any]:
+        counts = batch[count_name(name)].to_numpy()
+        encoded = pc.dictionary_encode(batch[name], null_encoding="encode")
+        answers = np.empty(len(encoded.dictionary) + 1, dtype=object)
+        firsts = np.flatnonzero(counts > 1)
+        # Where there are several items, the first of them says nothing: only rows with one or none share an answer.
+        used = np.unique(encoded.indices.to_numpy()[counts <= 1])
+        for number, text in zip(used.tolist(), encoded.dictionary.take(pa.array(used)).to_pylist(), strict=True):
+            answers[number] = self._remembered((() if text is None else (text,),))
+        found: list[Any] = answers[encoded.indices.to_numpy()].tolist()
+        for row in firsts.tolist():
+            found[row] = self._remembered(((batch[name][row].as_py(),) * int(counts[row]),))
+        return found
+
+    def _remembered(self, row: tuple[tuple[str, ...], ...]) -> Any:
+        if row not in self._known:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            self._known[row] = self._answer([[UntypedAtomic(text) for text in cell] for cell in row])
+        return self._known[row]
+
+
+class Condition(Computed):
+    """A condition over columns: computed by array functions for rows with plain texts, else by the evaluator."""
+
+    def __init__(self, runner: Runner, given: OnColumns, many: dict[Path, bool]) -> None:
+        super().__init__(runner, given, many, boolean)
+        self._arrays = Arrays(runner, dict(zip(given.variables, self.columns, strict=True)))
+        self._expression, self._asked = given.expression, False
+        self._test: Test | None = None
+
+    def true(self, batch: pa.RecordBatch) -> pa.Array:
+        """For which rows it is true."""
+        if not self._asked:  # with a row in hand: a constant that is an error is none where there are no rows
+            self._test, self._asked = self._arrays.test(self._expression), True
+        if self._test is None:
+            return pa.array(self.of(batch), pa.bool_())
+        known, true = self._test(batch)
+        if not known.all():
+            true[~known] = self.of(batch.filter(pa.array(~known)))
+        return pa.array(true)
+
+
+def _cells(batch: pa.RecordBatch, name: str, many: bool) -> Iterator[tuple[str, ...]]:
+    if many:
+        return (tuple(cell) for cell in batch[name].to_pylist())
+    counts = batch[count_name(name)].to_pylist()
+    return ((text,) * n for text, n in zip(batch[name].to_pylist(), counts, strict=True))
+
+
+class KeyColumn:
+    """A key of a join as a column: a string, null where there is no item; or a list of strings, each of them once."""
+
+    def __init__(self, runner: Runner, key: Key, given: OnColumns, many: dict[Path, bool]) -> None:
+        self._computed, self._many = Computed(runner, given, many, partial(key_cell, key)), key.many
+        self._plain = isinstance(given.expression, Variable) and key.form == "text"
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """The key of each row."""
+        if self._plain:
+            name, many = self._computed.columns[0]
+            texts = texts_of(batch, name, many)
+            if texts.known.all():
+                return lists_of(batch, name, many) if self._many else texts.array
+        return pa.array(self._computed.of(batch), KEY_TYPES[self._many])
+
+
+class Cells:
+    """The items of one piece for each row: as texts to give out, or typed."""
+
+    def __init__(self, runner: Runner, piece: Piece, many: dict[Path, bool], typed: bool = False) -> None:
+        self.path = piece.nodes
+        change = (lambda items: items) if typed else (lambda items: [serialise(item) for item in items])
+        given = piece.computed
+        self._computed = None if given is None else Computed(runner, given, many, change)
+        self._plain = given is not None and isinstance(given.expression, Variable)
+
+    def of(self, batch: pa.RecordBatch) -> list[Any]:
+        """A list of items for each row."""
+        if self._computed is not None:
+            return self._computed.of(batch)
+        if self.path == ():
+            return [[markup] for markup in batch[XML].to_pylist()]
+        return list(batch[f"<{'/'.join(self.path or ())}>"].to_pylist())
+
+    def texts(self, batch: pa.RecordBatch) -> Texts | None:
+        """The texts of the rows, if they are a column of the scan and no row has several."""
+        if not self._plain or self._computed is None:
+            return None
+        found = texts_of(batch, *self._computed.columns[0])
+        return found if found.known.all() else None
+
+    def lists(self, batch: pa.RecordBatch) -> pa.ListArray:
+        """A list of texts for each row; for pieces that are not typed."""
+        if self.path == ():
+            return pa.ListArray.from_arrays(pa.array(np.arange(batch.num_rows + 1, dtype=np.int32)), batch[XML])
+        if self.path is not None:
+            return batch[f"<{'/'.join(self.path)}>"]
+        if self._plain and self._computed is not None:
+            found = lists_of(batch, *self._computed.columns[0])
+            if found is not None:
+                return found
+        return pa.array(self.of(batch), pa.list_(pa.string()))
+
+
+class Value:
+    """A variable as a column for other tasks."""
+
+    def __init__(self, runner: Runner, pieces: Pieces, many: dict[Path, bool], form: Form) -> None:
+        self._form = form
+        self._cells = [Cells(runner, piece, many, typed=form == "items") for piece in pieces]
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """The variable of each row."""
+        if self._form == "items":
+            rows = zip(*(one.of(batch) for one in self._cells), strict=True)
+            return pa.array([encoded("items", [i for cell in row for i in cell]) for row in rows], pa.binary())
+        lists = [one.lists(batch) for one in self._cells]
+        if len(lists) == 1:
+            return lists[0].cast(ARROW[self._form])
+        counts = np.sum([np.diff(one.offsets.to_numpy()) for one in lists], axis=0)
+        offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
+        return pa.ListArray.from_arrays(pa.array(offsets), side_by_side(lists))
+
+
+def given_out(pieces: list[Cells], batch: pa.RecordBatch) -> pa.Array:
+    """The items of all rows, one after the other."""
+    if len(pieces) == 1 and pieces[0].path == ():
+        return batch[XML]
+    return side_by_side([one.lists(batch) for one in pieces])
 
 
 def schema_of(work: ScanWork) -> pa.Schema:
@@ -75,11 +248,11 @@ class _Rows:
 
     def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
         self.job, self.work, self.metrics, self.schema = job, work, metrics, schema_of(work)
-        self.compiler: Compiler = job.compiler(metrics)
+        self.runner = job.runner(metrics)
         aggregate = work.wanted.aggregate
-        self.local = None if aggregate is None else Local(self.compiler, aggregate)
+        self.local = None if aggregate is None else Local(self.runner, aggregate)
         self.scanner = None if work.request is None else Scanner(work.request, MemoryBudget(job.memory))
-        self.filters = [Condition(self.compiler, one, work.many) for one in work.filters]
+        self.filters = [Condition(self.runner, one, work.many) for one in work.filters]
 
     def matching(self, file: File, scanner: Scanner) -> Iterator[pa.RecordBatch]:
         """Batches of the scan after the filters that need no nodes."""
@@ -98,12 +271,12 @@ class _OnColumns(_Rows):
     def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
         super().__init__(job, work, metrics)
         many, typed = work.many, work.wanted.aggregate is not None
-        self._items = [Cells(self.compiler, piece, many, typed) for piece in work.items]
+        self._items = [Cells(self.runner, piece, many, typed) for piece in work.items]
         self._keys = [
-            KeyColumn(self.compiler, key, one, many) for key, one in zip(work.wanted.keys, work.keys, strict=True)
+            KeyColumn(self.runner, key, one, many) for key, one in zip(work.wanted.keys, work.keys, strict=True)
         ]
         self._values = [
-            Value(self.compiler, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)
+            Value(self.runner, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)
         ]
 
     def of(self, file: File) -> Iterator[pa.RecordBatch]:
@@ -128,11 +301,13 @@ class _ByTuples(_Rows):
     def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
         super().__init__(job, work, metrics)
         self._waiting: Items = []
+        self._file: File | None = None
+        self._run = self.runner.prepared(work.plan, _values(work.wanted), feed=self._nodes)
 
     def of(self, file: File) -> Iterator[pa.RecordBatch]:
-        runner = TaskRunner(self.compiler, feed=lambda: self._nodes(file))
-        tuples = enumerate(runner.tuples(self.work.plan, {}), file.number << FILE_SHIFT)
-        yield from batched((row for order, given in tuples for row in self._row(given, order)), self.schema)
+        self._file = file
+        numbered = enumerate(self._run(), file.number << FILE_SHIFT)
+        yield from batched((row for order, given in numbered for row in self._row(given, order)), self.schema)
         self._settle()
 
     def _settle(self) -> None:
@@ -140,7 +315,9 @@ class _ByTuples(_Rows):
             self.local.add(self._waiting)
             self._waiting = []
 
-    def _nodes(self, file: File) -> Iterator[Any]:
+    def _nodes(self) -> Iterator[Any]:
+        file = self._file
+        assert file is not None  # noqa: S101  (set before a run starts)
         if self.scanner is None:
             for node in on_path(read_document(file.uri), self.work.part.scan.path):
                 self.metrics.add("matching subtrees", unit="rows")
@@ -150,15 +327,25 @@ class _ByTuples(_Rows):
             for markup in batch[XML].to_pylist():
                 yield element_of(markup)
 
-    def _row(self, given: Tuple, order: int) -> list[Any]:
-        wanted, closure = self.work.wanted, self.compiler.closure
+    def _row(self, given: list[Items], order: int) -> list[Any]:
+        wanted = self.work.wanted
         if wanted.items is not None:
-            return [(serialise(item),) for item in given[wanted.items]]
-        if self.local is not None and wanted.aggregate is not None:
-            self._waiting += closure(wanted.aggregate.expression.arguments[0])(given)  # type: ignore[attr-defined]  # a call, by `aggregate_in_two_steps`
+            return [(serialise(item),) for item in given[0]]
+        if self.local is not None:
+            self._waiting += given[0]
             if len(self._waiting) >= ROWS:
                 self._settle()
             return []
-        keys = [key_cell(key, closure(key.expression)(given)) for key in wanted.keys]
-        values = [encoded(form, given[one]) for one, form in zip(wanted.variables, self.work.forms, strict=True)]
+        n = len(wanted.keys)
+        keys = [key_cell(key, items) for key, items in zip(wanted.keys, given[:n], strict=True)]
+        values = [encoded(form, items) for items, form in zip(given[n:], self.work.forms, strict=True)]
         return [(order, *keys, *values)]
+
+
+def _values(wanted: Wanted) -> tuple[Expression, ...]:
+    """What is computed for each tuple."""
+    if wanted.items is not None:
+        return (wanted.items,)
+    if wanted.aggregate is not None:
+        return wanted.aggregate.expression.arguments  # type: ignore[attr-defined,no-any-return]  # a call, by `aggregate_in_two_steps`
+    return (*(key.expression for key in wanted.keys), *wanted.variables)

@@ -1,1 +1,1 @@
-"""XQuery on Spark: files, tasks and rows."""
+"""XQuery on Spark: `plan` (what `explain` prints and `frame` gives) and `rows` (the DataFrames of its parts)."""

@@ -18,10 +18,9 @@ from dovetail.xml.execute.job import Job
 from dovetail.xml.execute.last_task import COUNT, CUT, MARKER, TOTAL, Received
 from dovetail.xml.execute.parts import Cut, Division, divided
 from dovetail.xml.execute.result import Row
-from dovetail.xml.execute.scan_task import STATE
 from dovetail.xml.execute.scan_work import Wanted
-from dovetail.xml.plan.rows import Builder, Rows
-from dovetail.xml.plan.tasks import retype, run_rest, run_whole
+from dovetail.xml.execute.wire import STATE
+from dovetail.xml.plan.rows import Builder, Rows, retype, run_rest, run_whole
 from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
 from dovetail.xml.syntax.stack import deep_stack

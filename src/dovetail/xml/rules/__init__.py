@@ -1,1 +1,4 @@
-"""The rewrite rules of plans, one rule a file; `order` says when each of them runs."""
+"""Rewrite rules of plans. `order` says when each of them runs, in groups:
+
+`paths`, `subplans`, `scans`, `aggregates`, `joins`. What several rules look for is in `matching`.
+"""

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeGuard
 
-from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Variable, is_call, parts
-from dovetail.xml.algebra.functions import DISTINCT, DOWNWARD, NODE, SETS, SORT, SORT_DISTINCT, STEPS
+from dovetail.xml.algebra.expressions import (
+    DISTINCT,
+    DOWNWARD,
+    NODE,
+    SETS,
+    SORT,
+    SORT_DISTINCT,
+    STEPS,
+    Call,
+    Constant,
+    Evaluate,
+    Expression,
+    Variable,
+    is_call,
+    parts,
+)
 from dovetail.xml.algebra.operators import (
     Assign,
     EmptyTupleSource,

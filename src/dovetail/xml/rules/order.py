@@ -16,29 +16,27 @@ from dovetail.errors import PlanError
 from dovetail.xml.algebra.operators import Operator
 from dovetail.xml.algebra.printer import print_plan
 from dovetail.xml.algebra.walk import operators
-from dovetail.xml.rules.aggregate_in_two_steps import aggregate_in_two_steps
-from dovetail.xml.rules.aggregate_incrementally import aggregate_incrementally
-from dovetail.xml.rules.clean_up import clean_up
-from dovetail.xml.rules.copy_single_item import copy_single_item
-from dovetail.xml.rules.drop_aggregate import drop_aggregate
-from dovetail.xml.rules.drop_subplan import drop_subplan
-from dovetail.xml.rules.hoist_subplan import hoist_subplan
-from dovetail.xml.rules.inline_single_item import inline_single_item
-from dovetail.xml.rules.introduce_join import introduce_join
-from dovetail.xml.rules.introduce_scan import introduce_scan
-from dovetail.xml.rules.map_steps import map_steps
-from dovetail.xml.rules.merge_condition import merge_condition
-from dovetail.xml.rules.merge_unnests import merge_unnests
-from dovetail.xml.rules.partition_scan import partition_scan
-from dovetail.xml.rules.push_steps import push_steps
-from dovetail.xml.rules.push_to_branch import push_to_branch
-from dovetail.xml.rules.read_again import read_again
-from dovetail.xml.rules.recognise_keys import recognise_keys
-from dovetail.xml.rules.remove_conversion import remove_conversion
-from dovetail.xml.rules.remove_sort import remove_sort
-from dovetail.xml.rules.sink_into_subplan import sink_into_subplan
-from dovetail.xml.rules.sort_by_document import sort_by_document
-from dovetail.xml.rules.unnest_step import unnest_step
+from dovetail.xml.rules.aggregates import aggregate_in_two_steps, aggregate_incrementally
+from dovetail.xml.rules.joins import introduce_join, merge_condition, push_to_branch, recognise_keys
+from dovetail.xml.rules.paths import (
+    clean_up,
+    copy_single_item,
+    inline_single_item,
+    map_steps,
+    merge_unnests,
+    remove_conversion,
+    remove_sort,
+    unnest_step,
+)
+from dovetail.xml.rules.scans import introduce_scan, partition_scan, push_steps
+from dovetail.xml.rules.subplans import (
+    drop_aggregate,
+    drop_subplan,
+    hoist_subplan,
+    read_again,
+    sink_into_subplan,
+    sort_by_document,
+)
 
 Rule = Callable[[Operator], Operator | None]
 
@@ -122,12 +120,6 @@ class Rewriting:
             f"plan after the rules\n\n{print_plan(self.plan, annotations=True)}",
         )
         return "\n".join(parts)
-
-    def after(self, group: str) -> Operator:
-        """The plan as it was when this group had finished."""
-        names = [name for name, _ in GROUPS]
-        done = set(names[: names.index(group) + 1])
-        return next((step.plan for step in reversed(self.trace) if step.group in done), self.before)
 
 
 def rewrite(plan: Operator) -> Rewriting:

@@ -1,4 +1,4 @@
-"""The host of the XML scanner: feeds it blocks, gives it room, and takes batches and faults from it."""
+"""Host of the XML scanner: feeds it blocks, gives it room, and takes batches and faults from it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,135 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.errors import BudgetExceeded, DataError, PlanError
 from dovetail.xml.kernels import codes as code
 from dovetail.xml.kernels.scan import scanned
-from dovetail.xml.scan.automaton import automaton
-from dovetail.xml.scan.batches import schema_of, taken
 from dovetail.xml.scan.chunks import as_utf8
-from dovetail.xml.scan.request import Column, ScanRequest, count_name
-from dovetail.xml.scan.tables import Tables
-from dovetail.xml.scan.window import Window
+from dovetail.xml.scan.request import ROW, Column, ScanRequest, count_name
+from dovetail.xml.scan.tables import Tables, automaton
+
+_PADDING = 16
+_LINE_END = 10
+
+
+class Window:
+    """Bytes of a document from the first that is not consumed on; they end in a zero byte and room for 15 more."""
+
+    def __init__(self, chunks: Iterator[bytes], block: int, held: Reservation) -> None:
+        self._chunks, self._block, self._held = chunks, block, held
+        self._waiting = memoryview(b"")
+        self._raw = bytearray(0)
+        self._view: U8 = np.empty(0, np.uint8)
+        self.size, self._lines, self._start = 0, 1, 0
+        self._make(block)
+
+    @property
+    def bytes(self) -> U8:
+        """What the scanner may see."""
+        return self._view[self._start :]
+
+    def _make(self, size: int) -> None:
+        if size + _PADDING >= 2**31:
+            raise BudgetExceeded("one tag, comment or CDATA section is larger than 2 GiB")
+        self._held.grow(size + _PADDING)
+        raw = bytearray(size + _PADDING)
+        raw[: self.size] = self._raw[self._start : self._start + self.size]
+        self._held.shrink(len(self._raw))
+        self._raw, self._start = raw, 0
+        self._view = np.frombuffer(raw, np.uint8)
+
+    def drop(self, n: int) -> None:
+        """The first `n` bytes are consumed."""
+        # NumPy counts the many line ends of XML three times as fast as bytearray.count.
+        self._lines += int(np.count_nonzero(self._view[self._start : self._start + n] == _LINE_END))
+        self._start += n
+        self.size -= n
+
+    def line(self, at: int) -> int:
+        """The number of the line in which byte `at` of the window lies, from 1 on."""
+        return self._lines + self._raw.count(b"\n", self._start, self._start + at)
+
+    def fill(self) -> bool:
+        """Whether bytes were added: a block, and so many that a token which did not fit is not read too often."""
+        wanted, before = max(self._block, 2 * self.size), self.size
+        if wanted + _PADDING > len(self._raw):
+            self._make(wanted)
+        elif self._start:
+            self._view[: self.size] = self._view[self._start : self._start + self.size].copy()
+            self._start = 0
+        while self.size < wanted and self._next():
+            piece = self._waiting[: wanted - self.size]
+            self._raw[self.size : self.size + len(piece)] = piece
+            self.size += len(piece)
+            self._waiting = self._waiting[len(piece) :]
+        self._raw[self.size] = 0
+        return self.size > before
+
+    def _next(self) -> bool:
+        while not self._waiting:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return False
+            self._waiting = memoryview(chunk)
+        return True
+
+
+def schema_of(request: ScanRequest) -> pa.Schema:
+    """The columns of a scan: the row's number, then for each column its value and their number, or a list of them."""
+    fields = [pa.field(ROW, pa.int64(), nullable=False)]
+    for column in request.columns:
+        if column.many:
+            fields.append(pa.field(column.name, pa.list_(pa.string()), nullable=False))
+        else:
+            fields += [
+                pa.field(column.name, pa.string()),
+                pa.field(count_name(column.name), pa.int32(), nullable=False),
+            ]
+    return pa.schema(fields)
+
+
+def taken(tables: Tables, first_row: int, schema: pa.Schema) -> pa.RecordBatch:
+    """The complete rows, taken out of the tables; a row that is still open stays in them."""
+    rows = int(tables.mem[code.N_ROWS])
+    counts = tables.table(code.COUNTS)
+    arrays: list[pa.Array] = [pa.array(np.arange(first_row, first_row + rows))]
+    for number, column in enumerate(tables.columns):
+        arrays += _arrays(tables, number, column, counts[number, :rows])
+        shown = counts[number, :rows] if column.many else np.minimum(counts[number, :rows], 1)
+        _forget(tables, number, int(shown.sum()))
+    if tables.mem[code.ROW_OPEN]:
+        counts[:, 0] = counts[:, rows]
+    tables.mem[[code.N_ROWS, code.ROOM, code.VALUES_LEFT]] = 0
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _arrays(tables: Tables, number: int, column: Column, counts: I64) -> list[pa.Array]:
+    ends, start = tables.table(code.ENDS)[number], int(tables.table(code.COLUMN)[number, code.C_START])
+    shown = counts if column.many else np.minimum(counts, 1)
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(shown)])
+    offsets = ends[: upto[-1] + 1] if column.many else ends[upto]
+    data = pa.py_buffer(tables.data[start : start + int(offsets[-1])].tobytes())
+    text_offsets = pa.py_buffer(offsets.astype(np.int32))
+    if column.many:
+        values = pa.StringArray.from_buffers(len(offsets) - 1, text_offsets, data)
+        return [pa.ListArray.from_arrays(pa.array(upto.astype(np.int32)), values)]
+    missing = int((counts == 0).sum())
+    valid = pa.py_buffer(np.packbits(counts > 0, bitorder="little")) if missing else None
+    value = pa.StringArray.from_buffers(len(counts), text_offsets, data, valid, missing)
+    return [value, pa.array(counts.astype(np.int32))]
+
+
+def _forget(tables: Tables, number: int, values: int) -> None:
+    """Drop the first values of a column; what follows them belongs to the open row and moves to the front."""
+    record, ends = tables.table(code.COLUMN)[number], tables.table(code.ENDS)[number]
+    start, fill, known = (int(record[place]) for place in (code.C_START, code.C_FILL, code.C_VALUES))
+    gone = int(ends[values])
+    tables.data[start : fill - gone] = tables.data[start + gone : fill].copy()
+    ends[: known - values + 1] = ends[values : known + 1] - gone
+    record[[code.C_FILL, code.C_VALUES, code.C_ROW_FILL, code.C_ROW_VALUES]] = fill - gone, known - values, 0, 0
+
 
 _ROWS, _BATCH, _BLOCK, _NAMES = 1 << 13, 1 << 20, 1 << 18, 1 << 10
 _NOTHING = ScanRequest(("*",), ())

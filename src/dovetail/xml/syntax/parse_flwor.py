@@ -7,7 +7,7 @@ from typing import Literal as OneOf
 from typing import TypeVar
 
 from dovetail.xml.syntax.names import NameTest
-from dovetail.xml.syntax.parse_types import TypeParser
+from dovetail.xml.syntax.reader import TypeParser
 from dovetail.xml.syntax.tree import (
     Catch,
     Clause,

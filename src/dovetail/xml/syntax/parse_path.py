@@ -8,7 +8,7 @@ from typing import cast
 from dovetail.xml.syntax.lexer import Token
 from dovetail.xml.syntax.names import FN, XS, Axis, KindTest, NameTest, QName
 from dovetail.xml.syntax.parse_direct import DirectParser
-from dovetail.xml.syntax.parse_types import KIND_TESTS
+from dovetail.xml.syntax.reader import KIND_TESTS
 from dovetail.xml.syntax.tree import (
     AxisStep,
     CastAs,

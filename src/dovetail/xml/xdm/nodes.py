@@ -1,4 +1,4 @@
-"""Nodes over lxml trees.
+"""Nodes over lxml trees, their document order and base URIs.
 
 Elements, comments and processing instructions are lxml's own objects; a text, an attribute and a document are small
 values that point to one. Every tree hangs below a hidden root element, so that a document can have text or several
@@ -7,12 +7,60 @@ elements at its top and a lone attribute has somewhere to live. Two nodes are th
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
 from itertools import count
 from typing import Any, Final
 
 from lxml import etree
 
-from dovetail.xml.xdm.uris import resolved
+_PARTS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+
+
+def resolved(reference: str, base: str) -> str:
+    """The reference relative to a base; without one that has a path it stays as it is."""
+    scheme, place, path, query, fragment = _split(reference)
+    over, place_above, path_above, query_above, _ = _split(base)
+    if scheme is not None or (over is not None and place_above is None and not path_above.startswith("/")):
+        return reference
+    if place is None:
+        place = place_above
+        if not path:
+            path, query = path_above, query_above if query is None else query
+        elif not path.startswith("/"):
+            start = path_above.rpartition("/")[0] + "/" if "/" in path_above else "/" if place_above else ""
+            path = start + path
+    text = "" if over is None else f"{over}:"
+    text += "" if place is None else f"//{place}"
+    text += _without_dots(path)
+    return text + ("" if query is None else f"?{query}") + ("" if fragment is None else f"#{fragment}")
+
+
+def _split(text: str) -> tuple[str | None, str | None, str, str | None, str | None]:
+    match = _PARTS.fullmatch(text)
+    assert match is not None  # noqa: S101  (the pattern matches every text)
+    return match[1], match[2], match[3], match[4], match[5]
+
+
+def _without_dots(path: str) -> str:
+    """The path without the steps `.` and `..`."""
+    steps = path.split("/")
+    kept: list[str] = []
+    for at, step in enumerate(steps):
+        last = at == len(steps) - 1
+        if step == "..":
+            if kept and kept != [""] and kept[-1] != "..":
+                kept.pop()
+            elif not path.startswith("/"):
+                kept.append("..")
+            kept += [""] if last else []
+        elif step != ".":
+            kept.append(step)
+        elif last:
+            kept.append("")
+    return "/".join(kept)
+
 
 Element: Final[Any] = etree._Element  # lxml exports its node classes under these names only
 Comment: Final[Any] = etree._Comment
@@ -239,3 +287,44 @@ def prefix_of(attribute: Attribute) -> str:
         "name(@*[namespace-uri() = $uri and local-name() = $local])", uri=uri, local=local
     )
     return written.partition(":")[0]
+
+
+Key = tuple[Any, ...]
+_MANY = 32  # children before this place are counted each time, places in longer lists are remembered
+_REMEMBERED = 16  # lists of places; each keeps its tree in memory until others push it out
+_places: OrderedDict[Any, dict[Any, int]] = OrderedDict()
+
+
+def _place(parent: Any, element: Any) -> int:
+    """The number of a child among its siblings."""
+    known = _places.get(parent)
+    if known is not None:
+        return known[element]
+    place: int = parent.index(element)
+    if place > _MANY:
+        _places[parent] = {child: at for at, child in enumerate(parent)}
+        if len(_places) > _REMEMBERED:
+            _places.popitem(last=False)
+    return place
+
+
+def path_key(node: Any) -> Key:
+    """A key that sorts nodes of all trees in document order: tree, then places on the way down from the root."""
+    places: list[tuple[int, int]] = []
+    if type(node) is Attribute:
+        places.append((0, list(node.owner.keys()).index(node.key)))
+    elif type(node) is Text and not node.tail:
+        places.append((1, 0))
+    element = node.holder if type(node) is Document else node.owner if isinstance(node, Node) else node
+    shift = 3 if type(node) is Text and node.tail else 2
+    while (above := element.getparent()) is not None:
+        places.append((2 * _place(above, element) + shift, 0))
+        element, shift = above, 2
+    places.append((int(element.get("n")), 0))
+    return tuple(reversed(places))
+
+
+def in_document_order(nodes: Iterable[Any]) -> list[Any]:
+    """The nodes in document order, each once."""
+    unique = list(dict.fromkeys(nodes))
+    return sorted(unique, key=path_key) if len(unique) > 1 else unique

@@ -1,1 +1,4 @@
-"""The functions that queries can call, one file an area."""
+"""The functions that queries can call, declared by `registry`.
+
+One file an area: `sequences`, `numbers`, `strings`, `dates`, `nodes`.
+"""

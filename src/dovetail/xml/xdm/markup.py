@@ -1,15 +1,21 @@
-"""New nodes: elements with their content copied in, and nodes without parent."""
+"""XML text to nodes and nodes to text, and nodes that a query constructs.
+
+Nothing is fetched and nothing expanded because a document says so. Text is written by the xml output method, without
+XML declaration.
+"""
 
 from __future__ import annotations
 
 import copy
 import re
+from decimal import Decimal
 from typing import Any
 
 from lxml import etree
 
 from dovetail.errors import XQueryError
 from dovetail.xml.syntax.lexer import NCNAME
+from dovetail.xml.xdm.atomic import double_text
 from dovetail.xml.xdm.nodes import (
     DOCUMENT,
     FRAGMENT,
@@ -17,13 +23,145 @@ from dovetail.xml.xdm.nodes import (
     Document,
     Element,
     Text,
+    adopt,
     clark,
     is_node,
+    name_of,
     new_tree,
     prefix_of,
     split_name,
 )
-from dovetail.xml.xdm.serialise import text_of
+from dovetail.xml.xdm.temporal import MAX_DIGITS, plain
+
+_CONTROLS = re.compile("[\x7f-\x9f\u2028]")  # a reader of XML 1.1 would take some of them for line ends
+_ESCAPED = re.compile("[&<>\r\x7f-\x9f\u2028]")
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def text_of(value: Any) -> str:
+    """An atomic value as a string, as `string()` gives it."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]  # the exact type was asked
+    if kind is bool:
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return double_text(value)
+    if kind is Decimal:
+        return plain(value)
+    if isinstance(value, int) and value.bit_length() > MAX_DIGITS:
+        return plain(Decimal(value))
+    return str.__str__(value) if isinstance(value, str) else str(value)
+
+
+def serialise(item: Any) -> str:
+    """One item as text: markup for nodes, the string value for atomic values."""
+    if not is_node(item):
+        return text_of(item)
+    if isinstance(item, Document):
+        parts = [escaped(item.holder.text or "")]
+        return "".join(parts + [_markup(child, with_tail=True) for child in item.holder])
+    if isinstance(item, Text):
+        return escaped(item.value)
+    if isinstance(item, Attribute):
+        return f'{_qualified(item)}="{escaped(item.value, quotes=True)}"'
+    return _markup(item, with_tail=False)
+
+
+def _markup(element: Any, with_tail: bool) -> str:
+    text: str = etree.tostring(element, encoding="unicode", with_tail=with_tail)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _CONTROLS.sub(lambda match: f"&#{ord(match[0])};", text)
+
+
+def _qualified(attribute: Attribute) -> str:
+    name = name_of(attribute)
+    prefix, _, local = name if name else ("", "", attribute.key)
+    return f"{prefix}:{local}" if prefix else local
+
+
+def escaped(text: str, quotes: bool = False) -> str:
+    """Text with the characters escaped that markup needs."""
+    text = _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or f"&#{ord(match[0])};", text)
+    if quotes:
+        text = text.replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
+    return text
+
+
+def parser() -> Any:
+    """A new parser that takes nodes of any size, for texts that have no document type or a checked one."""
+    # Without collected IDs, xml:id is an attribute like others, as in a scan; but external DTDs would be loaded.
+    return etree.XMLParser(huge_tree=True, collect_ids=False, **_SAFE)
+
+
+_SAFE: dict[str, bool] = {
+    "resolve_entities": False,
+    "load_dtd": False,
+    "dtd_validation": False,
+    "attribute_defaults": False,
+    "no_network": True,
+    "remove_blank_text": False,
+    "strip_cdata": True,
+}
+_BLOCK = 1 << 12
+_ENCODING = re.compile(rb"encoding\s*=\s*[\"']([^\"']*)")
+_LIKE_ASCII = (b"utf-8", b"us-ascii", b"iso-8859-1")
+"""Encodings in which a document type starts with the bytes `<!DOCTYPE`; there are others in which it does."""
+
+
+def parse_xml(data: bytes | str, uri: str | None = None) -> Document:
+    """The document of an XML text. Raises FODC0006 if it is malformed or has a forbidden declaration."""
+    source, name = data.encode() if isinstance(data, str) else data, uri or "the given text"
+    try:
+        if not _surely_declares_nothing(source):
+            _check_document_type(source, name)
+        root = etree.fromstring(source, parser())
+    except etree.XMLSyntaxError as error:
+        raise malformed(name, error) from None
+    return adopt(root, uri)
+
+
+def _surely_declares_nothing(source: bytes) -> bool:
+    head = source[: source.find(b"?>")] if source.startswith(b"<?xml") else b""
+    encoding = _ENCODING.search(head)
+    like_ascii = source.startswith(b"<") and (encoding is None or encoding[1].lower() in _LIKE_ASCII)
+    return like_ascii and b"<!DOCTYPE" not in source
+
+
+def _check_document_type(source: bytes, name: str) -> None:
+    """Reads up to the root with all limits on, so that nothing is loaded or expanded by a parser that has none."""
+    start = etree.XMLPullParser(events=("start",), huge_tree=False, recover=True, **_SAFE)
+    for at in range(0, len(source), _BLOCK):
+        start.feed(source[at : at + _BLOCK])
+        for _, root in start.read_events():
+            check_declarations(root.getroottree(), name)
+            return
+    check_declarations(etree.fromstring(source, etree.XMLParser(huge_tree=False, **_SAFE)).getroottree(), name)
+
+
+def malformed(name: str, error: Any) -> XQueryError:
+    """The error of a file that is not well-formed, with the file, line and column."""
+    line, column = error.position
+    return XQueryError("FODC0006", f"{name}, line {line}, column {column}: {error.msg}")
+
+
+def check_declarations(tree: Any, name: str) -> None:
+    """Refuses documents that declare entities or need an outside DTD: both change what the document says."""
+    dtd = tree.docinfo.internalDTD
+    if dtd is None:
+        return
+    if dtd.system_url or dtd.external_id:
+        raise XQueryError(
+            "FODC0006", f"{name} names the external DTD {dtd.system_url!r}; DTDs are never fetched. Remove the DOCTYPE."
+        )
+    entity = next(dtd.iterentities(), None)
+    if entity is not None:
+        raise XQueryError(
+            "FODC0006",
+            f"{name} declares the entity {entity.name!r}; entities are never expanded. Replace it by its text.",
+        )
+
 
 _NAME = re.compile(NCNAME)
 _COPYING = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)  # reads what was written here

@@ -1,15 +1,27 @@
-"""Functions on nodes and their names."""
+"""Functions on nodes and their names, and on documents."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.compiler import Environment
 from dovetail.xml.evaluate.functions.registry import fail, function
 from dovetail.xml.syntax.names import XML
 from dovetail.xml.xdm.atomic import PYTHON_TYPES, AnyURI, QNameValue
-from dovetail.xml.xdm.construct import is_ncname
-from dovetail.xml.xdm.nodes import Document, Element, base_uri, name_of, parent_of, root_of
-from dovetail.xml.xdm.order import in_document_order, path_key
+from dovetail.xml.xdm.markup import escaped, is_ncname, parse_xml, serialise
+from dovetail.xml.xdm.nodes import (
+    Attribute,
+    Document,
+    Element,
+    base_uri,
+    in_document_order,
+    is_node,
+    name_of,
+    parent_of,
+    path_key,
+    root_of,
+)
 
 _NCNAME = PYTHON_TYPES["NCName"]
 
@@ -123,3 +135,43 @@ def _uri_for(prefix: str | None, node: Any) -> AnyURI | None:
         return AnyURI(XML)
     uri = node.nsmap.get(prefix or None)
     return AnyURI(uri) if uri else None
+
+
+@function("doc", "string?", env=True)
+def _doc(environment: Environment, uri: str | None) -> Any:
+    return None if uri is None else environment.doc(uri)
+
+
+@function("doc-available", "string?", env=True)
+def _doc_available(environment: Environment, uri: str | None) -> bool:
+    if uri is None:
+        return False
+    try:
+        environment.doc(uri)
+    except XQueryError:
+        return False
+    return True
+
+
+@function("parse-xml", "string?")
+def _parse_xml(text: str | None) -> Any:
+    return None if text is None else parse_xml(text)
+
+
+@function("serialize", "item*", "item?", optional=1)
+def _serialize(items: list[Any], *options: Any) -> str:
+    if options and options[0] is not None:
+        raise fail("XPST0017", "options of serialize() are not supported")
+    text, after_atom = "", False
+    for item in items:
+        if type(item) is Attribute:
+            raise fail("SENR0001", "an attribute cannot be serialised without its element")
+        atom = not is_node(item)
+        text += " " * (atom and after_atom) + (escaped(serialise(item)) if atom else serialise(item))
+        after_atom = atom
+    return text
+
+
+@function("current-dateTime", env=True)
+def _current(environment: Environment) -> Any:
+    return environment.context.now

@@ -1,14 +1,14 @@
-"""An aggregate of a gathered sequence is computed while the tuples come, without the sequence."""
+"""Rules for aggregates: computed while tuples come, and in two steps."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.xml.algebra.expressions import Call, Expression, Variable, substituted, with_children
-from dovetail.xml.algebra.functions import AGGREGATES, is_step
-from dovetail.xml.algebra.operators import Aggregate, Assign, Gathered, GroupBy, Operator, Subplan
+from dovetail.xml.algebra.expressions import AGGREGATES, Call, Expression, Variable, is_step, substituted, with_children
+from dovetail.xml.algebra.operators import Aggregate, Assign, Gathered, GroupBy, Operator, Subplan, TwoStep
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.algebra.walk import exchanged, operators
+from dovetail.xml.rules.matching import rewrite_first
 
 
 def aggregate_incrementally(plan: Operator) -> Operator | None:
@@ -70,3 +70,36 @@ def _base(steps: Expression) -> Variable | None:
     while isinstance(steps, Call) and is_step(steps):
         steps = steps.arguments[0]
     return steps if isinstance(steps, Variable) else None
+
+
+STEPS_OF = {
+    "count": TwoStep(("count",), "sum"),
+    "avg": TwoStep(("sum", "count"), "divide"),
+    "max": TwoStep(("max",), "max"),
+    "min": TwoStep(("min",), "min"),
+    "sum": TwoStep(("sum",), "sum"),
+}
+
+
+def aggregate_in_two_steps(plan: Operator) -> Operator | None:
+    """AGGREGATE($v: f(e)), and f(e) in GROUP-BY, get the functions that compute f in two steps.
+
+    Condition: f is avg, count, max, min or sum. Right because each of them can be computed from the values of the
+    parts: counts and sums add up, the largest of the largest is the largest, and a mean is the sum of sums by the sum
+    of counts.
+    """
+    return rewrite_first(plan, _aggregate_in_two_steps_at)
+
+
+def _aggregate_in_two_steps_at(operator: Operator, facts: Facts) -> Operator | None:
+    match operator:
+        case Aggregate(steps=None) if (steps := _steps(operator.expression)) is not None:
+            return replace(operator, steps=steps)
+        case GroupBy():
+            fields = tuple(replace(field, steps=_steps(field.expression)) for field in operator.gathered)
+            return replace(operator, gathered=fields) if fields != operator.gathered else None
+    return None
+
+
+def _steps(expression: Expression) -> TwoStep | None:
+    return STEPS_OF.get(expression.name) if isinstance(expression, Call) else None

@@ -1,15 +1,54 @@
-"""Child steps right above a DATASCAN are taken by the scan."""
+"""Rules for scans: collections become scans, which take the first steps of a path and run in partitions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.xml.algebra.expressions import Call, Constant, Expression, Variable
-from dovetail.xml.algebra.functions import STEPS
-from dovetail.xml.algebra.operators import Aggregate, DataScan, Operator, Unnest
+from dovetail.xml.algebra.expressions import STEPS, Call, Constant, Expression, Variable
+from dovetail.xml.algebra.operators import Aggregate, Assign, DataScan, Operator, Partitioning, Unnest
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.algebra.walk import exchanged, operators, renamed
-from dovetail.xml.rules.matching import is_downward
+from dovetail.xml.rules.matching import (
+    asks_which_node,
+    is_constant_collection,
+    is_downward,
+    iterated,
+    reads_once,
+    rewrite_first,
+    source_name,
+)
+
+
+def introduce_scan(plan: Operator) -> Operator | None:
+    """UNNEST($v1: iterate($v0)) with ASSIGN($v0: collection(name)) below becomes DATASCAN(collection(name), $v1).
+
+    The ASSIGN goes if nothing else uses $v0. Condition: the name of the collection is a constant, the UNNEST counts no
+    positions, and the collection is read at this place only, unless nothing tells nodes from their copies: two scans
+    give two copies of each node. Right because the scan gives the documents of the collection one by one, in the order
+    of the collection.
+    """
+    facts = Facts(plan)
+    apart = not asks_which_node(plan)
+    once = reads_once(plan)
+    for operator in operators(plan):
+        value = iterated(operator)
+        defined = facts.definitions.get(value) if value is not None else None
+        if not isinstance(operator, Unnest) or not isinstance(defined, Assign):
+            continue
+        alone = once and facts.uses[defined.variable] == 1
+        if is_constant_collection(defined.expression) and (apart or alone):
+            return _scanned(plan, operator, defined, facts)
+    return None
+
+
+def _scanned(plan: Operator, unnest: Unnest, assign: Assign, facts: Facts) -> Operator:
+    alone = facts.uses[assign.variable] == 1
+    below = exchanged(unnest.input, assign, assign.input) if alone else unnest.input
+    read = assign.expression
+    assert isinstance(read, Call)  # noqa: S101  (a call of `collection`)
+    source = Call("collection", tuple(map(source_name, read.arguments)), read.place)
+    new = exchanged(plan, unnest, DataScan(source, unnest.variable, (), below))
+    return exchanged(new, assign, assign.input) if alone else new
 
 
 def push_steps(plan: Operator) -> Operator | None:
@@ -72,4 +111,22 @@ def _simple(step: Call) -> str | None:
     match step:
         case Call("child", (_, Constant(str() as name))) if not name.startswith("*:"):
             return name
+    return None
+
+
+def partition_scan(plan: Operator) -> Operator | None:
+    """DATASCAN gets its partition properties: each partition holds documents of the directory, none of them twice.
+
+    The listings do not show them. Condition: the collection is a named directory. Right because a document is never
+    cut: what is computed from one document is computed in one partition.
+    """
+    return rewrite_first(plan, _partition_scan_at)
+
+
+def _partition_scan_at(operator: Operator, facts: Facts) -> Operator | None:
+    match operator:
+        case DataScan(partitioning=None) if operator.source.arguments:
+            (name,) = operator.source.arguments
+            if isinstance(name, Constant):
+                return replace(operator, partitioning=Partitioning(str(name.value)))
     return None
