@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import tests.oracle as oracle
+from tests.online.restarts import Restartable
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.phases import PHASE_COLUMN, PHASES
 from dovetail.joins.online.registry import ALGORITHMS, BASELINES
 from dovetail.joins.online.sizes import Sizes
 
@@ -119,17 +121,6 @@ def random_options(name: str, rng: np.random.Generator) -> dict[str, Any]:
     return {}
 
 
-def steps(n: int) -> Callable[[], bool]:
-    """What lets an idle operator do n units of work."""
-    left = [n]
-
-    def until() -> bool:
-        left[0] -= 1
-        return left[0] <= 0
-
-    return until
-
-
 def opened(spec: OnlineJoin, budget: MemoryBudget, schemas: dict[str, pa.Schema]) -> OnlineOperator:
     return spec.open(budget, schemas)
 
@@ -146,24 +137,26 @@ def drive(
     """Pairs and results by phase of a run with pauses, restarts and drains at random moments."""
     rng = np.random.default_rng([seed, 7])
     memory = MemoryBudget(budget)
-    operator = opens(case.spec, memory, case.schemas)
+    join = Restartable(lambda: opens(case.spec, memory, case.schemas))
     out: list[pa.RecordBatch] = []
     for piece in case.pieces:
-        out += operator.push(piece[0], case.batch(piece))
+        out += join.push(piece[0], case.batch(piece))
         if rng.random() < idle:
-            out += operator.idle(steps(int(rng.integers(1, 12))))
+            out += join.idle(int(rng.integers(1, 12)))
         if drain and rng.random() < drain:
-            out += operator.drain()
+            out += join.drain()
         if rng.random() < restart:
-            tables = operator.snapshot()
-            operator.close()
-            operator = opens(case.spec, memory, case.schemas)
-            operator.restore(tables)
-    out += operator.finish()
-    operator.close()
+            join.restart()
+    out += join.finish()
     assert memory.used == 0, memory.components()
     assert memory.peak <= memory.limit
-    return pairs_of(out), dict(operator.progress.results)
+    return pairs_of(out), by_phase(out)
+
+
+def by_phase(batches: list[pa.RecordBatch]) -> dict[str, int]:
+    """How many results came in each phase."""
+    found = Counter(phase for batch in batches for phase in batch.column(PHASE_COLUMN).to_pylist())
+    return {phase: found[phase] for phase in PHASES}
 
 
 def pairs_of(batches: list[pa.RecordBatch]) -> Counter[Any]:

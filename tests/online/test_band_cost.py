@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.online.schedules import EVERY, steps
+from tests.online.restarts import steps
+from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.multiway.registry import MULTIWAY

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tests.oracle as oracle
-from tests.online.schedules import EVERY, steps
+from tests.online.restarts import steps
+from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tests.oracle as oracle
-from tests.online.schedules import EVERY, Case, drive, random_case, random_pieces, steps, wrong
+from tests.online.restarts import steps
+from tests.online.schedules import EVERY, Case, drive, random_case, random_pieces, wrong
 
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.memory import MemoryBudget

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tests.oracle as oracle
-from tests.online.schedules import EVERY, steps
+from tests.online.restarts import Restartable
+from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
@@ -91,21 +92,18 @@ def with_least(spec: Any, tables: dict[str, pa.Table], step: int, columns: list[
 def driven(spec: Any, tables: dict[str, pa.Table], step: int, limit: int, columns: list[str]) -> Counter[Any]:
     """Answers of inputs that come in turn, with pauses, a drain and a restart."""
     schemas, budget = {name: table.schema for name, table in tables.items()}, MemoryBudget(limit)
-    operator, out = spec.open(budget, schemas), []
+    join = Restartable(lambda: spec.open(budget, schemas))
+    out: list[pa.RecordBatch] = []
     for start in range(0, ROWS, step):
         for name, given in tables.items():
             for piece in given.slice(start, step).combine_chunks().to_batches():
-                out += operator.push(name, piece)
-        out += operator.idle(steps(2))
+                out += join.push(name, piece)
+        out += join.idle(2)
         if start // step == 2:
-            out += operator.drain()
+            out += join.drain()
         if start // step % 9 == 4:
-            state = operator.snapshot()
-            operator.close()
-            operator = spec.open(budget, schemas)
-            operator.restore(state)
-    out += operator.finish()
-    operator.close()
+            join.restart()
+    out += join.finish()
     assert budget.peak <= budget.limit
     assert budget.used == 0
     return oracle.bag(row for b in out for row in zip(*(b[c].to_pylist() for c in columns), strict=True))

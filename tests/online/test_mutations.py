@@ -133,9 +133,6 @@ def with_loop(loop: type[NestedLoop]) -> type[DinerOperator]:
             super().allocate(fitted)
             self.loop = loop()
 
-        def set_state(self, state: dict[str, Any]) -> None:
-            self.loop = loop.load(state["loop"])
-
     Mutant.__name__ = loop.__name__
     return Mutant
 
@@ -197,7 +194,7 @@ class MergedKeepsNothing(HmjOperator):
     def merge_turn(self, bucket: int, keep: bool) -> Iterator[pa.RecordBatch]:
         yield from super().merge_turn(bucket, keep)
         for store in self.blocks:
-            store.bury(store.of_bucket(bucket).tolist())
+            store.directory.bury(store.of_bucket(bucket))
 
 
 class LastLoadLost(PmjOperator):

@@ -1,8 +1,9 @@
 """A log of events as the state of online joins has it, and the answers that every join gave to each of them.
 
-State is replayed with answers discarded: a join that gives other answers, or the same in another order, to the same
-events would lose pairs or give them twice. So where the order changes, `EPOCH` in `event_log.py` is raised by one, and
-`python -m tests.online.frame.golden_log` writes the files of this test anew.
+A state is taken up with answers discarded: settled rows are loaded, later events are replayed. A join that gives other
+answers, or the same in another order, to the same events would lose pairs or give them twice. So where the order
+changes, `EPOCH` in `event_log.py` is raised by one, and `python -m tests.online.frame.golden_log` writes the files of
+this test anew.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.event_log import EPOCH, Event, pack_events, unpack_events
+from dovetail.joins.online.event_log import EPOCH, Event, Piece, pack_events, unpack_events
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.multiway.registry import MULTIWAY
 from dovetail.joins.online.predicate import Band
@@ -29,6 +30,7 @@ PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"
 _SCHEMAS = [pa.schema([("k", pa.int64()), ("x", pa.int64()), (name, pa.string())]) for name in "abc"]
 _TURNS, _ROWS = 5, 45
+WAYS = ("replayed", "loaded")
 
 
 def joins() -> Iterator[tuple[str, ResidentJoin]]:
@@ -51,11 +53,18 @@ def log_of(inputs: int) -> Path:
     return PLACE / f"events_{inputs}.bin"
 
 
-def answers_of(join: ResidentJoin, log: bytes) -> list[str]:
-    """For each event how many rows it brought, and a digest of these in their order."""
-    running, found = Running(join), []
+def answers_of(join: ResidentJoin, log: bytes, loads: bool) -> list[str]:
+    """For each event how many rows it brought, and a digest of these in their order.
+
+    If it `loads`, the events up to the settlement are settled rows.
+    """
+    running, events, found = Running(join), list(unpack_events(log)), []
+    if loads:
+        at = [event.kind for event in events].index("settle")
+        running.take_up([Piece(pack_events(events[:at]), settled=True)])
+        events = events[at + 1 :]
     try:
-        for event in unpack_events(log):
+        for event in events:
             rows = [row for batch in running.apply(event) for row in batch.to_pylist()]
             digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]
             found.append(f"{len(rows)} {digest}")
@@ -82,7 +91,10 @@ def write() -> None:
     PLACE.mkdir(exist_ok=True)
     for inputs in (2, 3):
         log_of(inputs).write_bytes(pack_events(events_of(inputs)))
-    answers = {name: answers_of(join, log_of(len(join.names)).read_bytes()) for name, join in joins()}
+    answers = {
+        name: {way: answers_of(join, log_of(len(join.names)).read_bytes(), way == "loaded") for way in WAYS}
+        for name, join in joins()
+    }
     ANSWERS.write_text(json.dumps({"epoch": EPOCH, "answers": answers}, indent=1) + "\n")
 
 

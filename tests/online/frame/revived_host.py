@@ -14,7 +14,7 @@ import time
 
 from tests.online.frame.test_online_hosted import drained, join_of, turns
 
-from dovetail.joins.online.event_log import pack_events
+from dovetail.joins.online.event_log import Piece, pack_events
 from dovetail.joins.online.resident.client import run_turn
 from dovetail.joins.online.resident.process import start
 
@@ -33,7 +33,7 @@ def host_pid() -> int:
 
 def work(kills: bool) -> list[tuple[bool, int]]:
     """Six turns of a bucket of its own; before the third one the host dies."""
-    join, log, found = join_of("diner"), list[bytes](), list[tuple[bool, int]]()
+    join, log, found = join_of("diner"), list[Piece](), list[tuple[bool, int]]()
     for number, events in enumerate(list(turns(1))[:6]):
         if number == 2:
             time.sleep(0.5)
@@ -42,7 +42,7 @@ def work(kills: bool) -> list[tuple[bool, int]]:
             time.sleep(0.5)
         turn = run_turn(f"{kills}", f"n{number}", f"n{number + 1}", join.to_json(), events, lambda: iter(log))
         found.append((drained(turn)[1]["replayed"], host_pid()))
-        log.append(pack_events(events))
+        log.append(Piece(pack_events(events), settled=False))
     return found
 
 

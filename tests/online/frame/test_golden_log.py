@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.online.frame.golden_log import ANSWERS, answers_of, joins, log_of
+from tests.online.frame.golden_log import ANSWERS, WAYS, answers_of, joins, log_of
 
 from dovetail.joins.online.event_log import EPOCH
 
@@ -18,10 +18,14 @@ def test_the_golden_log_is_of_this_epoch_and_of_every_algorithm() -> None:
     assert set(GOLDEN["answers"]) == {name for name, _ in joins()}, _ANEW
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", list(GOLDEN["answers"]))
-def test_answers_come_in_the_order_in_which_they_came(name: str) -> None:
+def test_answers_come_in_the_order_in_which_they_came(name: str, way: str) -> None:
     join = dict(joins())[name]
-    found, wanted = answers_of(join, log_of(len(join.names)).read_bytes()), GOLDEN["answers"][name]
+    found, wanted = (
+        answers_of(join, log_of(len(join.names)).read_bytes(), way == "loaded"),
+        GOLDEN["answers"][name][way],
+    )
     differ = [number for number, (now, then) in enumerate(zip(found, wanted, strict=True)) if now != then]
     assert not differ, (
         f"{name} answers events {differ} otherwise than when state of epoch {EPOCH} was written, which would then be "

@@ -27,14 +27,14 @@ from tests.online.frame.cases import Bag, bag, expected, side_table
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.bucket_rule import BucketRule
-from dovetail.joins.online.event_log import Event, joined_pauses, pack_events, unpack_events
+from dovetail.joins.online.event_log import Event, Piece, joined_pauses, pack_events, unpack_events
 from dovetail.joins.online.hot_keys import hot_as_text
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.online.request import OnlineJoinOptions
 from dovetail.joins.online.resident import client
-from dovetail.joins.online.resident.pool import Pool
+from dovetail.joins.online.resident.pool import Pool, Running
 from dovetail.joins.online.resident.process import ADDRESS, receive, send, serve
 from dovetail.joins.online.state_header import Header, How, Span
 
@@ -68,14 +68,14 @@ def turns(seed: int) -> Iterator[list[Event]]:
 
 def played(pool: Any, join: BucketJoin, seed: int, forgetful: bool) -> tuple[list[list[bytes]], list[dict[str, Any]]]:
     """The answers and the reports of every turn; if forgetful, each turn begins with a replay of all before it."""
-    log: list[bytes] = []
+    log: list[Piece] = []
     given, reports, nonce = [], [], ""
     for number, events in enumerate(turns(seed)):
         turn = pool(f"{seed}", "" if forgetful else nonce, f"n{number}", join.to_json(), events, lambda: iter(log))
         answers, report = drained(turn)
         given.append(answers)
         reports.append(report)
-        log.append(pack_events(events))
+        log.append(Piece(pack_events(events), settled=False))
         nonce = f"n{number}"
     return given, reports
 
@@ -115,17 +115,56 @@ def test_what_was_not_stored_is_not_taken_up() -> None:
     mates = [Event("push", 1, rows=RIGHT.combine_chunks().to_batches()[0].serialize())]
     drained(pool.turn("b", "", "one", join.to_json(), rows, lambda: []))
     _, lost = drained(pool.turn("b", "one", "lost", join.to_json(), mates, lambda: []))
-    answers, report = drained(pool.turn("b", "one", "two", join.to_json(), mates, lambda: [pack_events(rows)]))
+    answers, report = drained(
+        pool.turn("b", "one", "two", join.to_json(), mates, lambda: [Piece(pack_events(rows), False)])
+    )
     assert not lost["replayed"]
     assert report["replayed"]
     assert report["counts"] == lost["counts"]
     abandoned = pool.turn("b", "two", "three", join.to_json(), [Event("finish")], lambda: [])
     next(abandoned)
     abandoned.close()
-    log = [pack_events(rows), pack_events(mates)]
+    log = [Piece(pack_events(events), False) for events in (rows, mates)]
     rest, report = drained(pool.turn("b", "two", "three", join.to_json(), [Event("finish")], lambda: log))
     assert report["replayed"]
     assert rows_of(join, [answers, rest]) == PAIRS
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+@pytest.mark.parametrize("memory", [32 << 10, 4 << 20])
+def test_rows_leave_a_join_that_lives_on_as_they_leave_its_state(algorithm: str, memory: int) -> None:
+    """One join lives on, the other is made anew from the pieces that stay; comparisons are those of new rows."""
+    pool, join, pieces = Pool(), join_of(algorithm, memory), list[tuple[Piece, int]]()
+    nonce, step = "", 40
+    for number, start in enumerate(range(0, ROWS, step)):
+        leaving = 0
+        while sum(rows for _, rows in pieces) > 6 * step:
+            leaving += pieces.pop(0)[1]
+        parts = [t.slice(start, step).combine_chunks().to_batches()[0] for t in (LEFT, RIGHT)]
+        events = [*(Event("push", side, rows=part.serialize()) for side, part in enumerate(parts)), Event("settle")]
+        log = [piece for piece, _ in pieces]
+        living = pool.turn("on", nonce, f"n{number}", join.to_json(), events, lambda log=log: log, leaving)
+        anew = pool.turn("anew", "", "", join.to_json(), events, lambda log=log: log)
+        (given, report), (other, _) = drained(living), drained(anew)
+        assert report["replayed"] == (number == 0)
+        assert rows_of(join, [given]) == rows_of(join, [other]), number
+        pieces.append((Piece(pack_events(events[:2]), settled=True), sum(part.num_rows for part in parts)))
+        nonce = f"n{number}"
+    pool.close()
+
+
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+def test_a_join_made_anew_from_settled_rows_compares_none_of_them(algorithm: str) -> None:
+    join, running = join_of(algorithm), Running(join_of(algorithm))
+    tables = [table.combine_chunks().to_batches()[0] for table in (LEFT, RIGHT)]
+    rows = [Event("push", side, rows=table.serialize()) for side, table in enumerate(tables)]
+    running.take_up([Piece(pack_events(rows), settled=True)])
+    assert running.operator.metrics.value("comparisons") == 0
+    assert not running.owed
+    given = [batch for event in (Event("settle"), Event("finish")) for batch in running.apply(event)]
+    assert sum(batch.num_rows for batch in given) == 0, join
+    running.close()
 
 
 @pytest.fixture
@@ -200,6 +239,36 @@ def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
     listener.close()
     assert len(answers) > 2
     assert rows_of(join, [answers]) == PAIRS
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_answers_of_a_join_that_lives_on_come_once_or_the_task_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    """Another join may give them in another order: some are held back, and where there are more Spark must repeat."""
+    monkeypatch.setattr(client, "_HELD_BYTES", 0 if many else 1 << 20)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(tmp_path / "host"))
+    listener.listen()
+    join, events = join_of("diner"), [event for turn in turns(3) for event in turn]
+
+    def die_early() -> None:
+        with listener.accept()[0] as sock:
+            receive(sock)
+            turn = Pool().turn("x", "", "one", join.to_json(), events, lambda: [])
+            send(sock, {"answer": True}, [list(turn)[-1]])
+
+    thread = threading.Thread(target=die_early)
+    thread.start()
+    monkeypatch.setenv(ADDRESS, str(tmp_path / "host"))
+    turn = client.run_turn("x", "", "one", join.to_json(), events, lambda: [], in_order=False)
+    if many:
+        with pytest.raises(RuntimeError, match="Spark repeats the task"):
+            drained(turn)
+    else:
+        assert rows_of(join, [drained(turn)[0]]) == PAIRS
+    thread.join()
+    listener.close()
 
 
 START_HOST = """
@@ -378,13 +447,14 @@ def header_of() -> Header:
 def test_rows_that_were_retained_for_long_enough_leave() -> None:
     header = header_of()
     for now in range(0, 1000, 50):
-        header.add_pieces([10], now, None, goes_on=False)
+        header.add_pieces([10], 5, now, None, goes_on=False)
     assert Header.load(header.dump(), header.meaning, HOW, 2) == header
     assert header.leaving(449, 400, None) == 0
     assert header.leaving(450, 400, None) == 2  # an eighth late, and so the next one with it
     assert header.leaving(1000, 400, None) == 13
+    assert header.rows_before(13) == 65
     header.drop_before(13)
-    assert (header.first, header.spans[0].since, header.bytes) == (13, 650, 70)
+    assert (header.first, header.spans[0].since, header.bytes, header.rows_before(header.next)) == (13, 650, 70, 35)
     assert header.leaving(1099, 400, None) == 13
     assert header.leaving(10**6, 400, None) == header.next  # nothing came for long: they are as old all the same
 
@@ -396,8 +466,8 @@ def test_state_of_another_join_or_in_other_buckets_is_refused() -> None:
         Header.load(header.dump(), {"on": [["l", "k"]]}, HOW, 2)
     with pytest.raises(ConfigError, match=r"buckets: 5 there, 7 here.* give partitions=5"):
         header.check_spread(BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 7).rule)
-    with pytest.raises(ConfigError, match="state of format 3"):
-        Header.load(header.dump().replace('"format": 4', '"format": 3'), header.meaning, HOW, 2)
+    with pytest.raises(ConfigError, match="state of format 4"):
+        Header.load(header.dump().replace('"format": 5', '"format": 4'), header.meaning, HOW, 2)
 
 
 def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
@@ -407,11 +477,11 @@ def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
     assert [lateness.expiry(side, 0) for side in (0, 1)] == [3_000_000, 2_000_000]
     header = header_of()
     for now, expiry in enumerate((30, 10, 50, 70)):
-        header.add_pieces([1 << 20], now, expiry, goes_on=False)
+        header.add_pieces([1 << 20], 5, now, expiry, goes_on=False)
     assert [header.leaving(9, None, at) for at in (None, 30, 31, 51, 71)] == [0, 0, 2, 3, 4]
     header.drop_before(2)
     assert header.leaving(9, None, 31) == 2
-    header.add_pieces([1 << 20], 9, None, goes_on=False)  # when these expire is not known
+    header.add_pieces([1 << 20], 5, 9, None, goes_on=False)  # when these expire is not known
     assert header.leaving(9, None, 10**9) == 4
 
 
@@ -430,6 +500,7 @@ class Rows(NamedTuple):
             st.integers(1, 3),
             st.sampled_from([100, 70 << 10]),
             st.booleans(),
+            st.booleans(),
         ),
         min_size=1,
         max_size=400,
@@ -438,11 +509,11 @@ class Rows(NamedTuple):
 )
 @hypothesis.settings(max_examples=60, deadline=None)
 def test_no_piece_leaves_before_all_of_its_rows_may(
-    batches: list[tuple[int, int, int, int, bool]], retain_ms: int | None
+    batches: list[tuple[int, int, int, int, bool, bool]], retain_ms: int | None
 ) -> None:
     """Bursts of several pieces, small tails that take more, pieces without rows, and lists that are cut short."""
     header, rows, now = header_of(), dict[int, list[Rows]](), 0
-    for later, ahead, pieces, size, pauses in batches:
+    for later, ahead, pieces, size, pauses, settles in batches:
         now += later
         watermark = now - 100
         keep = header.leaving(now, retain_ms, watermark)
@@ -450,20 +521,24 @@ def test_no_piece_leaves_before_all_of_its_rows_may(
             for row in rows.pop(number):
                 assert row.expiry < watermark or (retain_ms is not None and row.came <= now - retain_ms)
         if keep > header.first:
+            header.settle()
             header.drop_before(keep)
-            header.rebase()
         expiry = now + ahead
-        goes_on = header.takes_more(now, retain_ms)
-        tail = rows.pop(header.drop_tail()) if goes_on else []
+        goes_on = header.takes_more(now, retain_ms, settles)
+        tail = rows.pop(header.drop_last()) if goes_on else []
         for number in range(header.next, header.next + pieces):
             rows[number] = [*tail, Rows(now, expiry)]
             tail = []
-        header.add_pieces([size] * pieces, now, expiry, goes_on)
-        if pauses:
+        header.add_pieces([size] * pieces, 1, now, expiry, goes_on)
+        if settles:
+            header.settle()
+        elif pauses:
             rows[header.next] = []
             header.add_pieces_without_rows([50], now)
         assert sorted(rows) == list(range(header.first, header.next))
         assert len(header.spans) <= 128
+        assert header.first <= header.base <= header.next
+        assert (header.tail == 0) == (header.base == header.next)
         oldest = min((row.came for some in rows.values() for row in some), default=now)
         assert retain_ms is None or oldest > now - retain_ms * 5 // 4  # they do leave
     assert header.leaving(now, None, now + 1000) == header.next
@@ -472,23 +547,44 @@ def test_no_piece_leaves_before_all_of_its_rows_may(
 def test_many_small_pieces_of_the_state_become_larger_ones() -> None:
     header = header_of()
     for now in range(32):
-        assert not header.takes_more(now, None)
-        header.add_pieces([1000], now, now, goes_on=False)
-    assert header.takes_more(32, None)
-    assert not header.takes_more(32, 64)  # what came before leaves alone
-    assert header.drop_tail() == 31
-    header.add_pieces([2000], 32, 5, goes_on=True)
-    assert (header.first, header.next, header.bytes, header.spans[-1]) == (0, 32, 33_000, Span(32, 2000, 31, 32, 31))
-    header.add_pieces([100 << 10], 33, 5, goes_on=False)
-    assert not header.takes_more(33, None)  # it is large
-    header.add_pieces([10], 34, 5, goes_on=False)
-    assert header.takes_more(34, None)
-    header.rebase()
-    assert not header.takes_more(34, None)  # of what is before the base only rows count
+        assert not header.takes_more(now, None, settled=False)
+        header.add_pieces([1000], 10, now, now, goes_on=False)
+    assert header.tail == 32_000
+    assert header.takes_more(32, None, settled=False)
+    assert not header.takes_more(32, None, settled=True)  # what came before is not
+    assert not header.takes_more(32, 64, settled=False)  # what came before leaves alone
+    assert header.drop_last() == 31
+    header.add_pieces([2000], 10, 32, 5, goes_on=True)
+    last = Span(32, 2000, 31, 32, 31, 20)
+    assert (header.first, header.next, header.bytes, header.tail, header.spans[-1]) == (0, 32, 33_000, 33_000, last)
+    header.add_pieces([100 << 10], 1, 33, 5, goes_on=False)
+    assert not header.takes_more(33, None, settled=False)  # it is large
+    header.add_pieces([10], 1, 34, 5, goes_on=False)
+    assert header.takes_more(34, None, settled=False)
+    header.settle()
+    assert not header.takes_more(34, None, settled=False)  # of what is settled only rows count
+    assert header.takes_more(34, None, settled=True)
+    assert header.drop_last() == 33
+    header.add_pieces([20], 1, 34, 5, goes_on=True)
+    header.settle()
+    assert (header.base, header.next, header.tail) == (34, 34, 0)
     header.clear()
-    assert (header.bytes, header.tail, header.first, header.next) == (0, 0, 34, 34)
+    assert (header.bytes, header.tail, header.first, header.base, header.next) == (0, 0, 34, 34, 34)
     pauses = [Event("idle", units=4), Event("idle", units=4, times=2), Event("settle"), Event("idle", units=4)]
     assert [event.times for event in joined_pauses(pauses)] == [3, 1, 1]
+
+
+def test_a_tail_is_long_once_it_is_half_of_a_state_that_is_not_small() -> None:
+    header = header_of()
+    header.add_pieces([1 << 20], 1, 0, None, goes_on=False)
+    assert not header.has_long_tail
+    header.add_pieces([9 << 20], 1, 0, None, goes_on=False)
+    assert header.has_long_tail
+    header.settle()
+    header.add_pieces([9 << 20], 1, 0, None, goes_on=False)
+    assert not header.has_long_tail
+    header.add_pieces([2 << 20], 1, 0, None, goes_on=False)
+    assert header.has_long_tail
 
 
 def test_late_rows_are_those_before_the_watermark() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from dovetail.joins.online.plan.pack import OnlineTask
 from dovetail.joins.online.plan.state import Buckets
 from dovetail.joins.online.predicate import Band
 from dovetail.joins.online.request import Terms
+from dovetail.joins.online.resident import client
 
 SECOND = 1_000_000
 BAND = Band("at", "at", timedelta(seconds=-3), timedelta(seconds=5))
@@ -31,8 +33,10 @@ Rows = list[tuple[int, int]]
 class Stream:
     """A bucket under a watermark of a minute, its rows so far, and the pairs that it gave."""
 
-    def __init__(self, retain_ms: int | None = None) -> None:
-        self.join = BucketJoin("diner", (), BAND, 1 << 20, False, *SCHEMAS)
+    def __init__(
+        self, retain_ms: int | None = None, algorithm: str = "diner", memory: int = 1 << 20, owed: str = "batch"
+    ) -> None:
+        self.join, self.owed = BucketJoin(algorithm, (), BAND, memory, False, *SCHEMAS), owed
         self.buckets = self.run_with(retain_ms, 60_000)
         self.came: tuple[Rows, Rows] = ([], [])
         self.found: Counter[tuple[int, int]] = Counter()
@@ -40,16 +44,35 @@ class Stream:
 
     def run_with(self, retain_ms: int | None, delay_ms: int) -> TwsTester:
         """The bucket in a run of its own."""
-        terms = Terms("diner", self.join.memory, 1, 25, "batch", retain_ms, False)
+        terms = Terms("diner", self.join.memory, 1, 25, self.owed, retain_ms, False)
         lateness, none, self.counts = Lateness.of(BAND, (delay_ms, delay_ms)), pa.schema([]), Kept()
         task = OnlineTask("leaving", self.join, terms, 1, True, False, none, none, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
         return TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
 
-    def restart(self, delay_ms: int) -> None:
-        """A new run with another delay of watermarks."""
-        stored = self.buckets.peekMapState("events", BUCKET)
+    def restart(self, delay_ms: int, stored: Any = None) -> None:
+        """A new run with another delay of watermarks, from what is stored."""
+        stored = stored or self.buckets.peekMapState("events", BUCKET)
         self.buckets = self.run_with(None, delay_ms)
         self.buckets.updateMapState("events", BUCKET, stored)
+
+    def repeat(self, now_ms: int, chunks: list[tuple[int, list[int]]], forgets: bool) -> None:
+        """A micro-batch whose state is lost, and again: it gives the same pairs."""
+        stored, found, counts = (
+            self.buckets.peekMapState("events", BUCKET),
+            self.found,
+            [len(rows) for rows in self.came],
+        )
+        self.found = Counter()
+        self.batch(now_ms, chunks)
+        first, self.found = self.found, Counter()
+        for rows, n in zip(self.came, counts, strict=True):
+            del rows[n:]
+        if forgets:
+            client._POOL.close()
+        self.restart(60_000, stored)
+        self.batch(now_ms, chunks)
+        assert self.found == first
+        self.found = found + first
 
     def batch(self, now_ms: int, chunks: list[tuple[int, list[int]]]) -> None:
         """A micro-batch of (side, times) chunks."""
@@ -60,7 +83,14 @@ class Stream:
             columns = [pa.array([n for n, _ in rows]), pa.array(times, pa.timestamp("us", "UTC"))]
             data = pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[side]).serialize().to_pybytes()
             lines.append({"side": side, "part": 0, "number": number, "rows": data, "n": len(rows)})
-        frame = pd.DataFrame(lines).assign(ends=False, dropped=0, now_ms=now_ms, spread='{"buckets": 1}')
+        self._run(lines, now_ms, ends=False)
+
+    def end(self, now_ms: int) -> None:
+        """The end of both sides."""
+        self._run([{"side": side, "part": 0, "number": 0, "rows": None, "n": 0} for side in (0, 1)], now_ms, ends=True)
+
+    def _run(self, lines: list[dict[str, Any]], now_ms: int, ends: bool) -> None:
+        frame = pd.DataFrame(lines).assign(ends=ends, dropped=0, now_ms=now_ms, spread='{"buckets": 1}')
         out = self.buckets.testInPandas(BUCKET, frame)
         for data in out["rows"] if len(out) else ():
             answer = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).to_pydict()
@@ -121,4 +151,32 @@ def test_a_watermark_does_not_go_back_where_delays_grow() -> None:
     stream.batch(10_000, [(1, [at * SECOND for at in (100, 200, 402, 500)])])  # the watermark was at 340
     assert stream.counts.metrics.value("late_rows", "right") == 2
     del stream.came[1][-4:-2]
+    stream.check()
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("memory", [64 << 10, 1 << 20])
+@pytest.mark.parametrize("algorithm", ["diner", "pmj"])
+@pytest.mark.parametrize("owed", ["batch", "idle"])
+def test_rows_leave_in_any_run_and_repeated_micro_batches_give_the_same(
+    monkeypatch: pytest.MonkeyPatch, owed: str, algorithm: str, memory: int, seed: int
+) -> None:
+    """Rows up to half a minute late, restarts, micro-batches whose state is lost, and tails that are soon too long."""
+    monkeypatch.setattr(state_header, "_SHORT_TAIL", 4 << 10)
+    rng, stream = np.random.default_rng(seed), Stream(None, algorithm, memory, owed)
+    for number in range(25):
+        newest = (number + 1) * 30 * SECOND
+        chunks = [(side, (newest - rng.integers(0, 30 * SECOND, 60)).tolist()) for side in (0, 1)]
+        chance = rng.random()
+        if chance < 0.2:
+            client._POOL.close()
+        if chance < 0.5 and number:
+            stream.repeat(1000 * number, chunks, forgets=chance > 0.35)
+        else:
+            stream.batch(1000 * number, chunks)
+    ends = [(side, [at * SECOND]) for side in (0, 1) for at in (10_000, 20_000)]
+    for number, chunk in enumerate(ends):
+        stream.batch(10**6 + number, [chunk])
+    stream.end(2 * 10**6)
     stream.check()

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tests.online.restarts import Restartable
+from tests.online.schedules import by_phase
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.multiway.base import MultiOperator
@@ -132,16 +134,6 @@ def random_multi(algorithm: str, tree: str, seed: int, rows: float = 1.0) -> Mul
     return MultiCase(tables, replace(spec, sizes=limits, **options), random_pieces(rng, sizes))
 
 
-def steps(n: int) -> Callable[[], bool]:
-    left = [n]
-
-    def until() -> bool:
-        left[0] -= 1
-        return left[0] <= 0
-
-    return until
-
-
 def opened(spec: MultiJoin, budget: MemoryBudget, schemas: dict[str, pa.Schema]) -> MultiOperator:
     return spec.open(budget, schemas)
 
@@ -152,24 +144,20 @@ def drive(
     """Combinations and results by phase of a run with pauses, restarts and drains at random moments."""
     rng = np.random.default_rng([seed, 7])
     memory = MemoryBudget(BUDGET)
-    operator = opens(case.spec, memory, case.schemas)
+    join = Restartable(lambda: opens(case.spec, memory, case.schemas))
     out: list[pa.RecordBatch] = []
     for piece in case.pieces:
-        out += operator.push(piece[0], case.batch(piece))
+        out += join.push(piece[0], case.batch(piece))
         if rng.random() < idle:
-            out += operator.idle(steps(int(rng.integers(1, 12))))
+            out += join.idle(int(rng.integers(1, 12)))
         if rng.random() < drain:
-            out += operator.drain()
+            out += join.drain()
         if rng.random() < restart:
-            tables = operator.snapshot()
-            operator.close()
-            operator = opens(case.spec, memory, case.schemas)
-            operator.restore(tables)
-    out += operator.finish()
-    operator.close()
+            join.restart()
+    out += join.finish()
     assert memory.used == 0, memory.components()
     assert memory.peak <= memory.limit
-    return combinations_of(out, case), dict(operator.progress.results)
+    return combinations_of(out, case), by_phase(out)
 
 
 def combinations_of(batches: list[pa.RecordBatch], case: MultiCase) -> Counter[Any]:

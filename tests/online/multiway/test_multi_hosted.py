@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations_of, random_table
 
-from dovetail.joins.online.event_log import Event, pack_events
+from dovetail.joins.online.event_log import Event, Piece, pack_events
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.multiway.cells import Cells, choose_cells, key_classes
 from dovetail.joins.online.multiway.graph import join_graph
@@ -93,14 +93,14 @@ def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str, tree
 
 
 def _played(join: MultiBucketJoin, tables: dict[str, pa.Table], forgetful: bool) -> list[list[bytes]]:
-    pool, log, nonce, given = Pool(), list[bytes](), "", []
+    pool, log, nonce, given = Pool(), list[Piece](), "", []
     steps = [_rows(tables, start) for start in range(0, 60, 15)]
     turns = [events for some in steps for events in (some, [Event("idle", units=3, times=2)], [Event("settle")])]
     for number, events in enumerate([*turns, [Event("finish")]]):
         turn = pool.turn("x", "" if forgetful else nonce, f"n{number}", join.to_json(), events, lambda: iter(log))
         answers = [bytes(answer) for answer in turn]
         given.append(answers)
-        log.append(pack_events(events))
+        log.append(Piece(pack_events(events), settled=False))
         nonce = f"n{number}"
     return given
 

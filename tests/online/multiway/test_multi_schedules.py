@@ -17,9 +17,9 @@ from tests.online.multiway.multi_schedules import (
     drive,
     opened,
     random_multi,
-    steps,
     wrong,
 )
+from tests.online.restarts import steps
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.multiway.base import MultiOperator

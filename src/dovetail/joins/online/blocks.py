@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I64, Bool, int64s
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.spill import SpillFile
-from dovetail.errors import PlanError
-from dovetail.joins.online.block_file import BlockFile
+from dovetail.joins.online.block_file import ATS, BlockFile
 from dovetail.joins.online.directory import Entry
-from dovetail.joins.online.event_time import EventTime
 from dovetail.joins.online.kernels.match import Stretch
 from dovetail.joins.online.keys import RowKeys
 from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 
-KEY, CODE, ATS = "__dovetail_key", "__dovetail_code", "__dovetail_ats"
+KEY, CODE = "__dovetail_key", "__dovetail_code"
 LOADED_BYTES = 8 * 7
 _FIRST, _LAST = -(2**63), 2**63 - 1
 Rule = Literal["ticks", "group", "none"]
@@ -89,10 +86,8 @@ class BlockStore(BlockFile):
         budget: MemoryBudget,
         directory: Path | None,
         name: str,
-        event_time: str | None = None,
     ) -> None:
         self.side, self.keys = side, keys
-        self.event_time = None if event_time is None else EventTime(schema, event_time)
         extra = [pa.field(KEY, pa.int64()), pa.field(ATS, pa.int64())]
         extra += [pa.field(CODE, pa.int64())] if keys.coded else []
         super().__init__(schema, extra, LOADED_BYTES, budget, directory, name)
@@ -103,8 +98,8 @@ class BlockStore(BlockFile):
         columns = [*rows.batch.columns, pa.array(rows.key), pa.array(rows.ats)]
         columns += [pa.array(rows.code)] if self.keys.coded else []
         number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
-        newest = 0 if self.event_time is None else self.event_time.newest(rows.batch)
-        self.directory.append(Entry(len(rows.key), dts, bucket, group, int(rows.key[0]), int(rows.key[-1]), newest))
+        keys, ticks = (int(rows.key[0]), int(rows.key[-1])), (int(rows.ats.min()), int(rows.ats.max()))
+        self.directory.append(Entry(len(rows.key), dts, bucket, group, *keys, *ticks))
         self.largest = max(self.largest, self.bytes_of(number))
         return number
 
@@ -113,47 +108,9 @@ class BlockStore(BlockFile):
         starts = range(0, len(rows.key), block_rows)
         return [self.append(rows.slice(at, block_rows), dts, bucket, group) for at in starts]
 
-    def append_tombstone(self, entry: Entry) -> int:
-        """The number of a block that has been replaced and only keeps its place."""
-        number = self.file.append(pa.RecordBatch.from_pylist([], self.file.schema))
-        self.directory.append(entry)
-        return number
-
-    def not_before(self, moment: Any) -> list[int]:
-        """The numbers of living blocks with a row that is not older than this moment."""
-        young = self.column("newest") >= self._times().number(moment)
-        return np.flatnonzero(young & (self.column("dead") == 0)).tolist()
-
-    def are_before(self, batch: pa.RecordBatch, moment: Any) -> Bool:
-        """Row by row whether it is older than this moment."""
-        times = self._times()
-        return times.numbers(batch) < times.number(moment)
-
-    def _times(self) -> EventTime:
-        if self.event_time is None:
-            raise PlanError("rows can only be retired by event times; give the join event_times=(left, right).")
-        return self.event_time
-
-    def keep_only(self, numbers: Sequence[int]) -> None:
-        """Blocks of these numbers go to a new file, in their order, with new numbers; the others are gone."""
-        old, lines = self.file, [self.directory[number] for number in numbers]
-        self.before = self.blocks_written - len(lines), self.blocks_read, self.bytes_written
-        self.file = SpillFile(old.schema, old.directory, old.name)
-        self.directory.clear()
-        for number, line in zip(numbers, lines, strict=True):
-            self.file.append(old.read(number))
-            self.directory.append(line)
-        old.close()
-        self.drained_blocks = len(lines)
-
-    def bury(self, numbers: Sequence[int]) -> None:
-        """A merge has replaced these blocks."""
-        for number in numbers:
-            self.directory.bury(number)
-
     def read(self, number: int) -> Leaving:
-        """A block's rows."""
-        batch = self.file.read(number)
+        """A block's rows that have not left."""
+        batch = self.read_block(number)
         plain = pa.RecordBatch.from_arrays(batch.columns[: len(self.schema)], schema=self.schema)
         key, ats = int64s(batch.column(KEY)), int64s(batch.column(ATS))
         return Leaving(plain, key, int64s(batch.column(CODE)) if self.keys.coded else key, ats)
@@ -161,7 +118,7 @@ class BlockStore(BlockFile):
     def meets(self, number: int, others: Loaded) -> bool:
         """Whether keys of this block can match keys of the loaded rows of the other side."""
         own, (first, last) = self.directory[number], others.reach
-        return own.low <= last and first <= own.high
+        return not own.dead and own.low <= last and first <= own.high
 
     def load(self, numbers: Sequence[int], rule: Rule = "ticks") -> Loaded:
         """Blocks as one stretch; the caller has reserved their `bytes_of`.
@@ -190,5 +147,5 @@ class BlockStore(BlockFile):
         return np.where(early, self.side, part.ats), np.where(early, np.maximum(dts, 2), dts)
 
     def of_bucket(self, bucket: int) -> I64:
-        """The numbers of a bucket's blocks that no merge has replaced."""
+        """The numbers of a bucket's blocks that are not dead."""
         return np.flatnonzero((self.column("bucket") == bucket) & (self.column("dead") == 0))

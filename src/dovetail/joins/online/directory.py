@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -15,8 +16,8 @@ from dovetail.errors import ConfigError
 
 
 class Entry(NamedTuple):
-    """A block: rows, departure tick, bucket, group (segment, run or generation), smallest and largest key, largest
-    event time, and whether a merge has replaced it."""
+    """A block: rows, departure tick, bucket, group (segment, run or generation), smallest and largest key, arrival
+    ticks of its oldest and newest row, and whether it is dead: replaced by a merge, or all of its rows have left."""
 
     rows: int
     dts: int
@@ -24,7 +25,8 @@ class Entry(NamedTuple):
     group: int
     low: int
     high: int
-    newest: int = 0
+    oldest: int
+    newest: int
     dead: int = 0
 
 
@@ -77,9 +79,9 @@ class Directory:
         """These blocks, or all, belong to one group."""
         self._lines[: self._n, _GROUP][slice(None) if numbers is None else numbers] = group
 
-    def bury(self, number: int) -> None:
-        """A merge has replaced this block."""
-        self._lines[number, _DEAD] = 1
+    def bury(self, numbers: Sequence[int] | I64) -> None:
+        """These blocks are dead."""
+        self._lines[np.asarray(numbers, np.int64), _DEAD] = 1
 
     def _grow(self, lines: int) -> None:
         grown = self._in_memory(lines) if self._reserve(8 * len(FIELDS) * lines) else self._mapped(lines)

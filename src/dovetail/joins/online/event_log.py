@@ -1,6 +1,8 @@
 """What happens to the join of one bucket, as events; and lists of events as bytes, which are its state.
 
-A join is deterministic in its events: those of the past, replayed in their order, make the join anew.
+A state is pieces of events. Of settled pieces, which come first, only rows count: all their answers were given, and a
+join takes them up without joining them again. The events of the others, the tail, are replayed in their order. A join
+is deterministic: the same pieces make the same join.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import pyarrow as pa
 from dovetail.errors import DataError
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
-EPOCH = 2
-"""Raised whenever a join gives other answers, or the same in another order, to the same events.
+EPOCH = 3
+"""Raised whenever a join gives other answers, or the same in another order, to the same pieces and events.
 
-State that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
+A tail that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
 """
 _LINE = 64  # payloads start where Arrow can use them in place
 
@@ -48,6 +50,13 @@ class Event(NamedTuple):
         return batch
 
 
+class Piece(NamedTuple):
+    """Events as bytes; of a settled piece only the rows count."""
+
+    data: bytes | pa.Buffer
+    settled: bool
+
+
 def joined_pauses(events: Iterable[Event]) -> list[Event]:
     """The same events, pauses that follow each other as one event of several."""
     found: list[Event] = []
@@ -58,11 +67,6 @@ def joined_pauses(events: Iterable[Event]) -> list[Event]:
         else:
             found.append(event)
     return found
-
-
-def only_rows(piece: bytes | pa.Buffer) -> bytes:
-    """A piece of events without all but the rows that came."""
-    return pack_events(event for event in unpack_events(piece) if event.kind == "push")
 
 
 def pack_events(events: Iterable[Event]) -> bytes:

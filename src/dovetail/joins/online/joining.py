@@ -1,37 +1,51 @@
-"""What online joins of two inputs and of many share: memory and disk inside a budget, pauses, state, counts."""
+"""What online joins of two inputs and of many share: memory and disk inside a budget, pauses, rows that are taken up
+from the state and rows that leave it, counts."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from dovetail.engine.clock import RealClock
 from dovetail.engine.columns import row_bytes
+from dovetail.engine.kernels.arrays import I32
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Until
 from dovetail.joins.online.answers import AnswerBatches
 from dovetail.joins.online.block_file import BlockFile
+from dovetail.joins.online.kernels.multi_rows import MultiRows
+from dovetail.joins.online.kernels.rows import Rows
+from dovetail.joins.online.multiway.sizes import MultiFitted
 from dovetail.joins.online.phases import CLEANUP, REACTIVE, Asked
 from dovetail.joins.online.progress import Progress
-from dovetail.joins.online.row_pages import RowPages
+from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
+from dovetail.joins.online.sizes import Fitted
 
+_WASTE = 0.5
 S = TypeVar("S", bound=BlockFile)
 
 
 class JoiningOperator(OperatorBase, Generic[S]):
     """An online join in progress, whatever the number of its inputs.
 
-    Rows leave memory by the flush policy of the algorithm, and only so. `idle` works on what is on disk, and asks
-    `until` after each unit of that work. `snapshot` and `restore` carry all state, between any two calls.
+    `push` ends with all answers of arriving rows and rows in memory given. Rows leave memory by the flush policy of the
+    algorithm. `idle` works on what is on disk, and asks `until` after each unit of that work. `drain` and `finish` give
+    all that is still owed.
+
+    Nothing is owed after `drain`. Such a state is no more than its rows: another operator of any algorithm and budget
+    takes them up with `load` and `loaded`, without joining them again, and `retire` lets the oldest of them go.
     """
 
     blocks: Sequence[S]
     pages: list[RowPages]
     answers: AnswerBatches
+    rows: Rows | MultiRows
+    fitted: Fitted | MultiFitted
 
     def __init__(
         self, names: Sequence[str], schemas: Mapping[str, pa.Schema], schema: pa.Schema, budget: MemoryBudget
@@ -44,6 +58,7 @@ class JoiningOperator(OperatorBase, Generic[S]):
         self._limit = budget.available
         self._buffer = self.own(budget.reserve("disk buffer"))
         self._index = self.own(budget.reserve("index"))
+        self._arriving = self.own(budget.reserve("arriving rows"))
         self._begun = self._finished = False
         self.widest = [0] * len(self.names)
         """Bytes of the widest row of each input so far."""
@@ -53,6 +68,11 @@ class JoiningOperator(OperatorBase, Generic[S]):
     @abstractmethod
     def begin(self, seen: Mapping[int, int]) -> None:
         """Split the budget, once, for rows as wide as those seen, by input; nothing is in memory before."""
+
+    @property
+    @abstractmethod
+    def clock(self) -> int:
+        """The last tick: one for each row that arrived or was taken up, and one for each flush."""
 
     @abstractmethod
     def rows_held(self) -> int:
@@ -80,23 +100,27 @@ class JoiningOperator(OperatorBase, Generic[S]):
         """All that is still owed to rows on disk; there are none in memory."""
 
     @abstractmethod
-    def drain(self) -> Iterator[pa.RecordBatch]:
-        """Give all that is owed to the rows that have arrived, without ending: nothing is owed afterwards."""
+    def beside(self, number: int) -> int:
+        """Bytes of each arriving row of an input beside its columns."""
 
     @abstractmethod
-    def snapshot(self) -> dict[str, pa.Table]:
-        """All state, as tables by name, between two calls; the operator goes on unchanged."""
+    def take(self, number: int, chunk: pa.RecordBatch, width: int) -> Iterator[pa.RecordBatch]:
+        """Rows of an input arrive: their answers with rows in memory."""
 
     @abstractmethod
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take up the state that an operator of the same specification gave; this one must be new."""
+    def hold(self, number: int, chunk: pa.RecordBatch, width: int) -> None:
+        """Rows of an input are in memory, where they can be found, without having looked for others."""
 
-    def state(self) -> dict[str, Any]:
-        """What an algorithm must remember beyond rows, blocks and `arrays`, as JSON takes it."""
-        return {}
+    @abstractmethod
+    def limit_rows(self, size: int) -> None:
+        """Columns of rows in memory may have so many bytes."""
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """What `state` gave."""
+    @abstractmethod
+    def drop(self, number: int, slots: I32) -> None:
+        """These rows of an input leave memory, and are not written."""
+
+    def renumber(self) -> None:
+        """All answers of rows on disk were given, and blocks may have new numbers."""
 
     # ------------------------------------------------------------------ the operator contract
 
@@ -108,6 +132,107 @@ class JoiningOperator(OperatorBase, Generic[S]):
         if not batch.schema.equals(self.schemas[number]):
             raise OperatorError(f"a batch of {side} has schema {batch.schema}; announced was {self.schemas[number]}.")
         return number
+
+    def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take rows of one input and give their answers with rows in memory."""
+        number = self.input_number(side, batch)
+        if batch.num_rows == 0:
+            return
+        self.metrics.add("rows", batch.num_rows, side)
+        width = max(1, mean_row_bytes(batch))
+        self.begin({number: width})
+        step = self._chunk_rows(number, width)
+        for start in range(0, batch.num_rows, step):
+            yield from self.take(number, batch.slice(start, step), width)
+        self.metrics.peak("memory", self.pages[number].held, side)
+
+    def _chunk_rows(self, number: int, width: int) -> int:
+        fits = (self.fitted.chunk_bytes - 256) // (width + self.beside(number))
+        return max(1, min(self.fitted.chunk_rows, fits))
+
+    def needed(self, number: int, chunk: pa.RecordBatch, width: int) -> int:
+        """Bytes that rows need which are about to arrive; memory for rows is what lists of blocks leave of it."""
+        self.limit_rows(max(1, self.fitted.row_bytes - sum(store.directory.nbytes for store in self.blocks)))
+        n = int(chunk.num_rows)
+        return self.beside(number) * n + width * n * 5 // 4 + 512 + self.answer_room(number, chunk)
+
+    @contextmanager
+    def arrays_of(self, number: int, chunk: pa.RecordBatch) -> Iterator[None]:
+        """Room for what rows have beside their columns while they arrive, and for the answer of the widest one."""
+        size = self.beside(number) * chunk.num_rows
+        self._arriving.grow(size)
+        self.grow_answers()
+        yield
+        self._arriving.shrink(size)
+
+    def load(self, side: str, batch: pa.RecordBatch) -> None:
+        """Take rows up whose answers with all others taken up so were given before; they are compared with none.
+
+        The operator is new, and `loaded` follows after the last of them. Rows come in their order of arrival.
+        """
+        number = self.input_number(side, batch)
+        if batch.num_rows == 0:
+            return
+        width = max(1, mean_row_bytes(batch))
+        self.begin({number: width})
+        step = min(self._chunk_rows(number, width), self.fitted.rows)
+        for start in range(0, batch.num_rows, step):
+            self.hold(number, batch.slice(start, step), width)
+
+    def loaded(self) -> None:
+        """All rows were taken up: they are in memory if all of them fit, else all on disk, as after a drain."""
+        if self._begun and self.is_spilled:
+            self.spill()
+            self.all_met()
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Give all that is owed to the rows that have arrived, without ending: nothing is owed afterwards.
+
+        While nothing is on disk nothing is owed. Else memory is empty afterwards, since its rows may have missed rows
+        that left before they came, and fewer results come early until it has filled again.
+        """
+        self.begin({})
+        if self.is_spilled:
+            self.flush_all()
+            yield from self.settle_all()
+            self.all_met()
+
+    def retire(self, until: int) -> None:
+        """Rows that arrived up to this tick leave memory and disk; nothing may be owed."""
+        self.begin({})
+        for number, pages in enumerate(self.pages):
+            slots = pages.slots()
+            slots = slots[self.rows.ats[slots] <= until]
+            if len(slots):
+                self.drop(number, slots)
+                pages.tidy()
+        for store in self.blocks:
+            store.retire(until)
+        if any(len(store) for store in self.blocks):
+            self.all_met()
+
+    def all_met(self) -> None:
+        """Nothing is owed to rows on disk; what has left is removed from files where it is half of them."""
+        for store in self.blocks:
+            if store.waste >= _WASTE:
+                size = 2 * store.largest
+                self.make_room(self._buffer, size)
+                store.compact()
+                self.let_blocks_go(size)
+        self.renumber()
+
+    @property
+    def is_spilled(self) -> bool:
+        """Whether rows are on disk."""
+        return any(len(store.living()) for store in self.blocks)
+
+    @property
+    def would_fit(self) -> bool:
+        """Whether rows are on disk though all of them would fill half of memory at most, if they were loaded anew."""
+        living = [(store, store.living()) for store in self.blocks]
+        rows = sum(int(store.column("rows")[numbers].sum()) for store, numbers in living)
+        size = sum(store.file.size_of(number) for store, numbers in living for number in numbers.tolist())
+        return 0 < 2 * rows <= self.fitted.rows and 2 * size <= self.fitted.row_bytes
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
@@ -145,10 +270,6 @@ class JoiningOperator(OperatorBase, Generic[S]):
 
     # ------------------------------------------------------------------ room
 
-    def directory_bytes(self) -> int:
-        """Memory that the lists of blocks take."""
-        return sum(store.directory.nbytes for store in self.blocks)
-
     def squeeze_or_flush(self) -> bool:
         """Whether memory was freed: dead rows first, then a flush."""
         freed = [pages.squeeze(0.98) for pages in self.pages]
@@ -166,6 +287,10 @@ class JoiningOperator(OperatorBase, Generic[S]):
         """Every row leaves memory."""
         while self._flush_once():
             pass
+
+    def spill(self) -> None:
+        """Every row leaves memory, to make room for rows that are taken up."""
+        self.flush_all()
 
     def make_room(self, reservation: Reservation, n: int) -> None:
         """Reserve `n` more bytes, flushing rows if need be; `BudgetExceeded` when all memory is not enough."""

@@ -6,7 +6,7 @@ Reference: Bornea 2010, algorithm 4; docs/algorithms/online.md, 3.5 and 3.6.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -60,13 +60,3 @@ class NestedLoop:
         """The batch belongs to what has been joined."""
         self.joined_outer += self.outer_mem
         self.inner = 0
-
-    def dump(self) -> dict[str, int]:
-        """The state as JSON takes it."""
-        return {name: int(value) for name, value in asdict(self).items()}
-
-    @classmethod
-    def load(cls, state: dict[str, int]) -> NestedLoop:
-        """What `dump` gave."""
-        numbers = {name: value for name, value in state.items() if name != "started"}
-        return cls(started=bool(state["started"]), **numbers)

@@ -51,17 +51,3 @@ class Progress:
         for mark, (arrived, ns) in self.marks().items():
             metrics.peak(f"arrivals_to_{mark}_percent", arrived, unit="rows")
             metrics.peak(f"time_to_{mark}_percent", ns, unit="ns")
-
-    def dump(self) -> dict[str, object]:
-        """Everything but the clock, as JSON takes it."""
-        points = [list(point) for point in self._points]
-        return {"arrived": self.arrived, "results": self.results, "points": points, "every": self._every}
-
-    def load(self, state: dict[str, object]) -> None:
-        """What `dump` gave; time goes on from its last point."""
-        self.arrived = int(state["arrived"])  # type: ignore[call-overload]  # of our own making
-        self.results = {str(k): int(v) for k, v in state["results"].items()}  # type: ignore[attr-defined]  # as above
-        self._points = [(int(a), int(b), int(c)) for a, b, c in state["points"]]  # type: ignore[attr-defined]  # as above
-        self._every = int(state["every"])  # type: ignore[call-overload]  # as above
-        if self._points:
-            self._start_ns = self._clock.now_ns() - self._points[-1][1]

@@ -12,15 +12,17 @@ from dovetail.errors import ConfigError
 from dovetail.joins.online.event_log import EPOCH
 from dovetail.joins.online.lateness import Lateness
 
-FORMAT = 4
+FORMAT = 5
 NEVER_MATCHES = -(2**63)
 """The expiry of no rows at all."""
 _MOST_SPANS = 128  # so that a span is some hundredth of what is kept
-_RETAINED_LATER = 8  # rows stay for at most an eighth longer than they must: so rebuilds are few
+_RETAINED_LATER = 8  # rows stay for at most an eighth longer than they must: so steps in which rows leave are few
 _SPAN_OF_A_TAIL = 64  # of what is retained: longer spans would let rows go late
 _OPEN = 64 << 10  # bytes up to which a piece takes more events: so pieces are few, and little is written twice
 _FEW = 32  # pieces that may be small, so that little leaves late
-_WORTH = 4  # a quarter of the bytes, so that rebuilding costs no more than some three times what came
+_WORTH = 4  # a quarter of the bytes, so that taking up what stays costs no more than some three times what came
+_LONG_TAIL = 2  # half of the bytes: so long may a tail be, which a restart joins again
+_SHORT_TAIL = 1 << 20  # bytes of a tail that is never too long
 
 
 class How(NamedTuple):
@@ -45,7 +47,7 @@ class Bounds(NamedTuple):
 class Span(NamedTuple):
     """Pieces that leave together: those before piece `end` and not of the span before.
 
-    All their rows came from `since` to `came`, in milliseconds, and match nothing once the watermark is later than
+    All their `rows` came from `since` to `came`, in milliseconds, and match nothing once the watermark is later than
     `expiry`; None if that is not known.
     """
 
@@ -54,13 +56,14 @@ class Span(NamedTuple):
     since: int
     came: int
     expiry: int | None
+    rows: int
 
     def joined(self, later: Span) -> Span:
         """This span and the next one as one, which leaves when both may."""
         known = self.expiry is not None and later.expiry is not None
         expiry = max(self.expiry, later.expiry) if known else None  # type: ignore[type-var]  # both are known
         since, came = min(self.since, later.since), max(self.came, later.came)
-        return Span(later.end, self.bytes + later.bytes, since, came, expiry)
+        return Span(later.end, self.bytes + later.bytes, since, came, expiry, self.rows + later.rows)
 
 
 @dataclass(slots=True)
@@ -69,11 +72,11 @@ class Header:
 
     `meaning` is what the rows are and when they match, `spread` what their bucket depends on: neither can change. `how`
     is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise; `bounds` is what was
-    asked for when the state was stored. Of pieces before `base` only the rows count: all that they were owed had been
-    given.
-    `nonce` is new whenever the state is stored. `tail` are the bytes of the last piece. `settled` says that nothing is
-    owed. `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side,
-    `watermark` is the latest one by which rows were late or left.
+    asked for when the state was stored. Pieces before `base` are settled: only their rows count. `nonce` is that of the
+    join that lives on, and new whenever the state is stored; empty if the next one is made anew. `tail` are the bytes
+    of pieces from `base` on, `last` those of the last piece. `settled` says that nothing is owed. `pauses` counts the
+    pauses since rows came, `rows` all rows that came, `newest` are event times by side, `watermark` is the latest one
+    by which rows were late or left.
     """
 
     meaning: dict[str, Any]
@@ -88,6 +91,7 @@ class Header:
     first: int = 0
     base: int = 0
     tail: int = 0
+    last: int = 0
     rows: int = 0
     pauses: int = 0
     settled: bool = True
@@ -171,24 +175,28 @@ class Header:
         """Whether nothing was ever stored."""
         return self.next == 0
 
-    def takes_more(self, now_ms: int, retain_ms: int | None) -> bool:
-        """Whether there are many pieces, and the last one is small and young enough for more events."""
-        if self.next - self.first < _FEW or not 0 < self.tail < _OPEN:
+    def takes_more(self, now_ms: int, retain_ms: int | None, settled: bool) -> bool:
+        """Whether there are many pieces, and the last one is small, young and `settled` enough for more events."""
+        if self.next - self.first < _FEW or not 0 < self.last < _OPEN or settled != (self.base == self.next):
             return False
         return retain_ms is None or now_ms - self.spans[-1].since < retain_ms // _SPAN_OF_A_TAIL
 
-    def drop_tail(self) -> int:
+    def drop_last(self) -> int:
         """The number of the last piece, which will be written anew; the span that it was in goes on."""
-        last = self.spans[-1]
-        self.spans[-1] = last._replace(end=last.end - 1, bytes=last.bytes - self.tail)
-        self.tail = 0
-        return last.end - 1
+        span = self.spans[-1]
+        self.spans[-1] = span._replace(end=span.end - 1, bytes=span.bytes - self.last)
+        if self.base > self.next:
+            self.base = self.next
+        else:
+            self.tail -= self.last
+        self.last = 0
+        return span.end - 1
 
-    def add_pieces(self, sizes: list[int], now_ms: int, expiry: int | None, goes_on: bool) -> None:
+    def add_pieces(self, sizes: list[int], rows: int, now_ms: int, expiry: int | None, goes_on: bool) -> None:
         """Pieces of these sizes, whose rows came now; they belong to the last span if that one `goes_on`."""
-        span = Span(self.next + len(sizes), sum(sizes), now_ms, now_ms, expiry)
+        span = Span(self.next + len(sizes), sum(sizes), now_ms, now_ms, expiry, rows)
         self.spans.append(self.spans.pop().joined(span) if goes_on else span)
-        self.tail = sizes[-1]
+        self._has_more(sizes)
         self._join_spans()
 
     def add_pieces_without_rows(self, sizes: list[int], now_ms: int) -> None:
@@ -196,9 +204,17 @@ class Header:
         if self.spans:
             last = self.spans[-1]
             self.spans[-1] = last._replace(end=last.end + len(sizes), bytes=last.bytes + sum(sizes))
-            self.tail = sizes[-1]
+            self._has_more(sizes)
         else:
-            self.add_pieces(sizes, now_ms, NEVER_MATCHES, goes_on=False)
+            self.add_pieces(sizes, 0, now_ms, NEVER_MATCHES, goes_on=False)
+
+    def _has_more(self, sizes: list[int]) -> None:
+        self.tail, self.last = self.tail + sum(sizes), sizes[-1]
+
+    @property
+    def has_long_tail(self) -> bool:
+        """Whether the tail is a large part of the state, so that it is time to settle."""
+        return self.tail > max(_SHORT_TAIL, self.bytes // _LONG_TAIL)
 
     def _join_spans(self) -> None:
         """The two neighbours that came in the shortest time become one, while there are too many."""
@@ -206,17 +222,22 @@ class Header:
             at = min(range(_MOST_SPANS), key=lambda n: self.spans[n + 1].came - self.spans[n].since)
             self.spans[at : at + 2] = [self.spans[at].joined(self.spans[at + 1])]
 
+    def rows_before(self, piece: int) -> int:
+        """Rows of the pieces before this one, the end of a span."""
+        return sum(span.rows for span in self.spans if span.end <= piece)
+
     def drop_before(self, piece: int) -> None:
-        """Pieces before this one, the end of a span, are gone."""
+        """Pieces before this one, the end of a span, are gone; all are settled."""
         self.first, self.spans = piece, [span for span in self.spans if span.end > piece]
 
-    def rebase(self) -> None:
+    def settle(self) -> None:
         """Nothing is owed to what is stored: from now on only its rows count."""
         self.base, self.tail, self.settled = self.next, 0, True
 
     def clear(self) -> None:
         """All pieces are gone."""
-        self.first, self.spans, self.tail = self.next, [], 0
+        self.first = self.base = self.next
+        self.spans, self.tail, self.last = [], 0, 0
 
     # ------------------------------------------------------------------ rows that leave
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import F64, I32, U8
+from dovetail.engine.kernels.arrays import F64, I32
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.joins.online.kernels.flush import DPHJ, EHJ, XJOIN, flush_hashed, flush_waiting
 from dovetail.joins.online.kernels.rows import (
@@ -158,13 +158,10 @@ def arrive_hashed(rows: Rows, t: Table, new: Arrivals, out: Outcome, knobs: F64)
 
 
 @kernel
-def put_all(rows: Rows, t: Table, side: int, slots: I32, waits: U8) -> None:
-    """Rows that were in memory before are there again, in this order."""
+def put_all(rows: Rows, t: Table, side: int, slots: I32) -> None:
+    """Rows with keys and ticks are in memory, in this order."""
     for at in range(len(slots)):
-        if waits[at]:
-            put_waiting(t, rows, side, slots[at])
-        else:
-            put(t, rows, side, slots[at])
+        put(t, rows, side, slots[at])
 
 
 @kernel
@@ -188,5 +185,5 @@ def _warm() -> None:
     flush_hashed(t, rows, out, knobs)
     flush_waiting(t, rows, out)
     drop_all(t, rows, out, 0, np.zeros(0, np.int32))
-    put_all(rows, t, 0, np.zeros(0, np.int32), np.zeros(0, np.uint8))
+    put_all(rows, t, 0, np.zeros(0, np.int32))
     queue_slots(t, 0, np.zeros(0, np.int32))

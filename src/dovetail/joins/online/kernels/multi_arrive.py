@@ -12,7 +12,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import F64, I64, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.joins.online.kernels.multi_flush import BENEFIT, Areas, area_of, count_areas, empty_areas, flush_areas
+from dovetail.joins.online.kernels.multi_flush import BENEFIT, Areas, area_of, drop_rows, empty_areas, flush_areas
 from dovetail.joins.online.kernels.multi_rows import (
     COMBOS,
     COMPARED,
@@ -273,4 +273,4 @@ def _warm() -> None:
         arrive_multi(rows, s, t, e, new, stack, out)
     flush_areas(s, rows, t, out)
     store_all(rows, s, t, 0, np.zeros(0, np.int64))
-    count_areas(s, rows, t, 0, 0)
+    drop_rows(s, rows, t, out, 0, np.zeros(0, np.int32))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
 from dovetail.joins.online.kernels.multi_rows import (
@@ -241,3 +241,12 @@ def flush_areas(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome) -> bool:
     end_flush(out, first, r, mark, rows.meta[CLOCK], 0)
     s.joins[r] = 0
     return True
+
+
+@kernel
+def drop_rows(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, slots: I32) -> None:
+    """These rows of one relation are needed no more; they leave as one flush."""
+    first = out.n[GONE]
+    for at in range(len(slots)):
+        _evict(s, rows, t, out, r, slots[at])
+    end_flush(out, first, r, 0, rows.meta[CLOCK], 0)

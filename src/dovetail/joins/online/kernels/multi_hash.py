@@ -233,6 +233,27 @@ def store_hashed(rows: MultiRows, t: Tables, r: int, slots: I64) -> None:
 
 
 @kernel
+def drop_hashed(rows: MultiRows, t: Tables, out: MultiOutcome, r: int, until: int) -> None:
+    """Rows of one relation that arrived up to this tick leave, as one flush."""
+    first = out.n[GONE]
+    for cell in range(t.heads.shape[1]):
+        slot, kept = t.heads[r, cell], -1
+        while slot >= 0:
+            following = t.after[slot]
+            if rows.ats[slot] <= until:
+                t.held[bucket_of(t, rows.key[0, slot])] -= 1
+                let_row_go(rows, out, slot)
+                if kept < 0:
+                    t.heads[r, cell] = following
+                else:
+                    t.after[kept] = following
+            else:
+                kept = slot
+            slot = following
+    end_flush(out, first, r, 0, rows.meta[CLOCK], 0)
+
+
+@kernel
 def arrive_tables(rows: MultiRows, t: Tables, new: MultiArrivals, stack: Stack, out: MultiOutcome) -> int:
     """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped.
 
@@ -272,3 +293,4 @@ def _warm() -> None:
         arrive_tables(rows, t, multi_arrivals(r, 0, key, size, np.zeros(4, np.int32)), stack, out)
     flush_bucket(rows, t, out)
     store_hashed(rows, t, 0, np.zeros(0, np.int64))
+    drop_hashed(rows, t, out, 0, 0)

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
 from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.rows import (
     CLOCK,
     CODED,
+    DROPPED,
     FLUSHED,
     GONE,
     LEFT,
@@ -268,3 +269,17 @@ def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, keyed: Tree
     r.joins[side, :] = 0
     recount(r, side, ix, rows.meta[LEFT + side])
     return True
+
+
+@kernel
+def drop_sorted(rows: Rows, r: Regions, ix: Leaves, keyed: Trees, out: Outcome, side: int, slots: I32) -> None:
+    """These rows of one side are needed no more; one flush of the kind DROPPED lists them."""
+    first = out.n[GONE]
+    for at in range(len(slots)):
+        slot = slots[at]
+        remove_rows(ix, position_of(rows, ix, rows.key[slot], rows.ats[slot]), 1)
+        if rows.meta[CODED]:
+            remove_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slot)
+        let_go(rows, out, slot, side)
+    close_flush(out, first, side, 0, DROPPED, rows.meta[CLOCK])
+    recount(r, side, ix, rows.meta[LEFT + side])

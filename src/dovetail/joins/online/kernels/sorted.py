@@ -11,7 +11,14 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
-from dovetail.joins.online.kernels.regions import Regions, empty_regions, flush_block, region_of
+from dovetail.joins.online.kernels.regions import (
+    Regions,
+    drop_sorted,
+    empty_regions,
+    flush_block,
+    recount,
+    region_of,
+)
 from dovetail.joins.online.kernels.rows import (
     CODED,
     COMPARED,
@@ -198,3 +205,5 @@ def _warm() -> None:
     flush_block(r, rows, left, right, keyed, out)
     key_rows(rows, keyed, 0, np.zeros(0, np.int64))
     hold_all(rows, np.zeros(0, np.int64), 0)
+    drop_sorted(rows, r, left, keyed, out, 0, np.zeros(0, np.int32))
+    recount(r, 0, left, 0)

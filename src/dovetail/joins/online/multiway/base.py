@@ -3,67 +3,96 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, I64, AnyArray, int64s
+from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.operator import OperatorError
-from dovetail.joins.online.kernels.multi_rows import COMBOS, COMPARED, MAX_BYTES, MultiArrivals, multi_arrivals
+from dovetail.joins.online.kernels.multi_rows import (
+    BYTES,
+    CLOCK,
+    COMBOS,
+    COMPARED,
+    MAX_BYTES,
+    MAX_ROWS,
+    N_FREE,
+    ROWS,
+    MultiArrivals,
+    claim_slots,
+    multi_arrivals,
+)
 from dovetail.joins.online.kernels.rows import DONE, STUCK
 from dovetail.joins.online.multiway.settling import SettlingOperator
 from dovetail.joins.online.multiway.sizes import arriving_bytes
-from dovetail.joins.online.multiway.snapshot import dump, load
 from dovetail.joins.online.phases import ARRIVING
-from dovetail.joins.online.row_pages import mean_row_bytes, picked
+from dovetail.joins.online.row_pages import picked
 
 
 class MultiOperator(SettlingOperator):
-    """A multiway join in progress.
-
-    `push` ends with all combinations of arriving rows with rows in memory given. `idle` works on what is on disk, and
-    asks `until` after each unit of that work. `finish` gives every combination still owed. `snapshot` and `restore`
-    carry all state, between any two of these calls.
-    """
+    """A multiway join in progress."""
 
     @abstractmethod
     def arrive(self, new: MultiArrivals) -> int:
         """Let rows arrive until there is a reason to stop, and say which."""
 
-    # ------------------------------------------------------------------ the operator contract
+    @abstractmethod
+    def store(self, r: int, slots: I32) -> None:
+        """Rows of one input that have slots, in order of arrival, count as in memory and are found from now on."""
 
-    def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows of one input and give their combinations with rows in memory."""
-        r = self.input_number(side, batch)
-        if batch.num_rows == 0:
-            return
-        self.metrics.add("rows", batch.num_rows, side)
-        width = max(1, mean_row_bytes(batch))
-        self.begin({r: width})
-        beside = arriving_bytes(int(self.keys.widths[r]))
-        step = max(1, min(self.fitted.chunk_rows, (self.fitted.chunk_bytes - 256) // (width + beside)))
-        for start in range(0, batch.num_rows, step):
-            yield from self._take(r, batch.slice(start, step), width, beside)
-        self.metrics.peak("memory", self.pages[r].held, side)
+    def beside(self, number: int) -> int:
+        """Keys, sizes and slots."""
+        return arriving_bytes(int(self.keys.widths[number]))
 
-    def _take(self, r: int, chunk: pa.RecordBatch, width: int, beside: int) -> Iterator[pa.RecordBatch]:
-        key, valid = self.keys.encode(r, chunk)
+    def take(self, number: int, chunk: pa.RecordBatch, width: int) -> Iterator[pa.RecordBatch]:
+        """Rows of one input arrive: their combinations with rows in memory."""
         self.progress.arrived += chunk.num_rows
-        if not valid.all():
-            some = np.flatnonzero(valid)
-            self.metrics.add("null_keys", chunk.num_rows - len(some), self.names[r])
-            chunk, key = picked(chunk, some), key[:, some]
+        chunk, key = self._keyed(number, chunk, counts=True)
         if chunk.num_rows:
-            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self.directory_bytes())
-            arrays = beside * chunk.num_rows
-            needed = arrays + width * chunk.num_rows * 5 // 4 + 512 + self.answer_room(r, chunk)
+            needed = self.needed(number, chunk, width)
             while self.budget.available < needed and self.squeeze_or_flush():
                 pass
-            self._arriving.grow(arrays)
-            self.grow_answers()
-            yield from self._receive(r, chunk, key, width)
-            self._arriving.shrink(arrays)
+            with self.arrays_of(number, chunk):
+                yield from self._receive(number, chunk, key, width)
+
+    def hold(self, number: int, chunk: pa.RecordBatch, width: int) -> None:
+        """Rows of one input are in memory and can be found; all others make room if need be."""
+        chunk, key = self._keyed(number, chunk, counts=False)
+        n = chunk.num_rows
+        if n == 0:
+            return
+        if self.budget.available < self.needed(number, chunk, width) or self.lacks_room(n, width):
+            self.spill()
+        with self.arrays_of(number, chunk):
+            r, slots = self.rows, claim_slots(self.rows, n)
+            first = self.pages[number].add(chunk, slots)
+            r.key[: len(key), slots] = key
+            r.ref[slots], r.size[slots], r.bit[slots] = first + np.arange(n), width, 0
+            r.ats[slots] = self.clock + 1 + np.arange(n)
+            r.meta[CLOCK] += n
+            self.store(number, slots)
+            self.pages[number].settle(first)
+
+    def _keyed(self, r: int, chunk: pa.RecordBatch, counts: bool) -> tuple[pa.RecordBatch, I64]:
+        """Rows that can match something, with their keys."""
+        key, valid = self.keys.encode(r, chunk)
+        if not valid.all():
+            some = np.flatnonzero(valid)
+            if counts:
+                self.metrics.add("null_keys", chunk.num_rows - len(some), self.names[r])
+            chunk, key = picked(chunk, some), key[:, some]
+        return chunk, key
+
+    def limit_rows(self, size: int) -> None:
+        """Columns of rows in memory may have so many bytes."""
+        self.rows.meta[MAX_BYTES] = size
+
+    def lacks_room(self, n: int, width: int) -> bool:
+        """Whether so many rows of this width do not fit beside those in memory."""
+        m = self.rows.meta
+        full = m[ROWS] + n > m[MAX_ROWS] or m[BYTES] + n * width > m[MAX_BYTES] or n > m[N_FREE]
+        return bool(m[ROWS] and full)
 
     def _receive(self, r: int, chunk: pa.RecordBatch, key: I64, width: int) -> Iterator[pa.RecordBatch]:
         """Rows with keys arrive: their combinations come out, and what must leave memory is written."""
@@ -90,33 +119,3 @@ class MultiOperator(SettlingOperator):
         self._finished = True
         self.empty_memory()
         yield from self.settle_all()
-
-    def drain(self) -> Iterator[pa.RecordBatch]:
-        """Give every combination of the rows that have arrived, without ending: nothing is owed afterwards.
-
-        While nothing is on disk nothing is owed. Else memory is empty afterwards, since its rows may have missed rows
-        that left before they came.
-        """
-        self.begin({})
-        if any(len(store) for store in self.blocks):
-            self.flush_all()
-            yield from self.settle_all()
-
-    # ------------------------------------------------------------------ state as tables
-
-    def snapshot(self) -> dict[str, pa.Table]:
-        """All state, as tables by name, between two calls; the operator goes on unchanged."""
-        self.begin({})
-        return dump(self)
-
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take up the state that an operator of the same specification gave; this one must be new."""
-        load(self, tables)
-
-    @abstractmethod
-    def arrays(self) -> dict[str, AnyArray]:
-        """Arrays of the algorithm's own, which are copied as they are."""
-
-    @abstractmethod
-    def rebuild(self, r: int, slots: I32, key: I64) -> None:
-        """Rows in order of arrival are in memory again with these keys, and must be found."""

@@ -12,12 +12,12 @@ import pyarrow as pa
 from dovetail.engine.columns import nbytes
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.block_file import BlockFile
+from dovetail.joins.online.block_file import ATS, BlockFile
 from dovetail.joins.online.directory import Entry
 from dovetail.joins.online.multiway.graph import JoinGraph
 from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 
-KEY, ATS = "__dovetail_key", "__dovetail_ats"
+KEY = "__dovetail_key"
 
 
 def loaded_bytes(graph: JoinGraph, relation: int) -> int:
@@ -118,7 +118,8 @@ class MultiBlocks(BlockFile):
         columns = [*rows.batch.columns, *map(pa.array, rows.key), pa.array(rows.ats)]
         number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
         sorted_by = rows.key[mark if mark < self.keys else 0]
-        self.directory.append(Entry(len(rows.ats), dts, mark, group, int(sorted_by.min()), int(sorted_by.max())))
+        keys, ticks = ((int(some.min()), int(some.max())) for some in (sorted_by, rows.ats))
+        self.directory.append(Entry(len(rows.ats), dts, mark, group, *keys, *ticks))
         self.largest = max(self.largest, self.bytes_of(number))
         return number
 
@@ -128,11 +129,11 @@ class MultiBlocks(BlockFile):
             self.append(rows.slice(start, block_rows), dts, mark, group)
 
     def load(self, number: int, by_group: bool = False) -> Part:
-        """One block; the caller has reserved its `bytes_of`.
+        """The rows of one block that have not left; the caller has reserved its `bytes_of`.
 
         With `by_group`, rows of one generation are as if they had been in memory together, and no others.
         """
-        batch = self.file.read(number)
+        batch = self.read_block(number)
         plain = pa.RecordBatch.from_arrays(batch.columns[: len(self.schema)], schema=self.schema)
         entry, n = self.directory[number], batch.num_rows
         keys = [batch.column(f"{KEY}{a}").to_numpy() for a in range(self.keys)]
@@ -145,5 +146,5 @@ class MultiBlocks(BlockFile):
         return Part(key, ats, dts, np.full(n, number, np.int64), refs, {number: plain}, self.schema)
 
     def of_mark(self, mark: int) -> list[int]:
-        """The numbers of blocks of one bucket."""
-        return np.flatnonzero(self.directory.column("bucket") == mark).tolist()
+        """The numbers of blocks of one bucket that are not dead."""
+        return np.flatnonzero((self.column("bucket") == mark) & (self.column("dead") == 0)).tolist()

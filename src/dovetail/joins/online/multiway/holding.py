@@ -44,6 +44,9 @@ FLUSHES = 32
 class MultiHolding(JoiningOperator[MultiBlocks]):
     """A multiway join's memory and disk. Rows leave memory by the flush policy of the algorithm, and only so."""
 
+    rows: MultiRows
+    fitted: MultiFitted
+
     def __init__(
         self,
         spec: MultiJoin,
@@ -80,7 +83,6 @@ class MultiHolding(JoiningOperator[MultiBlocks]):
         self.answers = MultiAnswers(self.schema, self.keys, room, sum(fitted.widths), self.progress, phased)
         self._combos = self.own(self.budget.reserve("combinations"))
         self._combos.grow(12 * n * fitted.combos)
-        self._arriving = self.own(self.budget.reserve("arriving rows"))
         self.index_rows()
 
     @abstractmethod
@@ -131,6 +133,13 @@ class MultiHolding(JoiningOperator[MultiBlocks]):
             self.blocks[r].append_cut(rows, min(self.fitted.block_rows, most), tick, mark, group)
         self.metrics.add("rows_flushed", len(slots), self.names[r])
         self.pages[r].forget(self.rows.ref[slots])
+
+    def forget_gone(self, r: int) -> None:
+        """Rows of one input that left are not written; their slots are free."""
+        gone = self.out.gone[: self.out.n[GONE]].copy()
+        self.out.n[GONE] = self.out.n[HEADS] = 0
+        self.pages[r].forget(self.rows.ref[gone])
+        release_slots(self.rows, gone)
 
     def empty_memory(self) -> None:
         """Every row leaves memory, and the indexes with them: all the budget but row names is for blocks."""

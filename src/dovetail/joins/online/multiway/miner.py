@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, I64, AnyArray, int64s
+from dovetail.engine.kernels.arrays import I32, int64s
 from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
 from dovetail.joins.online.kernels.multi_arrive import arrive_multi, edges_of, store_all
 from dovetail.joins.online.kernels.multi_combine import Done
-from dovetail.joins.online.kernels.multi_flush import BENEFIT, count_areas, empty_areas, flush_areas
+from dovetail.joins.online.kernels.multi_flush import BENEFIT, drop_rows, empty_areas, flush_areas
 from dovetail.joins.online.kernels.multi_rows import MultiArrivals
 from dovetail.joins.online.kernels.tree import LINK_BYTES, empty_trees
 from dovetail.joins.online.multiway.base import MultiOperator
@@ -156,9 +156,7 @@ class MinerOperator(MultiOperator):
         if isinstance(self.spec, Miner) and self.spec.cleanup == "odometer":
             yield from self.react(_never)
             return
-        sizes = self.sizes()
-        yield from self.settle([range(size) for size in sizes], self.done())
-        self.odometer.all_done(sizes)
+        yield from self.settle([store.living().tolist() for store in self.blocks], self.done())
 
     # ------------------------------------------------------------------ state
 
@@ -174,23 +172,15 @@ class MinerOperator(MultiOperator):
             label = "-".join(self.names[r] for r in ends)
             self.metrics.peak("sigma", int(1e9 * self.edges.sigma[edge]), label, unit="per billion")
 
-    def state(self) -> dict[str, Any]:
-        """Where the nested loops stand."""
-        return {"odometer": self.odometer.dump()}
+    def renumber(self) -> None:
+        """All blocks have met."""
+        self.odometer.all_done(self.sizes())
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with the nested loops where they stood, and count regions as their boundaries lie."""
-        self.odometer = Odometer(**state["odometer"])
-        for r in range(len(self.names)):
-            for a in range(int(self.keys.counts[r])):
-                count_areas(self.areas, self.rows, self.trees, r, a)
-
-    def arrays(self) -> dict[str, AnyArray]:
-        """Boundaries, counts, hands of the Clock, selectivities and the order of probes."""
-        areas = {f"areas.{name}": array for name, array in self.areas._asdict().items()}
-        return areas | {name: getattr(self.edges, name) for name in ("counts", "sigma", "order")}
-
-    def rebuild(self, r: int, slots: I32, key: I64) -> None:
-        """The rows are in all indexes again."""
-        self.rows.key[: len(key), slots] = key
+    def store(self, r: int, slots: I32) -> None:
+        """The rows are in all indexes."""
         store_all(self.rows, self.areas, self.trees, r, slots.astype(np.int64))
+
+    def drop(self, number: int, slots: I32) -> None:
+        """The rows leave all indexes."""
+        drop_rows(self.areas, self.rows, self.trees, self.out, number, slots)
+        self.forget_gone(number)

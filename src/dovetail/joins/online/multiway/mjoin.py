@@ -9,13 +9,14 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, I64, AnyArray
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
 from dovetail.joins.online.kernels.multi_flush import RANDOM
 from dovetail.joins.online.kernels.multi_hash import (
     CHAIN_BYTES,
     arrive_tables,
+    drop_hashed,
     empty_tables,
     flush_bucket,
     store_hashed,
@@ -100,17 +101,20 @@ class MJoinOperator(MultiOperator):
         for bucket in range(self.fitted.buckets):
             numbers = [store.of_mark(bucket) for store in self.blocks]
             yield from self.settle(numbers, nothing_done(len(numbers)))
+
+    def renumber(self) -> None:
+        """All rows on disk are of one generation."""
         for store in self.blocks:
             store.directory.regroup(0)
 
-    def arrays(self) -> dict[str, AnyArray]:
-        """Generations and selectivities."""
-        return {name: getattr(self.tables, name) for name in ("generation", "counts", "sigma", "order")}
-
-    def rebuild(self, r: int, slots: I32, key: I64) -> None:
-        """The rows are in their table again."""
-        self.rows.key[: len(key), slots] = key
+    def store(self, r: int, slots: I32) -> None:
+        """The rows are in their table."""
         store_hashed(self.rows, self.tables, r, slots.astype(np.int64))
+
+    def drop(self, number: int, slots: I32) -> None:
+        """The rows leave their table, whose chains are walked once."""
+        drop_hashed(self.rows, self.tables, self.out, number, int(self.rows.ats[slots].max()))
+        self.forget_gone(number)
 
 
 class RandomOperator(MinerOperator):

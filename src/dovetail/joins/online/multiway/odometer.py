@@ -9,8 +9,7 @@ Reference: Bornea 2010, 4.2; docs/algorithms/online.md, 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 Arrange = Callable[[int], list[int]]
 """The other inputs for an outer one, each after its neighbour on the way to it; the last turns fastest."""
@@ -18,7 +17,7 @@ Arrange = Callable[[int], list[int]]
 
 @dataclass(slots=True)
 class Odometer:
-    """Positions of the reactive phase; plain numbers that can be kept and taken up again."""
+    """Positions of the reactive phase."""
 
     joined: list[int]
     started: bool = False
@@ -75,7 +74,3 @@ class Odometer:
     def all_done(self, sizes: Sequence[int]) -> None:
         """Every combination of these blocks was produced."""
         self.started, self.in_flight, self.joined = True, False, list(sizes)
-
-    def dump(self) -> dict[str, Any]:
-        """All positions, as JSON takes them."""
-        return asdict(self)

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.spill import SpillFile
-from dovetail.joins.online.multiway.blocks import ATS, KEY, MultiBlocks, Part
+from dovetail.joins.online.block_file import ATS
+from dovetail.joins.online.multiway.blocks import KEY, MultiBlocks, Part
 from dovetail.joins.online.row_pages import SHIFT, Picks
 
 DTS, BLOCK = "__dovetail_dts", "__dovetail_block"

@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, I64, U8, AnyArray, int64s
+from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.operator import OperatorError
+from dovetail.errors import BudgetExceeded
 from dovetail.joins.online.blocks import Loaded
 from dovetail.joins.online.kernels.match import Visits, match
 from dovetail.joins.online.kernels.rows import (
+    BYTES,
+    CLOCK,
     COMPARED,
     DONE,
     INDEX_FULL,
     MAX_BYTES,
+    MAX_ROWS,
+    N_FREE,
     PAIRS,
     STUCK,
     Arrivals,
+    claim,
     outcome_bytes,
 )
 from dovetail.joins.online.kernels.sorted import arrivals
 from dovetail.joins.online.keys import SIDES
 from dovetail.joins.online.operators.holding import HoldingOperator
 from dovetail.joins.online.phases import ARRIVING
-from dovetail.joins.online.row_pages import mean_row_bytes, picked
+from dovetail.joins.online.row_pages import picked
 from dovetail.joins.online.sizes import ARRIVING_BYTES
-from dovetail.joins.online.snapshot import dump, load
 
 NOWHERE = Visits(int64s(np.empty(0, np.int64)), int64s(np.empty(0, np.int64)))
 
 
 class OnlineOperator(HoldingOperator):
-    """An online join in progress.
-
-    `push` ends with all pairs of arriving rows with rows in memory given. `idle` works on what is on disk, and asks
-    `until` after each unit of that work. `finish` gives every pair still owed. `snapshot` and `restore` carry all
-    state, between any two of these calls.
-    """
+    """An online join of two inputs in progress."""
 
     # ------------------------------------------------------------------ what an algorithm adds
 
@@ -57,40 +56,72 @@ class OnlineOperator(HoldingOperator):
         self.empty_memory()
         yield from self.settle_all()
 
-    def renumber(self) -> None:
-        """All pairs of rows on disk are done, and blocks may have new numbers: positions start anew."""
+    @abstractmethod
+    def store(self, number: int, slots: I32) -> None:
+        """Rows of one side that have slots, in order of arrival, count as in memory and are found from now on."""
 
     # ------------------------------------------------------------------ the operator contract
 
-    def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows of one side and give their pairs with rows in memory."""
-        number = self.input_number(side, batch)
-        if batch.num_rows == 0:
-            return
-        self.metrics.add("rows", batch.num_rows, side)
-        width = max(1, mean_row_bytes(batch))
-        self.begin({number: width})
-        step = max(1, min(self.fitted.chunk_rows, (self.fitted.chunk_bytes - 256) // (width + ARRIVING_BYTES)))
-        for start in range(0, batch.num_rows, step):
-            yield from self._take(number, batch.slice(start, step), width)
-        self.metrics.peak("memory", self.pages[number].held, side)
+    def beside(self, number: int) -> int:
+        """Keys, ranges, sizes and slots."""
+        return ARRIVING_BYTES
 
-    def _take(self, side: int, chunk: pa.RecordBatch, width: int) -> Iterator[pa.RecordBatch]:
-        coded = self.keys.encode(side, chunk)
+    def take(self, number: int, chunk: pa.RecordBatch, width: int) -> Iterator[pa.RecordBatch]:
+        """Rows of one side arrive: their pairs with rows in memory."""
         self.progress.arrived += chunk.num_rows
+        chunk, key, code = self._keyed(number, chunk, counts=True)
+        if len(key):
+            yield from self.make_ready(self.needed(number, chunk, width))
+            with self.arrays_of(number, chunk):
+                yield from self.receive(number, chunk, key, code, width)
+
+    def hold(self, number: int, chunk: pa.RecordBatch, width: int) -> None:
+        """Rows of one side are in memory and can be found; all others make room if need be."""
+        chunk, key, code = self._keyed(number, chunk, counts=False)
+        n = len(key)
+        if n == 0:
+            return
+        if self.budget.available < self.needed(number, chunk, width) or self.lacks_room(n, width):
+            self.spill()
+        if self.lacks_room(n, width):
+            raise BudgetExceeded(f"{type(self).__name__} cannot flush {self.rows_held()} rows to take {n} more.")
+        with self.arrays_of(number, chunk):
+            slots = claim(self.rows, n)
+            first = self.pages[number].add(chunk, slots)
+            self.fill(slots, first, key, code, width)
+            self.store(number, slots)
+            self.pages[number].settle(first)
+
+    def _keyed(self, side: int, chunk: pa.RecordBatch, counts: bool) -> tuple[pa.RecordBatch, I64, I64]:
+        """Rows that can match something, with their keys and codes."""
+        coded = self.keys.encode(side, chunk)
         key, code = coded.key, coded.code
         if not coded.valid.all():
             some = np.flatnonzero(coded.valid)
-            self.metrics.add("null_keys", chunk.num_rows - len(some), SIDES[side])
+            if counts:
+                self.metrics.add("null_keys", chunk.num_rows - len(some), SIDES[side])
             chunk, key, code = picked(chunk, some), key[some], code[some]
-        if len(key):
-            self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - self.directory_bytes())
-            arrays = ARRIVING_BYTES * len(key)
-            yield from self.make_ready(arrays + width * len(key) * 5 // 4 + 512 + self.answer_room(side, chunk))
-            self._arriving.grow(arrays)
-            self.grow_answers()
-            yield from self.receive(side, chunk, int64s(key), int64s(code), width)
-            self._arriving.shrink(arrays)
+        return chunk, int64s(key), int64s(code)
+
+    def limit_rows(self, size: int) -> None:
+        """Columns of rows in memory may have so many bytes."""
+        self.rows.meta[MAX_BYTES] = size
+
+    def lacks_room(self, n: int, width: int) -> bool:
+        """Whether so many rows of this width do not fit beside those in memory."""
+        m = self.rows.meta
+        held = self.rows_held()
+        full = held + n > m[MAX_ROWS] or m[BYTES] + n * width > m[MAX_BYTES] or n > m[N_FREE]
+        return bool(held and full)
+
+    def fill(self, slots: I32, first: int, key: I64, code: I64, width: int) -> None:
+        """Rows have these slots, each with a tick of its own."""
+        r, n = self.rows, len(slots)
+        r.key[slots], r.ref[slots], r.size[slots], r.bit[slots] = key, first + np.arange(n), width, 0
+        if self.keys.coded:
+            r.code[slots] = code
+        r.ats[slots] = self.clock + 1 + np.arange(n)
+        r.meta[CLOCK] += n
 
     def make_ready(self, n: int) -> Iterator[pa.RecordBatch]:
         """Free `n` bytes for rows that are about to arrive, as far as rows can leave."""
@@ -132,36 +163,6 @@ class OnlineOperator(HoldingOperator):
         self._finished = True
         yield from self.clean_up()
 
-    def drain(self) -> Iterator[pa.RecordBatch]:
-        """Give every pair of the rows that have arrived, without ending: nothing is owed afterwards.
-
-        While nothing is on disk nothing is owed. Else memory is empty afterwards, since its rows may have missed rows
-        that left before they came, and fewer results come early until it has filled again.
-        """
-        self.begin({})
-        if not any(len(store) for store in self.blocks):
-            return
-        self.flush_all()
-        yield from self.settle_all()
-        for store in self.blocks:
-            store.drained, store.drained_blocks = self.clock, len(store)
-        self.renumber()
-
-    def retire(self, before: tuple[Any, Any]) -> Iterator[pa.RecordBatch]:
-        """Let blocks go whose rows are all older than `before`, by side; rows that come must not match them any more.
-
-        Everything owed is given first. Needs `event_times`.
-        """
-        self.begin({})
-        self.flush_all()
-        yield from self.drain()
-        for store, bound in zip(self.blocks, before, strict=True):
-            kept = store.not_before(bound)
-            self.metrics.add("blocks_retired", len(store) - len(kept), SIDES[store.side], unit="blocks")
-            if len(kept) < len(store):
-                store.keep_only(kept)
-        self.renumber()
-
     def joined(
         self, left: Loaded, right: Loaded, phase: str, visits: tuple[Visits, Visits] = (NOWHERE, NOWHERE)
     ) -> Iterator[pa.RecordBatch]:
@@ -175,28 +176,11 @@ class OnlineOperator(HoldingOperator):
             yield from self.answers.batches([left.rows, right.rows], refs, phase)
         self.compared(int(cursor[3]))
 
-    # ------------------------------------------------------------------ state as tables
-
-    def snapshot(self) -> dict[str, pa.Table]:
-        """All state, as tables by name, between two calls; the operator goes on unchanged."""
-        self.begin({})
-        return dump(self)
-
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take up the state that an operator of the same specification gave; this one must be new."""
-        load(self, tables)
-
-    def arrays(self) -> dict[str, AnyArray]:
-        """Arrays of the algorithm's own, which are copied as they are."""
-        return {}
-
-    def waits(self, side: int, slots: I32) -> U8:
-        """For rows in memory whether they only wait to be written."""
-        return np.zeros(len(slots), np.uint8)
-
-    @abstractmethod
-    def rebuild(self, side: int, slots: I32, waits: U8) -> None:
-        """Rows in order of arrival are in memory again, and must be found."""
+    def all_met(self) -> None:
+        """Rows that have arrived owe each other nothing."""
+        super().all_met()
+        for store in self.blocks:
+            store.drained, store.drained_blocks = self.clock, len(store)
 
 
 def outcome_footprint(flushes: int) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any
 
 import pyarrow as pa
 
@@ -79,11 +78,3 @@ class BlockLoopOperator(OnlineOperator):
     def renumber(self) -> None:
         """All blocks that are left have met."""
         self.loop = NestedLoop(True, 0, len(self.blocks[0]), len(self.blocks[1]))
-
-    def state(self) -> dict[str, Any]:
-        """Where the nested loop stands."""
-        return {"loop": self.loop.dump()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with the nested loop where it stood."""
-        self.loop = NestedLoop.load(state["loop"])

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, U8, AnyArray, int64s
-from dovetail.joins.online.kernels.regions import Regions, empty_regions, flush_block
+from dovetail.engine.kernels.arrays import I32, int64s
+from dovetail.joins.online.kernels.regions import Regions, drop_sorted, empty_regions, flush_block, recount
 from dovetail.joins.online.kernels.rows import CODE_BYTES, ROW_BYTES, Arrivals, hold_all
 from dovetail.joins.online.kernels.sorted import arrive_sorted, key_rows
 from dovetail.joins.online.kernels.sorted_leaves import LIVE, Leaves, copy_rows, empty_leaves, insert_sorted
@@ -120,17 +120,20 @@ class DinerOperator(BlockLoopOperator):
             for region, n in zip(("lower", "middle", "upper"), self.regions.chosen[side], strict=True):
                 self.metrics.add(f"flushes_of_{region}", int(n), name, unit="flushes")
 
-    def arrays(self) -> dict[str, AnyArray]:
-        """Boundaries, counts and the hands of the Clock."""
-        return {f"regions.{name}": array for name, array in self.regions._asdict().items()}
-
-    def rebuild(self, side: int, slots: I32, waits: U8) -> None:
-        """The rows are in the indexes again, equal keys by arrival."""
+    def store(self, number: int, slots: I32) -> None:
+        """The rows are in the indexes, equal keys by arrival."""
         order = np.argsort(self.rows.key[slots], kind="stable")
         wide = slots[order].astype(np.int64)
         keys, done = self.rows.key[wide], 0
-        hold_all(self.rows, wide, side)
+        hold_all(self.rows, wide, number)
         if self.keys.coded:
-            key_rows(self.rows, self.keyed, side, wide)
-        while (done := insert_sorted(self.index[side], int64s(keys), int64s(wide), done)) < len(keys):
+            key_rows(self.rows, self.keyed, number, wide)
+        while (done := insert_sorted(self.index[number], int64s(keys), int64s(wide), done)) < len(keys):
             self.enlarge()
+        recount(self.regions, number, self.index[number], self.in_memory(number))
+
+    def drop(self, number: int, slots: I32) -> None:
+        """The rows leave the indexes, those of equal keys one after the other."""
+        slots = slots[np.argsort(self.rows.key[slots], kind="stable")]
+        drop_sorted(self.rows, self.regions, self.index[number], self.keyed, self.out, number, slots)
+        self.write_gone()

@@ -7,17 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, U8, AnyArray
+from dovetail.engine.kernels.arrays import I32
 from dovetail.joins.online.kernels.flush import flush_hashed
-from dovetail.joins.online.kernels.hashed import arrive_hashed, put_all
+from dovetail.joins.online.kernels.hashed import arrive_hashed, drop_all, put_all
 from dovetail.joins.online.kernels.rows import CODE_BYTES, ROW_BYTES, Arrivals
-from dovetail.joins.online.kernels.table import (
-    BUCKET_BYTES,
-    SLOT_BYTES,
-    Table,
-    bucket_of,
-    empty_table,
-)
+from dovetail.joins.online.kernels.table import BUCKET_BYTES, SLOT_BYTES, Table, empty_table
 from dovetail.joins.online.operators.crossing import CrossingOperator
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
@@ -77,17 +71,11 @@ class HashedOperator(CrossingOperator):
         small = empty_table(0, 1, self.policy, 1, 1, -1)
         self.table = small._replace(frozen=self.table.frozen, seen=self.table.seen, meta=self.table.meta)
 
-    def arrays(self) -> dict[str, AnyArray]:
-        """Frozen buckets, and counts of arrivals and matches."""
-        names = ("frozen", "seen", "met", "compared", "meta")
-        return {f"table.{name}": getattr(self.table, name) for name in names}
+    def store(self, number: int, slots: I32) -> None:
+        """The rows are in their buckets."""
+        put_all(self.rows, self.table, number, slots)
 
-    def waits(self, side: int, slots: I32) -> U8:
-        """Rows in memory of a frozen bucket wait to be written."""
-        codes = self.rows.code[slots].tolist()
-        queues = [side * self.buckets + bucket_of(code, self.buckets) for code in codes]
-        return (self.table.frozen[queues] > 0).astype(np.uint8) if queues else np.empty(0, np.uint8)
-
-    def rebuild(self, side: int, slots: I32, waits: U8) -> None:
-        """The rows are in their buckets again."""
-        put_all(self.rows, self.table, side, slots, waits)
+    def drop(self, number: int, slots: I32) -> None:
+        """The rows leave their buckets."""
+        drop_all(self.table, self.rows, self.out, number, slots)
+        self.write_gone()

@@ -27,6 +27,7 @@ from dovetail.joins.online.kernels.rows import (
     H_TICK,
     HEADS,
     LEFT,
+    Rows,
     empty_outcome,
     empty_rows,
     release,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 class HoldingOperator(JoiningOperator[BlockStore]):
     """An online join's memory and disk. Rows leave memory by the flush policy of the algorithm, and only so."""
+
+    rows: Rows
+    fitted: Fitted
 
     def __init__(
         self,
@@ -73,7 +77,6 @@ class HoldingOperator(JoiningOperator[BlockStore]):
         self.answers = Answers(self._layout, self.schema, self.keys, room, sum(fitted.widths), self.progress)
         self._pairs = self.own(self.budget.reserve("pairs"))
         self._pairs.grow(PAIR_BYTES * fitted.pairs)
-        self._arriving = self.own(self.budget.reserve("arriving rows"))
 
     def _pages_of(self, side: int) -> RowPages:
         reservation = self.budget.reserve(f"rows of {SIDES[side]}")
@@ -81,9 +84,7 @@ class HoldingOperator(JoiningOperator[BlockStore]):
 
     def _blocks_of(self, side: int, spill_dir: Path | None) -> BlockStore:
         name = f"online-{SIDES[side]}"
-        times = self.spec.event_times
-        event_time = None if times is None else times[side]
-        return self.own(BlockStore(side, self.schemas[side], self.keys, self.budget, spill_dir, name, event_time))
+        return self.own(BlockStore(side, self.schemas[side], self.keys, self.budget, spill_dir, name))
 
     def flushes_listed(self) -> int:
         """How many flushes a kernel may list before they are written."""

@@ -53,12 +53,18 @@ class MergingOperator(CrossingOperator):
                 self._merge_runs(side, numbers[side], bucket, group)
         else:
             for store, buried in zip(self.blocks, numbers, strict=True):
-                store.bury(buried.tolist())
+                store.directory.bury(buried)
 
     def fan_in(self) -> int:
         """Segment pairs a merge: as told, but no more than there is room for a block of each."""
         block = max(1, *(store.largest for store in self.blocks))
         return max(2, min(self.spec.sizes.fan_in, self.block_room // (2 * block)))
+
+    def renumber(self) -> None:
+        """All rows on disk have met, so that they are one pair of segments."""
+        group = self.next_group()
+        for store in self.blocks:
+            store.directory.regroup(group)
 
     def _blocks_of_groups(self, store: BlockStore, bucket: int, groups: I64) -> I64:
         numbers = store.of_bucket(bucket)
@@ -81,7 +87,7 @@ class MergingOperator(CrossingOperator):
             runs = [run for run in runs if not run.is_done]
             waiting = self._written(store, waiting[0], bucket, group, whole=not runs)
         self.let_blocks_go(room)
-        store.bury(numbers.tolist())
+        store.directory.bury(numbers)
 
     def _found_room(self, n: int) -> bool:
         """Whether `n` bytes of the disk buffer are reserved now, rows having left memory if need be."""

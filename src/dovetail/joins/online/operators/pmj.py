@@ -9,13 +9,12 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, I64, U8
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.operator import OperatorError
 from dovetail.joins.online.blocks import LOADED_BYTES, Leaving, Loaded, Unsorted
 from dovetail.joins.online.kernels.match import NEVER
 from dovetail.joins.online.kernels.rows import (
     BYTES,
-    CLOCK,
     CODE_BYTES,
     FLUSHED,
     H_TICK,
@@ -95,21 +94,19 @@ class PmjOperator(MergingOperator):
         return max(room, 0 if held else 1)
 
     def _collect(self, side: int, slots: I32, first: int, at: slice, key: I64, code: I64, width: int) -> None:
-        r, n = self.rows, at.stop - at.start
-        got = claim(r, n)
-        slots[at] = got
-        r.key[got], r.ref[got], r.size[got] = key[at], first + np.arange(at.start, at.stop), width
-        if self.keys.coded:
-            r.code[got] = code[at]
-        r.ats[got] = self.clock + 1 + np.arange(n)
-        r.meta[CLOCK] += n
-        hold_all(r, got.astype(np.int64), side)
+        slots[at] = claim(self.rows, at.stop - at.start)
+        self.fill(slots[at], first + at.start, key[at], code[at], width)
+        self.store(side, slots[at])
 
     def _close_load(self, phase: str) -> Iterator[pa.RecordBatch]:
         """Sort and join what memory holds, write it as a pair of runs, and start anew."""
         slots = [self.pages[side].slots() for side in (0, 1)]
         left, right = (self._sorted(side, slots[side]) for side in (0, 1))
         yield from self.joined(left, right, phase)
+        self._write_load(slots)
+
+    def _write_load(self, slots: list[I32]) -> None:
+        """What memory holds becomes a pair of runs."""
         heads = [[side, 0, FLUSHED, self.next_group(), len(slots[side])] for side in (0, 1)]
         heads[1][H_TICK] = heads[0][H_TICK]
         self.write_flushes(np.array(heads, np.int64), np.concatenate(slots))
@@ -146,11 +143,32 @@ class PmjOperator(MergingOperator):
         for pages in self.pages:
             pages.tidy()
 
+    def spill(self) -> None:
+        """What memory holds has met: it becomes a pair of runs without a look at it."""
+        self._write_load([pages.slots() for pages in self.pages])
+        for pages in self.pages:
+            pages.tidy()
+
+    def loaded(self) -> None:
+        """All rows were taken up. They are all on disk, since what memory holds meets at the end of its load."""
+        if self._begun:
+            self.spill()
+        super().loaded()
+
+    @property
+    def would_fit(self) -> bool:
+        """Rows that were taken up are on disk, however few there are."""
+        return False
+
+    def drop(self, number: int, slots: I32) -> None:
+        """Never asked: where nothing is owed, memory is empty."""
+        raise OperatorError("the progressive merge join has rows in memory that have not met.")
+
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Runs are merged until one pair is left; what nobody will read any more is not written."""
         while (bucket := self.most_segments()) is not None:
             yield from self.merge_turn(bucket, keep=not self._finished)
 
-    def rebuild(self, side: int, slots: I32, waits: U8) -> None:
-        """The rows are collected again."""
-        hold_all(self.rows, slots.astype(np.int64), side)
+    def store(self, number: int, slots: I32) -> None:
+        """The rows are collected."""
+        hold_all(self.rows, slots.astype(np.int64), number)

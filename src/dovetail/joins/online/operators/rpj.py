@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -140,7 +140,3 @@ class RpjOperator(VisitingOperator):
         for side in (0, 1):
             for bucket in range(self.buckets):
                 self.boxes[side, bucket] = len(self._segments(side, bucket))
-
-    def arrays(self) -> dict[str, Any]:
-        """Besides those of the table, the boxes."""
-        return super().arrays() | {"boxes": self.boxes}

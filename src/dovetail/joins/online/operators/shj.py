@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -12,9 +12,7 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.online.kernels.flush import NEVER
-from dovetail.joins.online.kernels.hashed import drop_all
 from dovetail.joins.online.kernels.rows import STUCK, Arrivals
-from dovetail.joins.online.keys import SIDES
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hashed import HashedJoin, HashedOperator
 
@@ -57,6 +55,13 @@ class ShjOperator(HashedOperator):
         except BudgetExceeded as error:
             raise BudgetExceeded(self._refusal()) from error
 
+    def hold(self, number: int, chunk: pa.RecordBatch, width: int) -> None:
+        """As other joins, but rows that do not fit have nowhere to go."""
+        try:
+            super().hold(number, chunk, width)
+        except BudgetExceeded as error:
+            raise BudgetExceeded(self._refusal()) from error
+
     def _refusal(self) -> str:
         held = self.in_memory(0) + self.in_memory(1)
         return (
@@ -70,20 +75,4 @@ class ShjOperator(HashedOperator):
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Nothing is owed."""
-        return iter(())
-
-    def drain(self) -> Iterator[pa.RecordBatch]:
-        """Nothing is owed, ever; rows stay in memory."""
-        return iter(())
-
-    def retire(self, before: tuple[Any, Any]) -> Iterator[pa.RecordBatch]:
-        """Rows in memory that are older than `before` are dropped."""
-        self.begin({})
-        for side, store in enumerate(self.blocks):
-            slots = self.pages[side].slots()
-            old = store.are_before(self.pages[side].gather(self.rows.ref[slots]), before[side])
-            self.metrics.add("rows_retired", int(old.sum()), SIDES[side])
-            drop_all(self.table, self.rows, self.out, side, slots[old])
-            self.write_gone()
-            self.pages[side].tidy()
         return iter(())

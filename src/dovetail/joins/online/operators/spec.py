@@ -13,7 +13,6 @@ import pyarrow as pa
 from dovetail.engine.layout import Key, Layout, join_layout
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.online.event_time import check_event_time
 from dovetail.joins.online.keys import SIDES
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.predicate import Band, Predicate
@@ -27,7 +26,7 @@ class OnlineJoin(ABC):
     `on` names equal columns (a name, or a pair of names), `within` a band; at least one is needed. Null keys match
     nothing. The answer has left's columns, then right's; a key given by one name appears once; other names that both
     sides have get the suffixes. `with_phase` adds `_phase`: arriving, reactive or cleanup. There is no order.
-    `event_times` names the columns by which old rows can be retired. `seed` decides what is left to chance.
+    `seed` decides what is left to chance.
     `hash_bits` below 64 makes hashed keys meet; answers stay right.
     """
 
@@ -37,7 +36,6 @@ class OnlineJoin(ABC):
     with_phase: bool = False
     sizes: Sizes = FITTED
     seed: int = 0
-    event_times: tuple[str, str] | None = None
     hash_bits: int = 64
 
     bands: ClassVar[bool] = False
@@ -66,8 +64,6 @@ class OnlineJoin(ABC):
         if set(schemas) != set(SIDES):
             raise PlanError(f"schemas are given for {sorted(schemas)}; this join takes {list(SIDES)}.")
         self.predicate.check(schemas["left"], schemas["right"])
-        for side, name in zip(SIDES, self.event_times or (), strict=False):
-            check_event_time(schemas[side], name, side)
         return join_layout(schemas["left"], schemas["right"], list(self.on), "inner", self.suffixes)
 
     def fit(self, limit: int, schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> Fitted:

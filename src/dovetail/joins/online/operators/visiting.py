@@ -60,9 +60,10 @@ class VisitingOperator(HashedOperator):
     def _disk_parts(self, side: int) -> tuple[Any, Any]:
         """Rows on disk of each bucket, and when the last of them left."""
         store, n = self.blocks[side], self.buckets
-        buckets, rows, latest = store.column("bucket"), np.zeros(n, np.int64), np.zeros(n, np.int64)
-        np.add.at(rows, buckets, store.column("rows"))
-        np.maximum.at(latest, buckets, store.column("dts"))
+        living, rows, latest = store.living(), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        buckets = store.column("bucket")[living]
+        np.add.at(rows, buckets, store.column("rows")[living])
+        np.maximum.at(latest, buckets, store.column("dts")[living])
         return rows, latest
 
     def visit(self, side: int, bucket: int) -> Iterator[pa.RecordBatch]:
@@ -95,11 +96,3 @@ class VisitingOperator(HashedOperator):
     def renumber(self) -> None:
         """Uses before a drain need not be remembered."""
         self.record.clear()
-
-    def state(self) -> dict[str, Any]:
-        """The record of uses."""
-        return {"visits": [[side, bucket, uses] for (side, bucket), uses in self.record.items()]}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on with the record."""
-        self.record = {(side, bucket): [(a, b) for a, b in uses] for side, bucket, uses in state["visits"]}

@@ -1,7 +1,9 @@
-"""Online joins on Structured Streaming: a bucket's events are its state, and its join lives on in a host process.
+"""Online joins on Structured Streaming: a bucket's rows are its state, and its join lives on in a host process.
 
-A micro-batch's outcome depends on the stored events, its own rows in whatever order, and its logged time alone, so that
-an attempt that is repeated gives the same answers.
+Where all answers of the stored rows were given, they are all of the state: a restart loads them without joining them
+again. Else the events since that was so, the tail, are replayed after them. A micro-batch's outcome depends on the
+stored pieces, its own rows in whatever order, and its logged time alone, so that an attempt that is repeated gives the
+same answers.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError
-from dovetail.joins.online.event_log import EPOCH, Event, joined_pauses, only_rows, pack_events, unpack_events
+from dovetail.joins.online.event_log import EPOCH, Event, Piece, joined_pauses, pack_events, unpack_events
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.plan.batch import counts_by_side
 from dovetail.joins.online.plan.pack import CHUNK_BYTES, CHUNK_ROWS, ORDER, OnlineTask, answer_rows
-from dovetail.joins.online.resident.client import run_turn
+from dovetail.joins.online.resident.client import Turn, run_turn
 from dovetail.joins.online.resident.pool import Log
 from dovetail.joins.online.row_order import in_fixed_order
 from dovetail.joins.online.state_header import NEVER_MATCHES, Bounds, Header, How
@@ -101,7 +103,8 @@ class Buckets(StatefulProcessor):
         """What a micro-batch brings; that a side has ended comes after all its rows.
 
         Where pairs may be owed, rows are put in an order of their own. A bucket's first micro-batch always ends with
-        nothing owed: if it is repeated, then perhaps by a run with another budget, of which no state could tell.
+        nothing owed: if it is repeated, then perhaps by a run with another budget, of which no state could tell. So
+        does one after a long tail.
         """
         pushed = arrived[arrived["rows"].notna()]
         events = [Event("push", int(s), rows=data) for s, data in zip(pushed["side"], pushed["rows"], strict=True)]
@@ -116,7 +119,7 @@ class Buckets(StatefulProcessor):
         if all(header.ended) and not header.finished:
             header.finished = True
             events.append(Event("finish"))
-        elif events and (header.planned.owed == "batch" or header.is_new):
+        elif events and (header.planned.owed == "batch" or header.is_new or header.has_long_tail):
             events.append(Event("settle"))
         else:
             events = self._in_fixed_order(events)
@@ -174,10 +177,10 @@ class Buckets(StatefulProcessor):
             steps = self._steps(header, events, keep, how)
         for step in steps:
             report = yield from self._step(key, step)
-        if steps[-1].rebuilds:
+        if steps[-1].is_anew or keep > header.first:
             self._remove(header.first, keep)
+            header.settle()
             header.drop_before(keep)
-            header.rebase()
         header.nonce = steps[-1].after
         header.goes_on_as(how, wanted)
         self._store(header, events, now_ms, expiry)
@@ -186,17 +189,23 @@ class Buckets(StatefulProcessor):
     def _steps(self, header: Header, events: list[Event], keep: int, how: How) -> list[_Step]:
         """The turns of a micro-batch.
 
-        Where rows leave, or the join is another one than before, all that is owed is given first; then the join is made
-        anew from the rows that stay, without answers.
+        With `owed="batch"`, where a micro-batch ends with nothing owed, the join lives on and rows leave it. With
+        `owed="idle"` what is owed depends on all that the join went through, so that it lives on only as the one that a
+        restart would make: where rows leave, or all was settled, it is made anew from the rows that stay. So it is
+        where the join is to be another one. All that is owed is given before.
         """
-        before, after = self._joined(header.how), Header.new_nonce()
-        if keep == header.first and how.joins_as(header.how) and header.epoch == EPOCH:
-            return [_Step(before, header.nonce, after, events, lambda: self._log(header))]
-        rest = _Step(self._joined(how), "", after, events, lambda: self._rows(header, keep), rebuilds=True)
+        settles = events[-1].kind == "settle"
+        after = "" if settles and how.owed != "batch" else Header.new_nonce()
+        leaves = keep > header.first
+        if how == header.how and header.epoch == EPOCH and (how.owed == "batch" or not leaves):
+            in_order = how.owed != "batch" or not header.nonce
+            join, leaving = self._joined(how), header.rows_before(keep)
+            return [_Step(join, header.nonce, after, events, lambda: self._log(header, keep), leaving, in_order)]
+        rest = _Step(self._joined(how), "", after, events, lambda: self._log(header, keep, settled=True), is_anew=True)
         if header.settled:
             return [rest]
-        settling = [Event("budget", units=how.memory), Event("settle")]
-        return [_Step(before, header.nonce, "", settling, lambda: self._log(header)), rest]
+        before, settling = self._joined(header.how), [Event("budget", units=how.memory), Event("settle")]
+        return [_Step(before, header.nonce, "", settling, lambda: self._log(header, header.first)), rest]
 
     def _joined(self, how: How) -> str:
         return replace(self.task.join, algorithm=how.algorithm, memory=how.memory).to_json()
@@ -208,14 +217,14 @@ class Buckets(StatefulProcessor):
         """
         try:
             for step in steps:
-                for _ in run_turn(_name(self.task, key), step.before, "", step.join, step.events, step.log):
+                for _ in self._run(key, step._replace(after="")):
                     pass
         except (BudgetExceeded, PlanError):
             return False
         return True
 
     def _step(self, key: Any, step: _Step) -> Answers:
-        turn = run_turn(_name(self.task, key), step.before, step.after, step.join, step.events, step.log)
+        turn = self._run(key, step)
         while True:
             try:
                 answer = next(turn)
@@ -226,41 +235,50 @@ class Buckets(StatefulProcessor):
         self.task.sink.task(measured(report, step.events))
         return report
 
+    def _run(self, key: Any, step: _Step) -> Turn:
+        name = _name(self.task, key)
+        return run_turn(
+            name, step.before, step.after, step.join, step.events, step.log, step.leaving, in_order=step.in_order
+        )
+
     # ------------------------------------------------------------------ pieces of events
 
-    def _log(self, header: Header) -> Iterator[bytes]:
-        """The events so far; of those before the base all that is left is that their rows came and all was settled."""
-        yield from self._rows(header, header.first, header.base)
-        for number in range(max(header.first, header.base), header.next):
-            yield self._piece(number)
-
-    def _rows(self, header: Header, first: int, end: int | None = None) -> Iterator[bytes]:
-        """The rows of some pieces, and that all is settled among them."""
-        numbers = range(first, header.next if end is None else end)
-        for number in numbers:
-            yield only_rows(self._piece(number))
-        if numbers:
-            yield pack_events([Event("settle")])
+    def _log(self, header: Header, first: int, settled: bool = False) -> Iterator[Piece]:
+        """The pieces from `first` on; with `settled` nothing is owed to any of them by now."""
+        for number in range(first, header.next):
+            yield Piece(self._piece(number), settled or number < header.base)
 
     def _store(self, header: Header, events: Sequence[Event], now_ms: int, expiry: int | None) -> None:
-        """Append the events, to the last piece while that is small. After the end there is nothing to keep."""
+        """Append the events, to the last piece while that is small. After the end there is nothing to keep.
+
+        Of events that end with nothing owed the rows are enough.
+        """
         if header.finished:
             self._pieces.clear()
             header.clear()
             return
         header.pauses = header.pauses + len(events) if all(event.kind == "idle" for event in events) else 0
-        has_rows = any(event.kind == "push" for event in events)
-        for event in events:
-            header.settled = event.kind == "settle" or (header.settled and event.kind != "push")
-        goes_on = header.takes_more(now_ms, self.task.request.retain_ms)
+        settles, pushed = events[-1].kind == "settle", [event for event in events if event.kind == "push"]
+        kept = pushed if settles else list(events)
+        if kept:
+            self._append(header, kept, settles, now_ms, expiry)
+        if settles:
+            header.settle()
+        elif pushed:
+            header.settled = False
+
+    def _append(self, header: Header, events: list[Event], settles: bool, now_ms: int, expiry: int | None) -> None:
+        join, has_rows = self.task.join, any(event.kind == "push" for event in events)
+        rows = sum(e.batch(join.schemas[join.names[e.side]]).num_rows for e in events if e.kind == "push")
+        goes_on = header.takes_more(now_ms, self.task.request.retain_ms, settles)
         if goes_on:
-            events = joined_pauses([*unpack_events(self._piece(header.drop_tail())), *events])
+            events = joined_pauses([*unpack_events(self._piece(header.drop_last())), *events])
         first, pieces = header.next, [pack_events(some) for some in _cut(events)]
         for number, data in enumerate(pieces, first):
             self._pieces.updateValue((number,), (data,))
         sizes = [len(data) for data in pieces]
         if has_rows:
-            header.add_pieces(sizes, now_ms, expiry, goes_on)
+            header.add_pieces(sizes, rows, now_ms, expiry, goes_on)
         else:
             header.add_pieces_without_rows(sizes, now_ms)
 
@@ -287,14 +305,19 @@ class Buckets(StatefulProcessor):
 
 
 class _Step(NamedTuple):
-    """A turn of a join that was stored as `before`, to be found again as `after`; `log` gives the events until then."""
+    """A turn of a join that was stored as `before`, to be found again as `after`; see `run_turn`.
+
+    One that is made anew has only settled pieces behind it.
+    """
 
     join: str
     before: str
     after: str
     events: list[Event]
     log: Log
-    rebuilds: bool = False
+    leaving: int = 0
+    in_order: bool = True
+    is_anew: bool = False
 
 
 def _counted(arrived: pd.DataFrame, names: Sequence[str], after_pause: bool) -> Metrics:

@@ -14,21 +14,34 @@ from dovetail.joins.online.resident.pool import Log, Pool
 from dovetail.joins.online.resident.process import ADDRESS, HostGone, error_of, receive, revived, send
 
 Turn = Generator[pa.Buffer, None, dict[str, Any]]
+_HELD_BYTES = 16 << 20
 _POOL = Pool()
 _CONNECTIONS: dict[str, socket.socket] = {}
 
 
-def run_turn(name: str, before: str, after: str, join: str, events: Sequence[Event], log: Log) -> Turn:
+def run_turn(
+    name: str,
+    before: str,
+    after: str,
+    join: str,
+    events: Sequence[Event],
+    log: Log,
+    leaving: int = 0,
+    in_order: bool = True,
+) -> Turn:
     """As `Pool.turn`, in the host if there is one.
 
-    If the host dies on the way, the turn is repeated in the next one, and in this process if that dies too: it gives
-    the same answers, of which those that were given are left out.
+    If the host dies on the way, the turn is repeated in the next one, and in this process if that dies too. A join that
+    is made anew gives the same answers. With `in_order` it gives them in the same order, and those that were given are
+    left out. Else some megabytes of answers are held back until the turn is complete; where there are more, the task
+    fails if the host dies, so that Spark repeats it.
     """
     given = 0
     address = os.environ.get(ADDRESS, "")
     for is_first in (True, False) if address else ():
         try:
-            turn = _skipped(_hosted(address, name, before, after, join, events, log), given)
+            turn = _hosted(address, name, before, after, join, events, log, leaving)
+            turn = _skipped(turn, given) if in_order else _held_back(turn)
             while True:
                 try:
                     answer = next(turn)
@@ -36,15 +49,20 @@ def run_turn(name: str, before: str, after: str, join: str, events: Sequence[Eve
                     return end.value  # type: ignore[no-any-return]  # what the turn returned
                 yield answer
                 given += 1
-        except (HostGone, OSError):
+        except (HostGone, OSError) as error:
             _disconnect(address)
+            if given and not in_order:
+                raise RuntimeError(
+                    "the process that keeps online joins died while it gave answers; Spark repeats the task, or start "
+                    "the query again: it goes on from its checkpoint."
+                ) from error
             if not is_first or not revived():
                 break
         except BaseException:
             _disconnect(address)  # a turn that is not finished: what follows would be taken for the next one
             raise
     _POOL.forget_idle()
-    return (yield from _skipped(_POOL.turn(name, before, after, join, events, log), given))
+    return (yield from _skipped(_POOL.turn(name, before, after, join, events, log, leaving), given))
 
 
 def _skipped(turn: Turn, n: int) -> Turn:
@@ -59,10 +77,29 @@ def _skipped(turn: Turn, n: int) -> Turn:
             yield answer
 
 
-def _hosted(address: str, name: str, before: str, after: str, join: str, events: Sequence[Event], log: Log) -> Turn:
+def _held_back(turn: Turn) -> Turn:
+    """The same answers, the first of them when the turn is complete or they are many bytes."""
+    held: list[pa.Buffer] = []
+    size = 0
+    while True:
+        try:
+            answer = next(turn)
+        except StopIteration as end:
+            yield from held
+            return end.value  # type: ignore[no-any-return]  # what the turn returned
+        held.append(answer)
+        size += answer.size
+        if size > _HELD_BYTES:
+            yield from held
+            held = []
+
+
+def _hosted(
+    address: str, name: str, before: str, after: str, join: str, events: Sequence[Event], log: Log, leaving: int
+) -> Turn:
     sock = _connected(address)
     heads = [[e.kind, e.side, e.units, e.times] for e in events]
-    head = {"name": name, "before": before, "after": after, "join": join, "events": heads}
+    head = {"name": name, "before": before, "after": after, "join": join, "events": heads, "leaving": leaving}
     send(sock, head, [event.rows for event in events])
     while True:
         message, buffers = receive(sock)
@@ -70,7 +107,7 @@ def _hosted(address: str, name: str, before: str, after: str, join: str, events:
             yield buffers[0]
         elif message.get("log"):
             for piece in log():
-                send(sock, {"piece": True}, [piece])
+                send(sock, {"settled": piece.settled}, [piece.data])
             send(sock, {"end": True})
         elif "error" in message:
             raise error_of(message["error"], message["message"])

@@ -1,13 +1,14 @@
 """Joins of buckets that live on between micro-batches, found again only if they are in the very state that was stored.
 
 Every state that is stored has a number of its own (`nonce`). A join that is not here, or is in a state that was never
-stored, is made anew from the events so far.
+stored, is made anew from the pieces of the state.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.engine.memory import format_bytes
+from dovetail.engine.operator import OperatorError
 from dovetail.errors import BudgetExceeded
-from dovetail.joins.online.event_log import Event, unpack_events
+from dovetail.joins.online.event_log import Event, Piece, unpack_events
 from dovetail.joins.online.joining import JoiningOperator
 from dovetail.joins.online.resident.joins import ResidentJoin, join_from_json
 
-Log = Callable[[], Iterable[bytes | pa.Buffer]]
+Log = Callable[[], Iterable[Piece]]
 _ANSWER_ROWS = 1 << 16
 _ANSWER_BYTES = 4 << 20
 IDLE_S = 600.0
@@ -45,13 +47,17 @@ class Running:
         self.operator: JoiningOperator[Any] = join.open()
         self._names = join.names
         self._schemas = [join.schemas[name] for name in join.names]
+        self._rows: deque[tuple[int, int]] = deque()
+        """For all events that brought rows which have not left: how many, and the tick of the last of them."""
         self.owed = True
 
     def apply(self, event: Event) -> Iterator[pa.RecordBatch]:
         """The answers that an event brings."""
         if event.kind == "push":
             self.owed = True
-            yield from self.operator.push(self._names[event.side], event.batch(self._schemas[event.side]))
+            batch = event.batch(self._schemas[event.side])
+            yield from self.operator.push(self._names[event.side], batch)
+            self._came(batch.num_rows)
         elif event.kind == "settle":
             yield from self._settled()
         elif event.kind == "finish":
@@ -75,12 +81,47 @@ class Running:
             ) from error
         self.owed = False
 
-    def replay(self, log: Iterable[bytes | pa.Buffer]) -> None:
-        """The events of the past; what they give was given before."""
-        for piece in log:
-            for event in unpack_events(piece):
-                for _ in self.apply(event):
-                    pass
+    def take_up(self, pieces: Iterable[Piece]) -> None:
+        """Be the join that has these pieces behind it: rows of settled ones are loaded, other events are replayed.
+
+        What those give was given before.
+        """
+        is_loading = True
+        for piece in pieces:
+            if is_loading and not piece.settled:
+                self._loaded()
+            is_loading = is_loading and piece.settled
+            for event in unpack_events(piece.data):
+                if not is_loading:
+                    for _ in self.apply(event):
+                        pass
+                elif event.kind == "push":
+                    self._load(event)
+        if is_loading:
+            self._loaded()
+
+    def _load(self, event: Event) -> None:
+        batch = event.batch(self._schemas[event.side])
+        self.operator.load(self._names[event.side], batch)
+        self._came(batch.num_rows)
+
+    def _loaded(self) -> None:
+        self.operator.loaded()
+        self.owed = False
+
+    def _came(self, rows: int) -> None:
+        if rows:
+            self._rows.append((rows, self.operator.clock))
+
+    def retire(self, rows: int) -> None:
+        """The oldest rows, so many of all inputs, leave; they came with whole events, and nothing is owed."""
+        until = 0
+        while rows > 0:
+            n, until = self._rows.popleft()
+            rows -= n
+        if rows < 0:
+            raise OperatorError(f"rows that leave end {-rows} rows before the end of an event.")
+        self.operator.retire(until)
 
     def close(self) -> None:
         """Free memory and files."""
@@ -89,7 +130,7 @@ class Running:
 
     def totals(self) -> dict[str, int]:
         """What was counted since the join began."""
-        operator, found = self.operator, {}
+        operator, found = self.operator, {"comparisons": self.operator.metrics.value("comparisons")}
         for phase, n in operator.progress.results.items():
             found[f"results_{phase}"] = n
         for side, store in zip(self._names, operator.blocks, strict=True):
@@ -128,28 +169,33 @@ class Pool:
         self._lock = threading.Lock()
 
     def turn(
-        self, name: str, before: str, after: str, join: str, events: Iterable[Event], log: Log
+        self, name: str, before: str, after: str, join: str, events: Iterable[Event], log: Log, leaving: int = 0
     ) -> Generator[pa.Buffer, None, dict[str, Any]]:
         """Answers that these events bring to the join that was stored as `before`, and then what was counted.
 
-        Answers are Arrow record batches without their schema. `log` gives the events so far, if they are needed. The
-        join stays here as `after`; after `finish`, and on any error, it is dropped.
+        Answers are Arrow record batches without their schema. `log` gives the pieces of the state, if they are needed;
+        they are without the `leaving` oldest rows, which leave a join that lives on first. The join stays here as
+        `after`. It is dropped if that is empty, after `finish`, on any error, and where one made anew would be better.
         """
         with self._lock:
             entry = self._entries.setdefault(name, _Entry())
         with entry.lock:
-            running, finished = self._found(entry, before, join, log), False
+            running, is_over = self._found(entry, before, join, log), False
             try:
-                base, replayed = running.totals(), running is not entry.running
+                replayed = running is not entry.running
                 entry.running, entry.nonce = running, None
+                if leaving and not replayed:
+                    running.retire(leaving)
+                    is_over = running.operator.would_fit
+                base = running.totals()
                 for event in events:
-                    finished = finished or event.kind == "finish"
+                    is_over = is_over or event.kind == "finish"
                     yield from _answers(running.apply(event))
                 counts = {key: value - base[key] for key, value in running.totals().items()}
                 report = {"owed": running.owed, "counts": counts, "peaks": running.peaks(), "replayed": replayed}
                 entry.nonce, entry.used = after, time.monotonic()
             finally:
-                if entry.nonce is None or finished:
+                if not entry.nonce or is_over:
                     entry.drop()
             return report
 
@@ -159,14 +205,14 @@ class Pool:
         entry.drop()
         running = Running(join_from_json(join))
         try:
-            running.replay(log())
+            running.take_up(log())
         except BaseException:
             running.close()
             raise
         return running
 
     def forget_idle(self, idle_s: float = IDLE_S) -> int:
-        """Drop joins that nobody asked for in so long; how many are left. They come again from their events."""
+        """Drop joins that nobody asked for in so long; how many are left. They come again from their state."""
         with self._lock:
             entries = list(self._entries.items())
         for name, entry in entries:

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from dovetail import errors
 from dovetail.errors import DovetailError
-from dovetail.joins.online.event_log import Event
+from dovetail.joins.online.event_log import Event, Piece
 from dovetail.joins.online.resident.pool import Pool
 
 ADDRESS = "DOVETAIL_ONLINE_HOST"
@@ -203,7 +203,8 @@ def _serve_one(sock: socket.socket, pool: Pool) -> None:
 
 def _serve_turn(sock: socket.socket, pool: Pool, head: dict[str, Any], buffers: list[pa.Buffer]) -> None:
     events = [Event(*fields)._replace(rows=rows) for fields, rows in zip(head["events"], buffers, strict=True)]
-    turn = pool.turn(head["name"], head["before"], head["after"], head["join"], events, lambda: _fetched(sock))
+    names = (head["name"], head["before"], head["after"], head["join"])
+    turn = pool.turn(*names, events, lambda: _fetched(sock), head["leaving"])
     try:
         while True:
             try:
@@ -220,14 +221,14 @@ def _serve_turn(sock: socket.socket, pool: Pool, head: dict[str, Any], buffers: 
         turn.close()
 
 
-def _fetched(sock: socket.socket) -> Iterator[pa.Buffer]:
-    """The events so far, which the worker has."""
+def _fetched(sock: socket.socket) -> Iterator[Piece]:
+    """The pieces of the state, which the worker has."""
     send(sock, {"log": True})
     while True:
         head, buffers = receive(sock)
         if head.get("end"):
             return
-        yield buffers[0]
+        yield Piece(buffers[0], head["settled"])
 
 
 def error_of(name: str, message: str) -> Exception:
