@@ -2,7 +2,7 @@
 
 `__main__` is the command, `catalogue` finds every entry by name, `harness` runs them: counted experiments side by side
 in processes, everything that is measured alone. A `case` sets rivals beside each other (`cases/`, with `intervals`,
-`enrichment`, `lookups`, `postgres`, `xquery_weather` and `xquery_saxon`); an `experiment` decides a claim
+`enrichment`, `lookups`, `postgres`, `first_query`, `xquery_weather`, `xquery_saxon`); an `experiment` decides a claim
 (`experiments/`, with `simulation` for master data on a disk that only counts). Both are values. `context` holds what a
 run shares, `child` calls functions in processes of their own, `machine` says where figures were measured. `report`
 prints results, `chart` draws them, `page` keeps them and makes one page of them all.

@@ -17,8 +17,8 @@ Scale = Literal["small", "full"]
 Phase = Literal["cold", "warm"]
 SCALES: tuple[Scale, ...] = ("small", "full")
 BENCH = (
-    "bench/cases", "bench/enrichment.py", "bench/intervals.py", "bench/lookups.py", "bench/postgres.py",
-    "bench/xquery_weather.py",
+    "bench/cases", "bench/enrichment.py", "bench/first_query.py", "bench/intervals.py", "bench/lookups.py",
+    "bench/postgres.py", "bench/xquery_weather.py",
 )  # fmt: skip
 """Code of the benchmarks that decides figures of cases as well."""
 Params: TypeAlias = Mapping[str, Any]

@@ -79,10 +79,12 @@ class BenchContext:
             self._stop()
 
     def _stop(self) -> None:
-        if self._spark is not None and self._owns_session:
-            self._spark.stop()
-        self._spark = None
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        try:
+            if self._spark is not None and self._owns_session:
+                self._spark.stop()
+        finally:
+            self._spark = None
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
