@@ -76,12 +76,12 @@ def _logical(every: bool, tests: list[Test]) -> Test:
 @compiles(Evaluate)
 def _piece(piece: Evaluate, scope: Scope) -> Compiled:
     """A piece of the query sees the variables that the plan binds for it, and no others of the plan."""
-    inner, sets = replace(scope, variables={}), list[tuple[int, Run]]()
+    inner, sets = replace(scope, variables={}), list[tuple[int, Callable[[Frame], Any]]]()
     for name, value in piece.bindings:
         run = compile_expr(value, scope).run
         if name == ".":
             inner, focus = inner.focused()
-            sets += [(focus, lambda frame, run=run: run(frame)[0]), (focus + 1, lambda _: 1), (focus + 2, lambda _: 1)]  # type: ignore[misc]  # a default
+            sets += [(focus, _first(run)), (focus + 1, _one), (focus + 2, _one)]
         elif isinstance(value, Variable):
             inner = replace(inner, variables={**inner.variables, variable_name(name): scope.variables[value]})
         else:
@@ -91,7 +91,15 @@ def _piece(piece: Evaluate, scope: Scope) -> Compiled:
     return _after(sets, body) if sets else body
 
 
-def _after(sets: list[tuple[int, Run]], body: Compiled) -> Compiled:
+def _first(run: Run) -> Callable[[Frame], Any]:
+    return lambda frame: run(frame)[0]
+
+
+def _one(frame: Frame) -> int:
+    return 1
+
+
+def _after(sets: list[tuple[int, Callable[[Frame], Any]]], body: Compiled) -> Compiled:
     """The body, computed after places of the frame are set."""
 
     def prepare(frame: Frame) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from dovetail.errors import XQueryError
@@ -314,7 +314,7 @@ class Function:
     def compile(self, declaration: FunctionDeclaration, static: Static) -> None:
         """Fills in the body."""
         slots = Slots()
-        places = {part.name: slots.take() for part in declaration.parameters}
+        places: dict[Hashable, int] = {part.name: slots.take() for part in declaration.parameters}
         self.run = compile_expr(declaration.body, Scope(static, slots, places, repeated=True)).run
         self.size, self.weight = slots.used, 1 + slots.loops // LOOPS_PER_CALL
 
