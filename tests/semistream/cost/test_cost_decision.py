@@ -19,8 +19,8 @@ from dovetail.joins.semistream import io_costs
 from dovetail.joins.semistream.cache import CachePolicy
 from dovetail.joins.semistream.cost import Zipf, suitable_threshold
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
 from dovetail.joins.semistream.request import parse_request
 from dovetail.workloads.zipf import ZipfLaw
 

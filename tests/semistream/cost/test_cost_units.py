@@ -27,8 +27,8 @@ from dovetail.joins.semistream.cost import (
 )
 from dovetail.joins.semistream.cost.batch import drained
 from dovetail.joins.semistream.cost.measure_reads import look_up_s, measured_reads, store_reads
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
 
 
 def test_the_sources_disk() -> None:

@@ -20,8 +20,8 @@ from dovetail.errors import ConfigError
 from dovetail.joins.semistream.cost.units import ReadCosts
 from dovetail.joins.semistream.decision import Decision, Wiring
 from dovetail.joins.semistream.io_costs import IoCosts, IoDone, dearer
-from dovetail.joins.semistream.master.page_file import PageFile
-from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFile
+from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan import worker as frame_worker
 from dovetail.joins.semistream.plan.task import EnrichTask, stream_names

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.freshness import Freshness
-from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 
 _MARK = ".shared"

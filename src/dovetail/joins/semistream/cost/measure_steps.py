@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.page_file.source import PageFileSource
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.master.write import write_pages
 from dovetail.joins.semistream.operators.base import SemiStreamOperator
 from dovetail.joins.semistream.operators.cachejoin import CacheJoin
 from dovetail.joins.semistream.operators.ssij import Ssij

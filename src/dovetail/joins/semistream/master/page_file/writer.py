@@ -1,10 +1,15 @@
-"""Rows in layout order become a file of pages, each an Arrow message of whole key groups, and a table of the pages."""
+"""A page file written from Arrow rows: pages of whole key groups, their table, the index, one commit.
+
+The build on Spark shares every step but the sorting.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +18,12 @@ import pyarrow as pa
 
 from dovetail.engine.buffers import fixed_width, offsets_of
 from dovetail.engine.kernels.arrays import F64, I64
-from dovetail.errors import DataError
-from dovetail.joins.semistream.master.key_form import KeyForm
-from dovetail.joins.semistream.master.normal import Normal
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import DataError, PlanError
+from dovetail.joins.semistream.master.keys import KeyForm, Normal, key_form
+from dovetail.joins.semistream.master.page_file.generation import Generation, PartFile, building, commit, local_path
+from dovetail.joins.semistream.master.page_file.index import store_index
+from dovetail.joins.semistream.master.pages import Order
 
 ALIGNMENT = 64
 _SHOWN = 5  # offending keys in an error
@@ -101,7 +109,7 @@ class PartWriter:
                 "last": pa.concat_arrays(found.lasts) if found.lasts else pa.nulls(len(found.sizes), empty),
             }
         )
-        return Part(self.path.name, table, _joined(found.codes), _joined(found.code_pages))
+        return Part(self.path.name, table, _concatenated(found.codes), _concatenated(found.code_pages))
 
     def abort(self) -> None:
         """Close and remove the file."""
@@ -194,9 +202,142 @@ def _key_rows(rows: pa.RecordBatch, form: KeyForm, at: list[int]) -> list[object
     return [tuple(row.values()) if len(form.names) > 1 else next(iter(row.values())) for row in found]
 
 
-def _joined(parts: list[I64]) -> I64:
+def _concatenated(parts: list[I64]) -> I64:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def _normal_type(form: KeyForm) -> pa.DataType:
     return pa.int64() if form.exact else pa.large_binary()
+
+
+DEFAULT_PAGE = "4KB"  # small batches want few rows of many pages; joins read several as one segment where that pays
+_STEP = 65_536  # rows put in order at a time
+
+
+def write_pages(
+    path: str | Path,
+    rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+    key: str | Sequence[str],
+    order: Order = "key",
+    page: int | str = DEFAULT_PAGE,
+    frequency: str | None = None,
+    unique: bool = False,
+    keep_nulls: bool = False,
+) -> Generation:
+    """The generation of a page file that these rows, all in memory, became: the first at this path, or the next.
+
+    Rows lie by key, by the falling number in column `frequency` (of a key's rows the highest), or as they come; rows of
+    one key always together. Rows with a null in the key are left out and counted, or kept apart with `keep_nulls`.
+    `unique=True` refuses keys that occur twice. `page` is the size that pages have unless one key's rows need more.
+    """
+    place, table = local_path(path), as_table(rows)
+    check_order(order, frequency, table.schema.names)
+    form = key_form(table.schema, key)
+    page_bytes = parse_bytes(page)
+    layout = _laid_out(table, form, order, frequency)
+    with building(place) as work:
+        writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, order == "key", unique)
+        part = _written(writer, table, layout)
+        listed = store_part(work, part)
+        index = None if order == "key" else store_index(work, part, table.schema, form)
+        nulls = _null_part(work, table, form, page_bytes) if keep_nulls and len(layout) < table.num_rows else None
+        found = Generation(
+            uuid.uuid4().hex[:8], table.schema, form.names, order, unique, page_bytes,
+            table.num_rows - len(layout), (listed,), index, null_part=nulls,
+        )  # fmt: skip
+        return commit(place, work, found)
+
+
+def _laid_out(table: pa.Table, form: KeyForm, order: Order, frequency: str | None) -> I64:
+    """Numbers of the rows that have a key, in the order in which they will lie."""
+    keys, valid = form.normal([table.column(name) for name in form.names])
+    kept = np.flatnonzero(valid)
+    weights = None if frequency is None else _weights(table.column(frequency).take(pa.array(kept)), frequency)
+    return kept[layout_order(keys.take(kept), order, weights)]
+
+
+def _written(writer: PartWriter, table: pa.Table, layout: I64) -> Part:
+    try:
+        for start in range(0, len(layout), _STEP):
+            piece = table.take(pa.array(layout[start : start + _STEP])).combine_chunks()
+            for batch in piece.to_batches():
+                writer.append(batch)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _null_part(work: Path, table: pa.Table, form: KeyForm, page_bytes: int) -> PartFile:
+    """The part of the rows that have a null in the key."""
+    _, valid = form.normal([table.column(name) for name in form.names])
+    writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, False, False, keyed=False)
+    return store_part(work, _written(writer, table, np.flatnonzero(~valid)))
+
+
+def as_table(rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:
+    """The rows as one table without dictionaries and metadata, which pages do not keep."""
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    elif not isinstance(rows, pa.Table):
+        rows = pa.Table.from_batches(list(rows))
+    return rows.cast(plain_schema(rows.schema))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with values in place of dictionaries, and no metadata."""
+    if len(set(schema.names)) != len(schema.names):
+        raise PlanError(f"columns {schema.names} have a name twice; rename one.")
+    kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
+    return pa.schema([pa.field(f.name, kind, f.nullable) for f, kind in zip(schema, kinds, strict=True)])
+
+
+def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None:
+    """A `PlanError` unless order and frequency are given together and known."""
+    if order not in ("key", "frequency", "none"):
+        raise PlanError(f"order is {order!r}; it is one of 'key', 'frequency', 'none'.")
+    if (order == "frequency") != (frequency is not None):
+        raise PlanError(
+            f"order={order!r} with frequency={frequency!r}; name the column with the frequencies for "
+            f"order='frequency', and for no other order."
+        )
+    if frequency is not None and frequency not in names:
+        raise PlanError(f"frequency column {frequency!r} is not one of the columns {list(names)}.")
+
+
+def layout_order(keys: Normal, order: Order, weights: I64 | None) -> I64:
+    """Row numbers in the order in which rows lie."""
+    by_key = keys.sorted_rows()
+    if order == "key" or len(by_key) == 0:
+        return by_key
+    starts = np.concatenate([[0], np.flatnonzero(keys.take(by_key).steps()) + 1])
+    # Keys as they come, that is by the first row of each, or by the highest weight.
+    rank = np.minimum.reduceat(by_key, starts) if weights is None else -np.maximum.reduceat(weights[by_key], starts)
+    lengths = np.diff([*starts, len(by_key)])
+    return by_key[np.argsort(np.repeat(rank, lengths), kind="stable")]
+
+
+def _weights(column: pa.ChunkedArray, name: str) -> I64:
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise PlanError(f"frequency column {name!r} is of type {kind}; frequencies are numbers.")
+    # Double is enough to rank by: frequencies beyond 2^53 that differ in the last digit are equally wanted.
+    found = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
+    return np.unique(np.nan_to_num(found), return_inverse=True)[1].astype(np.int64)
+
+
+def part_name(number: int) -> str:
+    """A file name for a part that no other attempt to write it has."""
+    return f"{number}-{uuid.uuid4().hex[:12]}.rows"
+
+
+def store_part(work: Path, part: Part) -> PartFile:
+    """Write the part's table beside its rows; what the description lists."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, part.table.schema) as stream:
+        stream.write_table(part.table)
+    data = sink.getvalue()
+    name = part.rows_file.removesuffix(".rows") + ".table"
+    (work / name).write_bytes(data)
+    nbytes = (work / part.rows_file).stat().st_size
+    return PartFile(part.rows_file, name, zlib.crc32(data), part.table.num_rows, part.rows, nbytes)

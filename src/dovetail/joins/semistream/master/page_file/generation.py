@@ -7,6 +7,9 @@ products.pages/
         0-1f2e3d.rows          pages, one after the other
         0-1f2e3d.table         sizes, rows, checksums and fences of those pages, as Arrow
         index.codes index.pages    for orders other than by key: sorted codes, and the page of each
+    .held/<query id>/          versions that a stream still needs, which pruning leaves alone
+        batch-17-3-1f2e3d      micro-batch 17 may take version 3-1f2e3d
+        owner-4d5e6f           a line each: the versions that the rows which wait there were admitted with
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import contextlib
 import json
 import os
 import shutil
+import sys
 import time
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +31,25 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.joins.semistream.master.lock import locked
 from dovetail.joins.semistream.master.pages import Order
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else changes what the page file at this path has, where the file system knows locks."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        with contextlib.suppress(OSError):  # no locks here (some network disks): renames still exclude each other
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
 
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
@@ -317,3 +338,63 @@ def _remove_abandoned(path: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - entry.stat().st_mtime > _ABANDONED_S:
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+_REPLAYED_BATCHES = 1  # batches before the newest one whose versions are held: only the newest one is ever replayed
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What one query needs of the page file at `path`; written where pruning looks, before rows depend on it."""
+
+    path: str
+    query: str
+
+    def take(self, batch: int, version: str) -> bool:
+        """Whether the version is there, for a batch that has not begun; if so it stays until two batches later."""
+        name = f"batch-{batch}-{version}"
+        if not self._write(name, [version]):
+            self._remove(name)
+            return False
+        for other in self._names():
+            kind, _, rest = other.partition("-")
+            number = rest.partition("-")[0]
+            if kind == "batch" and number.isdigit() and int(number) < batch - _REPLAYED_BATCHES:
+                self._remove(other)
+        return True
+
+    def wait(self, owner: str, versions: Sequence[str]) -> None:
+        """Rows of this owner wait for these versions, in the state before a batch or after it; none release all."""
+        if versions:
+            self._write(f"owner-{owner}", sorted(set(versions)))
+        else:
+            self._remove(f"owner-{owner}")
+
+    def _write(self, name: str, versions: Sequence[str]) -> bool:
+        """Whether all versions are there when it is known that they are needed."""
+        path = Path(self.path)
+        place = path / HELD / self.query / name
+        temporary = place.with_name(f".{uuid.uuid4().hex}")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with locked(path):
+                temporary.write_text("\n".join(versions), encoding="utf-8")
+                temporary.replace(place)
+                return all(exists(path, version) for version in versions)
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def _names(self) -> list[str]:
+        return [entry.name for entry in os.scandir(Path(self.path) / HELD / self.query)]
+
+    def _remove(self, name: str) -> None:
+        try:
+            (Path(self.path) / HELD / self.query / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"{Path(self.path) / HELD} cannot be written ({error.strerror}), where as_of='admitted' notes the versions "
+            f"that must not be pruned; let executors write there, or use as_of='answered'."
+        )

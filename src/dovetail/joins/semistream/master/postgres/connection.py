@@ -16,6 +16,7 @@ from dovetail.errors import ConfigError, PlanError
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
+
 T = TypeVar("T")
 _HIDDEN = "***"
 _CONNECT_S = 10

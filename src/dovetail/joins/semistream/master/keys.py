@@ -1,4 +1,4 @@
-"""How key columns of any type become normal keys."""
+"""Keys of master data: a normal form that sorts and searches alike for every type, and indexes from keys to pages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,105 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.buffers import fixed_values, fixed_width, valid_rows
-from dovetail.engine.kernels.arrays import I64, U8, AnyArray, Bool
+from dovetail.engine.buffers import fixed_values, fixed_width, memory_of, offsets_of, valid_rows
+from dovetail.engine.kernels.arrays import I32, I64, U8, AnyArray, Bool
 from dovetail.errors import PlanError
+from dovetail.joins.semistream.kernels import byte_keys
 from dovetail.joins.semistream.kernels.byte_keys import escaped_lengths, put_numbers, put_text
-from dovetail.joins.semistream.master.normal import Normal, Numbers, Texts, normal_of
+from dovetail.joins.semistream.kernels.sorted_search import count_below
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Keys of one column whose values are numbers of at most 64 bits."""
+
+    values: I64
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: I64) -> Numbers:
+        """The keys of these rows."""
+        return Numbers(self.values[rows])
+
+    def sorted_rows(self) -> I64:
+        """Row numbers in the order of the keys; equal keys keep theirs."""
+        return np.argsort(self.values, kind="stable")
+
+    def steps(self) -> I64:
+        """For each row but the first 1, 0 or -1: its key is above, equal to or below the one before."""
+        return (self.values[1:] > self.values[:-1]).astype(np.int64) - (self.values[1:] < self.values[:-1])
+
+    def codes(self) -> I64:
+        """The keys as int64: exactly as many codes as keys."""
+        return self.values
+
+    def column(self) -> pa.Array:
+        """The keys as an Arrow column, for storing."""
+        return pa.array(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Keys as bytes that sort like the keys, of text, wide decimals and several columns."""
+
+    offsets: I64
+    data: U8
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, rows: I64) -> Texts:
+        """The keys of these rows."""
+        return normal_of(self.column().take(pa.array(rows)))  # type: ignore[return-value]  # bytes in, bytes out
+
+    def sorted_rows(self) -> I64:
+        """Row numbers in the order of the keys; equal keys keep theirs."""
+        return np.asarray(pc.array_sort_indices(self.column()), np.int64)
+
+    def steps(self) -> I64:
+        """For each row but the first 1, 0 or -1: its key is above, equal to or below the one before."""
+        return byte_keys.order_of_neighbours(self.offsets, self.data)
+
+    def codes(self) -> I64:
+        """A 64-bit hash of each key: different keys may, very rarely, share one."""
+        return byte_keys.byte_hashes(self.offsets, self.data)
+
+    def column(self) -> pa.Array:
+        """The keys as an Arrow column, for storing."""
+        buffers = [None, pa.py_buffer(np.ascontiguousarray(self.offsets)), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
+
+
+Normal = Numbers | Texts
+
+
+def normal_of(column: pa.Array) -> Normal:
+    """The keys that `column()` made a column of."""
+    if column.type == pa.int64():
+        return Numbers(column.to_numpy())
+    if len(column) == 0:
+        return Texts(np.zeros(1, np.int64), np.empty(0, np.uint8))
+    return Texts(np.asarray(offsets_of(column), np.int64), memory_of(column, 2))
+
+
+def last_not_above(keys: Normal, fences: Normal) -> I64:
+    """For each key the number of the last of the sorted fences that is not above it, or -1 if all are."""
+    if isinstance(keys, Numbers) and isinstance(fences, Numbers):
+        return count_below(fences.values, keys.values, or_equal=True) - 1
+    if isinstance(keys, Texts) and isinstance(fences, Texts):
+        return byte_keys.last_not_above(fences.offsets, fences.data, keys.offsets, keys.data)
+    raise TypeError("keys and fences are of different forms")
+
+
+def above(keys: Normal, fences: Normal, picked: I64) -> Bool:
+    """For each key whether it is above the fence of the number picked for it."""
+    if isinstance(keys, Numbers) and isinstance(fences, Numbers):
+        return keys.values > fences.values[picked]
+    if isinstance(keys, Texts) and isinstance(fences, Texts):
+        return byte_keys.above(picked, fences.offsets, fences.data, keys.offsets, keys.data)
+    raise TypeError("keys and fences are of different forms")
+
 
 _NARROW_DIGITS = 18  # a decimal of so many digits is an int64 number of its last digit
 
@@ -189,3 +283,64 @@ def _big_endian(column: pa.Array, width: int) -> U8:
     rows = fixed_values(column, width).reshape(-1, width)[:, ::-1].copy()
     rows[:, 0] ^= 0x80
     return rows.reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fences:
+    """The first and the last key of every page, of pages in key order: some bytes a page."""
+
+    first: Normal
+    last: Normal
+
+    def home(self, keys: Normal, valid: Bool) -> I64:
+        """The page in whose range a key lies; -1 for keys between pages, beyond them, or null."""
+        pages = last_not_above(keys, self.first)
+        if len(self.first) == 0:
+            return np.full(len(keys), -1, np.int64)
+        beyond = above(keys, self.last, np.maximum(pages, 0))
+        pages[beyond | ~valid] = -1
+        return pages
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """The page of every single key, by a sorted array of codes: 12 bytes a key, usually mapped from a file.
+
+    For numbers the code is the key. For other keys it is a hash, good for finding a page but not for equality; the
+    few keys of different pages that share a hash are kept whole, in order, in `clashes`.
+    """
+
+    codes: I64
+    pages: I32
+    clashes: tuple[Normal, I64] | None = None
+
+    def home(self, keys: Normal, valid: Bool) -> I64:
+        """The page of each key; -1 where there is certainly none."""
+        codes = keys.codes()
+        if len(self.codes) == 0:
+            return np.full(len(codes), -1, np.int64)
+        at = np.minimum(count_below(self.codes, codes), len(self.codes) - 1)
+        pages = np.where((self.codes[at] == codes) & valid, self.pages[at], -1).astype(np.int64)
+        if self.clashes is not None:
+            suspect = np.flatnonzero(np.isin(codes, self.clashes[0].codes()) & valid)
+            pages[suspect] = _exactly(keys.take(suspect), *self.clashes)
+        return pages
+
+
+def _exactly(keys: Normal, known: Normal, known_pages: I64) -> I64:
+    """The pages of keys whose hash stands for several, by the keys themselves."""
+    at = last_not_above(keys, known)
+    picked = np.maximum(at, 0)
+    found = (at >= 0) & ~above(keys, known, picked)
+    return np.where(found, known_pages[picked], -1)
+
+
+def dense_index(codes: I64, pages: I64) -> tuple[I64, I32, I64]:
+    """Codes in order, the page of each, and the codes that occur with several pages."""
+    order = np.argsort(codes, kind="stable")
+    codes, pages = codes[order], pages[order]
+    clashes = codes[1:][(codes[1:] == codes[:-1]) & (pages[1:] != pages[:-1])]
+    return codes, pages.astype(np.int32), np.unique(clashes)
+
+
+Index = Fences | Dense

@@ -13,8 +13,8 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.master.generation import current_version, load_version, prune, versions
-from dovetail.joins.semistream.master.page_file import PageFile, page_table
+from dovetail.joins.semistream.master.page_file.generation import current_version, load_version, prune, versions
+from dovetail.joins.semistream.master.page_file.reader import PageFile, page_table
 
 _ATTEMPTS = 20  # to open the current version: it may be pruned between reading its name and opening its files
 

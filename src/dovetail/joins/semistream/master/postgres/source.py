@@ -14,7 +14,7 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, UnsupportedError
-from dovetail.joins.semistream.master.postgres_connection import (
+from dovetail.joins.semistream.master.postgres.connection import (
     as_config_errors,
     check_url,
     give_back,
@@ -23,22 +23,25 @@ from dovetail.joins.semistream.master.postgres_connection import (
     with_connection,
     without_password,
 )
-from dovetail.joins.semistream.master.postgres_keys import can_send, key_condition, sent_keys
-from dovetail.joins.semistream.master.postgres_layout import (
+from dovetail.joins.semistream.master.postgres.layout import (
     PgColumn,
+    can_send,
     columns_of,
     count_from,
     fences_from,
     index_advice,
     key_columns,
+    key_condition,
     lay_out,
     range_condition,
     relation,
+    sent_keys,
 )
 from dovetail.joins.semistream.master.ranges import Bound, RangePages, Ranges, extended, null_condition
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
+
 
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # The table's file changes when it is rewritten or made anew, the snapshot with every transaction that writes anything.
