@@ -21,12 +21,11 @@ from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service
 from bench.simulation_from_key import rate_from_key
 from dovetail.engine.device import DeviceModel
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.semistream.cache import CachePolicy
 from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Zipf, predict
 from dovetail.joins.semistream.cost import Sizes as ModelSizes
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.options import OLDEST, CachePolicy, Lookup
 from dovetail.workloads.zipf import ZipfLaw
 
 MEASURES = ("engine", "joins/semistream", "workloads", "bench/experiments/semistream")

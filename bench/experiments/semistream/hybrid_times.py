@@ -12,7 +12,7 @@ from bench.experiments.semistream.counting import Point, count, counted, divisor
 from bench.experiments.semistream.judging import grid, judged
 from bench.experiments.semistream.paced import stays
 from dovetail.joins.semistream.cost import round_times
-from dovetail.joins.semistream.cost.inlj import inlj_delay
+from dovetail.joins.semistream.cost.hybridjoin import inlj_delay
 
 _RATES = (60, 125, 200, 500, 1000, 2000)
 _PACE = 500

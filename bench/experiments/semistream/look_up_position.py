@@ -21,7 +21,7 @@ from bench.experiments.semistream.counting import (
 from bench.experiments.semistream.hybrid_rates import EXPONENTS
 from bench.experiments.semistream.judging import judged, ratios
 from bench.experiments.semistream.media import Runner, everywhere
-from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.options import Lookup
 
 HYBRID, OPTIMISED, GUARDED = "HYBRIDJOIN", "HYBRIDJOIN, second position", "HYBRIDJOIN, guarded (ours)"
 CACHE, OPTIMISED_CACHE = "CACHEJOIN", "CACHEJOIN, second position"

@@ -25,7 +25,7 @@ from bench.experiments.semistream.look_up_position import (
 from bench.experiments.semistream.real_keys import RealStream, flights, orders
 from bench.simulation import Experiment, Rate, SourceSizes, service_rate
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.options import OLDEST, Lookup
 
 JOINS: dict[str, tuple[str, Lookup]] = {
     HYBRID: ("hybridjoin", OLDEST),

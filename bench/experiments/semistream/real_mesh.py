@@ -12,7 +12,7 @@ from bench.experiments.semistream.axes import over, shown
 from bench.experiments.semistream.counting import MILLION, Point
 from bench.experiments.semistream.judging import grid, judged, ratios, wave
 from bench.experiments.semistream.media import ClockRunner, on_stores
-from dovetail.joins.semistream.cost.measure_reads import measured_reads
+from dovetail.joins.semistream.cost.reads import measured_reads
 
 MESH, R_MESH = "MESHJOIN", "R-MESHJOIN"
 _ROWS = 3_500_000

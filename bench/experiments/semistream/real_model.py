@@ -8,7 +8,7 @@ from bench.experiments.semistream.counting import Point
 from bench.experiments.semistream.timing import built
 from dovetail.engine.profile import load_profile
 from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Sizes, UnitCosts, Zipf, from_profile, predict
-from dovetail.joins.semistream.cost.measure_reads import measured_reads
+from dovetail.joins.semistream.cost.reads import measured_reads
 from dovetail.joins.semistream.master.pages import Pages
 
 

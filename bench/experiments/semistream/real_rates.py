@@ -13,7 +13,7 @@ from bench.experiments.semistream.counting import MILLION, Point
 from bench.experiments.semistream.judging import grid, judged, ratios
 from bench.experiments.semistream.media import DISK, ClockRunner, ClockWork, on_stores
 from bench.experiments.semistream.timing import Timed
-from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.options import Lookup
 
 INLJ, MESH, R_MESH, HYBRID, POSITION = "INLJ", "MESHJOIN", "R-MESHJOIN", "HYBRIDJOIN", "HYBRIDJOIN, second position"
 X, OPTIMISED, CACHE, OURS = (

@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.engine.duration import parse_seconds
-from dovetail.joins.semistream.freshness import Freshness, ttl
-from dovetail.joins.semistream.on_miss import OnMiss, dead_letter, park
+from dovetail.joins.semistream.options import Freshness, OnMiss, dead_letter, park, ttl
 from dovetail.pipeline.declared import Pipeline, Step, located
 from dovetail.pipeline.keys import join_shape
 

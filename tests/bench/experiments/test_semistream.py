@@ -21,7 +21,7 @@ from bench.experiments.semistream.real_times import mean_wait
 from bench.experiments.semistream.timing import built, law_keys, page_file, run, timed
 
 from dovetail.errors import DataError
-from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.options import Lookup
 
 PLACES = {
     "Naeem 2012": """table 3.2|table 4.2|table 4.3|table 4.4|table 5.1|table 5.2|figure 3.3|figure 3.4|figure 3.5|

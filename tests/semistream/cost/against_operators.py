@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from bench.simulation import Keys, Rate, SimulatedPages, service_rate
 
-from dovetail.joins.semistream.cache import CachePolicy
 from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Sizes, Zipf, predict
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators.registry import ALGORITHMS
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes as OperatorSizes
 from dovetail.workloads.zipf import ZipfLaw
 

@@ -28,7 +28,7 @@ from dovetail.joins.semistream.cost import (
     round_times,
     seek_equivalent_bytes,
 )
-from dovetail.joins.semistream.cost.learned import at_least
+from dovetail.joins.semistream.cost.hybridjoin import at_least
 
 M = 50 * 2**20
 PLAIN = Sizes(500)

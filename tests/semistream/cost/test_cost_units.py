@@ -25,8 +25,8 @@ from dovetail.joins.semistream.cost import (
     from_profile,
     predict,
 )
-from dovetail.joins.semistream.cost.batch import drained
-from dovetail.joins.semistream.cost.measure_reads import look_up_s, measured_reads, store_reads
+from dovetail.joins.semistream.cost.rates import drained
+from dovetail.joins.semistream.cost.reads import look_up_s, measured_reads, store_reads
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 

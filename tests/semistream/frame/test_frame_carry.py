@@ -31,8 +31,8 @@ from tests.semistream.frame.cases import (
 from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.carried import Carried, Plan, table_bytes
-from dovetail.joins.semistream.cost.units import ReadCosts
-from dovetail.joins.semistream.io_costs import IoCosts
+from dovetail.joins.semistream.cost.reads import IoCosts
+from dovetail.joins.semistream.cost.setting import ReadCosts
 from dovetail.joins.semistream.plan.arrivals import Arrivals
 from dovetail.joins.semistream.sizes import Sizes
 

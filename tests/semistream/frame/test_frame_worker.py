@@ -17,9 +17,9 @@ from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.cost.units import ReadCosts
+from dovetail.joins.semistream.cost.reads import IoCosts, IoDone, dearer
+from dovetail.joins.semistream.cost.setting import ReadCosts
 from dovetail.joins.semistream.decision import Decision, Wiring
-from dovetail.joins.semistream.io_costs import IoCosts, IoDone, dearer
 from dovetail.joins.semistream.master.page_file.reader import PageFile
 from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore

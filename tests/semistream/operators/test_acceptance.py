@@ -10,9 +10,8 @@ import pytest
 from bench.simulation import Rate, SimulatedPages, service_rate
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import CacheJoin, HybridJoin, MeshJoin, OptimisedXHybridJoin
+from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw

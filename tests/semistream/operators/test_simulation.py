@@ -10,8 +10,8 @@ import pytest
 from bench.simulation import SOURCE_DISK, Experiment, Rate, SimulatedPages, SourceSizes, service_rate
 from bench.simulation_from_key import hybridjoin_from_key, rate_from_key
 
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import ALGORITHMS
+from dovetail.joins.semistream.options import Lookup
 from dovetail.workloads.zipf import ZipfLaw
 
 ALTERNATE = Lookup("alternate")

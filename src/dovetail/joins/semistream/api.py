@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.freshness import Freshness
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import OnMiss
+from dovetail.joins.semistream.options import CachePolicy, Freshness, Lookup, OnMiss
 from dovetail.joins.semistream.plan.plan import EnrichPlan, make_plan
 from dovetail.joins.semistream.request import parse_request
 from dovetail.joins.semistream.sizes import Sizes

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.cost.units import ReadCosts
+from dovetail.joins.semistream.cost.reads import IoCosts
+from dovetail.joins.semistream.cost.setting import ReadCosts
 from dovetail.joins.semistream.decision import Decision
-from dovetail.joins.semistream.io_costs import IoCosts
 from dovetail.joins.semistream.operators.base import unanswered
 from dovetail.joins.semistream.sizes import Sizes
 

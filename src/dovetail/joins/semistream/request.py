@@ -11,13 +11,9 @@ from typing import Any
 from dovetail.engine.duration import parse_seconds
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.freshness import Freshness
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import Drop, OnMiss, Park, on_miss_of
 from dovetail.joins.semistream.operators.registry import ALGORITHMS
-from dovetail.joins.semistream.output import How
+from dovetail.joins.semistream.options import CachePolicy, Drop, Freshness, How, Lookup, OnMiss, Park, on_miss_of
 from dovetail.joins.semistream.sizes import Sizes
 
 HOWS = ("inner", "left", "left_semi", "left_anti")

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.freshness import Freshness
 from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.options import Freshness
 
 _MARK = ".shared"
 _SHARED: set[str] = set()  # marks that this process has seen

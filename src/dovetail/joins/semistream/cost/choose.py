@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.arrival import Residence, at_rate, page_reads_suffice
-from dovetail.joins.semistream.cost.batch import BatchPrice, drained
 from dovetail.joins.semistream.cost.models import MODELS, Model, model_of
 from dovetail.joins.semistream.cost.prediction import NoRoomError, Prediction
+from dovetail.joins.semistream.cost.rates import BatchPrice, Residence, at_rate, drained, page_reads_suffice
 from dovetail.joins.semistream.cost.setting import Setting
 from dovetail.joins.semistream.cost.tune import tune
 

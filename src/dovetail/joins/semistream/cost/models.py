@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.batch import drained
-from dovetail.joins.semistream.cost.cached import predict_cachejoin, predict_optimised_x_hybridjoin, predict_sscj
-from dovetail.joins.semistream.cost.hybridjoin import predict_hybridjoin
-from dovetail.joins.semistream.cost.inlj import predict_inlj
+from dovetail.joins.semistream.cost.collecting import predict_partitioned, predict_ssij
+from dovetail.joins.semistream.cost.hybridjoin import (
+    predict_cachejoin,
+    predict_hybridjoin,
+    predict_inlj,
+    predict_optimised_x_hybridjoin,
+    predict_sscj,
+    predict_x_hybridjoin,
+)
 from dovetail.joins.semistream.cost.meshjoin import predict_meshjoin, predict_r_meshjoin
-from dovetail.joins.semistream.cost.partitioned import predict_partitioned
 from dovetail.joins.semistream.cost.prediction import Prediction, Sizes
+from dovetail.joins.semistream.cost.rates import drained
 from dovetail.joins.semistream.cost.setting import Setting
-from dovetail.joins.semistream.cost.ssij import predict_ssij
-from dovetail.joins.semistream.cost.x_hybridjoin import predict_x_hybridjoin
 
 
 @dataclass(frozen=True, slots=True)

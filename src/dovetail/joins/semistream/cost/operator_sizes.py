@@ -11,13 +11,11 @@ from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.joins.semistream.cost.distribution import Distribution
 from dovetail.joins.semistream.cost.models import model_of
 from dovetail.joins.semistream.cost.prediction import Sizes
-from dovetail.joins.semistream.cost.setting import EntryBytes, Policy, Setting
-from dovetail.joins.semistream.cost.units import ReadCosts, UnitCosts
+from dovetail.joins.semistream.cost.setting import EntryBytes, Policy, ReadCosts, Setting, UnitCosts
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.output import PAIR_BYTES
-from dovetail.joins.semistream.sizes import GARBAGE, Footprint, asks_for_keys, footprint
+from dovetail.joins.semistream.sizes import GARBAGE, PAIR_BYTES, Footprint, asks_for_keys, footprint
 from dovetail.joins.semistream.sizes import Sizes as OperatorSizes
 
 _RING_BYTES = 33  # of a row in MESHJOIN's ring, beside its entry in the hash table

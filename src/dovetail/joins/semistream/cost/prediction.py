@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.segments import Segments
+from dovetail.joins.semistream.cost.distribution import Demand
+from dovetail.joins.semistream.cost.setting import Setting
 
 
 class NoRoomError(PlanError):
@@ -60,7 +61,7 @@ class Prediction:
     bound_steps: float
     memory: tuple[tuple[str, float], ...]
     steps_per_load: int = 1
-    segments: Segments | None = field(default=None, repr=False, compare=False)
+    segments: Demand | None = field(default=None, repr=False, compare=False)
 
     @property
     def w(self) -> float:
@@ -101,3 +102,34 @@ class Prediction:
     def memory_bytes(self) -> float:
         """Bytes of all parts."""
         return sum(nbytes for _, nbytes in self.memory)
+
+
+Parts = tuple[tuple[str, float], ...]
+
+
+def waiting_room(setting: Setting, sizes: Sizes, cached: tuple[str, float] = ("cache", 0.0)) -> tuple[int, Parts]:
+    """h_S, and the bytes of every part: h_S = (M - d v_R - cache - index - counters) / (f v_S + q).
+
+    Reference: replaces the identities 5.1, 6.1, 6.4 and 7.1 of Naeem 2012; docs/algorithms/semistream.md, 3.4 to 3.7.
+    """
+    n_segments = -(-setting.master_rows // sizes.segment_rows)
+    parts = (
+        ("disk buffer", setting.buffer_bytes(sizes.segment_rows)),
+        cached,
+        ("index", setting.index_bytes),
+        ("segment counters", setting.entries.per_segment * n_segments),
+    )
+    room = capacity(setting, sizes, sum(nbytes for _, nbytes in parts), setting.entries.waiting)
+    return room, (*(part for part in parts if part[1]), ("waiting tuples", room * setting.entries.waiting))
+
+
+def capacity(setting: Setting, sizes: Sizes, taken: float, entry_bytes: float, least: int = 1) -> int:
+    """Tuples that fit beside `taken` bytes, or as many as the sizes ask for; `least` must fit."""
+    room = int((setting.memory - taken) // entry_bytes)
+    wanted = room if sizes.waiting_rows is None else sizes.waiting_rows
+    if wanted > room or wanted < least:
+        raise NoRoomError(
+            f"{taken:,.0f} of {setting.memory:,} bytes go to other parts: {max(room, 0):,} tuples can wait, "
+            f"{max(wanted, least):,} must; give more memory, smaller segments or a smaller cache."
+        )
+    return wanted

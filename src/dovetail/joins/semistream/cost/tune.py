@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.best_buffer import best_buffer_bytes, seek_equivalent_bytes
+from dovetail.joins.semistream.cost.meshjoin import best_buffer_bytes, seek_equivalent_bytes
 from dovetail.joins.semistream.cost.models import Model, model_of, service_rate
 from dovetail.joins.semistream.cost.prediction import NoRoomError, Sizes
 from dovetail.joins.semistream.cost.setting import Setting

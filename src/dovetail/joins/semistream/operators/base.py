@@ -19,11 +19,9 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import empty_scratch, scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
-from dovetail.joins.semistream.output import Answers, Shape
-from dovetail.joins.semistream.rows import RowStore, refs_of
-from dovetail.joins.semistream.segments import Segments
-from dovetail.joins.semistream.sizes import INTAKE_BYTES, Footprint, Sizes, asks_for_keys, footprint
-from dovetail.joins.semistream.waiting_time import report_waits
+from dovetail.joins.semistream.operators.answers import Answers, RowStore, Shape, refs_of
+from dovetail.joins.semistream.operators.waiting import report_waits
+from dovetail.joins.semistream.sizes import INTAKE_BYTES, Footprint, Segments, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.pages import Pages

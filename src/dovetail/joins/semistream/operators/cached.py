@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.semistream.cache import CachePolicy, PageOf, RowCache
 from dovetail.joins.semistream.kernels.key_cache import age, hit_pairs, probe_admit
 from dovetail.joins.semistream.kernels.segment_match import INNER, keep_checked
 from dovetail.joins.semistream.operators.base import Rows
+from dovetail.joins.semistream.operators.cache import PageOf, RowCache
 from dovetail.joins.semistream.operators.index_driven import IndexDriven
-from dovetail.joins.semistream.segments import row_bytes
-from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.options import CachePolicy
+from dovetail.joins.semistream.sizes import Sizes, row_bytes
 
 MOST_HALVINGS = 62  # after so many nothing is left of any count
 

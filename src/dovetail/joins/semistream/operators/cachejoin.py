@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cache import ADAPTIVE, LEAST_FREQUENT, CachePolicy
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.cached import Cached
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
+from dovetail.joins.semistream.options import ADAPTIVE, LEAST_FREQUENT, OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Part, Sizes
 
 

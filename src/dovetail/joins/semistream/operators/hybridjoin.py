@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.index_driven import IndexDriven
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
+from dovetail.joins.semistream.options import OLDEST, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 

@@ -12,17 +12,16 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until
-from dovetail.joins.semistream.cache import PageOf
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
 from dovetail.joins.semistream.kernels.segment_match import resolve
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.operators.answers import SHIFT, RowStore
 from dovetail.joins.semistream.operators.base import Loaded, Rows, SemiStreamOperator
+from dovetail.joins.semistream.operators.cache import PageOf
 from dovetail.joins.semistream.operators.rounds import Rounds
 from dovetail.joins.semistream.operators.short_reads import pages_needed
-from dovetail.joins.semistream.rows import SHIFT, RowStore
+from dovetail.joins.semistream.operators.waiting import Limits, Waiting, report_waits
+from dovetail.joins.semistream.options import OLDEST, Lookup
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.waiting import Limits, Waiting
-from dovetail.joins.semistream.waiting_time import report_waits
 
 EVERYTHING = 1 << 40
 SHARE_OF_A_ROUND = 8

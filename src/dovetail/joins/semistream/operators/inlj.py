@@ -15,13 +15,11 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.page_lru import hits_until
 from dovetail.joins.semistream.kernels.segment_match import empty_scratch, match_rows, scratch_bytes
+from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, Shape
 from dovetail.joins.semistream.operators.base import Loaded, Rows, SemiStreamOperator
 from dovetail.joins.semistream.operators.round_read import Read, RoundReader
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
-from dovetail.joins.semistream.rows import SHIFT, RowStore
-from dovetail.joins.semistream.segments import Segments
-from dovetail.joins.semistream.sizes import Part, Sizes, asks_for_keys, footprint
+from dovetail.joins.semistream.sizes import Part, Segments, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.pages import Pages

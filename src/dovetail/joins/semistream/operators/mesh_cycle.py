@@ -19,10 +19,10 @@ from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until
 from dovetail.joins.semistream.kernels.segment_match import INNER, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
+from dovetail.joins.semistream.operators.answers import ROW, RowStore, refs_of
 from dovetail.joins.semistream.operators.base import Rows, SemiStreamOperator
-from dovetail.joins.semistream.rows import ROW, RowStore, refs_of
+from dovetail.joins.semistream.operators.waiting import report_waits
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.waiting_time import report_waits
 
 RING_BYTES = 8 * 4 + 1
 MANY_CHUNKS = 48

@@ -12,9 +12,9 @@ import pyarrow as pa
 from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget, format_bytes
 from dovetail.errors import PlanError
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.mesh_cycle import RING_BYTES, MeshCycle
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
 from dovetail.joins.semistream.sizes import GARBAGE, Footprint, Part, Sizes, footprint
 
 

@@ -11,11 +11,10 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.cached import Cached
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
+from dovetail.joins.semistream.options import OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Part, Sizes
 
 

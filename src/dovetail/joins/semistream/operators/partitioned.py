@@ -13,12 +13,12 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.waiting_pool import OLDEST, fullest
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.base import Rows
 from dovetail.joins.semistream.operators.resident import WithResidents
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
+from dovetail.joins.semistream.operators.waiting import Limits
 from dovetail.joins.semistream.sizes import Part, Sizes
-from dovetail.joins.semistream.waiting import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from dovetail.engine.columns import compact_bytes
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.joins.semistream.kernels.segment_match import match_rows
 from dovetail.joins.semistream.kernels.waiting_pool import admit_until
+from dovetail.joins.semistream.operators.answers import SHIFT
 from dovetail.joins.semistream.operators.base import Loaded, Rows
 from dovetail.joins.semistream.operators.index_driven import IndexDriven
-from dovetail.joins.semistream.rows import SHIFT
 from dovetail.joins.semistream.sizes import Sizes
 
 NEVER = 1 << 40

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from dovetail.engine.columns import held_bytes, take_columns
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.semistream.cache import PageOf
 from dovetail.joins.semistream.keys import key_columns
 from dovetail.joins.semistream.master.pages import KeyedPages
 from dovetail.joins.semistream.operators.base import Loaded, SemiStreamOperator
+from dovetail.joins.semistream.operators.cache import PageOf
 
 _READ_AND_DECODED = 2.2  # bytes held while a round is read, against those stored
 Asked = Callable[[], tuple[I64, I64]]

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.joins.semistream.kernels.waiting_round import Round, chain_rows, empty_met, resolve_round
+from dovetail.joins.semistream.operators.answers import SHIFT
 from dovetail.joins.semistream.operators.base import Loaded
 from dovetail.joins.semistream.operators.round_read import Read, RoundReader
 from dovetail.joins.semistream.operators.short_reads import pages_needed
-from dovetail.joins.semistream.rows import SHIFT
+from dovetail.joins.semistream.operators.waiting import Limits
 from dovetail.joins.semistream.sizes import ROUND_ROW_BYTES
-from dovetail.joins.semistream.waiting import Limits
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.operators.index_driven import IndexDriven

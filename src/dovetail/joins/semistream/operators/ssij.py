@@ -11,12 +11,12 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.kernels.waiting_pool import BY_SEGMENT, choose
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.base import Rows
 from dovetail.joins.semistream.operators.resident import WithResidents
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
+from dovetail.joins.semistream.operators.waiting import FOREVER, Limits
 from dovetail.joins.semistream.sizes import Part, Sizes
-from dovetail.joins.semistream.waiting import FOREVER, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

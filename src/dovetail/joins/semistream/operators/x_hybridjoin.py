@@ -11,13 +11,12 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.base import Loaded, Rows
 from dovetail.joins.semistream.operators.index_driven import IndexDriven
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
-from dovetail.joins.semistream.segments import Segments
-from dovetail.joins.semistream.sizes import Part, Sizes
+from dovetail.joins.semistream.options import OLDEST, Lookup
+from dovetail.joins.semistream.sizes import Part, Segments, Sizes
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.pages import Pages

@@ -28,12 +28,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.semistream.carried import NEXT, Carried, Plan, table_bytes, table_of
+from dovetail.joins.semistream.cost.reads import IoDone
 from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.decision import specification
-from dovetail.joins.semistream.io_costs import IoDone
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.on_miss import DeadLetter, Park
 from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.options import DeadLetter, Park
 from dovetail.joins.semistream.plan.arrivals import Arrivals
 from dovetail.joins.semistream.plan.carry_decision import first_plan, next_plan
 from dovetail.joins.semistream.plan.carry_log import Kept, StateLog

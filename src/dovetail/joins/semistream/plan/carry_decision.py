@@ -7,8 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dovetail.joins.semistream.carried import Plan
+from dovetail.joins.semistream.cost.reads import IoDone, dearer
 from dovetail.joins.semistream.decision import decide, is_enough, looks_again, moved, sample_of
-from dovetail.joins.semistream.io_costs import IoDone, dearer
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.plan.task import EnrichTask
 

@@ -25,7 +25,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import DeadLetter, Drop
+from dovetail.joins.semistream.options import DeadLetter, Drop
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
 from dovetail.joins.semistream.plan.task import EnrichTask, Where, open_letters
 from dovetail.joins.semistream.request import Request

@@ -30,14 +30,14 @@ from dovetail.joins.semistream.decision import (
 )
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import DeadLetter, sets_aside
+from dovetail.joins.semistream.options import DeadLetter, sets_aside
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
 from dovetail.joins.semistream.plan.rows import task_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
 from dovetail.joins.semistream.plan.worker import enrich_rows, owned_rows
 from dovetail.joins.semistream.request import Request, key_pairs
-from dovetail.joins.semistream.segments import width_of
+from dovetail.joins.semistream.sizes import width_of
 from dovetail.joins.semistream.versions import VersionLog, keeps_versions, log_of
 from dovetail.spark.arrow import arrow_type, map_in_arrow
 from dovetail.spark.connect import is_connect

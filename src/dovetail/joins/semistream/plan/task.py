@@ -16,7 +16,7 @@ from dovetail.joins.semistream.master.page_file.generation import Holds
 from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import DeadLetter
+from dovetail.joins.semistream.options import DeadLetter
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions
 from dovetail.spark.metrics import MetricsSink

@@ -22,14 +22,22 @@ import pyarrow.compute as pc
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
+from dovetail.joins.semistream.cost.reads import IoDone, dearer
 from dovetail.joins.semistream.dead_letters import DeadLetters
-from dovetail.joins.semistream.decision import Decision, decide, is_enough, looks_again, moved, sample_of, specification
-from dovetail.joins.semistream.io_costs import IoDone, dearer
+from dovetail.joins.semistream.decision import (
+    Decision,
+    decide,
+    is_enough,
+    looks_again,
+    measured_sizes,
+    moved,
+    sample_of,
+    specification,
+)
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.master.pages import Pages, Resting
-from dovetail.joins.semistream.measured import measured_sizes
-from dovetail.joins.semistream.on_miss import DeadLetter
 from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.options import DeadLetter
 from dovetail.joins.semistream.plan.task import EnrichTask, Where, open_letters, open_version, wanted_version
 from dovetail.joins.semistream.sizes import FITTED
 from dovetail.spark.arrow import Batches

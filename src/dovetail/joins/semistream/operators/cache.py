@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,48 +11,17 @@ from dovetail.engine.columns import held_bytes, nbytes, take_columns
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.kernels.selection import expand_runs
 from dovetail.engine.memory import MemoryBudget
-from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import key_cache as kernels
 from dovetail.joins.semistream.kernels.segment_match import Scratch, candidates, group_rows
 from dovetail.joins.semistream.kernels.waiting_round import Met
-from dovetail.joins.semistream.rows import SHIFT, RowStore, refs_of
+from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, refs_of
+from dovetail.joins.semistream.options import CachePolicy
 from dovetail.joins.semistream.sizes import CACHED_GARBAGE
 
-Replaces = Literal["random", "least_frequent", "adaptive"]
 _CODES = {"random": kernels.TAKES_ANY, "least_frequent": kernels.TAKES_LEAST, "adaptive": kernels.TAKES_SAMPLED}
 PageOf = Callable[[I64], I64]
 MANY_CHUNKS = 24
 _WHOLE = 0.9  # of a chunk's rows wanted, from which copying them saves little
-
-
-@dataclass(frozen=True, slots=True)
-class CachePolicy:
-    """How keys get into the cache and out again.
-
-    A key enters when a load finds at least `threshold` waiting rows of it. In a full cache `random` overwrites any key,
-    `least_frequent` the one with the fewest hits, and each overwriting raises the threshold for good: the printed rule,
-    which freezes. `adaptive` compares with the least of sixteen keys drawn and replaces only a lesser one; every
-    `every` loads (default: a number from that of the segments) hits count half and the threshold falls by one. It also
-    remembers keys that are not in the master data.
-    Reference: Naeem 2012, 8.2 and algorithm 6; Naeem 2014, 2 (SSCJ); docs/algorithms/semistream.md, 2.10 and 6.7.
-    """
-
-    replaces: Replaces = "adaptive"
-    threshold: int = 2
-    every: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.replaces not in get_args(Replaces):
-            raise PlanError(f"cache {self.replaces!r} is not one of {list(get_args(Replaces))}.")
-        if self.threshold < 1 or (self.every is not None and self.every < 1):
-            raise PlanError(f"cache threshold={self.threshold}, every={self.every}: both must be at least 1.")
-
-    def __str__(self) -> str:
-        return f"{self.replaces}(threshold {self.threshold})"
-
-
-ADAPTIVE, LEAST_FREQUENT = CachePolicy("adaptive"), CachePolicy("least_frequent")
 
 
 class RowCache:

@@ -1,4 +1,4 @@
-"""Partition-based join: a list of tuples for each segment; when memory is full the longest lists are answered."""
+"""SSIJ and the partition-based join: tuples are collected by segment before segments are read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,74 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dovetail.engine.kernels.arrays import F64
-from dovetail.joins.semistream.cost.prediction import Prediction, Sizes
-from dovetail.joins.semistream.cost.segments import Segments
+from dovetail.joins.semistream.cost.distribution import Demand
+from dovetail.joins.semistream.cost.prediction import Prediction, Sizes, waiting_room
 from dovetail.joins.semistream.cost.setting import Setting
-from dovetail.joins.semistream.cost.split import waiting_room
-from dovetail.joins.semistream.cost.window import Steady
+from dovetail.joins.semistream.cost.steady import Steady
+
+
+def segments_asked(segments: Demand, tuples: float) -> float:
+    """Demand that at least one of so many tuples asks for."""
+    return float(np.sum(segments.count * -np.expm1(-segments.share * tuples)))
+
+
+def follows(segments: Demand, tuples: float, scattered: int | None = None) -> float:
+    """The share of loads in order that start where the last one ended.
+
+    Demand alike in demand are neighbours, unless they lie `scattered` among so many, resident ones too.
+    """
+    asked = -np.expm1(-segments.share * tuples)
+    total = float(np.sum(segments.count * asked))
+    if scattered is not None:
+        return min(1.0, total / scattered) if scattered else 0.0
+    return float(np.sum(segments.count * asked * asked)) / total if total else 0.0
+
+
+def phase_read_s(setting: Setting, segment_rows: int, segments: Demand, tuples: float, resident: int = 0) -> float:
+    """Seconds of one read in a join phase of so many tuples; the `resident` segments are not among those read.
+
+    The first one follows none: the phase before ended at the other end of the master data.
+    """
+    scattered = None if setting.order == "frequency" else segments.n_segments + resident
+    nbytes, in_turn = setting.read_bytes(segment_rows), follows(segments, tuples, scattered)
+    in_turn *= 1 - 1 / max(1.0, segments_asked(segments, tuples))
+    costs = setting.costs
+    return in_turn * costs.load_s(nbytes, sequential=True) + (1 - in_turn) * costs.load_s(nbytes)
+
+
+def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
+    """SSIJ with the `cached_rows` / `segment_rows` segments cached that are asked for most.
+
+    Our model, the sources have none: a join phase answers h_S tuples with one load for each segment that one of them
+    asks for, sum 1 - exp(-p_i h_S): about half the tuples per load of HYBRIDJOIN, as nothing is admitted in between.
+    Loads go in the order of the master data, so that one whose neighbour is asked for too follows the last one.
+    Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.5 and 3.10.
+    """
+    costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
+    table = ("cached segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=False))
+    room, memory = waiting_room(setting, sizes, table)
+    p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
+    p_n = min(p_n, 1 - 1e-9)
+    loads = max(1.0, segments_asked(segments, room))
+    per_load = max(1.0, room / loads)
+    emit = setting.matched * costs.emit
+    read = phase_read_s(setting, sizes.segment_rows, segments, room, kept)
+    return Prediction(
+        algorithm="ssij",
+        sizes=replace(sizes, waiting_rows=room),
+        w_n=per_load * p_n / (1 - p_n),
+        w_s=per_load,
+        step_s=read + costs.probing_s(sizes.segment_rows, per_load),
+        miss_s=costs.probe + emit + costs.evict + costs.receive + costs.admit,
+        hit_s=costs.probe + emit + costs.receive,
+        window=room / (1 - p_n),
+        waiting=room / 2,
+        asked=loads / 2,
+        bound_steps=loads,
+        memory=memory,
+        segments=segments,
+    )
+
 
 LOW_WATER = 0.9
 """The share of the waiting tuples at which answering the longest lists stops."""
@@ -28,7 +91,7 @@ class _Cycle:
 
 
 def longest_first(
-    segments: Segments, capacity: float, max_age: float | None = None, threshold: float = float("inf")
+    segments: Demand, capacity: float, max_age: float | None = None, threshold: float = float("inf")
 ) -> Steady:
     """The steady state when lists are answered that have `threshold` tuples, and the longest when `capacity` wait.
 
@@ -62,11 +125,11 @@ class _Rules:
     threshold: float
 
 
-def _held(segments: Segments, theta: float, rules: _Rules) -> float:
+def _held(segments: Demand, theta: float, rules: _Rules) -> float:
     return float(np.sum(segments.count * _cycle(segments, theta, rules).waiting))
 
 
-def _cycle(segments: Segments, theta: float, rules: _Rules) -> _Cycle:
+def _cycle(segments: Demand, theta: float, rules: _Rules) -> _Cycle:
     p, every = segments.share, (1 - LOW_WATER) * rules.capacity
     gap = np.minimum(np.maximum(every, theta / p + every / 2), rules.threshold / p)
     gap = np.maximum(gap, 1 / p)
