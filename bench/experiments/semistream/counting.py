@@ -21,11 +21,11 @@ from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, service
 from bench.simulation_from_key import rate_from_key
 from dovetail.engine.device import DeviceModel
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Zipf, predict
-from dovetail.joins.semistream.cost import Sizes as ModelSizes
+from dovetail.joins.semistream.cost import MODELS, Policy, Prediction, Setting, Zipf, predict
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
 from dovetail.joins.semistream.options import OLDEST, CachePolicy, Lookup
+from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.zipf import ZipfLaw
 
 MEASURES = ("engine", "joins/semistream", "workloads", "bench/experiments/semistream")
@@ -108,10 +108,11 @@ class Point:
         policy = Policy(lookup=self.lookup.kind, position=self.lookup.position, cache="random", threshold=5)
         law = Zipf(self.master_rows, self.exponent)
         order: Order = "frequency" if self.order == "key" else self.order
-        setting = Setting(int(self.memory_mb * MB) // self.divide, law, order=order, policy=policy)
+        setting = Setting(int(self.memory_mb * MB) // self.divide, law, page_bytes=120, order=order, policy=policy)
         rows = self.experiment().rows(self.algorithm)
         parts = self.parts if self.algorithm == "r_meshjoin" else 1
-        return predict(self.algorithm, setting, ModelSizes(rows, self.cached_rows, parts))
+        sizes = MODELS[self.algorithm].keeping(Sizes(per_segment=rows, parts=parts), self.cached_rows, setting)
+        return predict(self.algorithm, setting, sizes)
 
 
 _CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")

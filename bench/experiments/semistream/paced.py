@@ -14,7 +14,7 @@ from dovetail.engine.clock import VirtualClock
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])
@@ -61,7 +61,7 @@ def _paced(operator: SemiStreamOperator, clock: VirtualClock, keys: I64, gap_ns:
             ids = pa.array(np.arange(taken, stop))
             answers += list(operator.push("stream", pa.record_batch([ids, pa.array(keys[taken:stop])], schema=_SCHEMA)))
             taken = stop
-        answers += [*operator.work(), *operator.flush()]
+        answers += [*operator.work(), *operator.answers.flush()]
         done = np.concatenate([np.asarray(batch.column(0)) for batch in answers]) if answers else np.zeros(0, np.int64)
         clock.advance_ns(load_ns + round(len(done) * SOURCE_UNITS.stay * 1e9))
         waited[done] = clock.now_ns() - due[done]

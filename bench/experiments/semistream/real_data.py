@@ -22,7 +22,7 @@ from bench.experiments.semistream.real_keys import RealStream, flights, orders
 from bench.experiments.semistream.timing import Timed, timed
 from bench.simulation import SourceSizes
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.options import CachePolicy
 from dovetail.joins.semistream.sizes import Sizes
 

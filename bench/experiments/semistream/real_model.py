@@ -7,9 +7,10 @@ from dataclasses import replace
 from bench.experiments.semistream.counting import Point
 from bench.experiments.semistream.timing import built
 from dovetail.engine.profile import load_profile
-from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Sizes, UnitCosts, Zipf, from_profile, predict
+from dovetail.joins.semistream.cost import MODELS, Policy, Prediction, Setting, UnitCosts, Zipf, from_profile, predict
 from dovetail.joins.semistream.cost.reads import measured_reads
 from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.sizes import Sizes
 
 
 def units_of(pages: Pages) -> UnitCosts:
@@ -27,6 +28,8 @@ def calculated(of: Point, pages: Pages, costs: UnitCosts) -> Prediction:
     policy = Policy(lookup="oldest", cache="random", threshold=5)
     order = "none" if of.order == "none" else "frequency"
     stored = pages.stored_bytes(0, n_pages) / rows
-    setting = Setting(2**40, Zipf(rows, of.exponent), costs=costs, order=order, policy=policy, stored_row_bytes=stored)  # type: ignore[arg-type]  # an order
-    sizes = Sizes(segment, kept, join.sizes.parts or 1, None if of.algorithm == "inlj" else join.sizes.waiting)
-    return predict(of.algorithm, setting, sizes)
+    law = Zipf(rows, of.exponent)
+    setting = Setting(2**40, law, page_bytes=120, costs=costs, order=order, policy=policy, stored_row_bytes=stored)  # type: ignore[arg-type]  # an order
+    waiting = None if of.algorithm == "inlj" else join.sizes.waiting
+    sizes = Sizes(per_segment=segment, parts=join.sizes.parts or 1, waiting=waiting)
+    return predict(of.algorithm, setting, MODELS[of.algorithm].keeping(sizes, kept, setting))

@@ -19,7 +19,7 @@ from bench.experiments.semistream.real_rates import HYBRID, INLJ, JOINS, MESH
 from bench.experiments.semistream.timing import built, check, law_keys
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])
 _NAMES = (HYBRID, MESH, INLJ)
@@ -60,7 +60,7 @@ def _paced(operator: SemiStreamOperator, keys: I64, due: F64, most: int) -> F64:
             taken = stop
         if operator.waiting_rows:
             answers += operator.work()
-        answers += operator.flush()
+        answers += operator.answers.flush()
         now = time.perf_counter() - started
         for batch in answers:
             done = np.asarray(batch.column(batch.schema.get_field_index("id")))

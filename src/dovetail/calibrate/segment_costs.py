@@ -16,9 +16,9 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
 from dovetail.joins.semistream.operators.cachejoin import CacheJoin
-from dovetail.joins.semistream.operators.ssij import Ssij
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
+from dovetail.joins.semistream.operators.resident import Ssij
 from dovetail.joins.semistream.sizes import Sizes
 
 _MEMORY = "256MB"

@@ -140,7 +140,7 @@ def windows(rule: Any, n: int, slots: int, cached: int, lengths: list[int]) -> l
         if rule == "perfect":
             best = permuted(np.arange(cached), n, 0)
             rows = pa.record_batch([pa.array(best)], schema=SCHEMA)
-            operator.cache.fill(rows, best, lambda some: some)  # type: ignore[attr-defined]
+            operator.kept.cache.fill(rows, best, lambda some: some)  # type: ignore[attr-defined]
         for at, length in enumerate(lengths):
             keys.order = 1 if at >= 2 else 0
             before = dict(operator.counts)

@@ -202,7 +202,7 @@ def test_a_round_fills_the_cache_as_single_loads_do() -> None:
             for batch in case.batches():
                 got += answers(operator.push("stream", batch))
                 got += answers(operator.drain())
-            keys, rows = operator.cache.snapshot()
+            keys, rows = operator.kept.cache.snapshot()
             assert oracle.bag(got) == case.expected("left")
             cached[together] = sorted(zip(*(keys[n].to_pylist() for n in ("code", "rows", "page")), strict=True))
             assert rows.num_rows == sum(size for _, size, _ in cached[together])
@@ -235,11 +235,11 @@ def test_after_a_round_those_stay_that_are_asked_for_most(name: str) -> None:
         for batch in case.batches():
             got += answers(operator.push("stream", batch))
             got += answers(operator.drain())
-            kept = sorted(operator._residents)
-            others = np.delete(operator.requests, kept)
+            kept = sorted(operator.kept._residents)
+            others = np.delete(operator.kept.requests, kept)
             assert len(kept) == 6
-            assert operator.requests[kept].min() >= others.max()
-            assert sorted(np.flatnonzero(operator._there)) == kept
+            assert operator.kept.requests[kept].min() >= others.max()
+            assert sorted(np.flatnonzero(operator.kept._there)) == kept
         assert operator.counts["answered_by_cache"] > 0
     assert oracle.bag(got) == case.expected("left")
 

@@ -176,7 +176,7 @@ def test_sizes_may_change_while_running(name: str) -> None:
                 if name in CARRYING:
                     assert operator.waiting_rows <= operator.sizes.waiting == sizes.waiting
                 if name in ("cachejoin", "sscj"):
-                    assert len(operator.cache) <= operator.sizes.cached == sizes.cached
+                    assert len(operator.kept.cache) <= operator.sizes.cached == sizes.cached
             got += answers(operator.finish())
         assert oracle.bag(got) == case.expected("left")
 

@@ -12,7 +12,7 @@ from dovetail.engine.duration import parse_seconds
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.options import CachePolicy, Drop, Freshness, How, Lookup, OnMiss, Park, on_miss_of
 from dovetail.joins.semistream.sizes import Sizes
 

@@ -74,24 +74,19 @@ class Segments:
             segment = np.where((page >= 0) & (page < self.pinned), self.aligned, segment)
         return segment
 
+    def run(self, segment: int) -> tuple[int, int]:
+        """The first page of a segment, and the number of its pages."""
+        first = int(self.first[segment])
+        return first, int(self.last[segment]) - first
+
     def read(self, segment: int) -> pa.RecordBatch:
         """The rows of a segment, by one read."""
-        first = int(self.first[segment])
-        return self.pages.read(first, int(self.last[segment]) - first)
-
-    def read_many(self, segments: I64) -> tuple[pa.RecordBatch, I64]:
-        """The rows of ascending segments, and where those of each begin, with the number of all at the end."""
-        first = self.first[segments]
-        return self.pages.read_many(first, self.last[segments] - first)
+        return self.pages.read(*self.run(segment))
 
     def stored_bytes(self, segments: I64) -> I64:
         """Bytes that reading each of these segments moves."""
         first = self.first[segments]
         return self.pages.stored_many(first, self.last[segments] - first)
-
-    def page_of(self, segment: int, rows: I64) -> I64:
-        """The pages in which these rows of a segment lie."""
-        return self.page_at(self.starts[self.first[segment]] + rows)
 
     def page_at(self, rows: I64) -> I64:
         """The pages in which these rows of the master data lie."""
@@ -213,6 +208,11 @@ class Footprint:
         each = 3 * (self.master_row + self.stream_row + 2)
         most = min(self.limit // 10, int(each * self.round_rows)) if self.keyed else self.limit // 10
         return max(int(32 * each), most) + self.hold + 1024
+
+    @property
+    def floor(self) -> int:
+        """Bytes of the budget that only loaded rows and answers may use."""
+        return self.output + self.hold
 
     @property
     def round_rows(self) -> int:

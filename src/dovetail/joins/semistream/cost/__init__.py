@@ -1,5 +1,10 @@
 """Cost models of the semi-stream joins: tuples per load, service rates, waiting times, tuning, and the choice.
 
+* `setting`: memory, master data, stream, policies and unit costs. `reads`: what reads of a store cost.
+* `skew`: the skew of a sample. `distribution`: how wanted rows and segments are. `steady`: tuples that a load answers.
+* `prediction`: what a model says. `hybridjoin`, `collecting`, `meshjoin`: the models, and `models` by name.
+* `rates`: micro-batches and slow streams. `tune`: the best sizes of an algorithm. `choose`: the best algorithm.
+
 Pure Python on summaries of stream and store. Symbols follow the source: M memory, R_t master rows, v_R and v_S bytes
 of a master row and a stream tuple, d rows of a segment, h_S waiting tuples, h_R cached rows, p_i the share of the
 stream that asks for segment i, p_N the share that the cache answers, w tuples finished per iteration, T_w the window,
@@ -17,7 +22,7 @@ from dovetail.joins.semistream.cost.meshjoin import (
     seek_equivalent_bytes,
 )
 from dovetail.joins.semistream.cost.models import MODELS, Model, predict, service_rate
-from dovetail.joins.semistream.cost.prediction import NoRoomError, Prediction, Sizes
+from dovetail.joins.semistream.cost.prediction import NoRoomError, Prediction
 from dovetail.joins.semistream.cost.rates import BatchPrice, Residence, at_rate, drained, page_reads_suffice
 from dovetail.joins.semistream.cost.setting import (
     SOURCE_COSTS,
@@ -61,7 +66,6 @@ __all__ = [
     "Residence",
     "RoundTimes",
     "Setting",
-    "Sizes",
     "SkewEstimate",
     "Steady",
     "Tuned",

@@ -184,9 +184,9 @@ def _cells(price: Price) -> tuple[str, ...]:
         price.algorithm,
         f"{price.rate:,.0f}",
         _per_load(price, found),
-        f"{found.sizes.segment_rows:,}",
-        f"{found.sizes.cached_rows:,}",
-        f"{found.sizes.waiting_rows or 0:,}",
+        f"{found.segment_rows:,}",
+        f"{found.kept_rows:,}",
+        f"{found.sizes.waiting or 0:,}",
         _seconds(wait),
         price.reason,
     )

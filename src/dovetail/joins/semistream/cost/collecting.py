@@ -8,9 +8,10 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import F64
 from dovetail.joins.semistream.cost.distribution import Demand
-from dovetail.joins.semistream.cost.prediction import Prediction, Sizes, waiting_room
+from dovetail.joins.semistream.cost.prediction import Prediction, waiting_room
 from dovetail.joins.semistream.cost.setting import Setting
 from dovetail.joins.semistream.cost.steady import Steady
+from dovetail.joins.semistream.sizes import Sizes
 
 
 def segments_asked(segments: Demand, tuples: float) -> float:
@@ -43,28 +44,29 @@ def phase_read_s(setting: Setting, segment_rows: int, segments: Demand, tuples: 
 
 
 def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
-    """SSIJ with the `cached_rows` / `segment_rows` segments cached that are asked for most.
+    """SSIJ with the resident segments that are asked for most.
 
     Our model, the sources have none: a join phase answers h_S tuples with one load for each segment that one of them
     asks for, sum 1 - exp(-p_i h_S): about half the tuples per load of HYBRIDJOIN, as nothing is admitted in between.
     Loads go in the order of the master data, so that one whose neighbour is asked for too follows the last one.
     Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.5 and 3.10.
     """
-    costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
-    table = ("cached segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=False))
+    costs, kept, rows = setting.costs, sizes.resident or 0, setting.segment_rows(sizes)
+    table = ("cached segments", setting.resident_bytes(kept, rows, hashed=False))
     room, memory = waiting_room(setting, sizes, table)
-    p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
+    p_n, segments = setting.segments(rows).without_top(kept)
     p_n = min(p_n, 1 - 1e-9)
     loads = max(1.0, segments_asked(segments, room))
     per_load = max(1.0, room / loads)
     emit = setting.matched * costs.emit
-    read = phase_read_s(setting, sizes.segment_rows, segments, room, kept)
+    read = phase_read_s(setting, rows, segments, room, kept)
     return Prediction(
         algorithm="ssij",
-        sizes=replace(sizes, waiting_rows=room),
+        sizes=replace(sizes, waiting=room),
+        segment_rows=rows,
         w_n=per_load * p_n / (1 - p_n),
         w_s=per_load,
-        step_s=read + costs.probing_s(sizes.segment_rows, per_load),
+        step_s=read + costs.probing_s(rows, per_load),
         miss_s=costs.probe + emit + costs.evict + costs.receive + costs.admit,
         hit_s=costs.probe + emit + costs.receive,
         window=room / (1 - p_n),
@@ -72,6 +74,7 @@ def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
         asked=loads / 2,
         bound_steps=loads,
         memory=memory,
+        kept_rows=kept * rows,
         segments=segments,
     )
 
@@ -144,29 +147,30 @@ def _cycle(segments: Demand, theta: float, rules: _Rules) -> _Cycle:
 
 
 def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
-    """The partition-based join with the `cached_rows` / `segment_rows` segments resident that are asked for most.
+    """The partition-based join with the resident segments that are asked for most.
 
     Without `max_age` in the policy nothing bounds how long a tuple of a rare segment waits.
     Reference: Naeem 2012, 2.4.3; docs/algorithms/semistream.md, 2.4 and 3.10.
     """
-    costs, kept = setting.costs, sizes.cached_rows // sizes.segment_rows
-    table = ("resident segments", setting.resident_bytes(kept, sizes.segment_rows, hashed=True))
+    costs, kept, rows = setting.costs, sizes.resident or 0, setting.segment_rows(sizes)
+    table = ("resident segments", setting.resident_bytes(kept, rows, hashed=True))
     room, memory = waiting_room(setting, sizes, table)
-    p_n, segments = setting.segments(sizes.segment_rows).without_top(kept)
+    p_n, segments = setting.segments(rows).without_top(kept)
     p_n = min(p_n, 1 - 1e-9)
     max_age, threshold = setting.policy.max_age, setting.policy.list_threshold
     if threshold is None:
         threshold = 2.0 * -(-room // max(1, segments.n_segments + kept))
     steady = longest_first(segments, room, None if max_age is None else max_age * (1 - p_n), threshold)
     emit = setting.matched * costs.emit
-    read = costs.load_s(setting.read_bytes(sizes.segment_rows))
+    read = costs.load_s(setting.read_bytes(rows))
     w = steady.per_load / (1 - p_n)
     return Prediction(
         algorithm="partitioned",
-        sizes=replace(sizes, waiting_rows=room),
+        sizes=replace(sizes, waiting=room),
+        segment_rows=rows,
         w_n=p_n * w,
         w_s=steady.per_load,
-        step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load),
+        step_s=read + costs.probing_s(rows, steady.per_load),
         miss_s=costs.probe + emit + costs.evict + costs.receive + costs.admit,
         hit_s=costs.probe + emit + costs.receive,
         window=steady.window / (1 - p_n),
@@ -174,5 +178,6 @@ def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
         asked=steady.asked,
         bound_steps=float("inf") if max_age is None else max_age / w + 1,
         memory=memory,
+        kept_rows=kept * rows,
         segments=segments,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import F64
 from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share
-from dovetail.joins.semistream.cost.prediction import NoRoomError, Prediction, Sizes, waiting_room
+from dovetail.joins.semistream.cost.prediction import NoRoomError, Prediction, waiting_room
 from dovetail.joins.semistream.cost.setting import Policy, Setting
 from dovetail.joins.semistream.cost.steady import (
     Steady,
@@ -20,23 +20,25 @@ from dovetail.joins.semistream.cost.steady import (
     only_position,
     second_position,
 )
+from dovetail.joins.semistream.sizes import Sizes
 
 
 def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
-    """mu = 1 / (c_IO(page) + c_S + c_H + c_O); `sizes.segment_rows` is what one look-up reads, a page as a rule.
+    """mu = 1 / (c_IO(page) + c_S + c_H + c_O); a segment is what one look-up reads, a page as a rule.
 
     Reference: Naeem 2012, 5.1.2, which only plots it; docs/algorithms/semistream.md, 3.3.
     """
-    costs = setting.costs
-    page = setting.buffer_bytes(sizes.segment_rows)
+    costs, rows = setting.costs, setting.segment_rows(sizes)
+    page = setting.buffer_bytes(rows)
     if page + setting.index_bytes > setting.memory:
         raise NoRoomError(f"a page of {page:,.0f} bytes does not fit in {setting.memory:,}; give more memory.")
     return Prediction(
         algorithm="inlj",
-        sizes=replace(sizes, waiting_rows=1),
+        sizes=replace(sizes, waiting=1),
+        segment_rows=rows,
         w_n=0.0,
         w_s=1.0,
-        step_s=costs.find_s(setting.read_bytes(sizes.segment_rows)),
+        step_s=costs.find_s(setting.read_bytes(rows)),
         miss_s=costs.receive + costs.probe + setting.matched * costs.emit + costs.each_found_s,
         hit_s=0.0,
         window=0.0,
@@ -83,22 +85,23 @@ def bound_steps(segments: Demand, policy: Policy) -> float:
 
 
 def predict_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
-    """HYBRIDJOIN with segments of `segment_rows` rows; nothing is cached.
+    """HYBRIDJOIN; nothing is cached.
 
     w by the window model in place of 5.2.
     Reference: Naeem 2012, equations 5.1 to 5.4; docs/algorithms/semistream.md, 3.4.
     """
-    costs = setting.costs
+    costs, rows = setting.costs, setting.segment_rows(sizes)
     room, memory = waiting_room(setting, sizes)
-    segments = setting.segments(sizes.segment_rows)
+    segments = setting.segments(rows)
     steady = steady_state(segments, room, setting.policy)
-    read = costs.find_s(setting.read_bytes(sizes.segment_rows))
+    read = costs.find_s(setting.read_bytes(rows))
     return Prediction(
         algorithm="hybridjoin",
-        sizes=replace(sizes, waiting_rows=room),
+        sizes=replace(sizes, waiting=room),
+        segment_rows=rows,
         w_n=0.0,
         w_s=steady.per_load,
-        step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load),
+        step_s=read + costs.probing_s(rows, steady.per_load),
         miss_s=setting.matched * costs.emit + costs.evict + costs.receive + costs.admit + costs.each_found_s,
         hit_s=0.0,
         window=steady.window,
@@ -114,27 +117,29 @@ _FEW = 0.02  # of the slots: so many may hold wanted tuples before the rest is l
 
 
 def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
-    """X-HYBRIDJOIN with `cached_rows` pinned rows, d_N, and a swappable part of `segment_rows`, d_S.
+    """X-HYBRIDJOIN with d_N pinned rows and a swappable part of d_S rows.
 
     Wanted tuples take slots until the pinned rows have been tried, and these are all tried in every iteration.
     The untuned algorithm has d_N = d_S.
     w by F3x: the window model with h_S - p_N w slots.
     Reference: Naeem 2012, equations 6.1 to 6.9; docs/algorithms/semistream.md, 3.5 and 3.6.
     """
-    costs, d_n = setting.costs, sizes.cached_rows
+    costs, d_s = setting.costs, setting.segment_rows(sizes)
+    d_n = setting.pinned_rows(sizes)
     room, memory = waiting_room(setting, sizes, ("pinned rows", setting.pinned_bytes(d_n, hashed=False)))
-    segments = setting.segments(sizes.segment_rows, d_n)
+    segments = setting.segments(d_s, d_n)
     p_n = setting.p_n(d_n)
     steady = _beside_wanted(segments, room, p_n, setting.policy)
     w = min(float(room), steady.per_load / max(1 - p_n, 1 / room))
-    read = costs.find_s(setting.read_bytes(sizes.segment_rows))
+    read = costs.find_s(setting.read_bytes(d_s))
     each = setting.matched * costs.emit + costs.evict + costs.receive + costs.admit
     return Prediction(
         algorithm="x_hybridjoin",
-        sizes=replace(sizes, waiting_rows=room),
+        sizes=replace(sizes, waiting=room),
+        segment_rows=d_s,
         w_n=p_n * w,
         w_s=(1 - p_n) * w,
-        step_s=read + costs.probing_s(sizes.segment_rows, steady.per_load) + costs.probing_s(d_n, w),
+        step_s=read + costs.probing_s(d_s, steady.per_load) + costs.probing_s(d_n, w),
         miss_s=each + costs.each_found_s,
         hit_s=each,
         window=steady.window / max(1 - p_n, 1 / room),
@@ -142,6 +147,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
         asked=steady.asked,
         bound_steps=bound_steps(segments, setting.policy),
         memory=memory,
+        kept_rows=d_n,
         segments=segments,
     )
 
@@ -235,12 +241,14 @@ def _rank_edges(rows: int) -> tuple[F64, F64]:
 
 
 def predict_optimised_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
-    """Optimised X-HYBRIDJOIN: the first `cached_rows` rows of data in order of frequency, h_R, in a hash table.
+    """Optimised X-HYBRIDJOIN: the pinned rows of data in order of frequency, h_R, in a hash table.
 
     Corrected: the table has overhead, misses were probed too, and by flow balance w = w_S / (1 - p_N) (F3).
     Reference: Naeem 2012, equations 7.1 to 7.9; docs/algorithms/semistream.md, 3.7.
     """
-    return _prediction("optimised_x_hybridjoin", setting, sizes, setting.p_n(sizes.cached_rows), counted=False)
+    kept = setting.pinned_rows(sizes)
+    table = ("pinned rows", setting.pinned_bytes(kept, hashed=True))
+    return _beside_table("optimised_x_hybridjoin", setting, sizes, kept, setting.p_n(kept), table)
 
 
 def predict_cachejoin(setting: Setting, sizes: Sizes) -> Prediction:
@@ -260,40 +268,39 @@ def predict_sscj(setting: Setting, sizes: Sizes) -> Prediction:
 
 @lru_cache(maxsize=1024)
 def _learned(setting: Setting, sizes: Sizes) -> Prediction:
-    p_n = setting.p_n(sizes.cached_rows)
-    if setting.policy.cache != "perfect" and sizes.cached_rows:
-        room, _ = waiting_room(setting, sizes, _table(setting, sizes, counted=True))
+    kept = min(sizes.cached or 0, setting.master_rows)
+    p_n, table = setting.p_n(kept), ("cached rows", kept * (setting.cached_bytes + setting.entries.cached_counter))
+    if setting.policy.cache != "perfect" and kept:
+        room, _ = waiting_room(setting, sizes, table)
         together = min(room, setting.batch_rows or room)
         threshold = setting.policy.threshold
         if setting.policy.cache == "adaptive":  # its threshold finds its own level, from wherever it starts
             most = setting.batch_rows or math.inf
-            rising = suitable_threshold(setting.distribution, sizes.cached_rows, together, threshold or 2, most)
+            rising = suitable_threshold(setting.distribution, kept, together, threshold or 2, most)
             threshold = max(threshold or 0, rising)
-        p_n = learned_share(setting.distribution, sizes.cached_rows, together, threshold)
-    return _prediction("cachejoin", setting, sizes, p_n, counted=True)
+        p_n = learned_share(setting.distribution, kept, together, threshold)
+    return _beside_table("cachejoin", setting, sizes, kept, p_n, table)
 
 
-def _table(setting: Setting, sizes: Sizes, *, counted: bool) -> tuple[str, float]:
-    if not counted:
-        return "pinned rows", setting.pinned_bytes(sizes.cached_rows, hashed=True)
-    return "cached rows", sizes.cached_rows * (setting.cached_bytes + setting.entries.cached_counter)
-
-
-def _prediction(algorithm: str, setting: Setting, sizes: Sizes, p_n: float, *, counted: bool) -> Prediction:
-    costs = setting.costs
-    room, memory = waiting_room(setting, sizes, _table(setting, sizes, counted=counted))
-    segments = setting.segments(sizes.segment_rows, sizes.cached_rows)
+def _beside_table(
+    algorithm: str, setting: Setting, sizes: Sizes, kept: int, p_n: float, table: tuple[str, float]
+) -> Prediction:
+    """A join with `kept` rows in a hash table that answers the share p_N of the stream."""
+    costs, rows, counted = setting.costs, setting.segment_rows(sizes), algorithm == "cachejoin"
+    room, memory = waiting_room(setting, sizes, table)
+    segments = setting.segments(rows, kept)
     steady = steady_state(segments, room, setting.policy)
-    step_s = costs.find_s(setting.read_bytes(sizes.segment_rows))
-    step_s += costs.probing_s(sizes.segment_rows, steady.per_load)
+    step_s = costs.find_s(setting.read_bytes(rows))
+    step_s += costs.probing_s(rows, steady.per_load)
     if counted:
-        step_s += costs.compare * min(sizes.segment_rows, steady.per_load)
+        step_s += costs.compare * min(rows, steady.per_load)
         step_s += costs.admit / max(16.0, segments.n_segments / 80)
     emit = setting.matched * costs.emit
     p_n = min(p_n, 1 - 1e-9)
     return Prediction(
         algorithm=algorithm,
-        sizes=replace(sizes, waiting_rows=room),
+        sizes=replace(sizes, waiting=room),
+        segment_rows=rows,
         w_n=steady.per_load * p_n / (1 - p_n),
         w_s=steady.per_load,
         step_s=step_s,
@@ -304,5 +311,6 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, p_n: float, *, c
         asked=steady.asked,
         bound_steps=bound_steps(segments, setting.policy),
         memory=memory,
+        kept_rows=kept,
         segments=segments,
     )

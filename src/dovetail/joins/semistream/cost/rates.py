@@ -10,8 +10,9 @@ from typing import Final
 from dovetail.joins.semistream.cost.collecting import phase_read_s, segments_asked
 from dovetail.joins.semistream.cost.hybridjoin import inlj_delay
 from dovetail.joins.semistream.cost.meshjoin import round_times
-from dovetail.joins.semistream.cost.prediction import Prediction, Sizes
+from dovetail.joins.semistream.cost.prediction import Prediction
 from dovetail.joins.semistream.cost.setting import Setting
+from dovetail.joins.semistream.sizes import Sizes
 
 _PINNED: Final = ("x_hybridjoin", "optimised_x_hybridjoin")
 
@@ -40,16 +41,16 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     for each segment that some tuple then asks for. The MESHJOIN family goes round once more.
     Reference: docs/algorithms/semistream.md, 3.10.
     """
-    capacity = prediction.sizes.waiting_rows or 1
+    capacity = prediction.sizes.waiting or 1
     misses = rows - prediction.p_n * _answerable(prediction, setting, rows, capacity)
     if setting.one_pass and misses == rows and prediction.segments is not None:  # all of it is asked of storage
-        prediction = replace(prediction, segments=setting.segments(prediction.sizes.segment_rows))
+        prediction = replace(prediction, segments=setting.segments(prediction.segment_rows))
     running, draining = _steps(prediction, misses, capacity)
     seconds = running * prediction.step_s + draining * _drain_step_s(prediction, setting, min(misses, capacity))
     seconds += misses * prediction.miss_s + (rows - misses) * prediction.hit_s
-    seconds += setting.costs.visit_s(prediction.sizes.segment_rows) * _visits(prediction, rows - misses)
+    seconds += setting.costs.visit_s(prediction.segment_rows) * _visits(prediction, rows - misses)
     if setting.one_pass and prediction.algorithm in _PINNED:
-        seconds += setting.costs.load_s(setting.read_bytes(prediction.sizes.cached_rows), sequential=True)
+        seconds += setting.costs.load_s(setting.read_bytes(prediction.kept_rows), sequential=True)
     return BatchPrice(rows, running + draining, seconds)
 
 
@@ -68,7 +69,7 @@ def _residents(prediction: Prediction) -> int:
     """Segments that stay in memory."""
     if prediction.algorithm not in ("ssij", "partitioned"):
         return 0
-    return prediction.sizes.cached_rows // prediction.sizes.segment_rows
+    return prediction.sizes.resident or 0
 
 
 def _drain_step_s(prediction: Prediction, setting: Setting, together: float) -> float:
@@ -76,10 +77,10 @@ def _drain_step_s(prediction: Prediction, setting: Setting, together: float) -> 
     in_order = prediction.algorithm == "ssij" or setting.policy.drains_in_order
     if prediction.segments is None or not in_order:
         return prediction.step_s
-    d, segments = prediction.sizes.segment_rows, prediction.segments
+    d, segments = prediction.segment_rows, prediction.segments
     usual, kept = setting.costs.load_s(setting.read_bytes(d)), _residents(prediction)
     if prediction.algorithm == "ssij":
-        usual = phase_read_s(setting, d, segments, prediction.sizes.waiting_rows or 1, kept)
+        usual = phase_read_s(setting, d, segments, prediction.sizes.waiting or 1, kept)
     return prediction.step_s - usual + phase_read_s(setting, d, segments, together, kept)
 
 
@@ -138,7 +139,7 @@ def at_rate(model: Model, setting: Setting, prediction: Prediction, arrival: flo
         longest = min(prediction.residence_bound_s, prediction.window / prediction.mu)
         return Residence(False, prediction.mean_residence_s, longest, prediction.waiting)
     queue = _queue(model, setting, prediction, arrival)
-    if queue.sizes.waiting_rows == 1:
+    if queue.sizes.waiting == 1:
         return Residence(True, queue.c_loop, queue.c_loop, arrival * queue.c_loop)
     longest = min(queue.residence_bound_s, queue.window / arrival)
     return Residence(True, queue.waiting / arrival, longest, queue.waiting)
@@ -158,12 +159,12 @@ def _queue(model: Model, setting: Setting, prediction: Prediction, arrival: floa
     """The join with as few slots as serve the arrival rate."""
 
     def with_slots(n: int) -> Prediction:
-        return model(setting, replace(prediction.sizes, waiting_rows=n))
+        return model(setting, replace(prediction.sizes, waiting=n))
 
     alone = with_slots(1)
     if alone.mu >= arrival:
         return alone
-    low, high = 1, max(1, prediction.sizes.waiting_rows or 1)
+    low, high = 1, max(1, prediction.sizes.waiting or 1)
     while high - low > max(1, low // 1000):
         middle = round((low * high) ** 0.5)
         low, high = (low, middle) if with_slots(middle).mu >= arrival else (middle, high)

@@ -11,6 +11,7 @@ from dovetail.engine.device import DeviceModel
 from dovetail.engine.profile import PageCost, Profile
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share
+from dovetail.joins.semistream.sizes import Sizes
 
 Points = tuple[tuple[float, float], ...]
 Probes = Literal["segment", "smaller"]
@@ -316,6 +317,10 @@ class Setting:
         """Master rows of one page, at least one."""
         return max(1, int(self.page_bytes // self.row_bytes))
 
+    def segment_rows(self, sizes: Sizes) -> int:
+        """Master rows that are read at a time, d: whole pages."""
+        return (sizes.per_segment or 1) * self.page_rows
+
     @property
     def cached_bytes(self) -> float:
         """Bytes of one cached master row."""
@@ -353,6 +358,10 @@ class Setting:
     def read_bytes(self, rows: float) -> float:
         """Bytes that reading so many rows moves."""
         return rows * (self.row_bytes if self.stored_row_bytes is None else self.stored_row_bytes)
+
+    def pinned_rows(self, sizes: Sizes) -> int:
+        """Master rows of the pinned pages, d_N or h_R."""
+        return min((sizes.pinned or 0) * self.page_rows, self.master_rows)
 
     def p_n(self, cached: int) -> float:
         """The share of the stream that the `cached` most wanted rows answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -245,6 +245,11 @@ class Answers:
         self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         self.n, self.emitted = 0, 0
         self._before = -1
+        self._after_flush: list[Callable[[], None]] = []
+
+    def after_flush(self, then: Callable[[], None]) -> None:
+        """Have this done whenever all answers are out, so that no row is named by any."""
+        self._after_flush.append(then)
 
     @property
     def out(self) -> tuple[I64, I64]:
@@ -278,10 +283,25 @@ class Answers:
         right = rows >= 0
         some = np.flatnonzero(right)
         if len(some):
-            mine = key_columns(self.stream.gather(refs[some], self._on), self._on, self.codes.types)
+            mine = self.keys_of(refs[some])
             theirs = key_columns(self.master.gather(rows[some], self._key), self._key, self.codes.types)
             right[some] = self.codes.same(mine, theirs)
         return right
+
+    def keys_of(self, refs: I64) -> list[pa.Array]:
+        """The keys of these stream rows, in the types of the master data."""
+        return key_columns(self.stream.gather(refs, self._on), self._on, self.codes.types)
+
+    def different_keys(self, codes: I64, refs: I64) -> list[pa.Array]:
+        """The different keys of these stream rows."""
+        if self.codes.exact:
+            return self.keys_of(refs[np.unique(codes, return_index=True)[1]])
+        keys = self.keys_of(refs)
+        if not len(keys[0]):
+            return keys
+        names = [f"k{at}" for at in range(len(keys))]
+        different = pa.table(keys, names).group_by(names).aggregate([]).combine_chunks()
+        return [different[name].chunk(0) for name in names]
 
     def misses(self, refs: I64) -> Iterator[pa.RecordBatch]:
         """Stream rows known to have no match; batches come out if there is no room to remember them."""
@@ -310,6 +330,8 @@ class Answers:
             yield batch
             self._built.resize(0)
         self.n = 0
+        for then in self._after_flush:
+            then()
 
     def _batch(self, refs: I64, rows: I64) -> pa.RecordBatch:
         columns = list(self.stream.gather(refs).columns)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 
@@ -15,11 +13,11 @@ from dovetail.joins.semistream.kernels import key_cache as kernels
 from dovetail.joins.semistream.kernels.segment_match import Scratch, candidates, group_rows
 from dovetail.joins.semistream.kernels.waiting_round import Met
 from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, refs_of
+from dovetail.joins.semistream.operators.disk_buffer import PageOf
 from dovetail.joins.semistream.options import CachePolicy
 from dovetail.joins.semistream.sizes import CACHED_GARBAGE
 
 _CODES = {"random": kernels.TAKES_ANY, "least_frequent": kernels.TAKES_LEAST, "adaptive": kernels.TAKES_SAMPLED}
-PageOf = Callable[[I64], I64]
 MANY_CHUNKS = 24
 _WHOLE = 0.9  # of a chunk's rows wanted, from which copying them saves little
 

@@ -15,7 +15,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import check_keys
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators.answers import Shape
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.joins.semistream.options import How, Residence, check_how
 from dovetail.joins.semistream.sizes import FITTED, Part, Sizes, fit
 

@@ -14,7 +14,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
 from dovetail.joins.semistream.kernels import waiting_round as rounds
 from dovetail.joins.semistream.operators.answers import ROW, SHIFT, RowStore, refs_of
-from dovetail.joins.semistream.options import Lookup, Residence
+from dovetail.joins.semistream.options import Residence
 
 FOREVER = 1 << 40
 MANY_CHUNKS = 48
@@ -73,6 +73,11 @@ class Waiting:
         return len(self.pool.code)
 
     @property
+    def is_full(self) -> bool:
+        """Whether no slot is free."""
+        return len(self) == self.slots
+
+    @property
     def loads(self) -> int:
         """Loads so far."""
         return int(self.pool.meta[kernels.LOADS])
@@ -83,11 +88,11 @@ class Waiting:
         self._lent = chunk, int(self.pool.meta[kernels.TICKET])
         return chunk
 
-    def choose(self, lookup: Lookup, bound: Residence | None, now_ns: int) -> int:
+    def choose(self, rule: int, position: float, bound: Residence | None, now_ns: int) -> int:
         """The segment to load next, or -1 if nothing waits."""
         patience = FOREVER if bound is None or bound.loads is None else bound.loads
         before = 0 if bound is None or bound.seconds is None else now_ns - int(bound.seconds * 1e9)
-        return kernels.choose(self.pool, lookup.code, lookup.position, patience, before)
+        return kernels.choose(self.pool, rule, position, patience, before)
 
     def pick(self, rule: int, position: float, bound: Residence | None, now_ns: int, limits: Limits) -> tuple[I64, I64]:
         """The segments of a round, which the policy picks one after the other, and how many rows wait for each.

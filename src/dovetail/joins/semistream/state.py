@@ -1,8 +1,9 @@
-"""The log of states in mode "carry": what each micro-batch left waiting, written before a sink can have its answers.
+"""The state of mode "carry" between micro-batches: what waits or is parked as bytes, and the log of states.
 
 Which rows wait after a micro-batch depends on memory, on how Spark cuts the input into tasks, on measured times. A sink
-may have the answers of a micro-batch that Spark runs again with all of these changed. The repeated attempt finds the
-state that the first one left, answers all rows but those that wait in it, and leaves the same state.
+may have the answers of a micro-batch that Spark runs again with all of these changed. So the state that a micro-batch
+leaves is logged before a sink can have its answers. A repeated attempt finds the state that the first one left, answers
+all rows but those that wait in it, and leaves the same state.
 
 versions/
     <query id>/
@@ -12,11 +13,12 @@ versions/
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,90 @@ import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.carried import NEXT, Carried
+from dovetail.joins.semistream.decision import Decision
+from dovetail.joins.semistream.operators.operator import unanswered
+
+_FORMAT = 1
+NEXT = "next_ms"  # of a parked row: when it is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The state of one owner after a micro-batch: all that its later answers depend on.
+
+    `decision` is what the operator must be opened by to take the snapshot up. `drained_ms` is the time of the batch
+    since when rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be tried again,
+    with when in column "next_ms". `turns` are micro-batches with rows so far. `name` tells the owner from all others,
+    those of other joins of the query among them; it has none in checkpoints from before there were names.
+    """
+
+    version: str
+    decision: Decision
+    drained_ms: int
+    snapshot: Mapping[str, pa.Table] = field(default_factory=dict)
+    parked: pa.Table | None = None
+    turns: int = 0
+    name: str = ""
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are unanswered."""
+        return int(self.snapshot["rows"].num_rows) if "rows" in self.snapshot else 0
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether there are rows that wait or are parked."""
+        return self.waiting > 0 or (self.parked is not None and self.parked.num_rows > 0)
+
+    @property
+    def unanswered(self) -> list[pa.RecordBatch]:
+        """The rows that wait, in their order."""
+        return unanswered(self.snapshot)
+
+    def to_bytes(self) -> bytes:
+        """The state as it is stored."""
+        tables = dict(self.snapshot)
+        if self.parked is not None and self.parked.num_rows:
+            tables["parked"] = self.parked
+        parts = {name: table_bytes(table) for name, table in tables.items()}
+        head = {
+            "format": _FORMAT, "version": self.version, **self.decision.to_json(), "drained_ms": self.drained_ms,
+            "turns": self.turns, "name": self.name, "tables": [(name, len(part)) for name, part in parts.items()],
+        }  # fmt: skip
+        text = json.dumps(head).encode()
+        return b"".join([struct.pack("<I", len(text)), text, *parts.values()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Carried:
+        """The state that was stored."""
+        (length,) = struct.unpack_from("<I", data)
+        head, at = json.loads(data[4 : 4 + length]), 4 + length
+        if head["format"] != _FORMAT:
+            raise ConfigError(f"the checkpoint has state of format {head['format']}, not {_FORMAT}; use a new one.")
+        tables = {}
+        for name, size in head["tables"]:
+            tables[name] = table_of(data[at : at + size])
+            at += size
+        if at != len(data):
+            raise ValueError(f"{len(data)} bytes of state, where {at} were stored")
+        parked = tables.pop("parked", None)
+        decision, turns = Decision.from_json(head), head.get("turns", 0)
+        return cls(head["version"], decision, head["drained_ms"], tables, parked, turns, head.get("name", ""))
+
+
+def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return bytes(sink.getvalue())
+
+
+def table_of(data: bytes) -> pa.Table:
+    """The table of an Arrow stream."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_all()
+
 
 _REPLAYED = 1  # batches before the newest one whose states stay: only the newest one is ever replayed
 
