@@ -14,19 +14,15 @@ from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
 from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
-from dovetail.joins.semistream.operators.cachejoin import CacheJoin, Sscj
-from dovetail.joins.semistream.operators.hybridjoin import HybridJoin
+from dovetail.joins.semistream.operators.cachejoin import CacheJoin, OptimisedXHybridJoin, Sscj
+from dovetail.joins.semistream.operators.hybridjoin import HybridJoin, XHybridJoin
 from dovetail.joins.semistream.operators.inlj import Inlj
 from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
-from dovetail.joins.semistream.operators.optimised_x_hybridjoin import OptimisedXHybridJoin
-from dovetail.joins.semistream.operators.partitioned import PartitionedJoin
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
+from dovetail.joins.semistream.operators.resident import PartitionedJoin, Ssij
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.operators.ssij import Ssij
-from dovetail.joins.semistream.operators.x_hybridjoin import XHybridJoin
+from dovetail.joins.semistream.options import OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 SOURCE_DISK = DeviceModel("source disk", seek_s=0.004, bytes_per_s=1e9 / 99)

@@ -16,7 +16,7 @@ import numpy as np
 from bench.case import Bound, Case, Outcome, Params, Rival, Run
 from bench.context import BenchContext
 from bench.simulation import Experiment, service_rate
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.options import OLDEST, Lookup
 from dovetail.workloads.zipf import ZipfLaw
 
 QUEUES = 10  # how often the rows that can wait are renewed while it is measured: fewer catch the waves of the start

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from dovetail.joins.online.plan.plan import OnlinePlan as OnlinePlan
     from dovetail.joins.semistream.api import enrich as enrich
     from dovetail.joins.semistream.api import plan_enrich as plan_enrich
-    from dovetail.joins.semistream.freshness import ttl as ttl
     from dovetail.joins.semistream.master.store import MasterStore as MasterStore
-    from dovetail.joins.semistream.on_miss import dead_letter as dead_letter
-    from dovetail.joins.semistream.on_miss import park as park
+    from dovetail.joins.semistream.options import dead_letter as dead_letter
+    from dovetail.joins.semistream.options import park as park
+    from dovetail.joins.semistream.options import ttl as ttl
     from dovetail.joins.semistream.plan.plan import EnrichPlan as EnrichPlan
     from dovetail.rewrite import sql as sql
     from dovetail.spark.session import configure as configure
@@ -59,14 +59,14 @@ _PUBLIC = {
     "XQueryPlan": "dovetail.xml.plan.plan",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.joins.interval.api",
-    "dead_letter": "dovetail.joins.semistream.on_miss",
+    "dead_letter": "dovetail.joins.semistream.options",
     "enrich": "dovetail.joins.semistream.api",
     "interval_count": "dovetail.joins.interval.api",
     "interval_join": "dovetail.joins.interval.api",
     "interval_topk": "dovetail.joins.interval.api",
     "online_join": "dovetail.joins.online.api",
     "online_multijoin": "dovetail.joins.online.multijoin",
-    "park": "dovetail.joins.semistream.on_miss",
+    "park": "dovetail.joins.semistream.options",
     "plan_enrich": "dovetail.joins.semistream.api",
     "plan_interval_join": "dovetail.joins.interval.api",
     "plan_online_join": "dovetail.joins.online.api",
@@ -74,7 +74,7 @@ _PUBLIC = {
     "plan_xquery": "dovetail.xml.api",
     "session": "dovetail.spark.session",
     "sql": "dovetail.rewrite",
-    "ttl": "dovetail.joins.semistream.freshness",
+    "ttl": "dovetail.joins.semistream.options",
     "xquery": "dovetail.xml.api",
 }
 

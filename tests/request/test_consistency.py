@@ -16,7 +16,7 @@ from dovetail.joins.online.multiway.registry import MULTIWAY
 from dovetail.joins.online.registry import ALGORITHMS as ONLINE
 from dovetail.joins.online.request import Algorithm as OnlineAlgorithm
 from dovetail.joins.online.request import MultiAlgorithm, MultiJoinOptions, OnlineJoinOptions
-from dovetail.joins.semistream.operators.registry import ALGORITHMS as SEMISTREAM
+from dovetail.joins.semistream.operators import ALGORITHMS as SEMISTREAM
 from dovetail.joins.semistream.request import Algorithm as EnrichAlgorithm
 
 NEEDED: dict[str, dict[str, Any]] = {

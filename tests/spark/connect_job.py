@@ -26,7 +26,7 @@ from dovetail import (
 )
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import UnsupportedError
-from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.spark.connect import is_connect, require_classic
 from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.session import configure

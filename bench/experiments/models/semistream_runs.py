@@ -23,7 +23,7 @@ from dovetail.errors import DataError
 from dovetail.joins.semistream.cost import MODELS, Setting
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.joins.semistream.master.pages import Order
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.joins.semistream.request import EnrichOptions, Request
 from dovetail.workloads.zipf import ZipfLaw
 

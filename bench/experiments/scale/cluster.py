@@ -23,8 +23,8 @@ from dovetail.errors import DataError
 from dovetail.joins.interval.api import interval_join
 from dovetail.joins.online.api import online_join
 from dovetail.joins.semistream.api import enrich
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
 from dovetail.spark.session import session
 from dovetail.spark.status import each
 from dovetail.workloads import Exponential, RandomIntervals, Weather

@@ -114,14 +114,14 @@ def semistream_bill(cluster: Cluster, profile: Profile) -> Bill:
     best = choose(setting).best
     if best.prediction is None:
         raise DataError("the planner has no price for a terabyte of stream rows.")
-    sizes, loads = best.prediction.sizes, best.prediction.loads_per_tuple
+    found, loads = best.prediction, best.prediction.loads_per_tuple
     each = 1 / best.rate + profile.shuffle_row.seconds + profile.python_to_jvm_row.seconds
     moved = rows * cluster.row_bytes
-    read = rows * loads * setting.read_bytes(sizes.segment_rows)
+    read = rows * loads * setting.read_bytes(found.segment_rows)
     notes = {
         "inputs": f"{rows:.3g} stream rows by Zipf's law, {master:.3g} master rows in page files on each task's node",
         "plan": f"rows go to the task that has their master rows ({here:,} each); {best.algorithm} with 50 MB a task, "
-        f"segments of {sizes.segment_rows:,} rows, {sizes.cached_rows:,} cached, {1 / loads:,.0f} rows a load",
+        f"segments of {found.segment_rows:,} rows, {found.kept_rows:,} cached, {1 / loads:,.0f} rows a load",
         "result": "one row each, handed to Spark, not written",
     }
     return Bill("semi-stream", rows * each, moved + 2 * moved + read, moved, rows, notes)

@@ -37,13 +37,13 @@ from bench.postgres import master_table
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.semistream.cache import CachePolicy
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators import ALGORITHMS
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.options import CachePolicy
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads import Master
 from dovetail.workloads.filler import checksum

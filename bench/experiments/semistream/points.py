@@ -18,11 +18,11 @@ from bench.context import BenchContext
 from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, rate_from_key, service_rate
 from dovetail.engine.device import DeviceModel
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.semistream.cost import NoRoomError, Policy, Prediction, Setting, Zipf, predict
-from dovetail.joins.semistream.cost import Sizes as ModelSizes
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
+from dovetail.joins.semistream.cost import MODELS, NoRoomError, Policy, Prediction, Setting, Zipf, predict
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.options import OLDEST, Lookup
+from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.zipf import ZipfLaw
 
 MILLION, MB = 1_000_000, 2**20
@@ -103,12 +103,11 @@ class Point:
         policy = Policy(lookup=self.lookup.kind, position=self.lookup.position, cache="random", threshold=5)
         order: Order = "frequency" if self.order == "key" else self.order
         memory, law = int(self.memory_mb * MB) // self.divide, Zipf(self.master_rows, self.exponent)
-        sizes = ModelSizes(
-            self.experiment().rows(self.algorithm),
-            self.cached_rows,
-            self.parts if self.algorithm == "r_meshjoin" else 1,
-        )
-        return predict(self.algorithm, Setting(memory, law, order=order, policy=policy), sizes)
+        setting = Setting(memory, law, page_bytes=120, order=order, policy=policy)
+        rows = self.experiment().rows(self.algorithm)
+        parts = self.parts if self.algorithm == "r_meshjoin" else 1
+        sizes = MODELS[self.algorithm].keeping(Sizes(per_segment=rows, parts=parts), self.cached_rows, setting)
+        return predict(self.algorithm, setting, sizes)
 
 
 INLJ, MESH, R_MESH, HYBRID = "INLJ", "MESHJOIN", "R-MESHJOIN", "HYBRIDJOIN"

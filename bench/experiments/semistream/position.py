@@ -23,10 +23,9 @@ from bench.experiments.semistream.points import (
 from bench.simulation import Experiment as Sizing
 from bench.simulation import Rate, SourceSizes, service_rate
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators import ALGORITHMS
+from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.tpch import tpch_table
 

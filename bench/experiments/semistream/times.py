@@ -20,8 +20,8 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
 from dovetail.joins.semistream.cost import round_times
-from dovetail.joins.semistream.cost.inlj import inlj_delay
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.cost.hybridjoin import inlj_delay
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 
 _ROW = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])
@@ -90,7 +90,7 @@ def _paced(
             taken = stop
         if operator.waiting_rows:
             answers += operator.work()
-        answers += operator.flush()
+        answers += operator.answers.flush()
         done = [np.asarray(batch.column(batch.schema.get_field_index("id"))) for batch in answers]
         at.spend(sum(map(len, done)))
         for some in done:

@@ -41,9 +41,10 @@ from bench.experiments.semistream.printed import (
 )
 from bench.simulation import SOURCE_DISK, SOURCE_UNITS
 from dovetail.engine.profile import load_profile
-from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Sizes, UnitCosts, Zipf, from_profile, predict
-from dovetail.joins.semistream.cost.measure_reads import measured_reads
+from dovetail.joins.semistream.cost import MODELS, Policy, Prediction, Setting, UnitCosts, Zipf, from_profile, predict
+from dovetail.joins.semistream.cost.reads import measured_reads
 from dovetail.joins.semistream.master.pages import Order, Pages
+from dovetail.joins.semistream.sizes import Sizes
 
 TABLE_5_2 = {
     "read": 9_939_229, "remove": 572_032, "receive": 408_641, "admit": 391_092, "probe": 1_308_500, "emit": 218_000,
@@ -303,14 +304,16 @@ def calculated(of: Point, pages: Pages, costs: UnitCosts) -> Prediction:
     setting = Setting(
         2**40,
         Zipf(rows, of.exponent),
+        page_bytes=120,
         costs=costs,
         order=order,
         policy=Policy(lookup="oldest", cache="random", threshold=5),
         stored_row_bytes=pages.stored_bytes(0, n_pages) / rows,
     )
     segment = max(1, round((join.sizes.per_segment or 1) * each))
-    sizes = Sizes(segment, kept, join.sizes.parts or 1, None if of.algorithm == "inlj" else join.sizes.waiting)
-    return predict(of.algorithm, setting, sizes)
+    waiting = None if of.algorithm == "inlj" else join.sizes.waiting
+    sizes = Sizes(per_segment=segment, parts=join.sizes.parts or 1, waiting=waiting)
+    return predict(of.algorithm, setting, MODELS[of.algorithm].keeping(sizes, kept, setting))
 
 
 _PRICED = (INLJ, MESH, R_MESH, HYBRID, X, OPTIMISED, CACHE)

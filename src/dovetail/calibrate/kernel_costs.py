@@ -8,13 +8,13 @@ from math import log2
 import numpy as np
 import pyarrow as pa
 
+from dovetail.calibrate.segment_costs import load_step_s, small_store, visit_step_s
 from dovetail.calibrate.unit_cost import Effort, repeated, timed
 from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.profile import Cost
-from dovetail.joins.semistream.cost.measure_steps import load_step_s, small_store, visit_step_s
 
 
 def insert(effort: Effort) -> Cost:

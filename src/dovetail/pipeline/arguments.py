@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from dovetail.joins.semistream.freshness import Freshness, ttl
-from dovetail.joins.semistream.on_miss import OnMiss, dead_letter, park
+from dovetail.joins.semistream.options import Freshness, OnMiss, dead_letter, park, ttl
 from dovetail.pipeline.declared import Pipeline, Step, located
 from dovetail.pipeline.keys import join_shape
 from dovetail.request.amounts import parse_seconds

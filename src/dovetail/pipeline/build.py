@@ -59,7 +59,7 @@ def build_lineage(
         elif step.kind == "join":
             plan = plan_join(Given(spark, pipeline, lineage.frames, lineage.stores), step)
             if isinstance(plan, EnrichPlan) and (letters or {}).get(step.name, sink.name) != sink.name:
-                plan = plan.without_letters()
+                plan = plan.without_dead_letters()
             lineage.plans[step.name] = plan
             frame = watermarked(plan.frame(), step)
             lineage.frames[step.name] = _counted(frame, step, pipeline, sink) if observe else frame

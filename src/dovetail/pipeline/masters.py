@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.master.generation import MANIFEST
-from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.page_file.generation import MANIFEST
+from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.pipeline.declared import Step
 from dovetail.spark.arrow import arrow_type

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.master.postgres_connection import censored, check_url, without_password
+from dovetail.joins.semistream.master.postgres.connection import censored, check_url, without_password
 from dovetail.pipeline.declared import Step
 from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
 

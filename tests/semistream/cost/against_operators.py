@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from bench.simulation import Keys, Rate, SimulatedPages, service_rate
 
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Sizes, Zipf, predict
-from dovetail.joins.semistream.lookup import Lookup
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Zipf, predict
+from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.sizes import Sizes as OperatorSizes
+from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.zipf import ZipfLaw
 
 AMPLE = 2**40  # bytes: sizes are given, memory decides nothing
@@ -49,9 +48,9 @@ class Case:
     def model(self) -> Prediction:
         """What the model says."""
         policy = Policy(**{"lookup": "oldest", "cache": "random", "threshold": 5, **self.policy})
-        setting = Setting(AMPLE, Zipf(self.rows, self.exponent), order=self.order, policy=policy)  # type: ignore[arg-type]  # a literal
-        waiting = None if self.algorithm == "inlj" else self.waiting
-        return predict(self.algorithm, setting, Sizes(self.segment_rows, self.cached, self.parts, waiting))
+        law, page = Zipf(self.rows, self.exponent), MASTER_ROW * (self.segment_rows // self.parts)
+        setting = Setting(AMPLE, law, page_bytes=page, order=self.order, policy=policy)  # type: ignore[arg-type]  # a literal
+        return predict(self.algorithm, setting, self._sizes())
 
     def run(self, seed: int = 1, warm: int = 14, measured: int = 10) -> Rate:
         """What the operator counts, over a stream of so many times the waiting rows."""
@@ -76,7 +75,10 @@ class Case:
             options["cache"] = CachePolicy(self.policy.get("cache", "random"), self.policy.get("threshold", 5))
         return ALGORITHMS[self.algorithm](**options)
 
-    def _sizes(self) -> OperatorSizes:
+    def _sizes(self) -> Sizes:
+        """The sizes that model and operator are told."""
+        if self.algorithm == "inlj":
+            return Sizes(per_segment=1)
         kept = self.cached // self.segment_rows
         part = {
             "r_meshjoin": {"parts": self.parts},
@@ -87,7 +89,7 @@ class Case:
             "ssij": {"resident": kept},
             "partitioned": {"resident": kept},
         }.get(self.algorithm, {})
-        return OperatorSizes(waiting=self.waiting, per_segment=self.parts, **part)
+        return Sizes(waiting=self.waiting, per_segment=self.parts, **part)
 
 
 def grid() -> Iterator[Case]:

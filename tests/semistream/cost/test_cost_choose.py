@@ -13,7 +13,6 @@ from dovetail.joins.semistream.cost import (
     Policy,
     ReadCosts,
     Setting,
-    Sizes,
     Zipf,
     choose,
     drained,
@@ -23,6 +22,7 @@ from dovetail.joins.semistream.cost import (
     price,
     uniform,
 )
+from dovetail.joins.semistream.sizes import Sizes
 
 PLAIN = Setting(50 * 2**20, Zipf(2_000_000, 1.0), policy=Policy(lookup="oldest"))
 OURS = replace(PLAIN, costs=from_profile(Profile()), entries=our_entries(20))
@@ -116,7 +116,7 @@ def test_small_batches_want_a_larger_cache_than_an_endless_stream() -> None:
     endless, batch = (price("cachejoin", s).prediction for s in (OURS, replace(OURS, batch_rows=10_000)))
     assert endless is not None
     assert batch is not None
-    assert batch.sizes.cached_rows > endless.sizes.cached_rows
+    assert batch.kept_rows > endless.kept_rows
 
 
 def test_small_batches_of_a_skewed_stream_go_through_a_cache_whatever_the_size_of_the_master_data() -> None:
@@ -128,7 +128,7 @@ def test_small_batches_of_a_skewed_stream_go_through_a_cache_whatever_the_size_o
         found = choose(replace(here, distribution=Zipf(rows, 1.0)))
         assert found.best.algorithm == "cachejoin"
         assert found.best.prediction is not None
-        assert found.best.prediction.sizes.segment_rows <= 2 * here.page_rows
+        assert found.best.prediction.segment_rows <= 2 * here.page_rows
 
 
 def test_lists_without_an_age_limit_are_not_chosen() -> None:
@@ -174,10 +174,10 @@ def test_when_nothing_can_run_every_reason_is_given() -> None:
 def test_one_pass_finds_caches_empty() -> None:
     """Rows that all find slots are answered by storage alone, however large a cache is; many warm it up on the way."""
     here = replace(OURS, batch_rows=20_000)
-    sizes = Sizes(1000, cached_rows=20_000)
+    sizes = Sizes(per_segment=15, cached=20_000)
     warm = predict("cachejoin", here, sizes)
     once = drained(warm, replace(here, one_pass=True), 20_000)
-    without = drained(predict("hybridjoin", here, Sizes(1000)), here, 20_000)
+    without = drained(predict("hybridjoin", here, Sizes(per_segment=15)), here, 20_000)
     assert once.steps == pytest.approx(without.steps)
     assert once.steps > drained(warm, here, 20_000).steps
     many = [drained(warm, replace(here, one_pass=some), 10**9).mu for some in (True, False)]
@@ -186,9 +186,9 @@ def test_one_pass_finds_caches_empty() -> None:
 
 def test_pinned_rows_are_read_at_the_start_of_the_only_pass() -> None:
     here = replace(OURS, order="frequency", batch_rows=20_000)
-    found = predict("optimised_x_hybridjoin", here, Sizes(1000, cached_rows=20_000))
+    found = predict("optimised_x_hybridjoin", here, Sizes(per_segment=15, pinned=300))
     again, once = (drained(found, replace(here, one_pass=some), 20_000) for some in (False, True))
     assert once.steps == again.steps
     assert once.seconds - again.seconds == pytest.approx(
-        here.costs.load_s(here.read_bytes(20_000), sequential=True), rel=1e-6
+        here.costs.load_s(here.read_bytes(300 * here.page_rows), sequential=True), rel=1e-6
     )

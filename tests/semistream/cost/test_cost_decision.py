@@ -15,12 +15,12 @@ import pytest
 from bench.simulation import SimulatedPages
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream import io_costs
-from dovetail.joins.semistream.cache import CachePolicy
 from dovetail.joins.semistream.cost import Zipf, suitable_threshold
+from dovetail.joins.semistream.cost import reads as io_costs
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.options import CachePolicy
 from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.workloads.zipf import ZipfLaw
 

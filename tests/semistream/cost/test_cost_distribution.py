@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost import Empirical, Segments, Zipf, cached_share, uniform
-from dovetail.joins.semistream.cost.distribution import power_sum
-from dovetail.joins.semistream.cost.segments import grouped
+from dovetail.joins.semistream.cost import Demand, Empirical, Zipf, cached_share, uniform
+from dovetail.joins.semistream.cost.distribution import grouped, power_sum
 from dovetail.workloads.zipf import ZipfLaw, zipf_keys
 
 
@@ -101,7 +100,7 @@ def test_the_most_wanted_segments_can_be_taken_out() -> None:
     assert rest.share == pytest.approx([1 / 3])
     everything, none = found.without_top(9)
     assert (everything, none.n_segments, none.count.size) == (pytest.approx(1.0), 0, 0)
-    assert isinstance(none, Segments)
+    assert isinstance(none, Demand)
     assert none.largest == 0
 
 

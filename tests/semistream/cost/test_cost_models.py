@@ -17,7 +17,6 @@ from dovetail.joins.semistream.cost import (
     NoRoomError,
     Policy,
     Setting,
-    Sizes,
     UnitCosts,
     Zipf,
     at_rate,
@@ -28,19 +27,26 @@ from dovetail.joins.semistream.cost import (
     round_times,
     seek_equivalent_bytes,
 )
-from dovetail.joins.semistream.cost.learned import at_least
+from dovetail.joins.semistream.cost.hybridjoin import at_least
+from dovetail.joins.semistream.sizes import Sizes
 
 M = 50 * 2**20
-PLAIN = Sizes(500)
-CACHED = Sizes(500, cached_rows=16_000)
-MESH = Sizes(int(0.93 * 2**20 / 120))
-PAGE = Sizes(8192 // 120)
+
+
+def keeping(rows: int, segment: int = 500) -> Sizes:
+    """So many rows pinned, cached or resident beside segments of so many, where a page is a row."""
+    return Sizes(per_segment=segment, pinned=rows, cached=rows, resident=rows // segment)
+
+
+PLAIN, CACHED = Sizes(per_segment=500), keeping(16_000)
+MESH_ROWS = int(0.93 * 2**20 / 120)
+MESH, PAGE = Sizes(per_segment=MESH_ROWS), Sizes(per_segment=8192 // 120)
 
 
 def source(rows: int = 2_000_000, exponent: float = 1.0, order: str = "frequency", **policy: object) -> Setting:
-    """The source's setting at 50 MB, with its own costs."""
+    """The source's setting at 50 MB, with its own costs; sizes are in rows, as a page is one."""
     chosen = Policy(**{"lookup": "oldest", "cache": "random", "threshold": 5, **policy})  # type: ignore[arg-type]  # by name
-    return Setting(M, Zipf(rows, exponent), order=order, policy=chosen)  # type: ignore[arg-type]  # a literal
+    return Setting(M, Zipf(rows, exponent), page_bytes=120, order=order, policy=chosen)  # type: ignore[arg-type]  # a literal
 
 
 # INLJ to CACHEJOIN with the alternate look-up. Reference: docs/algorithms/semistream.md, 8.3.
@@ -59,7 +65,7 @@ def test_service_rates_against_master_rows(rows: int, rates: tuple[float, ...]) 
         predict("meshjoin", oldest, MESH),
         predict("hybridjoin", oldest, PLAIN),
         predict("hybridjoin", other, PLAIN),
-        predict("x_hybridjoin", oldest, Sizes(500, cached_rows=500)),
+        predict("x_hybridjoin", oldest, keeping(500)),
         predict("optimised_x_hybridjoin", oldest, CACHED),
         predict("cachejoin", source(rows, order="none"), CACHED),
         predict("cachejoin", oldest, CACHED),
@@ -102,17 +108,17 @@ def test_alternating_hurts_a_cache_over_unsorted_rows() -> None:
 # Reference: docs/algorithms/semistream.md, 3.6.
 @pytest.mark.parametrize(("pinned", "counted"), [(500, 254), (2000, 343), (8000, 370)])
 def test_x_hybridjoin_per_iteration(pinned: int, counted: float) -> None:
-    assert predict("x_hybridjoin", source(), Sizes(500, cached_rows=pinned)).w == pytest.approx(counted, rel=0.10)
+    assert predict("x_hybridjoin", source(), keeping(pinned)).w == pytest.approx(counted, rel=0.10)
 
 
 def test_x_hybridjoin_with_both_parts_large() -> None:
-    assert predict("x_hybridjoin", source(), Sizes(8000, cached_rows=8000)).mu == pytest.approx(24_804, rel=0.08)
+    assert predict("x_hybridjoin", source(), keeping(8000, 8000)).mu == pytest.approx(24_804, rel=0.08)
 
 
 # Reference: docs/algorithms/semistream.md, 3.7.
 @pytest.mark.parametrize(("rows", "w_s", "w_n"), [(250, 74, 149), (500, 147, 295), (1000, 291, 585)])
 def test_optimised_x_hybridjoin_per_iteration(rows: int, w_s: float, w_n: float) -> None:
-    found = predict("optimised_x_hybridjoin", source(), Sizes(rows, cached_rows=16_000, waiting_rows=279_900))
+    found = predict("optimised_x_hybridjoin", source(), replace(keeping(16_000, rows), waiting=279_900))
     assert found.w_s == pytest.approx(w_s, rel=0.04)
     assert found.w_n == pytest.approx(w_n, rel=0.04)
     assert found.w_n / found.w_s == pytest.approx(found.p_n / (1 - found.p_n))
@@ -225,7 +231,7 @@ def test_ordering_at_exponent_1() -> None:
             predict("inlj", source(rows), PAGE).mu,
             predict("meshjoin", source(rows), MESH).mu,
             predict("hybridjoin", source(rows), PLAIN).mu,
-            predict("x_hybridjoin", source(rows), Sizes(500, cached_rows=500)).mu,
+            predict("x_hybridjoin", source(rows), keeping(500)).mu,
             predict("cachejoin", source(rows, order="none"), CACHED).mu,
             predict("optimised_x_hybridjoin", source(rows), CACHED).mu,
         ]
@@ -234,8 +240,8 @@ def test_ordering_at_exponent_1() -> None:
 
 def test_meshjoin_has_whole_tuples_and_reads_everything() -> None:
     found = predict("meshjoin", source(), MESH)
-    n_p = -(-2_000_000 // MESH.segment_rows)
-    assert found.w == int((M - MESH.segment_rows * 120) / (20 + n_p * 164))
+    n_p = -(-2_000_000 // MESH_ROWS)
+    assert found.w == int((M - MESH_ROWS * 120) / (20 + n_p * 164))
     assert found.bound_steps == n_p
     halved = predict("meshjoin", source(4_000_000), MESH)
     assert halved.w == pytest.approx(found.w / 2, abs=2)
@@ -262,16 +268,16 @@ def test_rows_that_nobody_wants_cost_an_index_driven_join_nothing() -> None:
 @pytest.mark.parametrize("algorithm", list(MODELS))
 def test_parts_fit_in_the_memory(algorithm: str) -> None:
     for entries in (source().entries, our_entries(24)):
-        found = predict(algorithm, replace(source(), entries=entries), Sizes(1000, cached_rows=10_000))
+        found = predict(algorithm, replace(source(), entries=entries), keeping(10_000, 1000))
         assert 0 < found.memory_bytes <= M
         assert found.memory_bytes > 0.99 * M or algorithm in ("inlj", "meshjoin", "r_meshjoin")
         assert found.mu > 0
-        assert found.sizes.waiting_rows is not None
+        assert found.sizes.waiting is not None
 
 
 @pytest.mark.parametrize("algorithm", [name for name in MODELS if name != "inlj"])
 def test_more_memory_is_never_slower_and_more_rows_never_faster(algorithm: str) -> None:
-    sizes = Sizes(500, cached_rows=2000)
+    sizes = keeping(2000)
     by_memory = [predict(algorithm, replace(source(), memory=m * 2**20), sizes).mu for m in (2, 8, 32, 128)]
     assert all(a <= b * 1.001 for a, b in itertools.pairwise(by_memory)), by_memory
     by_rows = [predict(algorithm, source(n), sizes).mu for n in (250_000, 1_000_000, 4_000_000)]
@@ -285,13 +291,13 @@ def test_more_skew_is_never_slower_with_a_cache(algorithm: str) -> None:
 
 
 def test_p_n_does_not_depend_on_the_segment_but_w_n_does() -> None:
-    small, large = (predict("optimised_x_hybridjoin", source(), replace(CACHED, segment_rows=d)) for d in (250, 1000))
+    small, large = (predict("optimised_x_hybridjoin", source(), keeping(16_000, d)) for d in (250, 1000))
     assert small.p_n == pytest.approx(large.p_n)
     assert large.w_n == pytest.approx(4 * small.w_n, rel=0.06)
 
 
 def test_a_small_cache_brings_a_large_gain() -> None:
-    none, small = (predict("optimised_x_hybridjoin", source(), Sizes(500, cached_rows=n)).mu for n in (0, 500))
+    none, small = (predict("optimised_x_hybridjoin", source(), keeping(n)).mu for n in (0, 500))
     assert small / none > 1.5
 
 
@@ -315,7 +321,7 @@ def test_chances_of_a_poisson_number() -> None:
 @pytest.mark.parametrize("cached", [1, 16, 300])
 def test_a_tiny_cache_learns_the_few_rows_that_matter(cached: int) -> None:
     here = source(cache="adaptive", threshold=2, order="none")
-    found = predict("cachejoin", here, replace(CACHED, cached_rows=cached))
+    found = predict("cachejoin", here, keeping(cached))
     assert found.p_n == pytest.approx(here.p_n(cached), rel=0.08)
 
 
@@ -327,9 +333,9 @@ def test_no_room_says_so(algorithm: str) -> None:
 
 def test_asking_for_more_waiting_tuples_than_fit_says_so() -> None:
     with pytest.raises(NoRoomError, match="304,469 tuples can wait, 400,000 must"):
-        predict("hybridjoin", source(), replace(PLAIN, waiting_rows=400_000))
+        predict("hybridjoin", source(), replace(PLAIN, waiting=400_000))
     with pytest.raises(NoRoomError, match="tuples can wait"):
-        predict("meshjoin", source(), replace(MESH, waiting_rows=10))
+        predict("meshjoin", source(), replace(MESH, waiting=10))
 
 
 def test_wrong_requests_say_what_is_allowed() -> None:
@@ -349,8 +355,8 @@ def test_wrong_requests_say_what_is_allowed() -> None:
         Setting(10, Zipf(10), order="random")  # type: ignore[arg-type]  # what is tested
     with pytest.raises(PlanError, match="arrival=0"):
         Setting(10, Zipf(10), arrival=0)
-    with pytest.raises(PlanError, match="a segment has a row"):
-        Sizes(0)
+    with pytest.raises(PlanError, match="per_segment=0 is too small"):
+        Sizes(per_segment=0)
     with pytest.raises(PlanError, match="fewer than none"):
         EntryBytes(10, 10, -1)
 
@@ -408,15 +414,16 @@ def test_lists_are_as_long_as_the_threshold_lets_them_grow() -> None:
 
 
 def test_page_reads_suffice_up_to_seven_tenths() -> None:
-    assert page_reads_suffice(source(), 140)
-    assert not page_reads_suffice(source(), 150)
+    here = replace(source(), page_bytes=8192)
+    assert page_reads_suffice(here, 140)
+    assert not page_reads_suffice(here, 150)
 
 
 def test_probing_the_smaller_side_is_cheaper() -> None:
     costs = replace(source().costs, probes="smaller")
     assert isinstance(costs, UnitCosts)
-    smaller = predict("hybridjoin", replace(source(), costs=costs), Sizes(5000))
-    assert smaller.step_s < predict("hybridjoin", source(), Sizes(5000)).step_s
+    smaller = predict("hybridjoin", replace(source(), costs=costs), Sizes(per_segment=5000))
+    assert smaller.step_s < predict("hybridjoin", source(), Sizes(per_segment=5000)).step_s
 
 
 def test_unmatched_tuples_save_the_output() -> None:

@@ -9,9 +9,10 @@ import pytest
 from bench.simulation import SimulatedPages
 from tests.semistream.cost.against_operators import Case
 
-from dovetail.joins.semistream.cost import MODELS, SOURCE_COSTS, Policy, Sizes, Zipf, drained, predict, tune
-from dovetail.joins.semistream.cost.operator_sizes import operator_sizes, setting_of
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.cost import MODELS, SOURCE_COSTS, Policy, Zipf, drained, predict, tune
+from dovetail.joins.semistream.decision import setting_of
+from dovetail.joins.semistream.operators import ALGORITHMS
+from dovetail.joins.semistream.sizes import Sizes
 
 STREAM = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field("amount", pa.int64(), nullable=False)])
 GUARDED, ALTERNATE = {"lookup": "guarded"}, {"lookup": "alternate"}
@@ -67,9 +68,9 @@ def test_operators_take_tuned_sizes_and_wait_with_as_many_rows_as_predicted(algo
     pages = SimulatedPages(50_000, 64, 120, "frequency")
     setting = setting_of(pages, STREAM, limit, Zipf(50_000, 1.0), SOURCE_COSTS, policy=Policy(lookup="oldest"))
     tuned = tune(algorithm, setting).sizes
-    join = ALGORITHMS[algorithm](pages=pages, on=("key",), sizes=operator_sizes(algorithm, tuned, setting))
+    join = ALGORITHMS[algorithm](pages=pages, on=("key",), sizes=tuned)
     fitted = join.fit(limit, STREAM)
-    predicted = predict(algorithm, setting, tuned).sizes.waiting_rows
+    predicted = predict(algorithm, setting, tuned).sizes.waiting
     assert predicted == pytest.approx(fitted.waiting or 1, rel=0.3)
 
 
@@ -82,15 +83,14 @@ def test_a_setting_is_made_from_store_and_budget() -> None:
     assert setting.read_bytes(10) == pytest.approx(1200)
 
 
-def test_sizes_are_put_in_the_operators_own_units() -> None:
+def test_rows_are_kept_in_the_units_of_each_algorithm() -> None:
     pages = SimulatedPages(50_000, 64, 120, "frequency")
     setting = setting_of(pages, STREAM, 10**6, Zipf(50_000, 1.0), SOURCE_COSTS)
-    sizes = Sizes(64 * 4, cached_rows=64 * 8, parts=2)
-    made = {name: str(operator_sizes(name, sizes, setting)) for name in MODELS}
+    made = {name: str(model.keeping(Sizes(per_segment=4), 64 * 8, setting)) for name, model in MODELS.items()}
     assert made == {
-        "inlj": "per_segment=1",
+        "inlj": "per_segment=4",
         "meshjoin": "per_segment=4",
-        "r_meshjoin": "per_segment=4, parts=2",
+        "r_meshjoin": "per_segment=4",
         "partitioned": "per_segment=4, resident=2",
         "ssij": "per_segment=4, resident=2",
         "hybridjoin": "per_segment=4",
@@ -105,5 +105,5 @@ def test_draining_in_order_is_cheaper() -> None:
     pages = SimulatedPages(50_000, 64, 120, "key")
     setting = setting_of(pages, STREAM, 4_000_000, Zipf(50_000, 0.0), SOURCE_COSTS, policy=Policy("oldest"))
     in_order = replace(setting, policy=Policy("oldest", drains_in_order=True))
-    found = predict("hybridjoin", setting, Sizes(256))
+    found = predict("hybridjoin", setting, Sizes(per_segment=4))
     assert drained(found, in_order, 5000).seconds < 0.7 * drained(found, setting, 5000).seconds

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dovetail.calibrate.segment_costs import load_step_s, small_store, visit_step_s
 from dovetail.engine.profile import Cost, Profile
 from dovetail.joins.semistream.cost import from_profile
-from dovetail.joins.semistream.cost.measure_steps import load_step_s, small_store, visit_step_s
 
 
 def test_steps_are_timed_on_a_small_store() -> None:

@@ -20,15 +20,15 @@ from dovetail.joins.semistream.cost import (
     SOURCE_ENTRIES,
     ReadCosts,
     Setting,
-    Sizes,
     Zipf,
     from_profile,
     predict,
 )
-from dovetail.joins.semistream.cost.batch import drained
-from dovetail.joins.semistream.cost.measure_reads import look_up_s, measured_reads, store_reads
+from dovetail.joins.semistream.cost.rates import drained
+from dovetail.joins.semistream.cost.reads import look_up_s, measured_reads, store_reads
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.sizes import Sizes
 
 
 def test_the_sources_disk() -> None:
@@ -48,9 +48,9 @@ def test_the_sources_loop_adds_up() -> None:
 
 def test_the_sources_entries() -> None:
     assert (SOURCE_ENTRIES.waiting, SOURCE_ENTRIES.chunked) == (8 * 20 + 12, 8 * 20 + 4)
-    setting = Setting(50 * 2**20, Zipf(2_000_000))
+    setting = Setting(50 * 2**20, Zipf(2_000_000), page_bytes=120)
     assert setting.cached_bytes == 260
-    assert predict("hybridjoin", setting, Sizes(500)).sizes.waiting_rows == pytest.approx(304_470, abs=1)
+    assert predict("hybridjoin", setting, Sizes(per_segment=500)).sizes.waiting == pytest.approx(304_470, abs=1)
 
 
 def test_reads_between_and_beyond_measured_sizes_lie_on_lines() -> None:
@@ -127,18 +127,19 @@ def test_single_keys_of_a_database_cost_alike_wherever_they_lie(tmp_path: Path) 
 
 
 def test_keys_that_are_looked_up_cost_each_and_segments_nothing() -> None:
-    here = Setting(50 * 2**20, Zipf(2_000_000))
+    here = Setting(50 * 2**20, Zipf(2_000_000), page_bytes=120)
+    sizes = Sizes(per_segment=500, cached=1000, pinned=1000, resident=2)
     keyed = replace(here, costs=replace(here.costs, look_up=5e-6))
     for name in ("inlj", "hybridjoin", "cachejoin", "x_hybridjoin", "optimised_x_hybridjoin"):
-        pages, keys = (predict(name, setting, Sizes(500, 1000)) for setting in (here, keyed))
+        pages, keys = (predict(name, setting, sizes) for setting in (here, keyed))
         assert keys.miss_s == pytest.approx(pages.miss_s + 5e-6)
         assert keys.step_s < pages.step_s - 0.9 * here.costs.load_s(here.read_bytes(500))
-    assert predict("ssij", keyed, Sizes(500, 1000)) == predict("ssij", here, Sizes(500, 1000))
+    assert predict("ssij", keyed, sizes) == predict("ssij", here, sizes)
 
 
 def test_resident_segments_cost_a_visit_each() -> None:
-    here = Setting(50 * 2**20, Zipf(2_000_000), batch_rows=10_000)
-    found = predict("ssij", here, Sizes(500, 100_000))
+    here = Setting(50 * 2**20, Zipf(2_000_000), page_bytes=120, batch_rows=10_000)
+    found = predict("ssij", here, Sizes(per_segment=500, resident=200))
     visiting = replace(here, costs=replace(here.costs, visit=40e-6))
     more = drained(found, visiting, 10_000).seconds - drained(found, here, 10_000).seconds
     each = 40e-6 + 500 * here.costs.probe
@@ -149,9 +150,12 @@ def test_resident_segments_cost_a_visit_each() -> None:
 
 
 def test_stored_bytes_decide_what_a_read_costs() -> None:
-    wide = Setting(50 * 2**20, Zipf(2_000_000))
+    wide = Setting(50 * 2**20, Zipf(2_000_000), page_bytes=120)
     packed = replace(wide, stored_row_bytes=60.0)
-    saved = predict("hybridjoin", wide, Sizes(500)).step_s - predict("hybridjoin", packed, Sizes(500)).step_s
+    saved = (
+        predict("hybridjoin", wide, Sizes(per_segment=500)).step_s
+        - predict("hybridjoin", packed, Sizes(per_segment=500)).step_s
+    )
     assert saved == pytest.approx(500 * 60 * 0.099e-6)
 
 

@@ -17,9 +17,9 @@ from dovetail.joins.semistream.cost import (
     oldest_first,
     second_position,
 )
-from dovetail.joins.semistream.cost.partitioned import LOW_WATER, longest_first
-from dovetail.joins.semistream.cost.segments import grouped
-from dovetail.joins.semistream.cost.window import holes, of_window
+from dovetail.joins.semistream.cost.collecting import LOW_WATER, longest_first
+from dovetail.joins.semistream.cost.distribution import grouped
+from dovetail.joins.semistream.cost.steady import holes, of_window
 
 SLOTS = 304_470  # 50 MB at 172 bytes, beside a segment of 500 rows of 120 bytes
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
 
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from tests.semistream.frame.cases import bag, master_table, page_store, rows_of,
 
 from dovetail import dead_letter, enrich, plan_enrich
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.sizes import Sizes
 
 if TYPE_CHECKING:

@@ -32,11 +32,12 @@ from tests.semistream.frame.cases import (
 
 from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.semistream.carried import Carried, Plan, table_bytes
-from dovetail.joins.semistream.cost.units import ReadCosts
-from dovetail.joins.semistream.io_costs import IoCosts
+from dovetail.joins.semistream.cost.reads import IoCosts
+from dovetail.joins.semistream.cost.setting import ReadCosts
+from dovetail.joins.semistream.decision import Decision
 from dovetail.joins.semistream.plan.arrivals import Arrivals
 from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.state import Carried, table_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -353,17 +354,19 @@ def test_dead_letters_of_rows_that_waited(spark: SparkSession, tmp_path: Path) -
 
 def test_state_survives_as_bytes() -> None:
     tables = {"rows": pa.table({"a": [1, None], "b": ["x", "y"]}), "state": pa.table({"json": ["{}"]})}
-    plan = Plan("cachejoin", Sizes(waiting=5), 0.7, IoCosts(ReadCosts.linear(0.004, 1e7), 1e-5))
+    plan = Decision(
+        "cachejoin", Sizes(waiting=5), "carried", io=IoCosts(ReadCosts.linear(0.004, 1e7), 1e-5), exponent=0.7
+    )
     before = Carried("3-ab", plan, 17, tables, pa.table({"a": [1], "next_ms": [9]}), turns=4, name="n", log="mark")
     after = Carried.from_bytes(before.to_bytes())
     assert (after.name, after.log) == ("n", "mark")
-    assert (after.version, after.plan, after.drained_ms, after.waiting, after.turns) == ("3-ab", plan, 17, 2, 4)
+    assert (after.version, after.decision, after.drained_ms, after.waiting, after.turns) == ("3-ab", plan, 17, 2, 4)
     assert {name: table.to_pylist() for name, table in after.snapshot.items()} == {
         name: table.to_pylist() for name, table in tables.items()
     }
     assert after.parked is not None
     assert after.parked.to_pylist() == [{"a": 1, "next_ms": 9}]
-    assert Carried("v", Plan("inlj", Sizes()), 0).waiting == 0
+    assert Carried("v", Decision("inlj", Sizes(), "carried"), 0).waiting == 0
 
 
 def test_arrivals_beyond_their_share_wait_on_disk(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from tests.semistream.frame.cases import rows_of
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.carried import NEXT, Carried, Plan
-from dovetail.joins.semistream.plan.carry_log import Kept, StateLog
+from dovetail.joins.semistream.decision import Decision
 from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.state import NEXT, Carried, Kept, StateLog
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.list_(pa.int32()))])
 
@@ -28,7 +28,7 @@ def state(rows: list[dict[str, Any]], parked: list[dict[str, Any]] | None = None
     if parked is not None:
         table = pa.Table.from_pylist(parked, COLUMNS)
         later = table.append_column(NEXT, pa.array(range(len(parked)), pa.int64()))
-    return Carried("1-a", Plan("meshjoin", Sizes()), 0, tables, later, 3, "name")
+    return Carried("1-a", Decision("meshjoin", Sizes(), "carried"), 0, tables, later, 3, "name")
 
 
 def batches(rows: list[dict[str, Any]], size: int) -> list[pa.RecordBatch]:

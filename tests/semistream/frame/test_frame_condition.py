@@ -13,7 +13,7 @@ from tests.semistream.frame.cases import bag, drop_file, file_stream, master_tab
 
 from dovetail import MasterStore, dead_letter, enrich, park, plan_enrich
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.plan.condition import Groups
 
 if TYPE_CHECKING:

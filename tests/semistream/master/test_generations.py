@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.joins.semistream.master.holds import Holds
+from dovetail.joins.semistream.master.page_file.generation import Holds
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
 
 
 def table(stamp: int, rows: int = 2000) -> pa.Table:

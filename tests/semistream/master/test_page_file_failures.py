@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
 
 FILES = ["MANIFEST.json", "generation.json", "*.rows", "*.table", "index.codes", "index.pages"]
 

@@ -20,9 +20,8 @@ from tests.semistream.master.models import assert_finds, assert_is, assert_reads
 from tests.semistream.master.server import PASSWORD, Server
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.semistream.master.postgres_connection import query
-from dovetail.joins.semistream.master.postgres_keys import key_condition, sent_keys
-from dovetail.joins.semistream.master.postgres_layout import PgColumn, key_columns
+from dovetail.joins.semistream.master.postgres.connection import query
+from dovetail.joins.semistream.master.postgres.layout import PgColumn, key_columns, key_condition, sent_keys
 from dovetail.joins.semistream.master.store import MasterStore
 
 DECLARED = {

@@ -10,9 +10,8 @@ import pytest
 from bench.simulation import Rate, SimulatedPages, service_rate
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import CacheJoin, HybridJoin, MeshJoin, OptimisedXHybridJoin
+from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw
@@ -141,7 +140,7 @@ def windows(rule: Any, n: int, slots: int, cached: int, lengths: list[int]) -> l
         if rule == "perfect":
             best = permuted(np.arange(cached), n, 0)
             rows = pa.record_batch([pa.array(best)], schema=SCHEMA)
-            operator.cache.fill(rows, best, lambda some: some)  # type: ignore[attr-defined]
+            operator.kept.cache.fill(rows, best, lambda some: some)  # type: ignore[attr-defined]
         for at, length in enumerate(lengths):
             keys.order = 1 if at >= 2 else 0
             before = dict(operator.counts)

@@ -11,9 +11,8 @@ from tests.semistream.operators.memory_pages import MemoryPages
 from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, order_kept, random_case, run
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
+from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 LOOKUPS: list[str | float] = ["oldest", "alternate", "guarded", 0.5, "greedy", "greedy_oldest"]

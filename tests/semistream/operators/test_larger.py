@@ -11,11 +11,10 @@ import pytest
 
 from dovetail.engine.kernels.compile import compiled_signatures, warm
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.master.write import write_pages
 from dovetail.joins.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin, Inlj
+from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 MASTER, STREAM = 8_000, 8_000

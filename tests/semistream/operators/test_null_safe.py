@@ -15,7 +15,7 @@ from tests.semistream.operators.test_answers import random_spec
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import KeyCodes
-from dovetail.joins.semistream.master.null_page import with_nulls
+from dovetail.joins.semistream.master.store import with_nulls
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
 
 

@@ -17,9 +17,8 @@ from tests.semistream.operators.test_answers import random_spec
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin
+from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 TOGETHER = (1, 2, 3, 7, 1000)
@@ -203,7 +202,7 @@ def test_a_round_fills_the_cache_as_single_loads_do() -> None:
             for batch in case.batches():
                 got += answers(operator.push("stream", batch))
                 got += answers(operator.drain())
-            keys, rows = operator.cache.snapshot()
+            keys, rows = operator.kept.cache.snapshot()
             assert oracle.bag(got) == case.expected("left")
             cached[together] = sorted(zip(*(keys[n].to_pylist() for n in ("code", "rows", "page")), strict=True))
             assert rows.num_rows == sum(size for _, size, _ in cached[together])
@@ -236,11 +235,11 @@ def test_after_a_round_those_stay_that_are_asked_for_most(name: str) -> None:
         for batch in case.batches():
             got += answers(operator.push("stream", batch))
             got += answers(operator.drain())
-            kept = sorted(operator._residents)
-            others = np.delete(operator.requests, kept)
+            kept = sorted(operator.kept._residents)
+            others = np.delete(operator.kept.requests, kept)
             assert len(kept) == 6
-            assert operator.requests[kept].min() >= others.max()
-            assert sorted(np.flatnonzero(operator._there)) == kept
+            assert operator.kept.requests[kept].min() >= others.max()
+            assert sorted(np.flatnonzero(operator.kept._there)) == kept
         assert operator.counts["answered_by_cache"] > 0
     assert oracle.bag(got) == case.expected("left")
 

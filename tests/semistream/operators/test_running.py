@@ -18,8 +18,6 @@ from dovetail.engine.clock import VirtualClock
 from dovetail.engine.host import Pause, Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError, PlanError
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup, Residence
 from dovetail.joins.semistream.operators import (
     ALGORITHMS,
     CacheJoin,
@@ -28,8 +26,9 @@ from dovetail.joins.semistream.operators import (
     PartitionedJoin,
     XHybridJoin,
 )
+from dovetail.joins.semistream.operators.waiting import wait_percentiles
+from dovetail.joins.semistream.options import CachePolicy, Lookup, Residence
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.waiting_time import wait_percentiles
 
 CARRYING = [name for name in ALGORITHMS if name != "inlj"]
 
@@ -177,7 +176,7 @@ def test_sizes_may_change_while_running(name: str) -> None:
                 if name in CARRYING:
                     assert operator.waiting_rows <= operator.sizes.waiting == sizes.waiting
                 if name in ("cachejoin", "sscj"):
-                    assert len(operator.cache) <= operator.sizes.cached == sizes.cached
+                    assert len(operator.kept.cache) <= operator.sizes.cached == sizes.cached
             got += answers(operator.finish())
         assert oracle.bag(got) == case.expected("left")
 

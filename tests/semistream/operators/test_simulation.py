@@ -18,8 +18,8 @@ from bench.simulation import (
     service_rate,
 )
 
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import ALGORITHMS
+from dovetail.joins.semistream.options import Lookup
 from dovetail.workloads.zipf import ZipfLaw
 
 ALTERNATE = Lookup("alternate")

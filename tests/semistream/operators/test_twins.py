@@ -11,8 +11,6 @@ from tests.semistream.operators.memory_pages import plain_key
 from tests.semistream.operators.stream_cases import Case, random_case
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.cache import CachePolicy
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.operators import (
     CacheJoin,
     HybridJoin,
@@ -25,8 +23,8 @@ from dovetail.joins.semistream.operators import (
     Ssij,
     XHybridJoin,
 )
-from dovetail.joins.semistream.segments import Segments
-from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.sizes import Segments, Sizes
 
 SEEDS = range(30)
 LOOKUPS = ("oldest", "alternate", "guarded", "position", "greedy", "greedy_oldest")

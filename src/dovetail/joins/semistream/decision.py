@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,12 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.multimap import HashMultimap
+from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.profile import load_profile
-from dovetail.errors import PlanError
+from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.semistream.cost import (
     Choice,
     Distribution,
     Policy,
+    Prediction,
     Price,
     Setting,
     SkewEstimate,
@@ -27,21 +32,24 @@ from dovetail.joins.semistream.cost import (
     tune,
     uniform,
 )
-from dovetail.joins.semistream.cost import Sizes as ModelSizes
 from dovetail.joins.semistream.cost import choose as choose_algorithm
-from dovetail.joins.semistream.cost.batch import drained
 from dovetail.joins.semistream.cost.models import model_of
-from dovetail.joins.semistream.cost.operator_sizes import operator_sizes, setting_of
 from dovetail.joins.semistream.cost.prediction import NoRoomError
-from dovetail.joins.semistream.io_costs import IoCosts, io_costs
+from dovetail.joins.semistream.cost.rates import drained
+from dovetail.joins.semistream.cost.reads import IoCosts, io_costs
+from dovetail.joins.semistream.cost.setting import EntryBytes, ReadCosts, UnitCosts
+from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
+from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.waiting import FOREVER
 from dovetail.joins.semistream.request import Request
-from dovetail.joins.semistream.sizes import FITTED, Sizes
-from dovetail.joins.semistream.waiting import FOREVER
+from dovetail.joins.semistream.sizes import FITTED, GARBAGE, PAIR_BYTES, Footprint, Sizes, asks_for_keys, footprint
 
+_RING_BYTES = 33  # of a row in MESHJOIN's ring, beside its entry in the hash table
+_MANY_ROWS = 4096
 _MOVED = 0.15  # of the exponent, beyond what a sample leaves open
 MATCHED, FIRST = "\0matched", "\0first"
 ENOUGH = 500  # sampled keys from which a skew can be told
@@ -63,7 +71,8 @@ class Sample:
 class Decision:
     """An algorithm, the sizes of its parts, and where they come from; `price` is its prediction, if there is one.
 
-    `skew` and `io` are what was known of the stream and assumed of the store.
+    `exponent` is the skew that was assumed, `skew` the estimate of it if there was a sample, `io` what reads were
+    assumed to cost.
     """
 
     algorithm: str
@@ -73,11 +82,30 @@ class Decision:
     skew: SkewEstimate | None = None
     choice: Choice | None = None
     io: IoCosts | None = None
+    exponent: float = 1.0
 
-    @property
-    def exponent(self) -> float:
-        """The skew that was assumed: of the sample, else Zipf's law with exponent 1."""
-        return 1.0 if self.skew is None else self.skew.exponent
+    def same_as(self, other: Decision) -> bool:
+        """Whether a join runs alike by both, and for the same reasons."""
+        return self.to_json() == other.to_json()
+
+    def to_json(self) -> dict[str, Any]:
+        """What a stream's state keeps of a decision."""
+        io = None if self.io is None else asdict(self.io)
+        return {"algorithm": self.algorithm, "sizes": asdict(self.sizes), "exponent": self.exponent, "io": io}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Decision:
+        """The decision that was kept; of a checkpoint from before there were skew and costs in it, without these."""
+        made = cls(found["algorithm"], Sizes(**found["sizes"]), "carried", exponent=found.get("exponent", 1.0))
+        io = found.get("io")
+        if io is None:
+            return made
+        read = ReadCosts(*(_points(io["read"][name]) for name in ("random", "sequential")))
+        return replace(made, io=IoCosts(read, io["look_up"]))
+
+
+def _points(found: list[list[float]]) -> tuple[tuple[float, float], ...]:
+    return tuple((size, seconds) for size, seconds in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +171,8 @@ def decide(
     io = io or io_costs(pages)
     setting, skew = setting_for(request, pages, stream, sample, io)
     found = _chosen(request, pages, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
-    return replace(_checked(request, wiring, pages, stream, found), io=io)
-
-
-def looks_again(tasks: int) -> bool:
-    """Whether, after so many tasks, the skew is estimated again: after 4, 16 and 64 of them, then after every 256."""
-    return tasks in (4, 16, 64) or tasks % 256 == 0
+    found = _checked(request, wiring, pages, stream, found)
+    return replace(found, io=io, exponent=1.0 if skew is None else skew.exponent)
 
 
 def is_enough(sample: Sample) -> bool:
@@ -183,6 +207,66 @@ def setting_for(
     return replace(found, one_pass=sample is not None and sample.once), skew
 
 
+def setting_of(
+    pages: Pages,
+    stream: pa.Schema,
+    limit: int,
+    distribution: Distribution,
+    costs: UnitCosts,
+    *,
+    policy: Policy | None = None,
+    arrival: float | None = None,
+    batch_rows: int | None = None,
+) -> Setting:
+    """What joins of a stream with these columns over this store can expect inside a budget of `limit` bytes.
+
+    Reads of a simulated device are priced as it prices them. The index counts as the store's own memory.
+    """
+    model = pages.device.model
+    if model.simulated:
+        costs = replace(costs, read=ReadCosts.of_device(model))
+    rows, n_pages = int(pages.starts[-1]), max(1, len(pages.starts) - 1)
+    cost = footprint(pages, stream, 1, 0, limit)
+    keyed = asks_for_keys(pages, ())
+    return Setting(
+        memory=limit,
+        distribution=distribution,
+        row_bytes=cost.master_row,
+        stream_bytes=max(1.0, cost.stream_row),
+        page_bytes=max(1, math.ceil(-(-rows // n_pages) * cost.master_row)),
+        costs=costs,
+        entries=real_entries(cost),
+        order=pages.order,
+        indexed=pages.indexed,
+        policy=policy or Policy(),
+        stored_row_bytes=pages.stored_bytes(0, n_pages) / rows if rows else None,
+        arrival=arrival,
+        batch_rows=batch_rows,
+        keyed=real_entries(replace(cost, keyed=True)) if keyed else None,
+    )
+
+
+def real_entries(cost: Footprint) -> EntryBytes:
+    """The bytes that our operators reserve, as the models count them."""
+    per_row = 0.1 * cost.master_row + (scratch_bytes(_MANY_ROWS) / _MANY_ROWS) + 16 + PAIR_BYTES
+    here = cost.segments.most_rows
+    chains = SEGMENT_BYTES * cost.segments.n
+    return EntryBytes(
+        waiting=cost.waiting_row,
+        chunked=_RING_BYTES + HashMultimap(1000).nbytes / 1000 * 2 + GARBAGE * (cost.stream_row + 1),
+        chunk_spare=1.0,
+        cached_extra=cost.cached_key - cost.master_row,
+        # The pinned rows are a segment too: held once to be read, once to be answered from.
+        pinned=cost.cached_key + 2.2 * cost.master_row + per_row,
+        resident=1.1 * cost.master_row,
+        resident_segment=2048.0,
+        buffer_extra=per_row,
+        fixed=max(0.0, cost.fixed - chains - here * (cost.master_row + per_row)),
+        held=cost.hold / 1.1,
+        per_segment=float(SEGMENT_BYTES),
+    )
+
+
 def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate | None) -> Decision:
     try:
         choice = choose_algorithm(setting)
@@ -192,7 +276,7 @@ def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate
     best = choice.best
     if best.prediction is None:
         raise PlanError(f"no algorithm can run here: {choice.explain()}", argument="memory")
-    sizes, origin = _sizes(request, best.algorithm, best.prediction.sizes, setting), "model"
+    sizes, origin = _sizes(request, best.prediction, setting), "model"
     if request.sizes is not None or request.tune in ("off", "measure"):
         sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
     return Decision(best.algorithm, sizes, origin, best, skew, choice)
@@ -207,20 +291,20 @@ def _tuned(request: Request, setting: Setting, skew: SkewEstimate | None) -> Dec
         return Decision(name, FITTED, "even split: the model finds no room", skew=skew)
     batch = None if setting.batch_rows is None else drained(prediction, setting, setting.batch_rows)
     price = Price(name, prediction.mu if batch is None else batch.mu, prediction, batch=batch)
-    return Decision(name, _sizes(request, name, prediction.sizes, setting), "model", price, skew)
+    return Decision(name, _sizes(request, prediction, setting), "model", price, skew)
 
 
-def _sizes(request: Request, algorithm: str, tuned: ModelSizes, setting: Setting) -> Sizes:
-    """Tuned sizes as the operator takes them, with the threshold that suits a cache which was only named.
+def _sizes(request: Request, tuned: Prediction, setting: Setting) -> Sizes:
+    """Tuned sizes, with waiting rows left to fill what the others leave, and the threshold that suits a named cache.
 
     The less wanted a cached row may be for the cache to hold it, and the fewer rows wait at a time, the lower.
     """
-    sizes = operator_sizes(algorithm, tuned, setting)
-    if algorithm != "cachejoin" or not request.fits_cache or not tuned.cached_rows:
+    sizes = replace(tuned.sizes, waiting=None)
+    if tuned.algorithm != "cachejoin" or not request.fits_cache or not sizes.cached:
         return sizes
     most = setting.batch_rows or FOREVER
-    waiting = min(tuned.waiting_rows or 1, most)
-    fitting = suitable_threshold(setting.distribution, tuned.cached_rows, waiting, least=1, most=most)
+    waiting = min(tuned.sizes.waiting or 1, most)
+    fitting = suitable_threshold(setting.distribution, sizes.cached, waiting, least=1, most=most)
     return replace(sizes, threshold=fitting)
 
 
@@ -291,3 +375,41 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
         first=FIRST if wiring.tells_first else None,
         **options,
     )
+
+
+TRIALS = 8
+_NO_RATE = float("-inf")
+
+
+def measured_sizes(
+    request: Request, wiring: Wiring, pages: Pages, rows: Sequence[pa.RecordBatch], decision: Decision
+) -> Decision:
+    """The decision with the sizes that served these rows quickest; trials start where the model finds the best."""
+    sample = sample_of(rows, wiring.on, pages, sum(batch.num_rows for batch in rows))
+    setting, skew = setting_for(request, pages, rows[0].schema, sample)
+
+    def rate(sizes: Sizes) -> float:
+        return _rate(request, wiring, pages, rows, replace(decision, sizes=sizes))
+
+    try:
+        tuned = tune(decision.algorithm, setting, measure=rate, trials=TRIALS)
+    except PlanError:
+        return decision
+    return replace(decision, sizes=tuned.sizes, origin=f"measured in {len(tuned.trials)} trials", skew=skew)
+
+
+def _rate(request: Request, wiring: Wiring, pages: Pages, rows: Sequence[pa.RecordBatch], decision: Decision) -> float:
+    """Rows per second over these rows, everything answered; minus infinity for sizes that do not fit."""
+    spec = specification(request, wiring, pages, decision.algorithm, decision.sizes)
+    try:
+        start = time.perf_counter()
+        with spec.open(MemoryBudget(request.join_memory, "trial"), {"stream": rows[0].schema}) as operator:
+            for batch in rows:
+                for _ in operator.push("stream", batch):
+                    pass
+            for _ in operator.drain():
+                pass
+    except (BudgetExceeded, PlanError):
+        return _NO_RATE
+    n_rows: int = sum(batch.num_rows for batch in rows)
+    return n_rows / (time.perf_counter() - start)

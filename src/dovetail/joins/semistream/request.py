@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cache import CachePolicy, Replaces
-from dovetail.joins.semistream.freshness import Freshness
-from dovetail.joins.semistream.lookup import Lookup
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import Drop, OnMiss, Park, on_miss_of
-from dovetail.joins.semistream.output import How
+from dovetail.joins.semistream.options import (
+    CachePolicy,
+    Drop,
+    Freshness,
+    How,
+    Lookup,
+    OnMiss,
+    Park,
+    Replaces,
+    on_miss_of,
+)
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.request.amounts import DEFAULT_MEMORY, parse_flag, parse_seconds, parse_size
 from dovetail.request.choices import HowName, nearest, one_of, parse_how

@@ -1,4 +1,4 @@
-"""How a budget is split between the parts of a semi-stream join."""
+"""Segments of master data, and how a budget is split between the parts of a semi-stream join."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import cache_bytes
@@ -15,12 +17,106 @@ from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SLOT_BYTES, pool_bytes
 from dovetail.joins.semistream.kernels.waiting_round import met_bytes
 from dovetail.joins.semistream.master.pages import KeyedPages, Pages
-from dovetail.joins.semistream.output import PAIR_BYTES
-from dovetail.joins.semistream.segments import Segments, row_bytes, width_of
+
+
+class Segments:
+    """Aligned runs of `per_segment` pages. With `pinned`, the first so many pages are one more segment, the last one.
+
+    A segment that would begin among the pinned pages begins after them; one wholly among them is empty.
+    """
+
+    def __init__(self, pages: Pages, per_segment: int, pinned: int = 0) -> None:
+        self.pages, self.per_segment = pages, per_segment
+        self.n_pages = len(pages.starts) - 1
+        self.pinned = min(pinned, self.n_pages)
+        self.aligned = -(-self.n_pages // per_segment)
+        first = np.maximum(np.arange(self.aligned) * per_segment, self.pinned)
+        last = np.minimum((np.arange(self.aligned) + 1) * per_segment, self.n_pages)
+        last = np.maximum(first, last)
+        if self.pinned:
+            first, last = np.append(first, 0), np.append(last, self.pinned)
+        self.first, self.last = first.astype(np.int64), last.astype(np.int64)
+        self.starts = np.asarray(pages.starts, np.int64)
+
+    @property
+    def n(self) -> int:
+        """How many segments there are, the pinned one included."""
+        return len(self.first)
+
+    @property
+    def wanted(self) -> int:
+        """How many segments are read from storage again and again: those with pages, without the pinned one."""
+        return int((self.last[: self.aligned] > self.first[: self.aligned]).sum())
+
+    @property
+    def rows(self) -> I64:
+        """The rows of each segment."""
+        return self.starts[self.last] - self.starts[self.first]
+
+    @property
+    def most_rows(self) -> int:
+        """The rows of the largest segment."""
+        return int(self.rows.max()) if self.n else 0
+
+    @property
+    def most_swapped_rows(self) -> int:
+        """The rows of the largest segment that is not pinned."""
+        return int(self.rows[: self.aligned].max()) if self.aligned else 0
+
+    def homes(self, key: Sequence[pa.Array]) -> I64:
+        """The home segment of each key, or -1 where there is certainly none."""
+        return self.of_pages(np.asarray(self.pages.home(key), np.int64))
+
+    def of_pages(self, page: I64) -> I64:
+        """The segment of each page; -1 for -1."""
+        segment = np.where(page < 0, -1, page // self.per_segment)
+        if self.pinned:
+            segment = np.where((page >= 0) & (page < self.pinned), self.aligned, segment)
+        return segment
+
+    def run(self, segment: int) -> tuple[int, int]:
+        """The first page of a segment, and the number of its pages."""
+        first = int(self.first[segment])
+        return first, int(self.last[segment]) - first
+
+    def read(self, segment: int) -> pa.RecordBatch:
+        """The rows of a segment, by one read."""
+        return self.pages.read(*self.run(segment))
+
+    def stored_bytes(self, segments: I64) -> I64:
+        """Bytes that reading each of these segments moves."""
+        first = self.first[segments]
+        return self.pages.stored_many(first, self.last[segments] - first)
+
+    def page_at(self, rows: I64) -> I64:
+        """The pages in which these rows of the master data lie."""
+        pages: I64 = np.searchsorted(self.starts, rows, side="right") - 1
+        return pages
+
+
+def row_bytes(pages: Pages) -> float:
+    """Bytes of an average master row in memory, by its stored size and its schema, whichever is more."""
+    rows, n_pages = int(pages.starts[-1]), len(pages.starts) - 1
+    stored = pages.stored_bytes(0, n_pages) / rows if rows else 0.0
+    return max(stored, width_of(pages.schema))
+
+
+def width_of(schema: pa.Schema) -> float:
+    """Bytes of a row of these types, text guessed at sixteen bytes."""
+    total = 0.0
+    for field in schema:
+        try:
+            total += field.type.bit_width / 8
+        except ValueError:
+            total += 20.0
+        total += 1 / 8 if field.nullable else 0
+    return total
+
 
 Part = Literal["waiting", "cached", "pinned", "resident", "chunks"]
 INTAKE_BYTES = 72  # of a row being admitted: code, validity, segment, reference, cache hit, and what they come from
 TYPICAL_SEEK_BYTES = 50_000  # what a device could have read in the time of one seek; about equal on disks and flash
+PAIR_BYTES = 16  # of a collected pair of a stream row and a master row
 GARBAGE = 2.0  # stored rows against wanted ones, between two compactions
 CACHED_GARBAGE = 1.3  # the same of cached rows, which stay for longer
 WORTH_A_ROUND = 4  # segments; for fewer at a time a round saves nothing
@@ -114,6 +210,11 @@ class Footprint:
         each = 3 * (self.master_row + self.stream_row + 2)
         most = min(self.limit // 10, int(each * self.round_rows)) if self.keyed else self.limit // 10
         return max(int(32 * each), most) + self.hold + 1024
+
+    @property
+    def floor(self) -> int:
+        """Bytes of the budget that only loaded rows and answers may use."""
+        return self.output + self.hold
 
     @property
     def round_rows(self) -> int:

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.freshness import Freshness
-from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.options import Freshness
 
 MARK = ".shared"
 _SHARED: set[str] = set()  # marks that this process has seen
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
-_WRITER_S = 90 * 86_400  # that a join is known whose letters a query keeps
+_WRITER_S = 90 * 86_400  # that a join is known whose dead letters a query keeps
 _ATTEMPTS = 200  # to read an entry that another task is just writing
 Hold: TypeAlias = Callable[[str], bool]
 """Whether a version is there and from now on stays."""
@@ -103,7 +103,7 @@ class VersionLog:
             proposal = Entry(store.version(), time.time())
         raise ConfigError(f"{store.source} is pruned faster than versions can be held; keep more of them.")
 
-    def letter_writer(self, plan: str, query: str) -> str:
+    def dead_letter_writer(self, plan: str, query: str) -> str:
         """The query that keeps the dead letters of a planned join: the first one that asked."""
         place = self._file("letters", plan, 0)
         if self._publish(place, json.dumps(query), outlives_power=False):

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.arrival import Residence, at_rate, page_reads_suffice
-from dovetail.joins.semistream.cost.batch import BatchPrice, drained
 from dovetail.joins.semistream.cost.models import MODELS, Model, model_of
 from dovetail.joins.semistream.cost.prediction import NoRoomError, Prediction
+from dovetail.joins.semistream.cost.rates import BatchPrice, Residence, at_rate, drained, page_reads_suffice
 from dovetail.joins.semistream.cost.setting import Setting
 from dovetail.joins.semistream.cost.tune import tune
 
@@ -185,9 +184,9 @@ def _cells(price: Price) -> tuple[str, ...]:
         price.algorithm,
         f"{price.rate:,.0f}",
         _per_load(price, found),
-        f"{found.sizes.segment_rows:,}",
-        f"{found.sizes.cached_rows:,}",
-        f"{found.sizes.waiting_rows or 0:,}",
+        f"{found.segment_rows:,}",
+        f"{found.kept_rows:,}",
+        f"{found.sizes.waiting or 0:,}",
         _seconds(wait),
         price.reason,
     )

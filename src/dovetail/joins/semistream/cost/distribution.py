@@ -1,16 +1,126 @@
-"""How wanted the rows of master data are: what the models ask of a distribution, and the power laws."""
+"""How wanted master rows are: power laws, samples, and the share of the stream that asks for each segment."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import F64
+from dovetail.engine.kernels.arrays import F64, I64
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.segments import Segments, in_frequency_order, shuffled
+
+Share = Callable[[F64], F64]
+"""The share of the stream that asks for the first so many rows, most wanted first; ranks may be fractional."""
+
+_EXACT_SEGMENTS = 32  # segments at the wanted end that are groups of their own
+_GROWTH = 1.12  # how much longer each later group is than the one before
+_PER_E_FOLD = 8  # groups of segments whose shares lie within a factor e
+_DRAWN = 2**16  # rows of a shuffle that are placed one by one; the rest is spread evenly
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """Groups of segments: `count` of them, each asked for by `share` of the stream tuples that reach storage.
+
+    The shares of all segments add to 1, unless nothing reaches storage; segments that nobody asks for are in
+    `n_segments` only. F4 is an equation of docs/algorithms/semistream.md, 3.4.
+    """
+
+    count: F64
+    share: F64
+    n_segments: int
+
+    @property
+    def root_sum(self) -> float:
+        """Sum of the square roots of all shares, what the best of all look-up policies depends on (F4)."""
+        return float(np.sum(self.count * np.sqrt(self.share)))
+
+    @property
+    def largest(self) -> float:
+        """The share of the segment asked for most."""
+        return float(self.share.max(initial=0.0))
+
+    def without_top(self, n: int) -> tuple[float, Demand]:
+        """The share of the stream that asks for the n segments asked for most, and the other segments."""
+        order = np.argsort(-self.share, kind="stable")
+        count, share = self.count[order], self.share[order]
+        taken = np.minimum(count, np.maximum(0.0, n - (np.cumsum(count) - count)))
+        left = count - taken
+        some = left > 0
+        rest = _asked(left[some], share[some], max(0, self.n_segments - n))
+        return float(np.sum(taken * share)), rest
+
+
+def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int = 0, bend: int = 0) -> Demand:
+    """Demand of rows that lie most wanted first, without the first `cached` ones, which never reach storage.
+
+    Groups do not reach across `bend`, a rank at which shares fall at once.
+    """
+    n = _n_segments(rows - cached, segment_rows)
+    edges = np.unique(np.append(_group_edges(n), np.clip(-(-(bend - cached) // segment_rows), 0, n)))
+    ranks = np.minimum(cached + edges * float(segment_rows), float(rows))
+    mass = np.diff(share(ranks))
+    count = np.diff(edges).astype(np.float64)
+    return _asked(count, mass / count, n)
+
+
+@lru_cache(maxsize=256)
+def shuffled(share: Share, rows: int, segment_rows: int, cached: int = 0, seed: int = 0) -> Demand:
+    """Demand of rows that lie in no order; the `cached` most wanted ones, wherever they lie, are never asked of them.
+
+    A shuffle is drawn, the same one for the same seed: the most wanted rows are dealt to the segments one by one, as
+    many to each; what is rarer than these is spread evenly.
+    """
+    n = _n_segments(rows, segment_rows)
+    drawn = min(rows - cached, max(_DRAWN, n))
+    heavy = np.diff(share(cached + np.arange(drawn + 1.0)))
+    tail = share(np.array([cached + drawn, rows], np.float64))
+    return grouped(np.bincount(_shuffle(drawn, seed) % n, heavy, n) + (tail[1] - tail[0]) / n)
+
+
+@lru_cache(maxsize=4)
+def _shuffle(rows: int, seed: int) -> I64:
+    """Numbers below `rows` in an order that is drawn, the same one for the same seed."""
+    return np.random.default_rng(seed).permutation(rows)
+
+
+def grouped(shares: F64) -> Demand:
+    """The groups of segments given one by one; shares need not add to 1."""
+    asked = shares[shares > 0]
+    if not asked.size:
+        return _asked(np.zeros(0), np.zeros(0), shares.size)
+    bins = np.round(np.log(asked) * _PER_E_FOLD).astype(np.int64)
+    bins -= bins.min()
+    count = np.bincount(bins).astype(np.float64)
+    some = count > 0
+    return _asked(count[some], np.bincount(bins, asked)[some] / count[some], shares.size)
+
+
+def _n_segments(rows: int, segment_rows: int) -> int:
+    if segment_rows < 1 or rows < 0:
+        raise PlanError(
+            f"{rows} rows in segments of {segment_rows} rows were given; rows cannot be fewer than the cached ones, "
+            f"and a segment has at least 1 row."
+        )
+    return -(-rows // segment_rows)
+
+
+def _group_edges(n: int) -> F64:
+    if n <= _EXACT_SEGMENTS:
+        return np.arange(n + 1.0)
+    steps = int(np.ceil(np.log(n / _EXACT_SEGMENTS) / np.log(_GROWTH)))
+    rest = np.round(np.geomspace(_EXACT_SEGMENTS, n, steps + 1))
+    return np.unique(np.concatenate([np.arange(_EXACT_SEGMENTS), rest]))
+
+
+def _asked(count: F64, share: F64, n: int) -> Demand:
+    used = share > 0
+    whole = float(np.sum(count * share))
+    return Demand(count[used], share[used] / whole if whole else share[used], n)
+
 
 Law = Literal["integral", "discrete"]
 
@@ -31,7 +141,7 @@ class Distribution(Protocol):
         """The share of the stream that asks for the first so many ranks, p_N; ranks may be fractional."""
         ...
 
-    def segments(self, segment_rows: int, *, ordered: bool, cached: int = 0) -> Segments:
+    def segments(self, segment_rows: int, *, ordered: bool, cached: int = 0) -> Demand:
         """The p_i of segments of so many rows, among tuples that the `cached` most wanted rows do not answer.
 
         `ordered`: rows lie most wanted first, and the cached ones are not in any segment. Otherwise they lie as the
@@ -78,7 +188,7 @@ class Zipf:
             return power_area(inside + 1.0, self.exponent) / power_area(np.float64(self.rows + 1.0), self.exponent)
         return power_sum(inside, self.exponent) / power_sum(np.array([float(self.rows)]), self.exponent)
 
-    def segments(self, segment_rows: int, *, ordered: bool, cached: int = 0) -> Segments:
+    def segments(self, segment_rows: int, *, ordered: bool, cached: int = 0) -> Demand:
         """The p_i of segments; rows that are not ordered are taken as shuffled."""
         place = in_frequency_order if ordered else shuffled
         return place(self.share, self.rows, segment_rows, min(cached, self.rows))
@@ -112,3 +222,67 @@ def _head_sums(exponent: float) -> F64:
     """The sums of the first 0, 1, 2 ... terms."""
     sums: F64 = np.concatenate([[0.0], np.cumsum(_TERMS[1:] ** -exponent)])
     return sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Empirical:
+    """Keys as often as a sample had them; what the sample never saw is spread evenly over the other rows.
+
+    The share left to unseen rows is the share of keys that the sample had once (Good and Turing), taken from all seen
+    keys alike, so that those seen often keep theirs. `wanted` are the shares of the seen keys, most wanted first.
+    With `places`, the row number of each of them, segments are those of the real layout; without, rows that are not in
+    order of frequency are taken as shuffled.
+    """
+
+    rows: int
+    wanted: F64
+    places: I64 | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows < max(1, self.wanted.size):
+            raise PlanError(f"{self.wanted.size} keys were seen in master data of {self.rows} rows; give all its rows.")
+        if self.wanted.size and (self.wanted.min() < 0 or self.wanted.sum() > 1 + 1e-9):
+            raise PlanError("the shares of seen keys must not be negative, nor add to more than 1.")
+        if self.places is not None and self.places.shape != self.wanted.shape:
+            raise PlanError(f"{self.places.size} places were given for {self.wanted.size} keys; give one for each.")
+
+    @classmethod
+    def of_sample(cls, keys: I64, rows: int, places: I64 | None = None) -> Empirical:
+        """The distribution behind a sample of stream keys; `places` are the row numbers of their master rows.
+
+        Keys are codes: equal codes are equal keys. Keys that master data has not should be left out.
+        """
+        if keys.size == 0:
+            return cls(rows, np.zeros(0))
+        _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        discount = np.count_nonzero(counts == 1) / counts.size if counts.size < rows else 0.0
+        seen = (counts[order] - discount) / keys.size
+        return cls(rows, seen, None if places is None else places[first][order])
+
+    @property
+    def unseen(self) -> float:
+        """The share of the stream that asks for rows which the sample did not see."""
+        return max(0.0, 1.0 - float(self.wanted.sum()))
+
+    def share(self, ranks: F64) -> F64:
+        """The share of the stream that asks for the first so many ranks; unseen rows are the last ones."""
+        curve = np.concatenate([[0.0], np.cumsum(self.wanted)])
+        inside = np.clip(np.asarray(ranks, np.float64), 0.0, float(self.rows))
+        seen: F64 = np.interp(inside, np.arange(curve.size, dtype=np.float64), curve)
+        others = self.rows - self.wanted.size
+        if not others:
+            return seen / (curve[-1] or 1.0)
+        rest: F64 = self.unseen * np.maximum(0.0, inside - self.wanted.size) / others
+        return seen + rest
+
+    def segments(self, segment_rows: int, *, ordered: bool, cached: int = 0) -> Demand:
+        """The p_i of segments, of the real layout where it is known and not in order of frequency."""
+        cached = min(cached, self.rows)
+        if ordered:
+            return in_frequency_order(self.share, self.rows, segment_rows, cached, bend=self.wanted.size)
+        if self.places is None:
+            return shuffled(self.share, self.rows, segment_rows, cached)
+        n = -(-self.rows // segment_rows)
+        seen = np.bincount(self.places[cached:] // segment_rows, self.wanted[cached:], n)
+        return grouped(seen.astype(np.float64) + self.unseen / n)

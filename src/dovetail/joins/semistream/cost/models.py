@@ -7,24 +7,27 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.batch import drained
-from dovetail.joins.semistream.cost.cached import predict_cachejoin, predict_optimised_x_hybridjoin, predict_sscj
-from dovetail.joins.semistream.cost.hybridjoin import predict_hybridjoin
-from dovetail.joins.semistream.cost.inlj import predict_inlj
+from dovetail.joins.semistream.cost.collecting import predict_partitioned, predict_ssij
+from dovetail.joins.semistream.cost.hybridjoin import (
+    predict_cachejoin,
+    predict_hybridjoin,
+    predict_inlj,
+    predict_optimised_x_hybridjoin,
+    predict_sscj,
+    predict_x_hybridjoin,
+)
 from dovetail.joins.semistream.cost.meshjoin import predict_meshjoin, predict_r_meshjoin
-from dovetail.joins.semistream.cost.partitioned import predict_partitioned
-from dovetail.joins.semistream.cost.prediction import Prediction, Sizes
+from dovetail.joins.semistream.cost.prediction import Prediction
+from dovetail.joins.semistream.cost.rates import drained
 from dovetail.joins.semistream.cost.setting import Setting
-from dovetail.joins.semistream.cost.ssij import predict_ssij
-from dovetail.joins.semistream.cost.x_hybridjoin import predict_x_hybridjoin
+from dovetail.joins.semistream.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """One algorithm's model: `formula`, what the store must offer, and the sizes that `tune` chooses.
 
-    `axes` are names of `Sizes` fields; an algorithm that reads single pages has none. `whole_segments`: cached rows
-    come in whole segments.
+    `axes` are the names of these sizes; an algorithm that reads single pages has none.
     """
 
     name: str
@@ -32,7 +35,6 @@ class Model:
     axes: tuple[str, ...]
     needs_index: bool = True
     needs_frequency_order: bool = False
-    whole_segments: bool = False
 
     def predict(self, setting: Setting, sizes: Sizes) -> Prediction:
         """What these sizes lead to; a `NoRoomError` when they do not fit in the memory."""
@@ -41,26 +43,38 @@ class Model:
 
     def looks_up(self, setting: Setting) -> bool:
         """Whether keys are asked of the store, so that no segment is ever read and its length does not matter."""
-        whole = self.whole_segments or self.needs_frequency_order or not self.needs_index
+        whole = "resident" in self.axes or self.needs_frequency_order or not self.needs_index
         return setting.costs.look_up is not None and not whole
+
+    @property
+    def kept(self) -> str | None:
+        """The size of what stays in memory: cached rows, pinned pages or resident segments."""
+        return next((axis for axis in self.axes if axis in ("cached", "pinned", "resident")), None)
+
+    def keeping(self, sizes: Sizes, rows: int, setting: Setting) -> Sizes:
+        """The sizes with about so many master rows kept in memory, in whole pages or segments if need be."""
+        if self.kept is None:
+            return sizes
+        each = {"cached": 1, "pinned": setting.page_rows, "resident": setting.segment_rows(sizes)}[self.kept]
+        return replace(sizes, **{self.kept: rows // each})
 
 
 _MODELS: Final = (
     Model("inlj", predict_inlj, ()),
-    Model("meshjoin", predict_meshjoin, ("segment_rows",), needs_index=False),
-    Model("r_meshjoin", predict_r_meshjoin, ("segment_rows", "parts"), needs_index=False),
-    Model("partitioned", predict_partitioned, ("segment_rows", "cached_rows"), whole_segments=True),
-    Model("ssij", predict_ssij, ("segment_rows", "cached_rows"), whole_segments=True),
-    Model("hybridjoin", predict_hybridjoin, ("segment_rows",)),
-    Model("x_hybridjoin", predict_x_hybridjoin, ("segment_rows", "cached_rows"), needs_frequency_order=True),
+    Model("meshjoin", predict_meshjoin, ("per_segment",), needs_index=False),
+    Model("r_meshjoin", predict_r_meshjoin, ("per_segment", "parts"), needs_index=False),
+    Model("partitioned", predict_partitioned, ("per_segment", "resident")),
+    Model("ssij", predict_ssij, ("per_segment", "resident")),
+    Model("hybridjoin", predict_hybridjoin, ("per_segment",)),
+    Model("x_hybridjoin", predict_x_hybridjoin, ("per_segment", "pinned"), needs_frequency_order=True),
     Model(
         "optimised_x_hybridjoin",
         predict_optimised_x_hybridjoin,
-        ("segment_rows", "cached_rows"),
+        ("per_segment", "pinned"),
         needs_frequency_order=True,
     ),
-    Model("cachejoin", predict_cachejoin, ("segment_rows", "cached_rows")),
-    Model("sscj", predict_sscj, ("segment_rows", "cached_rows")),
+    Model("cachejoin", predict_cachejoin, ("per_segment", "cached")),
+    Model("sscj", predict_sscj, ("per_segment", "cached")),
 )
 MODELS: Final[dict[str, Model]] = {model.name: model for model in _MODELS}
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.best_buffer import best_buffer_bytes, seek_equivalent_bytes
+from dovetail.joins.semistream.cost.meshjoin import best_buffer_bytes, seek_equivalent_bytes
 from dovetail.joins.semistream.cost.models import Model, model_of, service_rate
-from dovetail.joins.semistream.cost.prediction import NoRoomError, Sizes
+from dovetail.joins.semistream.cost.prediction import NoRoomError
 from dovetail.joins.semistream.cost.setting import Setting
+from dovetail.joins.semistream.sizes import Sizes
 
 Measure = Callable[[Sizes], float]
 """Tuples per second with these sizes, from a model or from a run."""
@@ -69,7 +70,7 @@ def _waits_at_once(model: Model, setting: Setting, sizes: Sizes) -> bool:
         found = model.predict(_looking_up_the_oldest(setting), sizes)
     except NoRoomError:
         return False
-    return setting.batch_rows * (1 - found.p_n) <= (found.sizes.waiting_rows or 1)
+    return setting.batch_rows * (1 - found.p_n) <= (found.sizes.waiting or 1)
 
 
 def _looking_up_the_oldest(setting: Setting) -> Setting:
@@ -91,12 +92,12 @@ def by_model(model: Model, setting: Setting) -> Measure:
 def grid(model: Model, setting: Setting, factor: float = 2.0) -> Iterator[Sizes]:
     """All sizes of a grid over the model's axes: (d), (d_S, d_N), (d, h_R) or (b, l), segments in whole pages."""
     for pages in _powers(1, _most_pages(model, setting), factor):
-        base = Sizes(pages * setting.page_rows)
+        base = Sizes(per_segment=pages)
         if "parts" in model.axes:
             yield from (replace(base, parts=n) for n in _powers(1, pages, factor))
-        elif "cached_rows" in model.axes:
+        elif model.kept is not None:
             most = min(setting.master_rows, int(setting.memory / setting.cached_bytes))
-            yield from (_fitted(model, replace(base, cached_rows=n)) for n in (0, *_powers(1, most, factor)))
+            yield from (model.keeping(base, n, setting) for n in (0, *_powers(1, most, factor)))
         else:
             yield base
 
@@ -104,17 +105,17 @@ def grid(model: Model, setting: Setting, factor: float = 2.0) -> Iterator[Sizes]
 def starts(model: Model, setting: Setting) -> list[Sizes]:
     """Where tuning begins: one page, the closed form for the buffer, and both with small and large caches."""
     if not model.axes:
-        return [Sizes(setting.page_rows)]
+        return [Sizes(per_segment=1)]
     a = seek_equivalent_bytes(setting, sequential=not model.needs_index)
     best = best_buffer_bytes(setting.memory, a) / (setting.page_rows * setting.row_bytes)
     pages = sorted({1, max(1, min(round(best), _most_pages(model, setting)))})
-    bases = [Sizes(n * setting.page_rows) for n in pages]
-    if "cached_rows" not in model.axes:
+    bases = [Sizes(per_segment=n) for n in pages]
+    if model.kept is None:
         return bases
     shares = (0.0, 0.01, 0.1, 0.33, 0.8)
     rows = [min(setting.master_rows, int(share * setting.memory / setting.cached_bytes)) for share in shares]
-    found = [_fitted(model, replace(base, cached_rows=n)) for base in bases for n in rows]
-    if setting.batch_rows is None or model.whole_segments:
+    found = [model.keeping(base, n, setting) for base in bases for n in rows]
+    if setting.batch_rows is None or model.kept == "resident":
         return found
     return [*found, *(_all_but(model, setting, base) for base in bases)]
 
@@ -122,13 +123,13 @@ def starts(model: Model, setting: Setting) -> list[Sizes]:
 def _all_but(model: Model, setting: Setting, base: Sizes) -> Sizes:
     """A cache of all that a micro-batch leaves which finds slots at once."""
     try:
-        room = model.predict(_looking_up_the_oldest(setting), base).sizes.waiting_rows or 0
+        room = model.predict(_looking_up_the_oldest(setting), base).sizes.waiting or 0
     except NoRoomError:
         return base
     entries = (setting.keyed if model.looks_up(setting) else None) or setting.entries
     spare = (room - (setting.batch_rows or 0)) * entries.waiting
     each = setting.row_bytes + entries.cached_extra + entries.cached_counter
-    return replace(base, cached_rows=max(0, min(setting.master_rows, int(spare / each))))
+    return model.keeping(base, max(0, min(setting.master_rows, int(spare / each))), setting)
 
 
 class _Climb:
@@ -163,25 +164,27 @@ class _Climb:
 
 def neighbours(model: Model, setting: Setting, sizes: Sizes, factor: float) -> list[Sizes]:
     """Sizes one step away on each axis and on pairs of axes, never without a page or a part."""
-    pages = sizes.pages(setting.page_rows)
+    pages = sizes.per_segment or 1
     found = []
     for n_pages in _around(pages, factor, 1, _most_pages(model, setting)) if model.axes else [pages]:
-        base = replace(sizes, segment_rows=n_pages * setting.page_rows)
+        base = replace(sizes, per_segment=n_pages)
         if "parts" in model.axes:
-            found += [replace(base, parts=n) for n in _around(min(sizes.parts, n_pages), factor, 1, n_pages)]
-        elif "cached_rows" in model.axes:
-            unit = base.segment_rows if model.whole_segments else 1
-            cached = _around(max(sizes.cached_rows, unit), factor, 0, setting.master_rows)
-            found += [_fitted(model, replace(base, cached_rows=n)) for n in (*cached, sizes.cached_rows)]
+            found += [replace(base, parts=n) for n in _around(min(sizes.parts or 1, n_pages), factor, 1, n_pages)]
+        elif model.kept is not None:
+            found += [replace(base, **{model.kept: n}) for n in _kept_around(model, setting, sizes, base, factor)]
         else:
             found.append(base)
     return [other for other in found if other != sizes]
 
 
-def _fitted(model: Model, sizes: Sizes) -> Sizes:
-    if not model.whole_segments:
-        return sizes
-    return replace(sizes, cached_rows=sizes.cached_rows // sizes.segment_rows * sizes.segment_rows)
+def _kept_around(model: Model, setting: Setting, sizes: Sizes, base: Sizes, factor: float) -> list[int]:
+    """Numbers to keep one step from those of `sizes`, and as many rows with the segments of `base`."""
+    name = model.kept or ""
+    each = {"cached": 1, "pinned": setting.page_rows, "resident": setting.segment_rows(base)}[name]
+    before = {"resident": setting.segment_rows(sizes)}.get(name, each)
+    rows = (getattr(sizes, name) or 0) * before
+    around = _around(max(rows, each), factor, 0, setting.master_rows)
+    return sorted({n // each for n in (*around, rows)})
 
 
 def _most_pages(model: Model, setting: Setting) -> int:

@@ -1,15 +1,32 @@
-"""The ten semi-stream joins, each inside a memory budget."""
+"""The ten semi-stream joins, each inside a memory budget.
 
-from dovetail.joins.semistream.operators.cachejoin import CacheJoin, Sscj
-from dovetail.joins.semistream.operators.hybridjoin import HybridJoin
+In the order in which rows pass them:
+
+* `spec`: what every join is told. `hybridjoin`, `cachejoin`, `resident`, `inlj`, `meshjoin`: the algorithms.
+* `operator`: the running join: rows are coded and answers collected. `index_driven`: the loop of joins with an index.
+* `waiting`: stream rows that wait. `loads`: segments read and matched with them. `disk_buffer`: master rows as read.
+* `cache`: master rows by key. `answers`: rows by name, and answers made of them.
+"""
+
+from dovetail.joins.semistream.operators.cachejoin import CacheJoin, OptimisedXHybridJoin, Sscj
+from dovetail.joins.semistream.operators.hybridjoin import HybridJoin, XHybridJoin
 from dovetail.joins.semistream.operators.inlj import Inlj
 from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
-from dovetail.joins.semistream.operators.optimised_x_hybridjoin import OptimisedXHybridJoin
-from dovetail.joins.semistream.operators.partitioned import PartitionedJoin
-from dovetail.joins.semistream.operators.registry import ALGORITHMS
+from dovetail.joins.semistream.operators.resident import PartitionedJoin, Ssij
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.operators.ssij import Ssij
-from dovetail.joins.semistream.operators.x_hybridjoin import XHybridJoin
+
+ALGORITHMS: dict[str, type[SemiStreamJoin]] = {
+    "inlj": Inlj,
+    "meshjoin": MeshJoin,
+    "r_meshjoin": RMeshJoin,
+    "partitioned": PartitionedJoin,
+    "ssij": Ssij,
+    "hybridjoin": HybridJoin,
+    "x_hybridjoin": XHybridJoin,
+    "optimised_x_hybridjoin": OptimisedXHybridJoin,
+    "cachejoin": CacheJoin,
+    "sscj": Sscj,
+}
 
 __all__ = [
     "ALGORITHMS",

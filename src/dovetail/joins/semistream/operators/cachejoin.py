@@ -1,20 +1,37 @@
-"""CACHEJOIN and SSCJ: HYBRIDJOIN that learns which master rows to keep in memory from how many rows wait for them."""
+"""CACHEJOIN, SSCJ and Optimised X-HYBRIDJOIN: rows whose key is in memory are answered at once, only the others wait.
+
+CACHEJOIN and SSCJ learn which master rows to keep from how many rows wait for them. Optimised X-HYBRIDJOIN keeps those
+of the first pages.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cache import ADAPTIVE, LEAST_FREQUENT, CachePolicy
-from dovetail.joins.semistream.lookup import OLDEST, Lookup
-from dovetail.joins.semistream.operators.cached import Cached
+from dovetail.joins.semistream.kernels.key_cache import age, hit_pairs, probe_admit
+from dovetail.joins.semistream.kernels.segment_match import INNER, keep_checked
+from dovetail.joins.semistream.kernels.waiting_round import Met
+from dovetail.joins.semistream.operators.answers import Shape
+from dovetail.joins.semistream.operators.cache import RowCache
+from dovetail.joins.semistream.operators.disk_buffer import PageOf
+from dovetail.joins.semistream.operators.index_driven import IndexDriven, LookUps
+from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts
+from dovetail.joins.semistream.operators.operator import Rows
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
-from dovetail.joins.semistream.sizes import Part, Sizes
+from dovetail.joins.semistream.options import ADAPTIVE, LEAST_FREQUENT, OLDEST, CachePolicy, Lookup
+from dovetail.joins.semistream.sizes import Part, Sizes, row_bytes
+
+MOST_HALVINGS = 62  # after so many nothing is left of any count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +51,13 @@ class CacheJoin(SemiStreamJoin):
 
     def __post_init__(self) -> None:
         SemiStreamJoin.__post_init__(self)
-        if self.max_probe is not None and self.max_probe < 1:
-            raise PlanError(f"max_probe={self.max_probe}: at least one row must be looked at; leave it out for all.")
+        _check_probes(self.max_probe)
 
-    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> Cached:
+    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> IndexDriven:
         """The running join with these sizes."""
-        base, capacity = (self, budget, stream, shape, sizes), max(1, sizes.cached or 0)
-        operator = Cached(*base, policy=self._policy(), capacity=capacity, learns=True, max_probe=self.max_probe)
-        operator.lookup = self.lookup
-        return operator
+        keep = partial(LearnedKeys, capacity=max(1, sizes.cached or 0), policy=self._policy(), max_probe=self.max_probe)
+        schedule = partial(LookUps, lookup=self.lookup)
+        return IndexDriven(self, budget, stream, shape, sizes, keep, schedule, stores_rows=True)
 
     def options(self) -> list[str]:
         """The look-up policy and the cache."""
@@ -62,3 +77,247 @@ class Sscj(CacheJoin):
     """
 
     cache: CachePolicy = LEAST_FREQUENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimisedXHybridJoin(SemiStreamJoin):
+    """Rows whose key lies in the first `sizes.pinned` pages are answered at once; the others wait as in HYBRIDJOIN.
+
+    Meant for master data with the most wanted rows first. At most `max_probe` rows (default: as many as can wait) are
+    looked at between two loads, so that waiting rows do not starve while every arrival hits. `sizes.together` is as in
+    HYBRIDJOIN.
+    Reference: Naeem 2012, 7.2 and algorithm 5; docs/algorithms/semistream.md, 2.9.
+    """
+
+    lookup: Lookup = OLDEST
+    max_probe: int | None = None
+    parts: ClassVar[tuple[Part, ...]] = ("waiting", "pinned")
+
+    def __post_init__(self) -> None:
+        SemiStreamJoin.__post_init__(self)
+        _check_probes(self.max_probe)
+
+    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> IndexDriven:
+        """The running join with these sizes."""
+        keep = partial(FirstKeys, pages=sizes.pinned or 0, max_probe=self.max_probe)
+        schedule = partial(LookUps, lookup=self.lookup)
+        return IndexDriven(self, budget, stream, shape, sizes, keep, schedule, stores_rows=True)
+
+    def options(self) -> list[str]:
+        """The look-up policy."""
+        return [f"lookup={self.lookup}"]
+
+
+def _check_probes(max_probe: int | None) -> None:
+    if max_probe is not None and max_probe < 1:
+        raise PlanError(f"max_probe={max_probe}: at least one row must be looked at; leave it out for all.")
+
+
+class CachedKeys(Kept):
+    """Master rows by key: rows probe them, at most `max_probe` in a phase; then one segment is loaded.
+
+    Reference: Naeem 2012, algorithms 5 and 6; docs/algorithms/semistream.md, 2.9 and 2.10.
+    """
+
+    def __init__(self, parts: Parts, capacity: int, policy: CachePolicy, max_probe: int | None) -> None:
+        super().__init__(parts)
+        self.max_probe = max_probe or parts.waiting.slots
+        self._probes_left = self.max_probe
+        store, cost = parts.disk.store, parts.disk.cost
+        self.cache = RowCache(store, capacity, self._limit(capacity), policy, parts.budget, cost.intake, cost.floor)
+        parts.answers.after_flush(self.cache.tidy)
+
+    def _limit(self, capacity: int) -> int:
+        """Bytes that the rows of so many keys may have."""
+        return int(1.25 * capacity * (row_bytes(self.parts.disk.pages) + 1)) + 256
+
+    @property
+    def is_paused(self) -> bool:  # type: ignore[override]  # a plain attribute where nothing is kept
+        """Whether so many rows were looked at that a load must come."""
+        return not self._probes_left
+
+    def resume(self) -> None:
+        """Begin another phase."""
+        self._probes_left = self.max_probe
+
+    def take(self, rows: Rows, start: int, loads: Loads) -> Generator[pa.RecordBatch, None, int]:
+        """Answer rows from the cache or let them wait; returns the first that was not looked at."""
+        parts, hits, before = self.parts, self.cache.hits, len(self.parts.waiting)
+        stop, now = min(len(rows.codes), start + self._probes_left), parts.clock.now_ns()
+        given = rows.codes, rows.segments, rows.refs, start, stop, hits, now
+        at, n = probe_admit(self.cache.keys, parts.waiting.pool, *given)
+        self._probes_left -= at - start
+        parts.disk.scratch.probes[0] += at - start
+        parts.counts["admits"] += len(parts.waiting) - before
+        yield from self._answer(rows, n, loads)
+        return at
+
+    def _answer(self, rows: Rows, n: int, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """Pairs for all hits; rows that only shared a cached key's hash wait after all."""
+        answers, done = self.parts.answers, 0
+        exact = answers.codes.exact
+        how, wrong = answers.how if exact else INNER, [np.empty(0, np.int64)]
+        while done < n:
+            start = answers.n
+            upto, answers.n = hit_pairs(self.cache.keys, rows.refs, self.cache.hits, done, n, how, answers.out, start)
+            if not exact:
+                wrong.append(self._wrong(rows, self.cache.hits[0][done:upto], start))
+            self.parts.counts["answered_by_cache"] += upto - done - len(wrong[-1])
+            done = upto
+            if done < n:
+                yield from answers.flush()
+        others = np.concatenate(wrong)
+        if len(others):
+            yield from self._wait(rows.some(others), loads)
+
+    def _wrong(self, rows: Rows, hit: I64, start: int) -> I64:
+        """Hits of other keys with the same hash; their pairs, from `start` on, are removed."""
+        answers = self.parts.answers
+        refs, pairs = answers.refs[start : answers.n], answers.rows[start : answers.n]
+        right = answers.right_pairs(refs, pairs)
+        found = refs[right]
+        good = np.isin(refs, found)
+        n, kept = int(good.sum()), right[good]
+        answers.refs[start : start + n], answers.rows[start : start + n] = refs[good], pairs[good]
+        answers.n = keep_checked(answers.refs, answers.rows, start, start + n, kept, answers.how)
+        return hit[~np.isin(rows.refs[hit], found)]
+
+    def _wait(self, rows: Rows, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """These rows take slots, with loads while none is free."""
+        start = 0
+        while start < len(rows.codes):
+            start = self.parts.admit(rows, start)
+            if start < len(rows.codes):
+                yield from loads.make_slots()
+
+    def state(self) -> dict[str, Any]:
+        """The threshold, the random numbers, and how far the phase is."""
+        return {"cache": self.cache.numbers(), "probes_left": self._probes_left}
+
+    def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
+        """Go on in the phase that was begun."""
+        self._probes_left = state["probes_left"]
+
+    def regrouped(self) -> None:
+        """Leave as much to loaded rows as they now need."""
+        self.cache.floor = self.parts.disk.cost.floor
+
+    def report(self, metrics: Metrics) -> None:
+        """Add what went in and out of the cache."""
+        metrics.add("cache_inserts", self.cache.inserts, unit="keys")
+        metrics.add("evictions", self.cache.evictions, unit="keys")
+
+    def close(self) -> None:
+        """Give back all memory."""
+        self.cache.close()
+
+
+class LearnedKeys(CachedKeys):
+    """Keys that enter the cache when a load finds many waiting rows of them."""
+
+    notes_keys = True
+
+    def __init__(self, parts: Parts, capacity: int, policy: CachePolicy, max_probe: int | None) -> None:
+        super().__init__(parts, capacity, policy, max_probe)
+        self._ages = policy.replaces == "adaptive"
+        self.remembers = self._ages and parts.answers.codes.exact
+        self._every = policy.every or max(16, parts.disk.segments.wanted // 80)
+        self._resized: dict[str, int] = {}
+
+    @property
+    def threshold(self) -> int:  # type: ignore[override]  # a plain attribute where nothing is kept
+        """As many waiting rows as a key needs to get into the cache."""
+        return self.cache.threshold
+
+    def after_load(self, segment: int, keys: int, whole: bool) -> None:
+        """Let keys with many waiting rows in, as none of their rows waits any more."""
+        disk = self.parts.disk
+        if whole:
+            met = disk.scratch, keys
+            page_of: PageOf = lambda rows: disk.segments.page_at(disk.first_row + rows)  # noqa: E731  (named for its type)
+            self.cache.promote(disk.loaded.batch, met, self.remembers, page_of)
+        self._age(1)
+
+    def after_keys(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
+        """Let keys with many waiting rows in, all of a round at once."""
+        self.cache.promote_met(batch, met, n, n_rows, page_of)
+
+    def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """Hits count half as often as they would after single loads."""
+        self._age(len(picked))
+
+    def _age(self, loads: int) -> None:
+        """Halve all hits for every so many loads, of which the last `loads` are new."""
+        total = self.parts.waiting.loads
+        times = total // self._every - (total - loads) // self._every
+        if self._ages and times:
+            age(self.cache.keys, min(times, MOST_HALVINGS))
+
+    def adopted(self, changed: I64 | None) -> None:
+        """Forget cached keys whose page changed, and leave as much to loaded rows as they now need."""
+        self.cache.floor = self.parts.disk.cost.floor
+        self.cache.forget(changed)
+
+    def shrink(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Make a smaller cache of it, without the keys that have the fewest hits."""
+        if sizes.cached is not None and sizes.cached < len(self.cache.keys.code):
+            yield from self._resize(sizes.cached)
+
+    def grow(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Make a larger cache of it."""
+        if sizes.cached is not None and sizes.cached >= len(self.cache.keys.code):
+            yield from self._resize(sizes.cached)
+
+    def _resize(self, capacity: int) -> Iterator[pa.RecordBatch]:
+        yield from self.parts.answers.flush()
+        self.cache.resize(max(1, capacity), self._limit(max(1, capacity)))
+        self.cache.tidy()
+        self._resized = {"cached": capacity}
+
+    def sizes(self) -> dict[str, int]:
+        """The number of keys that the cache has room for, if it changed."""
+        return self._resized
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """The cache: keys, counts and rows."""
+        keys, rows = self.cache.snapshot()
+        return {"cache_keys": keys, "cache_rows": rows}
+
+    def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
+        """Take up the cache, and go on in the phase that was begun."""
+        super().restore(snapshot, state)
+        self.cache.restore(snapshot["cache_keys"], snapshot["cache_rows"], state["cache"])
+
+    def relearn(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any], changed: I64 | None) -> None:
+        """Take up cached keys but those whose page changed."""
+        if changed is not None:
+            self.cache.restore(snapshot["cache_keys"], snapshot["cache_rows"], state["cache"])
+            self.cache.forget(changed)
+
+
+class FirstKeys(CachedKeys):
+    """The keys of the first pages, read once and never changed."""
+
+    def __init__(self, parts: Parts, pages: int, max_probe: int | None) -> None:
+        self._pages = pages
+        starts = parts.disk.segments.starts
+        super().__init__(parts, max(1, self._rows(starts)), CachePolicy("random"), max_probe)
+
+    def _rows(self, starts: I64) -> int:
+        return int(starts[min(self._pages, len(starts) - 1)])
+
+    def open(self) -> None:
+        """Read the first pages into the cache."""
+        disk = self.parts.disk
+        count = min(self._pages, disk.segments.n_pages)
+        if count:
+            batch = disk.pages.read(0, count)
+            self.cache.fill(batch.select(disk.columns), disk.codes_of(batch), disk.segments.page_at)
+
+    def adopted(self, changed: I64 | None) -> None:
+        """Read the first pages again."""
+        self.cache.floor = self.parts.disk.cost.floor
+        self.cache.forget(None)
+        rows = max(1, self._rows(self.parts.disk.segments.starts))
+        self.cache.resize(rows, self._limit(rows))
+        self.open()

@@ -15,13 +15,11 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.page_lru import hits_until
 from dovetail.joins.semistream.kernels.segment_match import empty_scratch, match_rows, scratch_bytes
-from dovetail.joins.semistream.operators.base import Loaded, Rows, SemiStreamOperator
-from dovetail.joins.semistream.operators.round_read import Read, RoundReader
+from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, Shape
+from dovetail.joins.semistream.operators.disk_buffer import Loaded, Read
+from dovetail.joins.semistream.operators.operator import Rows, SemiStreamOperator
 from dovetail.joins.semistream.operators.spec import SemiStreamJoin
-from dovetail.joins.semistream.output import Shape
-from dovetail.joins.semistream.rows import SHIFT, RowStore
-from dovetail.joins.semistream.segments import Segments
-from dovetail.joins.semistream.sizes import Part, Sizes, asks_for_keys, footprint
+from dovetail.joins.semistream.sizes import Footprint, Part, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.pages import Pages
@@ -63,34 +61,30 @@ class PageByPage(SemiStreamOperator):
     """The running join: one load a row, and between loads the rows whose pages are kept."""
 
     def __init__(self, *arguments: Any) -> None:
+        self._lent: int | None = None
         super().__init__(*arguments)
         self._kept: dict[int, Loaded] = {}
         self._pages = self.budget.reserve("page cache")  # given back with the pages
         self._index = self.own(self.budget.reserve("page cache index"))
-        self._lent: int | None = None
         self._start_cache()
-        self._reader, self._round = RoundReader(self), self.own(self.budget.reserve("round"))
+        self._round = self.own(self.budget.reserve("round"))
         self._fit_rounds()
 
     def _fit_rounds(self) -> None:
         """How many rows are looked up together: as many as have pages that surely fit, one if a page cache is kept."""
-        cost, keyed = self.footprint(), self._reader.keyed
-        rows = cost.round_rows if keyed else cost.round_rows // max(1, self.segments.most_rows)
+        cost = self.disk.cost
+        rows = cost.round_rows if self.disk.keyed else cost.round_rows // max(1, cost.segments.most_rows)
         self._together = 1 if self.sizes.page_cache else max(1, min(cost.round_segments, rows))
         self._round.resize(cost.round + scratch_bytes(cost.round_rows) if self._together > 1 else 0)
         self._wide = empty_scratch(cost.round_rows if self._together > 1 else 0)
 
     def _start_cache(self) -> None:
-        places, pages = self.sizes.page_cache or 0, self.segments.n if self.sizes.page_cache else 0
+        places, pages = self.sizes.page_cache or 0, self.disk.segments.n if self.sizes.page_cache else 0
         self._index.resize(8 * places + 4 * pages)
         self._place, self._used = np.full(pages, -1, np.int32), np.zeros(places, np.int64)
         self._requests = 0
 
-    def geometry(self, pages: Pages) -> Segments:
-        """Every page is a segment."""
-        return Segments(pages, 1)
-
-    def stream_store(self) -> RowStore:
+    def stream_store(self, cost: Footprint) -> RowStore:
         """Only the batch being pushed."""
         return self.own(RowStore(self._stream_schema, self.budget.reserve("stream rows")))
 
@@ -121,7 +115,7 @@ class PageByPage(SemiStreamOperator):
         start, n = 0, len(rows.codes)
         if self._together > 1:
             for start in range(0, n, self._together):
-                yield from self._round_of(Rows(*(int64s(a[start : start + self._together]) for a in rows)))
+                yield from self._round_of(rows.some(slice(start, start + self._together)))
             return
         while start < n:
             stop = self._hits(rows, start)
@@ -129,24 +123,25 @@ class PageByPage(SemiStreamOperator):
                 yield from self._from_kept(rows, start, stop)
             if stop < n:
                 page = int(rows.segments[stop])
-                yield from self.load(page)
+                yield from self.disk.load(page, 1)
                 yield from self._meet(rows, np.array([stop]), "answered_by_page")
                 self._keep(page)
             start = stop + 1
 
     def _round_of(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """The pages of these rows, or only their keys if the store finds those, by one call; then all are answered."""
-        self._loaded = None
-        yield from self.flush()
+        disk = self.disk
+        disk.use(None)
+        yield from self.answers.flush()
         picked = np.unique(rows.segments)
-        found = self._reader.keys(picked, lambda: (rows.codes, rows.refs))
+        found = disk.read_keys(picked, rows.codes, rows.refs)
         if found is None:
-            n = self._reader.affordable(picked)
-            found = self._reader.segments(picked[:n])
+            n = disk.affordable(picked)
+            found = disk.read_segments(picked[:n])
             if n < len(picked):  # pages larger than they seemed: the rest in a round of its own
-                late = np.flatnonzero(rows.segments > picked[n - 1])
-                yield from self._met(Rows(*(int64s(np.delete(a, late)) for a in rows)), found)
-                yield from self._round_of(Rows(*(int64s(a[late]) for a in rows)))
+                is_late = rows.segments > picked[n - 1]
+                yield from self._met(rows.some(np.flatnonzero(~is_late)), found)
+                yield from self._round_of(rows.some(np.flatnonzero(is_late)))
                 return
         yield from self._met(rows, found)
 
@@ -154,7 +149,7 @@ class PageByPage(SemiStreamOperator):
         if found.batch.num_rows > len(self._wide.following):
             self._round.grow(scratch_bytes(found.batch.num_rows))
             self._wide = empty_scratch(found.batch.num_rows)
-        self._reader.hold(found.batch)
+        self.disk.hold_round(found.batch)
         yield from self._meet(rows, np.arange(len(rows.codes)), "answered_by_page")
 
     def _hits(self, rows: Rows, start: int) -> int:
@@ -167,9 +162,9 @@ class PageByPage(SemiStreamOperator):
     def _from_kept(self, rows: Rows, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         wanted = rows.segments[start:stop]
         for page in np.unique(wanted).tolist():
-            self._loaded = self._kept[page]
+            self.disk.use(self._kept[page])
             yield from self._meet(rows, np.flatnonzero(wanted == page) + start, "answered_by_cache")
-        self._loaded = None
+        self.disk.use(None)
 
     def _keep(self, page: int) -> None:
         """Keep the loaded page, in the place of the one whose last use is longest ago if there is no free place."""
@@ -180,20 +175,20 @@ class PageByPage(SemiStreamOperator):
             place = int(np.argmin(self._used))
             gone = next(p for p in self._kept if self._place[p] == place)
             self._forget(gone)
-        self.master.charge_to(self.loaded.chunk, self._pages)
-        self._kept[page] = self.loaded
+        self.disk.keep(self.disk.loaded.chunk, self._pages)
+        self._kept[page] = self.disk.loaded
         self._place[page] = place
         self._used[place] = self._requests
         self._requests += 1
 
     def _forget(self, page: int) -> None:
-        self.master.charge_to(self._kept.pop(page).chunk, self.master.reservation)
+        self.disk.let_go(self._kept.pop(page).chunk)
         self._place[page] = -1
 
     def _meet(self, rows: Rows, some: I64, answered_by: str) -> Iterator[pa.RecordBatch]:
         codes, refs = int64s(rows.codes[some]), int64s(rows.refs[some])
-        answers, loaded, done = self.answers, self.loaded, 0
-        scratch = self._wide if self._together > 1 else self.scratch
+        answers, loaded, done = self.answers, self.disk.loaded, 0
+        scratch = self._wide if self._together > 1 else self.disk.scratch
         while done < len(codes):
             at, before = answers.n, done
             answers.n, done, missed = match_rows(
@@ -211,30 +206,27 @@ class PageByPage(SemiStreamOperator):
             self.counts["misses"] += missed
             self.counts[answered_by] += done - before - missed
             if done < len(codes):
-                yield from self.flush()
-
-    def lasting(self) -> set[int]:
-        """The pages used last."""
-        return {page.chunk for page in self._kept.values()} if hasattr(self, "_kept") else set()
+                yield from answers.flush()
 
     def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
         """Keep another number of pages, starting with none."""
         if sizes.page_cache is not None:
-            yield from self.flush()
+            yield from self.answers.flush()
             for page in list(self._kept):
                 self._forget(page)
-            self.release_pages()
+            self.disk.release()
             self.sizes = replace(self.sizes, page_cache=sizes.page_cache)
             self._start_cache()
             self._fit_rounds()
 
-    def reshape(self) -> None:
-        """Rounds for the pages of a new version."""
+    def regroup(self, pages: Pages) -> None:
+        """Also fit rounds to the pages."""
+        super().regroup(pages)
         self._fit_rounds()
 
     def report(self) -> Metrics:
         """The metrics so far, with the probes of rounds."""
-        self.scratch.probes[0] += self._wide.probes[0]
+        self.disk.scratch.probes[0] += self._wide.probes[0]
         self._wide.probes[0] = 0
         return super().report()
 
@@ -246,7 +238,7 @@ class PageByPage(SemiStreamOperator):
         """Nothing to take up."""
         return []
 
-    def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
+    def adopted(self, changed: I64 | None) -> None:
         """Forget kept pages that changed."""
         kept = {} if changed is None else {p: page for p, page in self._kept.items() if p not in changed}
         for page in [page for page in self._kept if page not in kept]:
@@ -256,5 +248,4 @@ class PageByPage(SemiStreamOperator):
         self._requests = len(order)
         for at, page in enumerate(order):
             self._place[page], self._used[at] = at, at
-        self.release_pages()
-        return iter(())
+        self.disk.release()

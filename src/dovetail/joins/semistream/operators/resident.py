@@ -1,120 +1,184 @@
-"""Joins that keep the segments asked for most in memory: rows at home there are answered as they come."""
+"""SSIJ and the partition-based join: segments asked for most stay in memory, rows of others wait by segment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.columns import compact_bytes
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.joins.semistream.kernels.segment_match import match_rows
-from dovetail.joins.semistream.kernels.waiting_pool import admit_until
-from dovetail.joins.semistream.operators.base import Loaded, Rows
+from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.kernels.waiting_pool import BY_SEGMENT, OLDEST, admit_until, choose, fullest
+from dovetail.joins.semistream.operators.answers import Shape
+from dovetail.joins.semistream.operators.disk_buffer import Loaded
 from dovetail.joins.semistream.operators.index_driven import IndexDriven
-from dovetail.joins.semistream.rows import SHIFT
-from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts
+from dovetail.joins.semistream.operators.operator import Rows
+from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.waiting import FOREVER, Limits
+from dovetail.joins.semistream.sizes import Part, Sizes
 
 NEVER = 1 << 40
 
 
-class WithResidents(IndexDriven):
-    """A few segments stay, those with the most requests lately; a loaded one replaces the least asked for of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ssij(SemiStreamJoin):
+    """Three phases: input is collected (a pushed batch), met with resident segments, and kept where that fails; when
+    memory is full all segments that are needed are loaded one after the other until nothing waits.
 
+    Resident are the segments with the most requests, which count half after every join phase. With `sizes.together`
+    above 1 the segments of a join phase are loaded so many at a time, in the same order.
+    Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.5. Which segments stay is ours.
+    """
+
+    parts: ClassVar[tuple[Part, ...]] = ("waiting", "resident")
+
+    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> IndexDriven:
+        """The running join with these sizes."""
+        keep = partial(ResidentSegments, most=sizes.resident or 0, by_phase=True)
+        return IndexDriven(self, budget, stream, shape, sizes, keep, JoinPhases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionedJoin(SemiStreamJoin):
+    """Rows of resident segments are answered at once, others wait in a list for each segment.
+
+    A segment is loaded when `threshold` rows wait for it (default: twice the average when memory is full). When memory
+    is full the longest lists are served until only `low_water` of it is in use. Without `max_residence` rows of a
+    segment that is rarely asked for wait until then, or until input pauses. With `sizes.together` above 1 the longest
+    lists are served so many at a time; a list that reaches the threshold is still served alone.
+    Low water and age are ours.
+    Reference: Naeem 2012, 2.4.3; Naeem 2011, 2; Naeem 2014, 2; docs/algorithms/semistream.md, 2.4.
+    """
+
+    threshold: int | None = None
+    low_water: float = 0.9
+    parts: ClassVar[tuple[Part, ...]] = ("waiting", "resident")
+
+    def __post_init__(self) -> None:
+        SemiStreamJoin.__post_init__(self)
+        if not 0 <= self.low_water < 1 or (self.threshold is not None and self.threshold < 1):
+            raise PlanError(
+                f"threshold={self.threshold}, low_water={self.low_water}: a segment needs at least one waiting row; "
+                f"low_water is a share from 0 to below 1."
+            )
+
+    def start(self, budget: MemoryBudget, stream: pa.Schema, shape: Shape, sizes: Sizes) -> IndexDriven:
+        """The running join with these sizes."""
+        keep = partial(ResidentSegments, most=sizes.resident or 0, by_phase=False, long=self._threshold)
+        return IndexDriven(self, budget, stream, shape, sizes, keep, partial(LongestLists, low_water=self.low_water))
+
+    def _threshold(self, slots: int, segments: int) -> int:
+        return self.threshold or 2 * -(-slots // max(1, segments))
+
+    def options(self) -> list[str]:
+        """When segments are loaded."""
+        return [f"threshold={self.threshold or 'fitted'}", f"low_water={self.low_water:g}"]
+
+
+class ResidentSegments(Kept):
+    """Segments that stay, those with the most requests lately; a loaded one replaces the least asked for of them.
+
+    Requests count half after every join phase, or after as many loads as there are segments. `long` gives the number
+    of waiting rows at which a list is long enough to be served. `full_list` is the segment whose list became so long.
     Reference: Naeem 2012, 2.4.3; Naeem 2014, 2; docs/algorithms/semistream.md, 2.4 and 2.5.
     """
 
-    threshold = NEVER
     keeps_segments = True
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, parts: Parts, most: int, by_phase: bool, long: Any = None) -> None:
+        super().__init__(parts)
+        self._most, self._by_phase = most, by_phase
+        self._long = NEVER if long is None else long(parts.waiting.slots, parts.disk.segments.wanted)
+        self._resized: dict[str, int] = {}
         self._residents: dict[int, Loaded] = {}
-        self._kept = self.budget.reserve("resident segments")  # given back with the segments
-        self._counters = self.own(self.budget.reserve("segment counters"))
-        self._count_anew()
+        self._payer = parts.budget.reserve("resident segments")  # given back with the segments
+        self._counters = parts.budget.reserve("segment counters")
+        self._start_counting()
 
-    def _count_anew(self) -> None:
-        n = self.segments.n + 1
+    def _start_counting(self) -> None:
+        n = self.parts.disk.segments.n + 1
         self._counters.resize(9 * n)
         self.requests, self._there = np.zeros(n, np.float64), np.zeros(n, np.bool_)
 
-    def _split(self, rows: Rows, start: int) -> tuple[int, I64]:
-        """How far rows were taken, and those of them whose segment is there."""
-        found, before = np.empty(len(rows.codes) - start, np.int64), len(self.waiting)
-        now, pool = self._clock.now_ns(), self.waiting.pool
-        limit = self.threshold
-        stop, n = admit_until(pool, rows.codes, rows.segments, rows.refs, start, now, limit, self._there, found)
-        self.counts["admits"] += len(self.waiting) - before
-        return stop, found[:n]
+    def take(self, rows: Rows, start: int, loads: Loads) -> Generator[pa.RecordBatch, None, int]:
+        """Answer rows whose segment is resident, let others wait, until slots or a list are full."""
+        parts, found = self.parts, np.empty(len(rows.codes) - start, np.int64)
+        before, pool = len(parts.waiting), parts.waiting.pool
+        given = rows.codes, rows.segments, rows.refs, start, parts.clock.now_ns(), self._long, self._there, found
+        stop, n = admit_until(pool, *given)
+        parts.counts["admits"] += len(parts.waiting) - before
+        last = int(rows.segments[stop - 1]) if stop > start else -1
+        yield from self._online(rows, found[:n])
+        is_full = last >= 0 and not self._there[last] and pool.held[last] >= self._long
+        self.full_list = last if is_full else -1
+        return stop
 
-    def online(self, rows: Rows, found: I64) -> Iterator[pa.RecordBatch]:
-        """Answer rows whose segment is there."""
+    def _online(self, rows: Rows, found: I64) -> Iterator[pa.RecordBatch]:
+        """Answer rows whose segment is resident."""
         at_home = rows.segments[found]
         for segment in np.unique(at_home).tolist():
             some = found[at_home == segment]
             self.requests[segment] += len(some)
-            yield from self._meet(rows, some, self._residents[segment])
+            yield from self.parts.match(rows.some(some), self._residents[segment])
 
-    def _meet(self, rows: Rows, some: I64, loaded: Loaded) -> Iterator[pa.RecordBatch]:
-        codes, refs, done = int64s(rows.codes[some]), int64s(rows.refs[some]), 0
-        answers = self.answers
-        while done < len(codes):
-            at, before = answers.n, done
-            how, source = answers.written_how, loaded.chunk << SHIFT
-            answers.n, done, missed = match_rows(
-                codes, refs, done, loaded.codes, source, self.scratch, how, answers.out, at
-            )
-            missed += answers.wrong(at)
-            self.counts["misses"] += missed
-            self.counts["answered_by_cache"] += done - before - missed
-            if done < len(codes):
-                yield from self.flush()
+    def before_load(self, segment: int) -> None:
+        """Count the rows that wait for the segment as requests."""
+        self.requests[segment] += self.parts.waiting.pool.held[segment]
 
-    def serve(self, segment: int) -> Iterator[pa.RecordBatch]:
-        """Load and answer; then the segment may stay."""
-        self.requests[segment] += self.waiting.pool.held[segment]
-        yield from super().serve(segment)
-        self._maybe_keep(segment)
+    def after_load(self, segment: int, keys: int, whole: bool) -> None:
+        """Keep the segment if it deserves it."""
+        if self._deserves(segment):
+            loaded = self.parts.disk.loaded
+            self.parts.disk.keep(loaded.chunk, self._payer)
+            self._stay(segment, loaded)
+        self._age(1)
 
-    def served_together(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
-        """Segments of the round that are asked for more than residents stay, as copies of their own."""
+    def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """Keep segments of the round that are asked for more than residents, as copies of their own."""
         self.requests[picked] += asked
-        if not self.sizes.resident or offsets is None:
-            return
-        there = np.array(list(self._residents), np.int64)
-        new = ~np.isin(picked, there)
-        both = np.append(there, picked[new])
-        most = both[np.argsort(-self.requests[both], kind="stable")][: self.sizes.resident]
-        for segment in np.setdiff1d(there, most).tolist():
-            self._let_go(segment)
-        for at in np.flatnonzero(new & np.isin(picked, most)).tolist():
-            self._keep_copy(int(picked[at]), slice(int(offsets[at]), int(offsets[at + 1])))
+        if self._most and offsets is not None:
+            there = np.array(list(self._residents), np.int64)
+            new = ~np.isin(picked, there)
+            both = np.append(there, picked[new])
+            most = both[np.argsort(-self.requests[both], kind="stable")][: self._most]
+            for segment in np.setdiff1d(there, most).tolist():
+                self._let_go(segment)
+            for at in np.flatnonzero(new & np.isin(picked, most)).tolist():
+                self._keep_copy(int(picked[at]), slice(int(offsets[at]), int(offsets[at + 1])))
+        self._age(len(picked))
+
+    def _age(self, loads: int) -> None:
+        """Halve all requests when it is time to, after so many loads more."""
+        if self._by_phase:
+            times = 0 if len(self.parts.waiting) else 1
+        else:
+            every, total = max(1, self.parts.disk.segments.wanted), self.parts.waiting.loads
+            times = total // every - (total - loads) // every
+        if times:
+            self.requests *= 0.5**times
 
     def _keep_copy(self, segment: int, rows: slice) -> None:
         """Keep rows of the loaded round as a resident segment, if there is room for a copy of them."""
-        loaded = self.loaded
+        disk = self.parts.disk
+        loaded = disk.loaded
         part = loaded.batch.slice(rows.start, rows.stop - rows.start)
         size = compact_bytes(part) + 8 * part.num_rows
-        if not self.fits(size):
-            return
-        chunk = self.master.add_charged(pa.concat_batches([part]), size, self._kept)
-        self._stay(segment, Loaded(self.master.chunk(chunk), int64s(loaded.codes[rows].copy()), chunk))
-
-    def _maybe_keep(self, segment: int) -> None:
-        if self._deserves(segment):
-            self.master.charge_to(self.loaded.chunk, self._kept)
-            self._stay(segment, self.loaded)
+        if disk.fits(size):
+            chunk = disk.store.add_charged(pa.concat_batches([part]), size, self._payer)
+            self._stay(segment, Loaded(disk.store.chunk(chunk), int64s(loaded.codes[rows].copy()), chunk))
 
     def _deserves(self, segment: int) -> bool:
         """Whether there is a place for the segment, that of one that is asked for less if need be, which then goes."""
-        most = self.sizes.resident or 0
-        if not most or segment in self._residents:
+        if not self._most or segment in self._residents:
             return False
-        if len(self._residents) >= most:
+        if len(self._residents) >= self._most:
             least = min(self._residents, key=lambda number: (self.requests[number], number))
             if self.requests[segment] <= self.requests[least]:
                 return False
@@ -126,60 +190,129 @@ class WithResidents(IndexDriven):
         self._there[segment] = True
 
     def _let_go(self, segment: int) -> None:
-        self.master.charge_to(self._residents.pop(segment).chunk, self.master.reservation)
+        self.parts.disk.let_go(self._residents.pop(segment).chunk)
         self._there[segment] = False
 
-    def lasting(self) -> set[int]:
-        """The resident segments."""
-        return {loaded.chunk for loaded in getattr(self, "_residents", {}).values()}
-
-    def adopted(self, changed: I64 | None) -> Iterator[pa.RecordBatch]:
+    def adopted(self, changed: I64 | None) -> None:
         """Let go of residents that changed."""
+        segments = self.parts.disk.segments
         for segment in list(self._residents):
-            pages = (
-                range(int(self.segments.first[segment]), int(self.segments.last[segment]))
-                if (changed is not None and segment < self.segments.n)
-                else ()
-            )
-            if changed is None or segment >= self.segments.n or any(page in changed for page in pages):
+            if (
+                changed is None
+                or segment >= segments.n
+                or np.isin(np.arange(segments.first[segment], segments.last[segment]), changed).any()
+            ):
                 self._let_go(segment)
         requests, there = self.requests, self._there
-        self._count_anew()
+        self._start_counting()
         n = min(len(requests), len(self.requests))
         self.requests[:n], self._there[:n] = requests[:n], there[:n]
-        self.release_pages()
-        return iter(())
+        self.parts.disk.release()
 
-    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Take up new sizes; of fewer resident segments those asked for least go."""
+    def shrink(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Let go of the residents asked for least, if there are to be fewer."""
         if sizes.resident is not None:
-            self.sizes = replace(self.sizes, resident=sizes.resident)
+            self._most = sizes.resident
+            self._resized = {"resident": self._most}
             least_first = sorted(self._residents, key=lambda number: (self.requests[number], number))
-            for segment in least_first[: max(0, len(least_first) - sizes.resident)]:
+            yield from self.parts.answers.flush()
+            for segment in least_first[: max(0, len(least_first) - self._most)]:
                 self._let_go(segment)
-            self.release_pages()
-        yield from super().resize(sizes)
+            self.parts.disk.release()
+
+    def sizes(self) -> dict[str, int]:
+        """The number of segments that may stay, if it changed."""
+        return self._resized
 
     def regrouped(self) -> None:
-        """Segments of another length are other segments: let all go."""
+        """Let all go: segments of another length are other segments."""
         for segment in list(self._residents):
             self._let_go(segment)
-        self._count_anew()
-        self.release_pages()
+        self._start_counting()
+        self.parts.disk.release()
 
     def state(self) -> dict[str, Any]:
-        """Also the requests and who is resident, in order."""
+        """The requests, and which segments are resident, in order."""
         some = np.flatnonzero(self.requests)
-        requests = [some.tolist(), self.requests[some].tolist()]
-        return super().state() | {"requests": requests, "residents": list(self._residents)}
+        return {"requests": [some.tolist(), self.requests[some].tolist()], "residents": list(self._residents)}
 
-    def restate(self, state: Any) -> None:
-        """Also read the resident segments again."""
-        super().restate(state)
+    def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
+        """Take up the requests, and read the resident segments again."""
         some, counts = state["requests"]
         self.requests[some] = counts
+        disk = self.parts.disk
         for segment in state["residents"]:
-            for _ in self.hold(self.segments.read(segment)):
+            for _ in disk.hold(disk.segments.read(segment)):
                 pass
-            self.master.charge_to(self.loaded.chunk, self._kept)
-            self._stay(segment, self.loaded)
+            disk.keep(disk.loaded.chunk, self._payer)
+            self._stay(segment, disk.loaded)
+
+    def close(self) -> None:
+        """Give back the memory of counters; segments go with the store of master rows."""
+        self._counters.close()
+
+
+class JoinPhases:
+    """SSIJ's schedule: when memory is full, or a row has waited too long, everything that waits is answered."""
+
+    def __init__(self, parts: Parts, kept: Kept) -> None:
+        self._parts = parts
+
+    def choose(self) -> int:
+        """The next segment in order that a row waits for, or -1."""
+        return choose(self._parts.waiting.pool, BY_SEGMENT, 0.0, FOREVER, 0)
+
+    def pick(self, limits: Limits) -> tuple[I64, I64]:
+        """The next segments in order that rows wait for."""
+        return self._parts.waiting.pick(BY_SEGMENT, 0.0, None, self._parts.clock.now_ns(), limits)
+
+    def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
+        """A join phase if memory is full."""
+        if more:
+            yield from loads.until(0)
+
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """A join phase if a row has waited for too long."""
+        if self._parts.waiting.overdue(self._parts.spec.max_residence, self._parts.clock.now_ns()):
+            yield from loads.until(0)
+
+
+class LongestLists:
+    """The partition-based schedule: a list that is long enough, or the longest ones when memory is full."""
+
+    def __init__(self, parts: Parts, kept: Kept, low_water: float) -> None:
+        self._parts, self._kept, self._low_water = parts, kept, low_water
+
+    def choose(self) -> int:
+        """The segment that most rows wait for."""
+        return fullest(self._parts.waiting.pool.held) if len(self._parts.waiting) else -1
+
+    def pick(self, limits: Limits) -> tuple[I64, I64]:
+        """The segments that most rows wait for."""
+        held = self._parts.waiting.pool.held
+        wanted = np.flatnonzero(held)
+        longest = wanted[np.argsort(-held[wanted], kind="stable")]
+        return self._parts.waiting.take(int64s(longest), limits)
+
+    def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
+        """Serve a list that is long enough; or, if memory is full, the longest until the low-water mark is reached."""
+        long = self._kept.full_list
+        if long >= 0:
+            yield from loads.segment(long)
+        elif more:
+            waiting = self._parts.waiting
+            low = int(self._low_water * waiting.slots)
+            yield from loads.together(len(waiting) - low)
+            while len(waiting) > self._low_water * waiting.slots:
+                yield from loads.together(len(waiting) - low)
+        yield from self.overdue(loads)
+
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """Serve the lists of rows that have waited for too many loads or too long."""
+        bound, waiting = self._parts.spec.max_residence, self._parts.waiting
+        while bound is not None and len(waiting):
+            oldest = int(waiting.pool.meta[OLDEST])
+            late = bound.loads is not None and waiting.loads - int(waiting.pool.born[oldest]) >= bound.loads
+            if not late and not waiting.overdue(bound, self._parts.clock.now_ns()):
+                return
+            yield from loads.segment(int(waiting.pool.segment[oldest]))

@@ -13,10 +13,10 @@ import pyarrow as pa
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import check_keys
-from dovetail.joins.semistream.lookup import Residence
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
-from dovetail.joins.semistream.output import How, Shape, check_how
+from dovetail.joins.semistream.operators.answers import Shape
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
+from dovetail.joins.semistream.options import How, Residence, check_how
 from dovetail.joins.semistream.sizes import FITTED, Part, Sizes, fit
 
 STREAM = "stream"

@@ -1,7 +1,8 @@
 """Semi-stream joins on Spark.
 
-* `columns`: keys of one type and the columns of the result. `plan`: the planned enrichment with `explain` and metrics.
-* `task`: the specification of a task. `worker`: the task of a micro-batch. `rows`: the size of a batch task.
-* `carry`, `carry_decision`, `carry_log`, `arrivals`: mode "carry", in which rows wait between micro-batches.
-* `condition`: the ON condition. `build`: page files written by Spark.
+* `plan`: the planned enrichment with `explain` and metrics. `columns`: keys of one type, and the columns of the result.
+* `condition`: the ON condition. `task`: what a task is told, and the version that it must read.
+* `worker`: a task of mode "per_batch". `carry`: mode "carry", in which rows wait between micro-batches.
+* `session`: the running join in a worker, in both modes. `arrivals`: rows of a micro-batch until the join takes them.
+* `build`: page files written by Spark.
 """

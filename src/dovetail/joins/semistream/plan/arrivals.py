@@ -9,7 +9,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from dovetail.engine.spill import SpillFile
-from dovetail.joins.semistream.carried import table_of
+from dovetail.joins.semistream.state import table_of
 
 _SCHEMA = pa.schema([("rows", pa.large_binary())])
 

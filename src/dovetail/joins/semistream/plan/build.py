@@ -19,21 +19,34 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.master.generation import Generation, IndexFile, PartFile, building, commit, local_path
-from dovetail.joins.semistream.master.index_file import read_page, with_clashes
-from dovetail.joins.semistream.master.index_merge import (
+from dovetail.joins.semistream.master.keys import KeyForm, key_form, normal_of
+from dovetail.joins.semistream.master.page_file.generation import (
+    Generation,
+    IndexFile,
+    PartFile,
+    building,
+    commit,
+    local_path,
+)
+from dovetail.joins.semistream.master.page_file.index import (
     IndexPart,
     Stretch,
     merge_stretch,
     plan_stretches,
+    read_page,
     store_index_part,
+    with_clashes,
 )
-from dovetail.joins.semistream.master.key_form import KeyForm, key_form
-from dovetail.joins.semistream.master.normal import normal_of
-from dovetail.joins.semistream.master.page_file import part_table
-from dovetail.joins.semistream.master.page_writer import Part, PartWriter
+from dovetail.joins.semistream.master.page_file.reader import part_table
+from dovetail.joins.semistream.master.page_file.writer import (
+    DEFAULT_PAGE,
+    Part,
+    PartWriter,
+    check_order,
+    part_name,
+    store_part,
+)
 from dovetail.joins.semistream.master.pages import Order
-from dovetail.joins.semistream.master.write import DEFAULT_PAGE, check_order, part_name, store_part
 from dovetail.spark.arrow import arrow_type, map_in_arrow
 from dovetail.spark.collation import refuse_collated
 

@@ -25,21 +25,23 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
-from dovetail.joins.semistream.carried import NEXT, Carried, Plan, table_bytes, table_of
 from dovetail.joins.semistream.dead_letters import DeadLetters
-from dovetail.joins.semistream.decision import specification
-from dovetail.joins.semistream.io_costs import IoDone
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.on_miss import DeadLetter, Park
-from dovetail.joins.semistream.operators.base import SemiStreamOperator
+from dovetail.joins.semistream.options import Park
 from dovetail.joins.semistream.plan.arrivals import Arrivals
-from dovetail.joins.semistream.plan.carry_decision import first_plan, next_plan
-from dovetail.joins.semistream.plan.carry_log import Kept, StateLog
 from dovetail.joins.semistream.plan.columns import without_watermarks
-from dovetail.joins.semistream.plan.task import EnrichTask, Where, holds_of, open_letters, open_version, wanted_version
-from dovetail.joins.semistream.plan.worker import Stopwatch, open_operator, owners_of, totals
+from dovetail.joins.semistream.plan.session import Session, changed_pages
+from dovetail.joins.semistream.plan.task import (
+    EnrichTask,
+    Where,
+    holds_of,
+    open_dead_letters,
+    open_version,
+    wanted_version,
+)
+from dovetail.joins.semistream.plan.worker import owners_of
+from dovetail.joins.semistream.state import NEXT, Carried, Kept, StateLog, table_bytes, table_of
 from dovetail.joins.semistream.versions import MARK
 from dovetail.spark.arrow import Batches, map_in_arrow
 from dovetail.spark.connect import plan_text
@@ -121,40 +123,26 @@ def unpack(batches: Batches) -> Batches:
 
 @dataclass(slots=True)
 class OwnerCall:
-    """One call for one owner: the operator with its state taken up, and the answers so far.
+    """One call for one owner: the session with the owner's state taken up, and the answers so far."""
 
-    One that is `spent` answered all that waited, and the next call opens another.
-    """
-
-    task: EnrichTask
+    session: Session
     now_ms: int
-    plan: Plan
-    operator: SemiStreamOperator
-    pages: Pages
     drained_ms: int
-    letters: DeadLetters | None
-    watch: Stopwatch = field(default_factory=Stopwatch)
+    dead: DeadLetters | None
     out: list[bytes] = field(default_factory=list)
     missed: list[pa.RecordBatch] = field(default_factory=list)
-    resplits: int = 0
-    spent: bool = False
 
     def take(self, batches: Batches) -> None:
         """Pack the answers, and set those without a match aside."""
-        for found in self.watch.time(batches):
-            kept = found
-            if isinstance(self.task.request.on_miss, (DeadLetter, Park)):
-                met = found.column(found.num_columns - 1)
-                self._set_aside(found.filter(pc.invert(met)).select(range(self.task.n_stream)))
-                kept = found.filter(met)
-            if kept.num_rows:
-                self.out.append(table_bytes(self.task.answer_rows(kept)))
-
-    def _set_aside(self, rows: pa.RecordBatch) -> None:
-        if self.letters is not None:
-            self.letters.add(self.task.letter_rows(rows))
-        elif rows.num_rows and isinstance(self.task.request.on_miss, Park):
-            self.missed.append(rows)
+        task = self.session.task
+        for batch in batches:
+            found, missed = task.split_misses(batch)
+            if self.dead is not None and missed is not None:
+                self.dead.add(task.dead_letter_rows(missed))
+            elif missed is not None and missed.num_rows and isinstance(task.request.on_miss, Park):
+                self.missed.append(missed)
+            if found.num_rows:
+                self.out.append(table_bytes(task.answer_rows(found)))
 
     def answers(self) -> Iterator[pd.DataFrame]:
         """The packed answers since the last call, as Spark takes them."""
@@ -162,18 +150,22 @@ class OwnerCall:
             out, self.out = self.out, []
             yield pd.DataFrame({"rows": out})
 
-    def answer_all(self, batches: Batches) -> Iterator[pd.DataFrame]:
-        """The answers of these rows and of all that wait."""
+    def push(self, batches: Batches) -> Iterator[pd.DataFrame]:
+        """The answers that these rows make possible."""
         for batch in batches:
-            self.take(self.operator.push("stream", batch))
+            self.take(self.session.push(batch))
             yield from self.answers()
-        self.take(self.operator.drain())
-        yield from self.answers()
 
-    def close(self) -> None:
-        """Free memory and files."""
-        self.operator.close()
-        self.pages.close()
+    def report(self, arrived: Arrivals | None = None) -> None:
+        """Tell the driver what was done."""
+        report = self.session.report()
+        if arrived is not None and arrived.spilled_bytes:
+            report.add("arrivals_spilled", arrived.spilled_bytes, unit="bytes")
+        if self.dead is not None:
+            report.add("dead_letters", self.dead.rows)
+        if self.missed:
+            report.add("set_aside", sum(batch.num_rows for batch in self.missed))
+        self.session.task.sink.task(report)
 
 
 class CarryProcessor(StatefulProcessor):
@@ -193,33 +185,33 @@ class CarryProcessor(StatefulProcessor):
             for frame in rows:
                 for row in frame.itertuples(index=False):
                     arrived.add(row.part, row.number, row.now_ms, row.rows)
-            yield from self._turn(int(key[0]), arrived, arrived.latest_ms)
+            yield from self._call(int(key[0]), arrived, arrived.latest_ms)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
         """The answers of rows that have waited long enough, or are to be tried again."""
         if self._state.exists():
-            yield from self._turn(int(key[0]), None, timerValues.getCurrentProcessingTimeInMs())
+            yield from self._call(int(key[0]), None, timerValues.getCurrentProcessingTimeInMs())
 
     def close(self) -> None:
         """Nothing is held between calls."""
 
-    def _turn(self, number: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
-        """One call: with rows, or, where None, with the news that none have come."""
+    def _call(self, number: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
+        """One call: with rows, or, where None, because none have come."""
         task, where = self.task, Where.here()
         before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
         if not (arrived is None or not arrived.is_empty or (before is not None and before.keeps_rows)):
             return
         _check_log(task, before)
-        letters = open_letters(task, where, f"{number}{'-idle' if arrived is None else ''}")
+        dead = open_dead_letters(task, where, f"{number}{'-idle' if arrived is None else ''}")
         log = _log(task, where, before, arrived)
         left = None if log is None else log.read()
-        with letters or nullcontext():
+        with dead or nullcontext():
             if before is None or log is None or left is None:
-                after = yield from self._answer(where, before, arrived, now_ms, letters)
+                after = yield from self._answer(where, before, arrived, now_ms, dead)
             else:
-                after = yield from _repeat(task, where, (before, left), arrived, now_ms, letters, log)
-            if letters is not None:
-                letters.commit()
+                after = yield from _repeat(task, where, (before, left), arrived, now_ms, dead, log)
+            if dead is not None:
+                dead.commit()
         data = after.to_bytes()
         if log is not None and left is None:
             log.write(data)
@@ -229,43 +221,42 @@ class CarryProcessor(StatefulProcessor):
         self._store(after, data, now_ms)
 
     def _answer(
-        self, where: Where, before: Carried | None, arrived: Arrivals | None, now_ms: int, letters: DeadLetters | None
+        self, where: Where, before: Carried | None, arrived: Arrivals | None, now_ms: int, dead: DeadLetters | None
     ) -> Generator[pd.DataFrame, None, Carried]:
         """Give what can be answered; the state after it comes back."""
         first = arrived.head() if arrived is not None and before is None else []
-        turn = _begun(self.task, where, before, first, now_ms, letters)
+        call = _begun(self.task, where, before, first, now_ms, dead)
         try:
-            return (yield from self._run(turn, before, arrived))
+            return (yield from self._run(call, before, arrived))
         finally:
-            turn.close()
+            call.session.close()
 
     def _run(
-        self, turn: OwnerCall, before: Carried | None, arrived: Arrivals | None
+        self, call: OwnerCall, before: Carried | None, arrived: Arrivals | None
     ) -> Generator[pd.DataFrame, None, Carried]:
         """Give what can be answered, batch by batch; the state after it comes back."""
-        operator, task, done, last = turn.operator, turn.task, IoDone.by(turn.pages.device), None
-        due, parked = _due(before.parked if before else None, turn.now_ms)
-        for batch in due:
-            turn.take(operator.push("stream", batch))
-            yield from turn.answers()
+        session, task, last = call.session, self.task, None
+        due, parked = _due(before.parked if before else None, call.now_ms)
+        yield from call.push(iter(due))
         for last in arrived.batches() if arrived else ():
-            turn.take(operator.push("stream", _born(task, last, turn.now_ms)))
-            yield from turn.answers()
+            yield from call.push(iter([_born(task, last, call.now_ms)]))
         name = before.name if before else ""
-        if arrived is None or turn.now_ms - turn.drained_ms >= self.max_wait_ms or not name:
-            turn.take(operator.drain())  # a state without a name has no log that tells what was answered
-        turns = (before.turns if before else 0) + (last is not None)
+        if arrived is None or call.now_ms - call.drained_ms >= self.max_wait_ms or not name:
+            call.take(session.drain())  # a state without a name has no log that tells what was answered
         if last is not None:
-            _split_anew(turn, turns, last, IoDone.by(turn.pages.device).since(done))
-        yield from turn.answers()
+            call.take(session.resplit(last, None))
+        yield from call.answers()
+        operator = session.operator
         if not operator.waiting_rows:
-            turn.drained_ms = turn.now_ms
-        snapshot = {} if turn.spent else operator.snapshot()
-        plan = turn.plan if turn.spent else replace(turn.plan, sizes=operator.sizes)
-        parked = _parked(task, parked, turn.missed, turn.now_ms)
-        _report(turn, arrived)
+            call.drained_ms = call.now_ms
+        snapshot, decision = {}, session.decision
+        if not session.is_spent:
+            snapshot, decision = operator.snapshot(), replace(decision, sizes=operator.sizes)
+        parked = _parked(task, parked, call.missed, call.now_ms)
+        call.report(arrived)
         name = name or uuid.uuid4().hex
-        return Carried(turn.pages.version, plan, turn.drained_ms, snapshot, parked, turns, name, task.log.mark or "")
+        version, mark = session.pages.version, task.log.mark or ""
+        return Carried(version, decision, call.drained_ms, snapshot, parked, session.turns, name, mark)
 
     def _store(self, after: Carried, data: bytes, now_ms: int) -> None:
         """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
@@ -303,7 +294,7 @@ def _repeat(
     states: tuple[Carried, Carried],
     arrived: Arrivals | None,
     now_ms: int,
-    letters: DeadLetters | None,
+    dead: DeadLetters | None,
     log: StateLog,
 ) -> Generator[pd.DataFrame, None, Carried]:
     """Answer the rows of the state before and of the batch that are not in the state that the first attempt left."""
@@ -314,11 +305,11 @@ def _repeat(
     new = (_born(task, batch, now_ms) for batch in (arrived.batches() if arrived else ()))
     parked = [] if before.parked is None else before.parked.drop_columns([NEXT]).to_batches()
     missed = yield from _answered(
-        task, open_version(task, where, version), kept.others(chain(new, parked)), now_ms, letters
+        task, open_version(task, where, version), kept.others(chain(new, parked)), now_ms, dead
     )
     admitted = task.request.as_of == "admitted" and before.waiting and version != before.version
     pages = _awaited(task, before) if admitted else open_version(task, where, version)
-    missed += yield from _answered(task, pages, kept.others(iter(before.unanswered)), now_ms, letters)
+    missed += yield from _answered(task, pages, kept.others(iter(before.unanswered)), now_ms, dead)
     if len(kept):
         raise ConfigError(
             f"micro-batch {log.batch} left {len(kept)} rows waiting when it first ran and is now given rows without "
@@ -329,55 +320,41 @@ def _repeat(
 
 
 def _answered(
-    task: EnrichTask, pages: Pages, batches: Batches, now_ms: int, letters: DeadLetters | None
+    task: EnrichTask, pages: Pages, batches: Batches, now_ms: int, dead: DeadLetters | None
 ) -> Generator[pd.DataFrame, None, list[pa.RecordBatch]]:
     """Answer all these rows; those set aside come back."""
-    plan, operator = _first(task, pages, [])
-    turn = OwnerCall(task, now_ms, plan, operator, pages, now_ms, letters)
+    call = OwnerCall(Session.first(task, pages, task.stream, []), now_ms, now_ms, dead)
     try:
-        yield from turn.answer_all(batches)
-        _report(turn, None)
-        return turn.missed
+        yield from call.push(batches)
+        call.take(call.session.drain())
+        yield from call.answers()
+        call.report()
+        return call.missed
     finally:
-        turn.close()
-
-
-def _split_anew(turn: OwnerCall, turns: int, rows: pa.RecordBatch, done: IoDone) -> None:
-    """Other sizes from now on, if skew or cost of reads moved away from what the plan was made for."""
-    task, operator = turn.task, turn.operator
-    now = next_plan(task, turn.plan, turns, turn.pages, rows, done)
-    if now is None:
-        return
-    turn.plan, turn.resplits = now, 1
-    turn.take(operator.drain())
-    spec = specification(task.request, task.wiring, turn.pages, now.algorithm, now.sizes)
-    try:
-        turn.take(operator.resize(spec.fit(task.request.join_memory, task.stream)))
-    except (BudgetExceeded, PlanError):  # these parts cannot change while it runs
-        turn.spent = True
+        call.session.close()
 
 
 def _begun(
     task: EnrichTask,
     where: Where,
     before: Carried | None,
-    batches: list[pa.RecordBatch],
+    head: list[pa.RecordBatch],
     now_ms: int,
-    letters: DeadLetters | None,
+    dead: DeadLetters | None,
 ) -> OwnerCall:
-    """The operator on the version of this batch, with the state before it taken up."""
+    """The session on the version of this batch, with the state before it taken up."""
     version = wanted_version(task, where)
     if before is None:
-        pages = open_version(task, where, version)
-        plan, operator = _first(task, pages, batches)
-        return OwnerCall(task, now_ms, plan, operator, pages, now_ms, letters)
+        session = Session.first(task, open_version(task, where, version), task.stream, head)
+        return OwnerCall(session, now_ms, now_ms, dead)
     _check_columns(task, before)
     if version in (None, before.version):
-        return _resumed(task, before, open_version(task, where, version), now_ms, letters)
+        return _resumed(task, before, open_version(task, where, version), now_ms, dead)
     if task.request.as_of == "admitted" and before.waiting:
-        turn = _resumed(task, before, _awaited(task, before), now_ms, letters)
-        return _adopted(turn, open_version(task, where, version))
-    return _readmitted(task, before, open_version(task, where, version), now_ms, letters)
+        call = _resumed(task, before, _awaited(task, before), now_ms, dead)
+        call.take(call.session.adopt(open_version(task, where, version)))
+        return call
+    return _resumed(task, before, open_version(task, where, version), now_ms, dead)
 
 
 def _check_columns(task: EnrichTask, before: Carried) -> None:
@@ -401,62 +378,33 @@ def _awaited(task: EnrichTask, before: Carried) -> Pages:
         ) from error
 
 
-def _changed(task: EnrichTask, old: str, new: str) -> I64 | None:
-    try:
-        return task.store.changed(old, new)
-    except ConfigError:  # the old version is gone, so what differs cannot be told
-        return None
+def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, dead: DeadLetters | None) -> OwnerCall:
+    """A session that goes on with the state: as it was, or, on a newer version, with rows that wait for that one.
 
-
-def _adopted(turn: OwnerCall, pages: Pages) -> OwnerCall:
-    """Rows that wait are answered from the version they were admitted with; then the new one is taken up."""
-    old = turn.pages
-    turn.take(turn.operator.adopt(pages, _changed(turn.task, old.version, pages.version)))
-    turn.pages = pages
-    old.close()
-    return turn
-
-
-def _readmitted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> OwnerCall:
-    """A new operator on a newer version, for which rows that waited go on to wait."""
-    try:
-        operator = open_operator(task, pages, task.stream, before.decision)
-    except (PlanError, BudgetExceeded):
-        return _restarted(task, before, pages, now_ms, letters)
-    turn = OwnerCall(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
-    if before.snapshot:
-        turn.take(operator.readmit(before.snapshot, _changed(task, before.version, pages.version)))
-    return turn
-
-
-def _first(task: EnrichTask, pages: Pages, batches: list[pa.RecordBatch]) -> tuple[Plan, SemiStreamOperator]:
-    plan = first_plan(task, pages, batches)
-    return plan, open_operator(task, pages, task.stream, plan.decision(task.decision.origin))
-
-
-def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> OwnerCall:
-    """The operator as it was, on the version it was on.
-
-    If memory was changed so that the state no longer fits, an empty one answers what waited.
+    If memory was changed so that the state no longer fits, another session answers what waited.
     """
     try:
-        operator = open_operator(task, pages, task.stream, before.decision)
+        session = Session(task, pages, task.stream, before.decision, before.turns)
     except (PlanError, BudgetExceeded):
-        return _restarted(task, before, pages, now_ms, letters)
-    turn = OwnerCall(task, now_ms, before.plan, operator, pages, before.drained_ms, letters)
-    if before.snapshot:
-        turn.take(iter(operator.restore(before.snapshot)))
-    return turn
+        return _restarted(task, before, pages, now_ms, dead)
+    call = OwnerCall(session, now_ms, before.drained_ms, dead)
+    if before.snapshot and pages.version == before.version:
+        call.take(session.timed(iter(session.operator.restore(before.snapshot))))
+    elif before.snapshot:
+        changed = changed_pages(task, before.version, pages.version)
+        call.take(session.timed(session.operator.readmit(before.snapshot, changed)))
+    return call
 
 
-def _restarted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, letters: DeadLetters | None) -> OwnerCall:
-    batches = before.unanswered
-    plan, operator = _first(task, pages, batches)
-    turn = OwnerCall(task, now_ms, plan, operator, pages, now_ms, letters)
-    for batch in batches:
-        turn.take(turn.operator.push("stream", batch))
-    turn.take(turn.operator.drain())
-    return turn
+def _restarted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, dead: DeadLetters | None) -> OwnerCall:
+    """Another session that has answered what waited."""
+    session = Session.first(task, pages, task.stream, before.unanswered)
+    session.turns = before.turns
+    call = OwnerCall(session, now_ms, now_ms, dead)
+    for batch in before.unanswered:
+        call.take(session.push(batch))
+    call.take(session.drain())
+    return call
 
 
 def _born(task: EnrichTask, batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
@@ -489,17 +437,3 @@ def _parked(task: EnrichTask, others: pa.Table | None, missed: list[pa.RecordBat
     again = np.minimum(now_ms + int(misses.retry_s * 1000), came + int(misses.deadline_s * 1000))
     kept = rows.append_column(NEXT, pa.array(again)).filter(pa.array(young))
     return kept if others is None else pa.concat_tables([others, kept])
-
-
-def _report(turn: OwnerCall, arrived: Arrivals | None) -> None:
-    report = totals(turn.operator)
-    if arrived is not None and arrived.spilled_bytes:
-        report.add("arrivals_spilled", arrived.spilled_bytes, unit="bytes")
-    report.add_ns("serving", turn.watch.spent_ns)
-    if turn.resplits:
-        report.add("resplits", turn.resplits, unit="times")
-    if turn.letters is not None:
-        report.add("dead_letters", turn.letters.rows)
-    if turn.missed:
-        report.add("set_aside", sum(batch.num_rows for batch in turn.missed))
-    turn.task.sink.task(report)

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import comparable
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import DeadLetter, Park
+from dovetail.joins.semistream.options import DeadLetter, Park
 from dovetail.joins.semistream.request import Request, key_pairs
 from dovetail.request.columns import Key, output_names, wanted_columns
 from dovetail.spark.arrow import arrow_type

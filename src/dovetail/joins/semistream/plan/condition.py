@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +22,12 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import DeadLetter, Drop
+from dovetail.joins.semistream.options import DeadLetter, Drop
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
-from dovetail.joins.semistream.plan.task import EnrichTask, Where, open_letters
+from dovetail.joins.semistream.plan.task import EnrichTask, Where, open_dead_letters
 from dovetail.joins.semistream.request import Request
 from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
 from dovetail.spark.connect import has_subqueries
@@ -156,10 +156,10 @@ class Settling:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
-    def letters(self, pairs: pa.RecordBatch) -> pa.RecordBatch:
+    def dead_letters(self, pairs: pa.RecordBatch) -> pa.RecordBatch:
         """The stream's columns of rows that missed, under their own names."""
-        arrays = [pairs.column(at).cast(field.type) for at, field in enumerate(self.task.letters)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.task.letters)
+        arrays = [pairs.column(at).cast(field.type) for at, field in enumerate(self.task.dead_letter_columns)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.task.dead_letter_columns)
 
 
 class Groups:
@@ -207,9 +207,9 @@ def settled(spec: Settling, batches: Batches) -> Batches:
         return
     groups, how = Groups(), spec.task.request.how
     part = head.column(head.schema.get_field_index(_PART))[0]
-    letters = open_letters(spec.task, Where.here(), f"{part}-condition")
+    dead = open_dead_letters(spec.task, Where.here(), f"{part}-condition")
     n_rows = 0
-    with letters or nullcontext():
+    with dead or nullcontext():
         for batch in chain([head], given):
             n_rows += batch.num_rows
             some, firsts, ended = groups.take(batch)
@@ -217,19 +217,19 @@ def settled(spec: Settling, batches: Batches) -> Batches:
                 kept = firsts if how == "left_semi" else some
                 yield from _some(spec.rows(batch.take(pa.array(kept))))
             for rows in ended:
-                yield from _missed(spec, letters, rows)
+                yield from _missed(spec, dead, rows)
         for rows in groups.end():
-            yield from _missed(spec, letters, rows)
-        if letters is not None:
-            letters.commit(n_rows)
+            yield from _missed(spec, dead, rows)
+        if dead is not None:
+            dead.commit(n_rows)
             report = Metrics()
-            report.add("dead_letters", letters.rows)
+            report.add("dead_letters", dead.rows)
             spec.task.sink.task(report)
 
 
-def _missed(spec: Settling, letters: Any, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if letters is not None:
-        letters.add(spec.letters(rows))
+def _missed(spec: Settling, dead: DeadLetters | None, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if dead is not None:
+        dead.add(spec.dead_letters(rows))
     if spec.task.request.how in ("left", "left_anti"):
         yield from _some(spec.rows(rows, missed=True))
 

@@ -6,6 +6,7 @@ import re
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -30,17 +31,16 @@ from dovetail.joins.semistream.decision import (
 )
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import DeadLetter, sets_aside
+from dovetail.joins.semistream.options import DeadLetter, sets_aside
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
-from dovetail.joins.semistream.plan.rows import task_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
 from dovetail.joins.semistream.plan.worker import enrich_rows, owned_rows
 from dovetail.joins.semistream.request import Request, key_pairs
-from dovetail.joins.semistream.segments import width_of
+from dovetail.joins.semistream.sizes import width_of
 from dovetail.joins.semistream.versions import VersionLog, keeps_versions, log_of
 from dovetail.spark.arrow import arrow_type, map_in_arrow
-from dovetail.spark.connect import is_connect
+from dovetail.spark.connect import is_connect, parallelism
 from dovetail.spark.metrics import MetricsSink
 
 _SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
@@ -97,7 +97,7 @@ class EnrichPlan:
         owned = map_in_arrow(rows, partial(owned_rows, self.task, owners), schema)
         return owned.repartitionById(owners, F.col("owner")).drop("owner")
 
-    def without_letters(self) -> EnrichPlan:
+    def without_dead_letters(self) -> EnrichPlan:
         """The same plan for a further query over the rows, whose rows without a match another one keeps."""
         misses = self.request.on_miss
         if not isinstance(misses, DeadLetter):
@@ -303,7 +303,7 @@ def _task(
         stream=_task_schema(columns, wiring, store),
         picked=columns.picked,
         output=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.output]),
-        letters=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.stream]),
+        dead_letter_columns=pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in columns.stream]),
         log=_log(frame, store, request),
         version=version,
         streams=frame.isStreaming,
@@ -331,3 +331,27 @@ def _readable(line: str, names: list[str], columns: Columns) -> str:
         same = rf"{re.escape(neutral)} = {re.escape(name)}(?=, | and )"  # in both, and told once
         line = re.sub(same, lambda _, name=name: name, line).replace(neutral, name)  # type: ignore[misc]
     return line
+
+
+_TASK_BYTES = 128 << 20  # what Spark reads in one task, at most
+_UNKNOWN_BYTES = 1 << 60  # Spark's size of what it knows nothing of is the largest number there is
+
+
+def task_rows(frame: DataFrame, row_bytes: float, at_least: int) -> int | None:
+    """Rows of one task, by Spark's statistics of the plan; None where it has none, as over Spark Connect.
+
+    A row count is there for ranges, local data and analysed tables; otherwise bytes of files or of what a plan makes of
+    them, in rows of `row_bytes`. So many as `at_least` are there in all.
+    """
+    if is_connect(frame):
+        return None
+    statistics: Any = frame._jdf.queryExecution().optimizedPlan().stats()
+    nbytes, counted = int(str(statistics.sizeInBytes())), statistics.rowCount()
+    if counted.isDefined():
+        rows = int(str(counted.get()))
+    elif nbytes < _UNKNOWN_BYTES:
+        rows = int(nbytes / max(1.0, row_bytes))
+    else:
+        return None
+    tasks = max(parallelism(frame.sparkSession), -(-min(nbytes, _UNKNOWN_BYTES) // _TASK_BYTES))
+    return max(1, max(rows, at_least) // tasks)

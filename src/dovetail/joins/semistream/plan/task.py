@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.dead_letters import DeadLetters, LetterFile
 from dovetail.joins.semistream.decision import Decision, Wiring
-from dovetail.joins.semistream.master.holds import Holds
-from dovetail.joins.semistream.master.page_source import PageFileSource
+from dovetail.joins.semistream.master.page_file.generation import Holds
+from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.on_miss import DeadLetter
+from dovetail.joins.semistream.options import DeadLetter, Drop
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions
 from dovetail.spark.metrics import MetricsSink
 
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their letters, as far as this worker saw
+_CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, as far as this worker saw
 _MOVES = 20  # times that a store without history may change while a task tries to open it
 
 
@@ -32,7 +33,7 @@ class EnrichTask:
 
     Columns have neutral names inside, so that none can clash: the stream's by position, `wiring.on` among them.
     `stream` has the columns that operators get, `picked` is, for each output column, its position among the operator's.
-    `letters` are the stream's columns as the user named them. `streams`: the frame that was planned is a stream.
+    `dead_letter_columns` are the stream's columns as the user named them. `streams`: the planned frame is a stream.
     `learns`: the first rows decide sizes, as nothing was known of the stream when it was planned.
     """
 
@@ -45,7 +46,7 @@ class EnrichTask:
     stream: pa.Schema
     picked: tuple[int, ...]
     output: pa.Schema
-    letters: pa.Schema
+    dead_letter_columns: pa.Schema
     log: VersionLog
     version: str | None
     learns: bool
@@ -66,10 +67,17 @@ class EnrichTask:
         arrays = [_as(batch.column(at), field.type) for at, field in zip(self.picked, self.output, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
-    def letter_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def split_misses(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """The rows of an operator's batch that match, and the stream's columns of the others, None if not wanted."""
+        if isinstance(self.request.on_miss, Drop):
+            return batch, None
+        met = batch.column(batch.num_columns - 1)
+        return batch.filter(met), batch.filter(pc.invert(met)).select(range(self.n_stream))
+
+    def dead_letter_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The stream's part of an operator's batch, under the user's names."""
-        arrays = [_as(batch.column(at), field.type) for at, field in enumerate(self.letters)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.letters)
+        arrays = [_as(batch.column(at), field.type) for at, field in enumerate(self.dead_letter_columns)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.dead_letter_columns)
 
 
 def stream_names(n: int) -> list[str]:
@@ -114,25 +122,25 @@ def _run_of(context: TaskContext) -> str:
     return context.getLocalProperty("spark.app.startTime") or "0"
 
 
-def open_letters(task: EnrichTask, where: Where, part: str) -> DeadLetters | None:
+def open_dead_letters(task: EnrichTask, where: Where, part: str) -> DeadLetters | None:
     """Where this attempt keeps rows without a match; None if they are not kept."""
     misses = task.request.on_miss
     if not isinstance(misses, DeadLetter) or not misses.written:
         return None
     action = None if task.streams else where.action
     if where.batch is None:
-        return DeadLetters(misses.path, LetterFile(task.plan, part, action=action), task.letters)
+        return DeadLetters(misses.path, LetterFile(task.plan, part, action=action), task.dead_letter_columns)
     if task.streams:
         _check_query(task, misses, where.batch.query)
     file = LetterFile(task.plan[:8], part, where.batch.query, where.batch.number, where.run, action)
-    return DeadLetters(misses.path, file, task.letters)
+    return DeadLetters(misses.path, file, task.dead_letter_columns)
 
 
 def _check_query(task: EnrichTask, misses: DeadLetter, query: str) -> None:
-    """One join keeps the letters of one query: a second one would give each row without a match twice."""
+    """One join keeps the dead letters of one query: a second one would give each row without a match twice."""
     if (task.plan, query) in _CHECKED:
         return
-    writer = task.log.letter_writer(task.plan, query)
+    writer = task.log.dead_letter_writer(task.plan, query)
     if writer != query:
         raise ConfigError(
             f"rows of this join without a match are kept in {misses.path} by query {writer}; query {query} would write "

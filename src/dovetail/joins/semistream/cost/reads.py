@@ -1,0 +1,210 @@
+"""What reads of a store cost: timed on a few of its pages, and compared with those that a join made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.engine.kernels.arrays import I64
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.cost.setting import Points, ReadCosts
+from dovetail.joins.semistream.master.pages import KeyedPages, Pages
+
+_SIZES = (1, 4, 16, 64, 256)  # pages of a run
+_PAGES_OF_A_ROUND = 256
+_KEY_PAGES = 16  # from which keys are taken, as keys of one page are found more quickly than any others
+_KEYS_OF_A_PAGE = 16
+_ATTEMPTS = 6
+_FEWEST = 3  # attempts, if they do not take long: what else runs here slows down any one of them
+_TIMED_S = 0.02  # of reading one size
+_PATIENCE_S = 0.1
+_MOST_BYTES = 2 << 20
+
+
+def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, seed: int = 0) -> ReadCosts:
+    """c_IO of this store: 1, 4, 16 ... pages up to `most_bytes`, anywhere and in turn, medians of `repeats` reads.
+
+    Times are those of the device's clock, so that a simulated device is found to cost what its model says. What the
+    system keeps in its cache is read from there, as the joins themselves would.
+    Reference: Naeem 2012, 3.4; docs/algorithms/semistream.md, 3.0.
+    """
+    n_pages = len(pages.starts) - 1
+    if n_pages < 1 or repeats < 1:
+        raise PlanError(f"{repeats} reads of a store with {n_pages} pages were asked for; both must be at least 1.")
+    counts = [4**i for i in range(16) if 4**i <= n_pages]
+    fitting = [n for n in counts if n == 1 or pages.stored_bytes(0, n) <= most_bytes]
+    rng = np.random.default_rng(seed)
+    random, sequential = {}, {}
+    for count in fitting:
+        size = float(pages.stored_bytes(0, count))
+        anywhere = rng.integers(0, n_pages - count + 1, repeats).tolist()
+        random[size] = median(_read_s(pages, first, count, jump=True) for first in anywhere)
+        in_turn = range(0, n_pages - count + 1, count)[: repeats + 1]
+        times = [_read_s(pages, first, count, jump=False) for first in in_turn]
+        sequential[size] = median(times[1:] or times)
+    return ReadCosts(_rising(random), _rising(sequential))
+
+
+def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
+    """c_IO of this store as joins use it: segments anywhere in rounds; of a store that finds keys each by itself.
+
+    Some hundred pages are read, fewer where that takes long, and at most `_MOST_BYTES` at a time; what the system keeps
+    in its cache is read from there. Of several attempts at other places the quickest counts, for the others also waited
+    for the processor.
+    """
+    n_pages = len(pages.starts) - 1
+    if n_pages < 1:
+        raise PlanError("the store has no pages; there is nothing to read.")
+    rng, in_turn = np.random.default_rng(seed), {}
+    pages.read_many(np.zeros(1, np.int64), np.ones(1, np.int64))  # kernels may have to be loaded first
+    for count in _counts(pages):
+        places = iter(rng.integers(0, n_pages - count + 1, _ATTEMPTS).tolist())
+        seconds = _quickest(pages, partial(_read_run, pages, places, count))
+        in_turn[float(pages.stored_bytes(0, count))] = seconds
+        if count > 1 and seconds > _TIMED_S:  # what is longer can be told from these
+            break
+    keyed = isinstance(pages, KeyedPages) and pages.finds_keys  # to a database one place is as good as another
+    return ReadCosts(_rising(in_turn if keyed else _rounds_s(pages, rng)), _rising(in_turn))
+
+
+def _counts(pages: Pages) -> list[int]:
+    """The lengths of runs that are timed, in pages."""
+    n_pages = len(pages.starts) - 1
+    return [n for n in _SIZES if n == 1 or (n <= n_pages and pages.stored_bytes(0, n) <= _MOST_BYTES)]
+
+
+def _rounds_s(pages: Pages, rng: np.random.Generator) -> dict[float, float]:
+    """Seconds of a run of pages by its bytes, several runs being read in one round."""
+    n_pages, found = len(pages.starts) - 1, {}
+    quick = _TIMED_S / max(1e-6, _quickest(pages, lambda: pages.read(0, 1)))
+    few = min(_PAGES_OF_A_ROUND, quick, _MOST_BYTES / max(1, pages.stored_bytes(0, 1)))
+    for count in _counts(pages):
+        runs = max(1, min(int(few) // count, n_pages // count))
+        counts = np.full(runs, count, np.int64)
+        draws = (rng.choice(n_pages // count, runs, replace=False) for _ in range(_ATTEMPTS))
+        firsts = (np.sort(drawn).astype(np.int64) * count for drawn in draws)
+        each = _quickest(pages, partial(_read_round, pages, firsts, counts))
+        found[float(pages.stored_bytes(0, count))] = each / runs
+    return found
+
+
+def _read_run(pages: Pages, places: Iterator[int], count: int) -> None:
+    pages.read(next(places), count)
+
+
+def _read_round(pages: Pages, firsts: Iterator[I64], counts: I64) -> None:
+    pages.read_many(next(firsts), counts)
+
+
+def look_up_s(pages: Pages, seed: int = 0) -> float | None:
+    """Seconds of one of many keys that are asked for together; None of a store that does not find single keys.
+
+    Some hundred keys from anywhere are asked for.
+    """
+    n_pages = len(pages.starts) - 1
+    if n_pages < 1 or not isinstance(pages, KeyedPages) or not pages.finds_keys:
+        return None
+    places = np.random.default_rng(seed).integers(0, n_pages, _KEY_PAGES).tolist()
+    rows = pa.concat_batches([pages.read(place, 1).slice(0, _KEYS_OF_A_PAGE) for place in places])
+    keys = [rows.column(name) for name in pages.key]
+    return _quickest(pages, lambda: pages.read_keys(keys)) / max(1, len(keys[0]))
+
+
+def _quickest(pages: Pages, work: Callable[[], object]) -> float:
+    times = [_seconds(pages, work)]
+    while len(times) < _ATTEMPTS and sum(times) < (_TIMED_S if len(times) >= _FEWEST else _PATIENCE_S):
+        times.append(_seconds(pages, work))
+    return min(times)
+
+
+def _seconds(pages: Pages, work: Callable[[], object]) -> float:
+    clock = pages.device.clock
+    start = clock.now_ns()
+    work()
+    return (clock.now_ns() - start) / 1e9
+
+
+def _read_s(pages: Pages, first: int, count: int, *, jump: bool) -> float:
+    if jump and len(pages.starts) > 2:
+        pages.read(0 if first else len(pages.starts) - 2, 1)  # so that no read follows the one before by chance
+    return _seconds(pages, partial(pages.read, first, count))
+
+
+def _rising(points: dict[float, float]) -> Points:
+    """Points by size, none cheaper than a smaller one: what is faster by chance is taken as no slower."""
+    sizes = sorted(points)
+    costs = np.maximum.accumulate([points[size] for size in sizes])
+    return tuple(zip(sizes, costs.tolist(), strict=True))
+
+
+LARGE_PAGE = 2 << 20  # bytes; such as row groups of Parquet files that were not written for look-ups
+MOVED = 3.0  # times dearer or cheaper than assumed; less may be chance, or what the system kept in memory
+_COMPARED_S = 0.02  # of reading, from which its cost can be told
+
+
+@dataclass(frozen=True, slots=True)
+class IoCosts:
+    """Seconds of a read by its size, and of one key where a store finds single ones."""
+
+    read: ReadCosts
+    look_up: float | None = None
+
+    def times(self, ratio: float) -> IoCosts:
+        """All costs so many times as high."""
+        return replace(
+            self, read=self.read.times(ratio), look_up=None if self.look_up is None else self.look_up * ratio
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IoDone:
+    """Reads made: how many, their bytes, and the time they took on the device's clock."""
+
+    requests: int = 0
+    nbytes: int = 0
+    busy_s: float = 0.0
+
+    @classmethod
+    def by(cls, device: Device) -> IoDone:
+        """Everything that a device did so far."""
+        return cls(device.requests, device.bytes_read, device.busy_ns / 1e9)
+
+    def since(self, before: IoDone) -> IoDone:
+        """What was done after `before`."""
+        return IoDone(self.requests - before.requests, self.nbytes - before.nbytes, self.busy_s - before.busy_s)
+
+
+def io_costs(pages: Pages) -> IoCosts | None:
+    """The costs of this store: of a simulated device by its model, of a real one timed on a few of its pages.
+
+    None of a store with large pages, which would take too long, or without rows.
+    """
+    if not int(pages.starts[-1]):
+        return None
+    if pages.device.simulated:
+        return IoCosts(ReadCosts.of_device(pages.device.model))
+    if pages.stored_bytes(0, 1) > LARGE_PAGE:
+        return None
+    return IoCosts(store_reads(pages), look_up_s(pages))
+
+
+def dearer(costs: IoCosts | None, done: IoDone, pages: Pages) -> float | None:
+    """How many times as much as assumed these reads cost; None if that is about once, or if there were too few."""
+    if costs is None or not done.requests or done.busy_s < _COMPARED_S:
+        return None
+    expected = _expected_s(costs, done, pages)
+    ratio = done.busy_s / expected if expected else 1.0
+    return None if 1 / MOVED <= ratio <= MOVED else ratio
+
+
+def _expected_s(costs: IoCosts, done: IoDone, pages: Pages) -> float:
+    if costs.look_up is not None and isinstance(pages, KeyedPages) and pages.finds_keys:
+        stored = pages.stored_bytes(0, len(pages.starts) - 1) / max(1, int(pages.starts[-1]))
+        return costs.look_up * done.nbytes / max(1.0, stored)
+    return done.requests * costs.read.seconds(done.nbytes / done.requests)

@@ -1,0 +1,346 @@
+"""A page file written from Arrow rows: pages of whole key groups, their table, the index, one commit.
+
+The build on Spark shares every step but the sorting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.buffers import fixed_width, offsets_of
+from dovetail.engine.kernels.arrays import F64, I64
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import DataError, PlanError
+from dovetail.joins.semistream.master.keys import KeyForm, Normal, key_form
+from dovetail.joins.semistream.master.page_file.generation import Generation, PartFile, building, commit, local_path
+from dovetail.joins.semistream.master.page_file.index import store_index
+from dovetail.joins.semistream.master.pages import Order
+
+ALIGNMENT = 64
+_SHOWN = 5  # offending keys in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One finished file of pages: where it lies, its table of pages, and where each key of it is."""
+
+    rows_file: str
+    table: pa.Table  # of pages: size, rows, crc, digest, first, last
+    codes: I64  # of each key group, in the order of the file
+    code_pages: I64  # the page of each, counted in this file
+
+    @property
+    def rows(self) -> int:
+        """Rows in the file."""
+        return int(np.sum(self.table.column("rows").to_numpy())) if self.table.num_rows else 0
+
+
+@dataclass(slots=True)
+class _Tables:
+    sizes: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    crcs: list[int] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
+    firsts: list[pa.Array] = field(default_factory=list)
+    lasts: list[pa.Array] = field(default_factory=list)
+    codes: list[I64] = field(default_factory=list)
+    code_pages: list[I64] = field(default_factory=list)
+
+
+class PartWriter:
+    """Writes one part of a page file from batches whose rows come in layout order, rows of one key together.
+
+    A page ends before it would hold more than `page_bytes` of rows, but never inside a key. Memory is some pages and
+    16 bytes a key, whatever the part's size. With `ordered` keys must not descend; with `unique` none may repeat. With
+    `keyed=False` it takes rows whose key has a null, in any order, and pages end anywhere.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: pa.Schema,
+        form: KeyForm,
+        page_bytes: int,
+        ordered: bool,
+        unique: bool,
+        keyed: bool = True,
+    ) -> None:
+        self.path, self.schema, self.form, self.page_bytes = path, schema, form, page_bytes
+        self._ordered, self._unique, self._keyed = ordered, unique, keyed
+        self._tables = _Tables()
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes, self._enough = 0, 8 * page_bytes
+        self._file = path.open("xb")
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Take rows that follow all earlier ones; pages that are complete are written."""
+        if batch.num_rows == 0:
+            return
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= self._enough:
+            self._write_waiting(last=False)
+
+    def finish(self) -> Part:
+        """The part, with every row on disk."""
+        if self._waiting:
+            self._write_waiting(last=True)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        found = self._tables
+        empty = _normal_type(self.form)
+        table = pa.table(
+            {
+                "size": pa.array(found.sizes, pa.int64()),
+                "rows": pa.array(found.rows, pa.int64()),
+                "crc": pa.array(found.crcs, pa.uint32()),
+                "digest": pa.array(found.digests, pa.binary(16)),
+                "first": pa.concat_arrays(found.firsts) if found.firsts else pa.nulls(len(found.sizes), empty),
+                "last": pa.concat_arrays(found.lasts) if found.lasts else pa.nulls(len(found.sizes), empty),
+            }
+        )
+        return Part(self.path.name, table, _concatenated(found.codes), _concatenated(found.code_pages))
+
+    def abort(self) -> None:
+        """Close and remove the file."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def _write_waiting(self, last: bool) -> None:
+        rows = pa.concat_batches(self._waiting)
+        keys, valid = self.form.normal([rows.column(name) for name in self.form.names])
+        if valid.any() if not self._keyed else not valid.all():
+            raise ValueError("rows without a key reached the page writer, or with one that of rows without")
+        groups = self._groups(rows, keys) if self._keyed else np.arange(rows.num_rows + 1)
+        ends = page_ends(row_bytes(rows), groups, self.page_bytes)
+        # The last page may still grow, and its last group too, unless this is the end.
+        cuts = ends if last else ends[:-1]
+        if self._keyed:
+            self._record_keys(keys, groups, cuts)
+        for start, stop in zip([0, *cuts[:-1]], cuts, strict=False):
+            self._write_page(rows.slice(start, stop - start))
+        rest = rows.slice(cuts[-1] if cuts else 0)
+        # A copy, so that the rest of a large batch is let go; waiting for twice the rest keeps huge groups linear.
+        self._waiting = [pa.concat_batches([rest])] if rest.num_rows else []
+        self._waiting_bytes = rest.nbytes
+        self._enough = max(8 * self.page_bytes, 2 * rest.nbytes)
+
+    def _groups(self, rows: pa.RecordBatch, keys: Normal) -> I64:
+        """The first row of each key group, and the number of rows."""
+        steps = keys.steps()
+        if self._ordered and (steps < 0).any():
+            at = int(np.flatnonzero(steps < 0)[0])
+            raise DataError(f"rows are not in key order: {_key_rows(rows, self.form, [at, at + 1])} follow each other.")
+        if self._unique and (steps == 0).any():
+            shown = _key_rows(rows, self.form, np.flatnonzero(steps == 0)[:_SHOWN].tolist())
+            raise DataError(f"keys {list(self.form.names)} are not unique: {shown} occur more than once.")
+        return np.concatenate([[0], np.flatnonzero(steps) + 1, [len(keys)]]).astype(np.int64)
+
+    def _record_keys(self, keys: Normal, groups: I64, cuts: list[int]) -> None:
+        if not cuts:
+            return
+        starts = np.array([0, *cuts[:-1]], np.int64)
+        stops = np.array(cuts, np.int64)
+        heads = groups[:-1][groups[:-1] < stops[-1]]
+        self._tables.firsts.append(keys.take(starts).column())
+        self._tables.lasts.append(keys.take(stops - 1).column())
+        if not self._ordered:
+            self._tables.codes.append(keys.take(heads).codes())
+            self._tables.code_pages.append(np.searchsorted(stops, heads, side="right") + len(self._tables.sizes))
+
+    def _write_page(self, rows: pa.RecordBatch) -> None:
+        message = rows.serialize()
+        padding = bytes(-message.size % ALIGNMENT)
+        self._file.write(message)
+        self._file.write(padding)
+        self._tables.sizes.append(message.size + len(padding))
+        self._tables.rows.append(rows.num_rows)
+        self._tables.crcs.append(zlib.crc32(padding, zlib.crc32(message)))
+        # The checksum finds damage; telling versions of a page apart must not fail once in four thousand million.
+        self._tables.digests.append(hashlib.blake2b(message, digest_size=16).digest())
+
+
+def row_bytes(rows: pa.RecordBatch) -> F64:
+    """Bytes that each row takes in a page; of nested columns the average."""
+    total = np.zeros(rows.num_rows, np.float64)
+    for column in rows.columns:
+        width = fixed_width(column.type)
+        if width is not None:
+            total += width
+        elif pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            total += np.diff(offsets_of(column)) + 4
+        elif pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
+            total += np.diff(offsets_of(column)) + 8
+        else:
+            total += column.nbytes / max(rows.num_rows, 1)
+    return total
+
+
+def page_ends(sizes: F64, groups: I64, page_bytes: int) -> list[int]:
+    """Where each page ends, in rows: as many whole groups as fit, and at least one."""
+    before = np.concatenate([[0.0], np.cumsum(sizes)])[groups]
+    ends, at = [], 0
+    while at < len(groups) - 1:
+        fits = int(np.searchsorted(before, before[at] + page_bytes + 1e-6, side="right")) - 1
+        at = max(fits, at + 1)
+        ends.append(int(groups[at]))
+    return ends
+
+
+def _key_rows(rows: pa.RecordBatch, form: KeyForm, at: list[int]) -> list[object]:
+    found = rows.select(list(form.names)).take(pa.array(at, pa.int64())).to_pylist()
+    return [tuple(row.values()) if len(form.names) > 1 else next(iter(row.values())) for row in found]
+
+
+def _concatenated(parts: list[I64]) -> I64:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _normal_type(form: KeyForm) -> pa.DataType:
+    return pa.int64() if form.exact else pa.large_binary()
+
+
+DEFAULT_PAGE = "4KB"  # small batches want few rows of many pages; joins read several as one segment where that pays
+_STEP = 65_536  # rows put in order at a time
+
+
+def write_pages(
+    path: str | Path,
+    rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+    key: str | Sequence[str],
+    order: Order = "key",
+    page: int | str = DEFAULT_PAGE,
+    frequency: str | None = None,
+    unique: bool = False,
+    keep_nulls: bool = False,
+) -> Generation:
+    """The generation of a page file that these rows, all in memory, became: the first at this path, or the next.
+
+    Rows lie by key, by the falling number in column `frequency` (of a key's rows the highest), or as they come; rows of
+    one key always together. Rows with a null in the key are left out and counted, or kept apart with `keep_nulls`.
+    `unique=True` refuses keys that occur twice. `page` is the size that pages have unless one key's rows need more.
+    """
+    place, table = local_path(path), as_table(rows)
+    check_order(order, frequency, table.schema.names)
+    form = key_form(table.schema, key)
+    page_bytes = parse_bytes(page, "page")
+    layout = _laid_out(table, form, order, frequency)
+    with building(place) as work:
+        writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, order == "key", unique)
+        part = _written(writer, table, layout)
+        listed = store_part(work, part)
+        index = None if order == "key" else store_index(work, part, table.schema, form)
+        nulls = _null_part(work, table, form, page_bytes) if keep_nulls and len(layout) < table.num_rows else None
+        found = Generation(
+            uuid.uuid4().hex[:8], table.schema, form.names, order, unique, page_bytes,
+            table.num_rows - len(layout), (listed,), index, null_part=nulls,
+        )  # fmt: skip
+        return commit(place, work, found)
+
+
+def _laid_out(table: pa.Table, form: KeyForm, order: Order, frequency: str | None) -> I64:
+    """Numbers of the rows that have a key, in the order in which they will lie."""
+    keys, valid = form.normal([table.column(name) for name in form.names])
+    kept = np.flatnonzero(valid)
+    weights = None if frequency is None else _weights(table.column(frequency).take(pa.array(kept)), frequency)
+    return kept[layout_order(keys.take(kept), order, weights)]
+
+
+def _written(writer: PartWriter, table: pa.Table, layout: I64) -> Part:
+    try:
+        for start in range(0, len(layout), _STEP):
+            piece = table.take(pa.array(layout[start : start + _STEP])).combine_chunks()
+            for batch in piece.to_batches():
+                writer.append(batch)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _null_part(work: Path, table: pa.Table, form: KeyForm, page_bytes: int) -> PartFile:
+    """The part of the rows that have a null in the key."""
+    _, valid = form.normal([table.column(name) for name in form.names])
+    writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, False, False, keyed=False)
+    return store_part(work, _written(writer, table, np.flatnonzero(~valid)))
+
+
+def as_table(rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:
+    """The rows as one table without dictionaries and metadata, which pages do not keep."""
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    elif not isinstance(rows, pa.Table):
+        rows = pa.Table.from_batches(list(rows))
+    return rows.cast(plain_schema(rows.schema))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with values in place of dictionaries, and no metadata."""
+    if len(set(schema.names)) != len(schema.names):
+        raise PlanError(f"columns {schema.names} have a name twice; rename one.")
+    kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
+    return pa.schema([pa.field(f.name, kind, f.nullable) for f, kind in zip(schema, kinds, strict=True)])
+
+
+def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None:
+    """A `PlanError` unless order and frequency are given together and known."""
+    if order not in ("key", "frequency", "none"):
+        raise PlanError(f"order is {order!r}; it is one of 'key', 'frequency', 'none'.", argument="order")
+    if (order == "frequency") != (frequency is not None):
+        raise PlanError(
+            f"order={order!r} with frequency={frequency!r}; name the column with the frequencies for "
+            f"order='frequency', and for no other order.",
+            argument="order",
+        )
+    if frequency is not None and frequency not in names:
+        raise PlanError(
+            f"frequency column {frequency!r} is not one of the columns {list(names)}.", argument="frequency"
+        )
+
+
+def layout_order(keys: Normal, order: Order, weights: I64 | None) -> I64:
+    """Row numbers in the order in which rows lie."""
+    by_key = keys.sorted_rows()
+    if order == "key" or len(by_key) == 0:
+        return by_key
+    starts = np.concatenate([[0], np.flatnonzero(keys.take(by_key).steps()) + 1])
+    # Keys as they come, that is by the first row of each, or by the highest weight.
+    rank = np.minimum.reduceat(by_key, starts) if weights is None else -np.maximum.reduceat(weights[by_key], starts)
+    lengths = np.diff([*starts, len(by_key)])
+    return by_key[np.argsort(np.repeat(rank, lengths), kind="stable")]
+
+
+def _weights(column: pa.ChunkedArray, name: str) -> I64:
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise PlanError(f"frequency column {name!r} is of type {kind}; frequencies are numbers.", argument="frequency")
+    # Double is enough to rank by: frequencies beyond 2^53 that differ in the last digit are equally wanted.
+    found = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
+    return np.unique(np.nan_to_num(found), return_inverse=True)[1].astype(np.int64)
+
+
+def part_name(number: int) -> str:
+    """A file name for a part that no other attempt to write it has."""
+    return f"{number}-{uuid.uuid4().hex[:12]}.rows"
+
+
+def store_part(work: Path, part: Part) -> PartFile:
+    """Write the part's table beside its rows; what the description lists."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, part.table.schema) as stream:
+        stream.write_table(part.table)
+    data = sink.getvalue()
+    name = part.rows_file.removesuffix(".rows") + ".table"
+    (work / name).write_bytes(data)
+    nbytes = (work / part.rows_file).stat().st_size
+    return PartFile(part.rows_file, name, zlib.crc32(data), part.table.num_rows, part.rows, nbytes)

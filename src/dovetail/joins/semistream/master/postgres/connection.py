@@ -1,0 +1,138 @@
+"""Connections to PostgreSQL over ADBC, with errors that are ours and never show a password."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+import pyarrow as pa
+
+from dovetail.errors import ConfigError, PlanError
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection
+
+
+T = TypeVar("T")
+_HIDDEN = "***"
+_CONNECT_S = 10
+
+
+def check_url(url: str) -> str:
+    """The URL, with a limit on how long connecting may take; a `PlanError` if it is no PostgreSQL URL."""
+    if urlsplit(url).scheme not in ("postgresql", "postgres"):
+        raise PlanError(
+            "the url does not begin with postgresql://; give postgresql://user:password@host:port/database.",
+            argument="uri",
+        )
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options.setdefault("connect_timeout", str(_CONNECT_S))
+    return urlunsplit(parts._replace(query=urlencode(options, quote_via=quote)))
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown: user, host and database."""
+    parts = urlsplit(url)
+    user = f"{parts.username}@" if parts.username else ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
+
+
+def censored(text: str, url: str) -> str:
+    """The text without the URL's password, however it is written there."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    for secret in (parts.password, options.get("password"), options.get("sslpassword")):
+        for form in {secret, unquote(secret), quote(secret, safe="")} if secret else ():
+            text = text.replace(form, _HIDDEN)
+    return text
+
+
+def connect(url: str) -> Connection:
+    """A new connection that leaves transactions to us."""
+    try:
+        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information
+    except ImportError as error:
+        raise ConfigError(
+            "PostgreSQL needs the package adbc-driver-postgresql: pip install 'dovetail[postgres]'."
+        ) from error
+    with as_config_errors(url, "cannot connect to"):
+        made: Connection = dbapi.connect(url, autocommit=True)
+        return made
+
+
+# Connecting takes a hundred milliseconds, asking for a version one: connections that are done with wait here for the
+# next who needs one. Of this process only: a forked child must not speak on its parent's connections.
+_idle: dict[tuple[int, str], list[Connection]] = {}
+_MOST_IDLE = 2
+
+
+def with_connection(url: str, use: Callable[[Connection], T]) -> tuple[Connection, T]:
+    """A connection and what `use` made of it; one that waited and turns out to be dead is replaced by a new one."""
+    waiting = _idle.get((os.getpid(), url), [])
+    while waiting:
+        connection = waiting.pop()
+        try:
+            return connection, use(connection)
+        except Exception:  # whatever is wrong with it, or with the request: a new connection will tell which
+            connection.close()
+    connection = connect(url)
+    try:
+        with as_config_errors(url, "cannot read from"):
+            return connection, use(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def give_back(url: str, connection: Connection) -> None:
+    """Let the next one have the connection, with no transaction open, or close it if enough are waiting."""
+    waiting = _idle.setdefault((os.getpid(), url), [])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+    except Exception:  # it is dead, which is no harm: nothing was written on it
+        connection.close()
+        return
+    if len(waiting) < _MOST_IDLE:
+        waiting.append(connection)
+    else:
+        connection.close()
+
+
+@atexit.register
+def _close_idle() -> None:
+    for (process, _), waiting in _idle.items():
+        while process == os.getpid() and waiting:
+            waiting.pop().close()
+
+
+def query(connection: Connection, sql: str, values: Sequence[str] | pa.RecordBatch = ()) -> pa.Table:
+    """The rows of one query, whose values, some texts or one row of a batch, are sent apart from its text."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values if isinstance(values, pa.RecordBatch) else tuple(values) or None)
+        return cursor.fetch_arrow_table()
+
+
+def scalars(connection: Connection, sql: str, values: Sequence[str] = ()) -> list[Any]:
+    """The values of the first row."""
+    return [column[0].as_py() for column in query(connection, sql, values).columns]
+
+
+@contextmanager
+def as_config_errors(url: str, doing: str) -> Iterator[None]:
+    """Errors of server and driver become `ConfigError`, with what they say but no password."""
+    import adbc_driver_manager
+
+    try:
+        yield
+    except adbc_driver_manager.Error as error:
+        hint = "check that the server runs and that the user may read the table"
+        reason = censored(" ".join(str(error).split(". SQLSTATE")[0].split("Query was:")[0].split()), url)
+        # The driver's own error is not kept as the cause: its text may show what is hidden here.
+        raise ConfigError(f"{doing} {without_password(url)}: {reason}; {hint}.") from None

@@ -1,0 +1,266 @@
+"""A table of an SQLite file as master data: its versions, and the connection that reads one of them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from dovetail.engine.device import Device
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.memory import parse_bytes
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
+from dovetail.joins.semistream.master.keys import key_form
+from dovetail.joins.semistream.master.ranges import Bound, RangePages, Ranges, extended, null_condition, quoted
+from dovetail.joins.semistream.master.sqlite.layout import (
+    arrow_column,
+    arrow_type,
+    check_key_values,
+    count_from,
+    declared_columns,
+    fences_from,
+    key_in,
+    key_terms,
+    lay_out,
+    range_condition,
+)
+
+ATTEMPTS = 50
+_SETTLED_NS = 20_000_000  # file times move in ticks of some milliseconds: a marker younger than this may miss a change
+
+
+def settled_marker(path: str, connection: sqlite3.Connection) -> str:
+    """The state of the files, old enough that a later commit would change it."""
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()  # finishes what a killed writer left
+    for _ in range(ATTEMPTS):
+        before = file_marker(path)
+        newest = max(int(part.split("@")[1]) for part in before.split("/"))
+        if time.time_ns() - newest > _SETTLED_NS:
+            return before
+        time.sleep(_SETTLED_NS / 1e9)
+    raise ConfigError(f"{path} is being written without pause; its version cannot be told. Try again.")
+
+
+def file_marker(path: str) -> str:
+    """Inode, size and time of the file and, if it has anything in it, of the log beside it.
+
+    Only by name: opening a file that SQLite has open and closing it again would give up SQLite's locks on it.
+    """
+    marks = []
+    for name in (path, f"{path}-wal"):
+        try:
+            found = os.stat(name)  # noqa: PTH116  (a name, not a path: asked twice for every read)
+        except FileNotFoundError:
+            continue
+        if name == path or found.st_size:
+            marks.append(f"{found.st_ino}.{found.st_size}@{found.st_mtime_ns}")
+    if not marks:
+        raise ConfigError(f"{path} does not exist; correct the path, or restore the file.")
+    return "/".join(marks)
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection that cannot write and leaves transactions to us."""
+    if not Path(path).exists():
+        raise ConfigError(f"{path} does not exist; correct the path, or restore the file.")
+    return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+
+
+@contextmanager
+def connected(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection for a moment."""
+    connection = connect(path)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def as_config_errors(path: str) -> Iterator[None]:
+    """Errors of the file and of SQLite become `ConfigError`."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check permissions.") from error
+    except sqlite3.Error as error:
+        raise ConfigError(
+            f"SQLite cannot read {path}: {error}; check that the file is whole and may be read."
+        ) from error
+
+
+_MOST_VALUES = 16_000  # of a statement; SQLite takes twice as many unless it was built otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSource:
+    """A table in an SQLite file that driver and workers share."""
+
+    path: str
+    table_name: str
+    ranges: Ranges
+    page_bytes: int
+
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> SqliteSource:
+        """The same table in ranges of part of its key."""
+        return sqlite_source(self.path, self.table_name, key, self.page_bytes, schema)
+
+    def version(self) -> str:
+        """What changes with every commit to the file: times and sizes of it and of its log."""
+        with as_config_errors(self.path), connected(self.path) as connection:
+            return settled_marker(self.path, connection)
+
+    def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
+        """The table as it is now; a `ConfigError` if that is not the version asked for: SQLite keeps no old ones."""
+        with as_config_errors(self.path):
+            reader = SqliteReader(self, connect(self.path))
+            if version not in (None, reader.version):
+                reader.close()
+                raise ConfigError(
+                    f"{self} has changed: version {version} is gone, now it is {reader.version}. SQLite keeps no old "
+                    f"versions; build a page file where a query must be able to read one again."
+                )
+            return RangePages(reader.ranges(), reader.version, reader, device)
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Not known: SQLite does not say which rows changed."""
+        return None
+
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Nothing to remove: SQLite keeps no old versions."""
+        raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
+
+    def explain(self) -> str:
+        """The table in some lines."""
+        return f"{self}\n{self.ranges.explain(self.page_bytes)}"
+
+    def __str__(self) -> str:
+        return f"SQLite table {self.table_name!r} in {self.path}"
+
+
+class SqliteReader:
+    """One connection that sees one version: of a file in WAL mode by a transaction held open, while others write; of
+    another file by checking, in every read, that nobody has written since.
+    """
+
+    def __init__(self, source: SqliteSource, connection: sqlite3.Connection) -> None:
+        self._source, self._connection = source, connection
+        self._close = weakref.finalize(self, connection.close)
+        self._held = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        schema = source.ranges.schema
+        self._select = f"SELECT {', '.join(quoted(name) for name in schema.names)} FROM {quoted(source.table_name)}"  # noqa: S608  (names are quoted)
+        for _ in range(ATTEMPTS):
+            self.version = settled_marker(source.path, connection)
+            connection.execute("BEGIN")
+            self._changes = connection.execute("PRAGMA data_version").fetchone()[0]
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+            self._check_columns()
+            if file_marker(source.path) == self.version:
+                break
+            connection.execute("ROLLBACK")
+        else:
+            raise ConfigError(f"{source} is being written without pause; no moment was found to read it. Try again.")
+        if not self._held:
+            connection.execute("COMMIT")
+
+    def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
+        """Rows with a key from `low` on and below `high`, in the order of the key."""
+        schema, key = self._source.ranges.schema, self._source.ranges.key
+        where, values = range_condition(schema, key, low, high)
+        with as_config_errors(self._source.path):
+            rows = self._rows(f"{self._select} WHERE {where} ORDER BY {', '.join(key_terms(schema, key))}", values)
+        return self._batch(rows)
+
+    def fetch_nulls(self) -> pa.RecordBatch:
+        """Rows with a null in the key."""
+        with as_config_errors(self._source.path):
+            return self._batch(self._rows(f"{self._select} WHERE {null_condition(self._source.ranges.key)}", ()))
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether the key has only whole numbers and text."""
+        ranges = self._source.ranges
+        kinds = [ranges.schema.field(name).type for name in ranges.key]
+        return all(pa.types.is_signed_integer(kind) or pa.types.is_string(kind) for kind in kinds)
+
+    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order, by as few statements as take so many values."""
+        schema, names = self._source.ranges.schema, self._source.ranges.key
+        wanted = list(zip(*(column.to_pylist() for column in key), strict=True))
+        each, rows = _MOST_VALUES // len(names), list[Any]()
+        with as_config_errors(self._source.path):
+            for start in range(0, len(wanted), each):
+                some = wanted[start : start + each]
+                values = [value for one in some for value in one]
+                rows += self._rows(f"{self._select} WHERE {key_in(schema, names, len(some))}", values)
+        return self._batch(rows)
+
+    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
+        schema = self._source.ranges.schema
+        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[] for _ in schema]
+        arrays = [arrow_column(values, field.type, field.name) for values, field in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def ranges(self) -> Ranges:
+        """The source's ranges, with more of them if rows were added at the end."""
+        source, named = self._source, self._source.ranges
+        table = self._connection, source.table_name, named.schema, named.key
+        return extended(named, source.page_bytes, partial(count_from, *table), partial(fences_from, *table))
+
+    def rest(self) -> None:
+        """Nothing to give up: a file's readers keep no writer waiting."""
+
+    def close(self) -> None:
+        """Close the connection; twice is fine."""
+        self._close()
+
+    def _rows(self, sql: str, values: Sequence[object]) -> list[Any]:
+        if self._held:
+            return self._connection.execute(sql, values).fetchall()
+        self._connection.execute("BEGIN")
+        try:
+            rows = self._connection.execute(sql, values).fetchall()
+            changes = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        finally:
+            self._connection.execute("ROLLBACK")
+        if changes != self._changes:
+            raise ConfigError(
+                f"{self._source} was written while version {self.version} was read; start the batch again. "
+                f"A file in WAL mode (PRAGMA journal_mode=wal) can be read and written at once."
+            )
+        return rows
+
+    def _check_columns(self) -> None:
+        declared = declared_columns(self._connection, self._source.table_name, self._source.path)
+        missing = [name for name in self._source.ranges.schema.names if name not in declared]
+        if missing:
+            raise ConfigError(f"{self._source} has no column {missing} any more; it has {list(declared)}.")
+
+
+def sqlite_source(
+    path: str | Path, table: str, key: str | Sequence[str], page: int | str, schema: pa.Schema | None
+) -> SqliteSource:
+    """The table, laid out in pages by one pass over its key."""
+    place, page_bytes = str(Path(path).absolute()), parse_bytes(page, "page")
+    with as_config_errors(place), connected(place) as connection:
+        connection.execute("BEGIN")
+        declared = declared_columns(connection, table, place)
+        schema = schema or pa.schema([(name, arrow_type(kind)) for name, kind in declared.items()])
+        unknown = [name for name in schema.names if name not in declared]
+        if unknown:
+            raise PlanError(f"table {table!r} has no column {unknown}; it has {list(declared)}.", argument="schema")
+        names = key_form(schema, key).names
+        check_key_values(connection, table, schema, names)
+        ranges = lay_out(connection, table, schema, names, page_bytes)
+        connection.execute("ROLLBACK")
+    return SqliteSource(place, table, ranges, page_bytes)

@@ -1,0 +1,350 @@
+"""Rows kept in chunks and named by one number each; answers, collected by these names and gathered many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.columns import held_bytes, nbytes, take_columns
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.memory import MemoryBudget, Reservation
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
+from dovetail.joins.semistream.keys import KeyCodes, key_columns
+from dovetail.joins.semistream.options import How
+from dovetail.joins.semistream.sizes import PAIR_BYTES
+
+SHIFT = 32
+ROW = (1 << SHIFT) - 1
+MISSING = -1
+COPIED_WHOLE = 128 << 10  # chunks of fewer bytes are copied whole, which is faster than picking rows from each
+
+
+def refs_of(chunk: int, rows: I64) -> I64:
+    """The names of rows of one chunk."""
+    return rows + (chunk << SHIFT)
+
+
+class RowStore:
+    """Chunks of rows; a row's name is its chunk and its place in it. Our own chunks are charged, borrowed ones not."""
+
+    def __init__(self, schema: pa.Schema, reservation: Reservation, floor: int = 0) -> None:
+        self.schema, self.reservation, self.floor = schema, reservation, floor
+        self._chunks: dict[int, pa.RecordBatch] = {}
+        self._bytes: dict[int, int] = {}
+        self._payers: dict[int, Reservation] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __contains__(self, chunk: object) -> bool:
+        return chunk in self._chunks
+
+    @property
+    def rows(self) -> int:
+        """Rows in all chunks, wanted or not."""
+        return sum(batch.num_rows for batch in self._chunks.values())
+
+    @property
+    def charged(self) -> int:
+        """Bytes of the chunks that are our own and that nobody else pays for."""
+        return self.reservation.used
+
+    def chunk(self, chunk: int) -> pa.RecordBatch:
+        """The rows of one chunk."""
+        return self._chunks[chunk]
+
+    def chunk_rows(self, chunk: int) -> int:
+        """Rows of one chunk, wanted or not."""
+        return int(self._chunks[chunk].num_rows)
+
+    def chunks(self) -> list[int]:
+        """The numbers of all chunks, oldest first."""
+        return list(self._chunks)
+
+    def lend(self, batch: pa.RecordBatch) -> int:
+        """The number of a chunk that somebody else holds and pays for, until it is dropped here."""
+        return self._keep(batch, 0)
+
+    def try_reserve(self, n: int) -> bool:
+        """Whether `n` more bytes are ours, with `floor` bytes of the budget still left for others."""
+        return self.reservation.budget.available >= n + self.floor and self.reservation.try_grow(n)
+
+    def add(self, batch: pa.RecordBatch) -> int | None:
+        """The number of a chunk of our own; None if there is no room."""
+        size = held_bytes(batch)
+        return self._keep(batch, size) if self.try_reserve(size) else None
+
+    def add_charged(self, batch: pa.RecordBatch, size: int, reservation: Reservation | None = None) -> int:
+        """The number of a chunk of our own that holds `size` bytes; `BudgetExceeded` if there is no room."""
+        (reservation or self.reservation).grow(size)
+        number = self._keep(batch, size)
+        if reservation is not None:
+            self._payers[number] = reservation
+        return number
+
+    def _keep(self, batch: pa.RecordBatch, size: int) -> int:
+        number = self._next
+        self._next += 1
+        self._chunks[number] = batch
+        self._bytes[number] = size
+        return number
+
+    def charge_to(self, chunk: int, reservation: Reservation) -> None:
+        """Somebody else pays for this chunk from now on; `BudgetExceeded` leaves it as it was."""
+        size = self._bytes[chunk]
+        self._payers.get(chunk, self.reservation).shrink(size)
+        reservation.grow(size)
+        self._payers[chunk] = reservation
+
+    def drop(self, chunks: Iterable[int]) -> None:
+        """Forget these chunks."""
+        for chunk in chunks:
+            del self._chunks[chunk]
+            self._payers.pop(chunk, self.reservation).shrink(self._bytes.pop(chunk))
+
+    def row_bytes(self) -> float:
+        """Bytes of an average row in here."""
+        rows = self.rows
+        borrowed = sum(nbytes(self._chunks[number]) for number, size in self._bytes.items() if not size)
+        return (sum(self._bytes.values()) + borrowed) / rows if rows else 0.0
+
+    def gather(self, refs: I64, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows of these names, in this order; a row of nulls for each -1."""
+        chunks = refs >> SHIFT
+        used = np.unique(chunks)
+        if len(used) == 1 and used[0] >= 0:
+            return take_columns(self._chunk(int(used[0]), columns), refs & ROW)
+        return self._gather_many(refs, chunks, used[used >= 0], columns)
+
+    def _chunk(self, number: int, columns: Sequence[str] | None) -> pa.RecordBatch:
+        batch = self._chunks[number]
+        return batch if columns is None else batch.select(list(columns))
+
+    def _gather_many(self, refs: I64, chunks: I64, used: I64, columns: Sequence[str] | None) -> pa.RecordBatch:
+        order = np.argsort(chunks, kind="stable")
+        starts = np.searchsorted(chunks[order], used)
+        stops = np.append(starts, len(refs))[1:]
+        parts, places, before = [], np.full(len(refs), MISSING, np.int64), 0
+        for number, start, stop in zip(used.tolist(), starts.tolist(), stops.tolist(), strict=True):
+            batch, at = self._chunk(number, columns), order[start:stop]
+            rows = refs[at] & ROW
+            if 2 * (stop - start) < batch.num_rows and not 0 < self._bytes[number] < COPIED_WHOLE:
+                batch, rows = take_columns(batch, rows), np.arange(stop - start)
+            parts.append(batch)
+            places[at] = rows + before
+            before += batch.num_rows
+        if not parts:
+            parts = [pa.RecordBatch.from_pylist([], self.schema if columns is None else _only(self.schema, columns))]
+        return take_columns(pa.concat_batches(parts) if len(parts) > 1 else parts[0], places)
+
+    def close(self) -> None:
+        """Forget every chunk."""
+        self.drop(list(self._chunks))
+        self.reservation.close()
+
+
+def _only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in columns])
+
+
+HOWS: dict[str, int] = {"inner": INNER, "left": LEFT, "left_semi": SEMI, "left_anti": ANTI}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of the answers: all of the stream's, then those of the master rows that were asked for.
+
+    A master key column is left out where the stream's has the same name. Other names that both sides have get the
+    suffixes, stream first. `tells_match`: a further column says whether there is a master row, and `tells_first`: the
+    last one, whether it is the first pair of its stream row, whose pairs follow each other.
+    """
+
+    schema: pa.Schema
+    stream: tuple[str, ...]
+    master: tuple[str, ...]
+    tells_match: bool = False
+    tells_first: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        stream: pa.Schema,
+        master: pa.Schema,
+        on: Sequence[str],
+        key: Sequence[str],
+        how: How,
+        columns: Sequence[str] | None = None,
+        suffixes: tuple[str, str] = ("", "_master"),
+    ) -> Shape:
+        """The columns for these schemas; `PlanError` for columns that are not there and names that still clash."""
+        same_key = {name for name, other in zip(on, key, strict=True) if name == other}
+        wanted = _wanted(master, columns) if how in ("inner", "left") else []
+        given = [name for name in wanted if name not in same_key]
+        clash = set(given) & set(stream.names)
+        mine = [f.with_name(f.name + suffixes[0]) if f.name in clash else f for f in stream]
+        theirs = [master.field(name) for name in given]
+        named = [f.with_name(f.name + suffixes[1]) if f.name in clash else f for f in theirs]
+        if how == "left":
+            named = [f.with_nullable(True) for f in named]
+        names = [f.name for f in (*mine, *named)]
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise PlanError(f"columns {twice} appear twice in the answer; rename them or give other suffixes.")
+        return cls(pa.schema([*mine, *named]), tuple(stream.names), tuple(given))
+
+    def with_match(self, name: str) -> Shape:
+        """The same with a last column of this name that tells whether there is a master row."""
+        if name in self.schema.names:
+            raise PlanError(f"matched={name!r}: the answers have a column of this name; give another.")
+        return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_match=True)
+
+    def with_first(self, name: str) -> Shape:
+        """The same with a last column of this name that tells the first pair of each stream row."""
+        return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_first=True)
+
+
+def _wanted(master: pa.Schema, columns: Sequence[str] | None) -> list[str]:
+    names = list(master.names) if columns is None else list(columns)
+    missing = [name for name in names if name not in master.names]
+    if missing:
+        raise PlanError(f"the master data has no column {missing}; it has {master.names}.")
+    return names
+
+
+class Answers:
+    """Pairs of a stream row and a master row, collected by name and turned into batches some thousands at a time.
+
+    `refs` and `rows` are where kernels write pairs, from `n` on; master row -1 means none. Pairs come out in the order
+    in which they were written. Stored rows that pairs name must stay until `flush`.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        how: How,
+        codes: KeyCodes,
+        on: Sequence[str],
+        key: Sequence[str],
+        budget: MemoryBudget,
+        stores: tuple[RowStore, RowStore],
+        capacity: int,
+    ) -> None:
+        self.shape, self.codes, self._on, self._key = shape, codes, tuple(on), tuple(key)
+        self.how = HOWS[how]
+        self.written_how = self.how if codes.exact else ALL
+        self.stream, self.master = stores
+        self._budget = budget
+        self._held = budget.reserve("answer pairs")
+        self._built = budget.reserve("output buffer")
+        self._held.grow(PAIR_BYTES * capacity)
+        self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+        self.n, self.emitted = 0, 0
+        self._before = -1
+        self._after_flush: list[Callable[[], None]] = []
+
+    def after_flush(self, then: Callable[[], None]) -> None:
+        """Have this done whenever all answers are out, so that no row is named by any."""
+        self._after_flush.append(then)
+
+    @property
+    def out(self) -> tuple[I64, I64]:
+        """Where kernels write pairs."""
+        return self.refs, self.rows
+
+    @property
+    def capacity(self) -> int:
+        """The most pairs that are collected."""
+        return len(self.refs)
+
+    def reserve(self, capacity: int) -> None:
+        """Room for at least so many pairs; nothing may be collected."""
+        if capacity > self.capacity:
+            self._held.resize(PAIR_BYTES * capacity)
+            self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+
+    def wrong(self, start: int) -> int:
+        """How many stream rows of the pairs from `start` on only seemed to match; pairs with wrong keys are gone."""
+        if self.codes.exact or self.n == start:
+            return 0
+        refs, rows = self.refs[start : self.n], self.rows[start : self.n]
+        right = self.right_pairs(refs, rows)
+        seemed = len(np.unique(refs[rows >= 0]))
+        found = len(np.unique(refs[right]))
+        self.n = keep_checked(self.refs, self.rows, start, self.n, right, self.how)
+        return seemed - found
+
+    def right_pairs(self, refs: I64, rows: I64) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """For each pair whether the real keys are equal."""
+        right = rows >= 0
+        some = np.flatnonzero(right)
+        if len(some):
+            mine = self.keys_of(refs[some])
+            theirs = key_columns(self.master.gather(rows[some], self._key), self._key, self.codes.types)
+            right[some] = self.codes.same(mine, theirs)
+        return right
+
+    def keys_of(self, refs: I64) -> list[pa.Array]:
+        """The keys of these stream rows, in the types of the master data."""
+        return key_columns(self.stream.gather(refs, self._on), self._on, self.codes.types)
+
+    def different_keys(self, codes: I64, refs: I64) -> list[pa.Array]:
+        """The different keys of these stream rows."""
+        if self.codes.exact:
+            return self.keys_of(refs[np.unique(codes, return_index=True)[1]])
+        keys = self.keys_of(refs)
+        if not len(keys[0]):
+            return keys
+        names = [f"k{at}" for at in range(len(keys))]
+        different = pa.table(keys, names).group_by(names).aggregate([]).combine_chunks()
+        return [different[name].chunk(0) for name in names]
+
+    def misses(self, refs: I64) -> Iterator[pa.RecordBatch]:
+        """Stream rows known to have no match; batches come out if there is no room to remember them."""
+        if self.how not in (LEFT, ANTI):
+            return
+        for start in range(0, len(refs), self.capacity):
+            some = refs[start : start + self.capacity]
+            if self.n + len(some) > self.capacity:
+                yield from self.flush()
+            self.refs[self.n : self.n + len(some)] = some
+            self.rows[self.n : self.n + len(some)] = -1
+            self.n += len(some)
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Everything collected, in batches that fit what is left of the budget; each is the caller's once given."""
+        row_bytes = 3 * (self.stream.row_bytes() + self.master.row_bytes() + 2)
+        start, whole = 0, self.master.charged if self.shape.master else 0  # pages may be copied whole
+        while start < self.n:
+            stop = min(self.n, start + max(1, int((self._budget.available - whole - 1024) / row_bytes)))
+            need = int((stop - start) * row_bytes) + whole
+            self._built.grow(min(need, self._budget.available) if stop - start == 1 else need)
+            batch = self._batch(self.refs[start:stop], self.rows[start:stop])
+            self._built.resize(nbytes(batch))
+            self.emitted += batch.num_rows
+            start = stop
+            yield batch
+            self._built.resize(0)
+        self.n = 0
+        for then in self._after_flush:
+            then()
+
+    def _batch(self, refs: I64, rows: I64) -> pa.RecordBatch:
+        columns = list(self.stream.gather(refs).columns)
+        if self.shape.master:
+            columns += self.master.gather(rows, self.shape.master).columns
+        if self.shape.tells_match:
+            columns.append(pa.array(rows >= 0))
+        if self.shape.tells_first:
+            columns.append(pa.array(np.diff(refs, prepend=self._before) != 0))
+            self._before = int(refs[-1])
+        return pa.RecordBatch.from_arrays(columns, schema=self.shape.schema)
+
+    def close(self) -> None:
+        """Give back all memory."""
+        self._built.close()
+        self._held.close()

@@ -1,0 +1,255 @@
+"""The running semi-stream join: rows are coded and sent to their home segment, and answers are collected."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.operator import OperatorBase, OperatorError, Until
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
+from dovetail.joins.semistream.keys import KeyCodes, key_columns
+from dovetail.joins.semistream.operators.answers import Answers, RowStore, Shape, refs_of
+from dovetail.joins.semistream.operators.disk_buffer import Counts, DiskBuffer
+from dovetail.joins.semistream.operators.waiting import report_waits
+from dovetail.joins.semistream.sizes import INTAKE_BYTES, Footprint, Sizes, asks_for_keys, footprint
+
+if TYPE_CHECKING:
+    from dovetail.joins.semistream.master.pages import Pages
+    from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+
+
+class Rows(NamedTuple):
+    """Stream rows to be matched: the code of each key, its home segment (0 without an index) and the row's name."""
+
+    codes: I64
+    segments: I64
+    refs: I64
+
+    def some(self, which: I64 | slice) -> Rows:
+        """These of the rows."""
+        return Rows(*(int64s(column[which]) for column in self))
+
+
+def unanswered(snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+    """The rows of a snapshot that have no answer yet, in their order.
+
+    MESHJOIN also keeps rows that were answered until they have met all pages; where all rows of a key lie in one page,
+    no more answers can follow.
+    """
+    if "rows" not in snapshot:
+        return []
+    rows, waits = snapshot["rows"], snapshot["waits"]
+    if "matched" in waits.column_names:
+        rows = rows.filter(pc.invert(waits["matched"]))
+    return [batch for batch in rows.combine_chunks().to_batches() if batch.num_rows]
+
+
+class SemiStreamOperator(OperatorBase):
+    """A semi-stream join in progress.
+
+    `push` ends with all rows of its batch answered or waiting inside; `idle` goes on until nothing waits; `drain`
+    answers everything without ending; `finish` ends. `adopt` takes up a new version of the master data. With `pinned`,
+    the first so many pages are a segment of their own; with `stores_rows`, master rows are kept even if no answer
+    needs a column of them.
+    """
+
+    def __init__(
+        self,
+        spec: SemiStreamJoin,
+        budget: MemoryBudget,
+        stream: pa.Schema,
+        shape: Shape,
+        sizes: Sizes,
+        pinned: int = 0,
+        stores_rows: bool = False,
+    ) -> None:
+        self.clock, self._limit = spec.pages.device.clock, budget.available
+        super().__init__(shape.schema, budget, Metrics(self.clock))
+        self.spec, self.sizes, self._stream_schema, self._pinned = spec, sizes, stream, pinned
+        self.key_codes = KeyCodes(
+            [spec.pages.schema.field(name).type for name in spec.pages.key], spec.hash_bits, spec.null_safe
+        )
+        self._buffer_wait = np.zeros(BUCKETS, np.int64)
+        names = "rows", "answered_by_cache", "answered_by_page", "misses", "loads", "admits"
+        self.counts: Counts = dict.fromkeys(names, 0)
+        self._read_before, self._bytes_before = spec.pages.device.bytes_read, 0
+        self._finished = self._closed = False
+        cost = self._footprint(spec.pages)
+        self._intake_rows = cost.intake
+        self.own(budget.reserve("stream buffer")).grow(INTAKE_BYTES * self._intake_rows)
+        self.stream = self.stream_store(cost)
+        master = RowStore(spec.pages.schema, budget.reserve("disk buffer"))
+        capacity = max(cost.pairs, cost.segments.most_rows + 64)
+        keys = self.key_codes, spec.on, spec.pages.key
+        self.answers = self.own(Answers(shape, spec.how, *keys, budget, (self.stream, master), capacity))
+        columns = self._needed_columns(shape, stores_rows)
+        self.disk = self.own(DiskBuffer(master, self.answers, self.key_codes, columns, cost, self.counts))
+
+    def _footprint(self, pages: Pages) -> Footprint:
+        """The segments of these pages, and what everything but the sized parts takes with them."""
+        per, together = self.sizes.per_segment or 1, self.sizes.together
+        keyed = asks_for_keys(pages, self.spec.parts)
+        return footprint(pages, self._stream_schema, per, self._pinned, self._limit, together, keyed)
+
+    def _needed_columns(self, shape: Shape, stores_rows: bool) -> list[str]:
+        """The master columns that answers and checks of keys need; one at least if rows are stored."""
+        pages = self.spec.pages
+        needed = set(shape.master) | (set() if self.key_codes.exact else set(pages.key))
+        if stores_rows and not needed:
+            needed = {pages.key[0]}
+        return [name for name in pages.schema.names if name in needed]
+
+    @property
+    def pages(self) -> Pages:
+        """The version that is read."""
+        return self.disk.pages
+
+    @abstractmethod
+    def stream_store(self, cost: Footprint) -> RowStore:
+        """Where stream rows are kept."""
+
+    @abstractmethod
+    def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Take rows in, whose batch stays until `settle`."""
+
+    @abstractmethod
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """End a push: rows that wait are in memory of our own afterwards."""
+
+    @abstractmethod
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """One step of deferred work."""
+
+    @property
+    @abstractmethod
+    def waiting_rows(self) -> int:
+        """How many stream rows are unanswered."""
+
+    @abstractmethod
+    def lend(self, batch: pa.RecordBatch) -> int:
+        """The chunk of a pushed batch."""
+
+    def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take stream rows and give the answers that they and what waited make possible now."""
+        self._check(side, batch)
+        if not batch.num_rows:
+            return
+        pushed_ns = self.clock.now_ns()
+        chunk = self.lend(batch)
+        self.counts["rows"] += batch.num_rows
+        for start in range(0, batch.num_rows, self._intake_rows):
+            part = batch.slice(start, self._intake_rows)
+            rows, missing = self.coded(part, chunk, start)
+            self.counts["misses"] += len(missing)
+            yield from self.answers.misses(missing)
+            yield from self.take(rows)
+            self._buffer_wait[max(0, self.clock.now_ns() - pushed_ns).bit_length()] += part.num_rows
+        yield from self.answers.flush()
+        yield from self.settle()
+
+    def _check(self, side: str, batch: pa.RecordBatch) -> None:
+        if side != "stream" or self._finished:
+            raise OperatorError(f"push({side!r}) after finish, or to another side than 'stream'.")
+        if not batch.schema.equals(self._stream_schema):
+            raise OperatorError(
+                f"a batch has schema {batch.schema}; the stream was announced as {self._stream_schema}."
+            )
+
+    def coded(self, batch: pa.RecordBatch, chunk: int, start: int = 0) -> tuple[Rows, I64]:
+        """The rows that have a home, and the names of those whose key matches nothing: null, or certainly not there."""
+        key = key_columns(batch, self.spec.on, self.key_codes.types)
+        codes, valid = self.key_codes.encode(key)
+        homes = self.disk.segments.homes(key) if self.spec.needs_index else np.zeros(len(codes), np.int64)
+        refs = refs_of(chunk, np.arange(start, start + len(codes)))
+        known = valid & (homes >= 0)
+        if known.all():
+            return Rows(codes, int64s(homes), int64s(refs)), refs[:0]
+        return Rows(codes, homes, refs).some(np.flatnonzero(known)), refs[~known]
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Answer everything that waits."""
+        while self.waiting_rows:
+            yield from self.work()
+        yield from self.answers.flush()
+
+    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Go on with what waits until it is all answered or input is back."""
+        while self.waiting_rows and not until():
+            yield from self.work()
+        yield from self.answers.flush()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Answer everything that waits, for good."""
+        yield from self.drain()
+        self._finished = True
+
+    def adopt(self, pages: Pages, changed: I64 | None = None) -> Iterator[pa.RecordBatch]:
+        """Answer all that waits from the old version, then take up the new one; only `changed` pages differ in it."""
+        if pages.schema != self.pages.schema or pages.key != self.pages.key:
+            raise PlanError(f"the new version has columns {pages.schema.names} and key {pages.key}; start a new join.")
+        yield from self.drain()
+        self._bytes_before += self.pages.device.bytes_read - self._read_before
+        self._read_before = pages.device.bytes_read
+        self.regroup(pages)
+        self.adopted(changed)
+
+    def regroup(self, pages: Pages) -> None:
+        """Read the segments of these pages from now on; nothing waits."""
+        self.disk.regroup(self._footprint(pages))
+
+    def adopted(self, changed: I64 | None) -> None:
+        """Mend what a join keeps of master rows after a version was taken up."""
+
+    @abstractmethod
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Take up those of these sizes that are given, and answer what no longer fits."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Everything that later answers depend on."""
+
+    @abstractmethod
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Take up a snapshot in a join that has seen no rows; gives answers of rows that no longer fit."""
+
+    def readmit(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> Iterator[pa.RecordBatch]:
+        """Take up a snapshot of another version, of which only `changed` pages differ, in a join that saw no rows.
+
+        Rows that waited are admitted again, in their order, and are answered from this version. Of what the join had
+        learned it keeps what still holds.
+        """
+        self.relearn(snapshot, changed)
+        before = self.counts["rows"]
+        for batch in unanswered(snapshot):
+            yield from self.push("stream", batch)
+        self.counts["rows"] = before
+
+    def relearn(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> None:
+        """Take up what a join on another version had learned and is still true in this one."""
+
+    def report(self) -> Metrics:
+        """The metrics so far, with all counts in them; once, at the end."""
+        for name, n in self.counts.items():
+            self.metrics.add(name, n, unit="loads" if name == "loads" else "rows")
+        self.metrics.add("emits", self.answers.emitted)
+        self.metrics.add("probes", int(self.disk.scratch.probes[0]), unit="probes")
+        read = self.pages.device.bytes_read - self._read_before
+        self.metrics.add("bytes_read", self._bytes_before + read, unit="bytes")
+        report_waits(self.metrics, "buffer_wait", self._buffer_wait)
+        return self.metrics
+
+    def close(self) -> None:
+        """Free all memory and complete the metrics; twice is fine."""
+        if not self._closed:
+            self._closed = True
+            self.report()
+        super().close()

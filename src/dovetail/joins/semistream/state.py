@@ -1,0 +1,253 @@
+"""The state of mode "carry" between micro-batches: what waits or is parked as bytes, and the log of states.
+
+Which rows wait after a micro-batch depends on memory, on how Spark cuts the input into tasks, on measured times. A sink
+may have the answers of a micro-batch that Spark runs again with all of these changed. So the state that a micro-batch
+leaves is logged before a sink can have its answers. A repeated attempt finds the state that the first one left, answers
+all rows but those that wait in it, and leaves the same state.
+
+versions/
+    <query id>/
+        <state's name>.17.state         the state after batch 17
+        <state's name>.17-idle.state    the same, where no rows came
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.errors import ConfigError
+from dovetail.joins.semistream.decision import Decision
+from dovetail.joins.semistream.operators.operator import unanswered
+
+_FORMAT = 1
+NEXT = "next_ms"  # of a parked row: when it is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The state of one owner after a micro-batch: all that its later answers depend on.
+
+    `decision` is what the operator must be opened by to take the snapshot up. `drained_ms` is the time of the batch
+    since when rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be tried again,
+    with when in column "next_ms". `turns` are micro-batches with rows so far. `name` tells the owner from all others,
+    those of other joins of the query among them; it has none in checkpoints from before there were names. `log` is
+    the mark of the version log in which the state is, too.
+    """
+
+    version: str
+    decision: Decision
+    drained_ms: int
+    snapshot: Mapping[str, pa.Table] = field(default_factory=dict)
+    parked: pa.Table | None = None
+    turns: int = 0
+    name: str = ""
+    log: str = ""
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are unanswered."""
+        return int(self.snapshot["rows"].num_rows) if "rows" in self.snapshot else 0
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether there are rows that wait or are parked."""
+        return self.waiting > 0 or (self.parked is not None and self.parked.num_rows > 0)
+
+    @property
+    def unanswered(self) -> list[pa.RecordBatch]:
+        """The rows that wait, in their order."""
+        return unanswered(self.snapshot)
+
+    def to_bytes(self) -> bytes:
+        """The state as it is stored."""
+        tables = dict(self.snapshot)
+        if self.parked is not None and self.parked.num_rows:
+            tables["parked"] = self.parked
+        parts = {name: table_bytes(table) for name, table in tables.items()}
+        head = {
+            "format": _FORMAT, "version": self.version, **self.decision.to_json(), "drained_ms": self.drained_ms,
+            "turns": self.turns, "name": self.name, "log": self.log,
+            "tables": [(name, len(part)) for name, part in parts.items()],
+        }  # fmt: skip
+        text = json.dumps(head).encode()
+        return b"".join([struct.pack("<I", len(text)), text, *parts.values()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Carried:
+        """The state that was stored."""
+        (length,) = struct.unpack_from("<I", data)
+        head, at = json.loads(data[4 : 4 + length]), 4 + length
+        if head["format"] != _FORMAT:
+            raise ConfigError(f"the checkpoint has state of format {head['format']}, not {_FORMAT}; use a new one.")
+        tables = {}
+        for name, size in head["tables"]:
+            tables[name] = table_of(data[at : at + size])
+            at += size
+        if at != len(data):
+            raise ValueError(f"{len(data)} bytes of state, where {at} were stored")
+        parked = tables.pop("parked", None)
+        decision, turns, name, log = (
+            Decision.from_json(head),
+            head.get("turns", 0),
+            head.get("name", ""),
+            head.get("log", ""),
+        )
+        return cls(head["version"], decision, head["drained_ms"], tables, parked, turns, name, log)
+
+
+def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return bytes(sink.getvalue())
+
+
+def table_of(data: bytes) -> pa.Table:
+    """The table of an Arrow stream."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_all()
+
+
+_REPLAYED = 1  # batches before the newest one whose states stay: only the newest one is ever replayed
+
+
+@dataclass(frozen=True, slots=True)
+class StateLog:
+    """Where the state that a micro-batch leaves is logged, in the directory of the query.
+
+    The name in the state tells its log from those of other owners and of other joins of the query.
+    """
+
+    directory: Path
+    name: str
+    batch: int
+    idle: bool
+
+    @property
+    def place(self) -> Path:
+        """The entry of this micro-batch."""
+        return self.directory / f"{self.name}.{self.batch}{'-idle' if self.idle else ''}.state"
+
+    def read(self) -> Carried | None:
+        """The state that the first attempt at this micro-batch left; None if this is the first one to come so far."""
+        try:
+            data = self.place.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreachable(error) from error
+        try:
+            return Carried.from_bytes(data)
+        except (ValueError, KeyError, TypeError, OSError, struct.error) as error:
+            raise ConfigError(
+                f"{self.place} is damaged; restore it, or remove it to answer micro-batch {self.batch} as if it had "
+                f"not run, which may give rows twice that a sink has."
+            ) from error
+
+    def write(self, data: bytes) -> None:
+        """Log the state, once; a `ConfigError` where another attempt at the same time left another one."""
+        temporary = self.place.with_name(f".{uuid.uuid4().hex}")
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                found = data if _published(temporary, self.place) else self.place.read_bytes()
+            finally:
+                temporary.unlink(missing_ok=True)
+            self._forget()
+        except OSError as error:
+            raise self._unreachable(error) from error
+        if found != data:
+            raise ConfigError(f"{self.place} was written by another attempt at the task; Spark tries this one again.")
+
+    def _forget(self) -> None:
+        for entry in self.directory.glob(f"{self.name}.*.state"):
+            number = entry.name.split(".")[1].partition("-")[0]
+            if number.isdigit() and int(number) < self.batch - _REPLAYED:
+                entry.unlink(missing_ok=True)
+
+    def _unreachable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"the states of mode='carry' cannot be kept in {self.directory} ({error.strerror}); give enrich a "
+            f"directory that driver and executors can write to, versions=..."
+        )
+
+
+def _published(temporary: Path, place: Path) -> bool:
+    """Whether this was the first to give the file its name; it appears whole or not at all."""
+    try:
+        os.link(temporary, place)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        if place.exists():
+            return False
+        temporary.replace(place)
+    return True
+
+
+class Kept:
+    """The rows that wait or are parked in a state, each as often as it is there; others are told from them by value."""
+
+    def __init__(self, state: Carried, columns: pa.Schema) -> None:
+        parked = [] if state.parked is None else state.parked.drop_columns([NEXT]).to_batches()
+        self._rows = pa.Table.from_batches([*state.unanswered, *parked], columns)
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def others(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that are not kept; of equal ones the first are the kept ones."""
+        for batch in batches:
+            found = self._without(batch) if len(self) else batch
+            if found.num_rows:
+                yield found
+
+    def _without(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        n = len(self)
+        codes = _codes(pa.concat_tables([self._rows, pa.Table.from_batches([batch])]))
+        kept, given = codes[:n], codes[n:]
+        size = int(codes.max()) + 1
+        is_other = _ranks(given) >= np.bincount(kept, minlength=size)[given]
+        met = np.bincount(given[~is_other], minlength=size)
+        self._rows = self._rows.filter(pa.array(_ranks(kept) >= met[kept])).combine_chunks()
+        return batch.filter(pa.array(is_other))
+
+
+def _codes(rows: pa.Table) -> I64:
+    """A number for each row, the same for equal rows and for no others."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    for column in rows.columns:
+        values = _column_codes(column.combine_chunks())
+        _, codes = np.unique(codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True)
+    return codes.astype(np.int64)
+
+
+def _column_codes(column: pa.Array) -> I64:
+    if pa.types.is_nested(column.type):  # Arrow has no dictionaries of these
+        column = pa.array([repr(value) for value in column.to_pylist()], pa.large_string())
+    return int64s(pc.dictionary_encode(column, null_encoding="encode").indices.to_numpy())
+
+
+def _ranks(codes: I64) -> I64:
+    """How many equal codes come before each."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    ranks = np.empty(len(codes), np.int64)
+    ranks[order] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
+    return ranks
