@@ -31,7 +31,7 @@ shipped = online_join(
 )  # fmt: skip
 promoted = interval_join(
     spark.read.parquet(f"{DATA}/shipments"), spark.read.parquet(f"{DATA}/promotions"),
-    ("shipped_at", "received_at"), ("starts_at", "ends_at"), on="product_id", memory="8MB",
+    left_interval=("shipped_at", "received_at"), right_interval=("starts_at", "ends_at"), on="product_id", memory="8MB",
 )  # fmt: skip
 priced = xquery(spark, 'for $p in collection("prices")/list/price return $p', {"prices": f"{DATA}/prices"})
 

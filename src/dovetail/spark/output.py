@@ -25,7 +25,10 @@ _CHATTER = re.compile(r"(Starting )?Streaming \w+ Python worker|\s*$")
 _LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (ERROR|FATAL) ")
 _TRACE = "Traceback (most recent call last):"
 # A task or source that is no longer wanted, as after LIMIT or at the end of a stream, is cut off where it stands.
-_HEALTHY = re.compile(r"(BrokenPipeError|ConnectionResetError)\b|.* ERROR TorrentBroadcast: Store broadcast \S+ fail")
+_HEALTHY = re.compile(
+    r"(BrokenPipeError|ConnectionResetError)\b|.* ERROR (TorrentBroadcast: Store broadcast \S+ fail"
+    r"|Utils: Aborting task|FileFormatWriter: (Aborting job|Job: job_))"
+)
 
 
 class Output:

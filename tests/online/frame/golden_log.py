@@ -65,7 +65,7 @@ def answers_of(join: ResidentJoin, log: bytes, loads: bool) -> list[str]:
         events = events[at + 1 :]
     try:
         for event in events:
-            rows = [row for batch in running.apply(event) for row in batch.to_pylist()]
+            rows = [list(row.values()) for batch in running.apply(event) for row in batch.to_pylist()]
             digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]
             found.append(f"{len(rows)} {digest}")
     finally:

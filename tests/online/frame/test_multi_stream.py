@@ -98,4 +98,4 @@ def test_watermarks_bound_the_state_and_late_rows_are_dropped(spark: SparkSessio
     assert bag_of(answers(tmp_path), rows) == wanted
     measured = plan.metrics()
     assert [measured.value("late_rows", name) for name in rows] == [0, 1, 0]
-    assert measured.value("joins_rebuilt") > 2  # without the rows that left
+    assert measured.value("joins_rebuilt") == 2  # when the query starts; rows leave the running joins

@@ -18,7 +18,7 @@ from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 
 from dovetail.errors import ConfigError, DataError
 from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.event_log import Event, pack_events
+from dovetail.joins.online.event_log import Event, Piece, pack_events
 from dovetail.joins.online.plan.pack import pack
 from dovetail.joins.online.resident.pool import Pool, Running
 
@@ -33,7 +33,7 @@ def test_a_full_disk_fails_the_micro_batch_and_its_next_attempt_goes_on(
     algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool, join = Pool(), join_of(algorithm)
-    log, given = list[bytes](), list[list[bytes]]()
+    log, given = list[Piece](), list[list[bytes]]()
     before, real = "", os.pwrite
 
     def full(fd: int, data: Any, offset: int) -> int:
@@ -49,7 +49,7 @@ def test_a_full_disk_fails_the_micro_batch_and_its_next_attempt_goes_on(
         answers, report = drained(pool.turn("b", before, f"n{number}", join.to_json(), events, lambda: iter(log)))
         assert report["replayed"] == (number < 2)
         given.append(answers)
-        log.append(pack_events(events))
+        log.append(Piece(pack_events(events), settled=False))
         before = f"n{number}"
     assert rows_of(join, given) == PAIRS
 

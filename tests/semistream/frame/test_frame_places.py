@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 from dovetail import MasterStore, enrich, plan_enrich, session
-from dovetail.joins.semistream.master.write import write_pages
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 
 place = Path(sys.argv[1])
 spark = session(conf={
