@@ -113,6 +113,9 @@ def test_few_rows_a_key_are_joined_by_the_keys(spark: SparkSession, how: str, ke
     arguments: dict[str, Any] = {"how": how, "keep": keep, "on": [("k", "k"), ("j", "j")]}
     plan = plan_interval_join(l_frame, r_frame, algorithm="native", **arguments)
     assert (plan.route.name, plan.route.algorithm, plan.route.cells) == ("native", "keys", None)
+    steps = plan.frame()._jdf.queryExecution().executedPlan().toString()
+    hashed = [line.partition("[")[2].partition("]")[0] for line in steps.splitlines() if "Join [" in line]
+    assert {keys.count(",") for keys in hashed} == {1}, "Spark is to hash the two keys, nothing else"
     assert "Spark's own equality join on the keys" in plan.explain()
     bins = plan_interval_join(l_frame, r_frame, algorithm="bins", **arguments)
     assert isinstance(bins.route.cells, BinCells)

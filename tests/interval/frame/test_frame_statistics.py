@@ -57,3 +57,18 @@ def test_known_inverted_rows_stay_an_error(spark: SparkSession) -> None:
         with pytest.raises(DataError, match=r"right input has 1 interval\(s\) that end before they start"):
             interval_join(left, right)
     assert interval_join(left, right, invalid="drop").count() == 2
+
+
+def test_planning_scans_each_input_once(spark: SparkSession) -> None:
+    left, right = rising(spark, 5_000), rising(spark, 3_000)
+    context = spark.sparkContext
+    context.setJobGroup("first", "planning")
+    try:
+        plan_interval_join(left, right)
+        jobs = context.statusTracker().getJobIdsForGroup("first")
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
+    infos = [context.statusTracker().getJobInfo(job) for job in jobs]
+    stages = [context.statusTracker().getStageInfo(s) for info in infos if info for s in info.stageIds]
+    scanned = sum(stage.numCompletedTasks for stage in stages if stage and stage.numTasks == 3)  # skipped ones ran none
+    assert scanned == 6, "each input has three partitions"

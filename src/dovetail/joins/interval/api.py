@@ -46,7 +46,7 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
         suffixes: Added to left's and right's names where both have the same one.
 
     Returns:
-        left's columns, then right's; for semi and anti joins left's alone. Planning runs two small jobs over the
+        left's columns, then right's; for semi and anti joins left's alone. Planning runs one small job over the
         bounds; `plan_interval_join` shows what they led to.
 
     Raises:

@@ -30,6 +30,7 @@ INDEX_ROOM = 3  # a range's share of the budget: its index, a second one of rows
 OPERATOR_ROW_BYTES = 24  # of a row in an operator beside its columns: codes of the bounds and of the key
 OPERATOR_ROOM = 2.5  # a range's share of the budget: half of it is free for batches in hand, and ranges are not equal
 STREAMED_RANGE_BYTES = 1 << 28  # of input for each task of the streaming route
+EXPLODED_ROW = 1.4  # what a row costs that is copied to bins and hashed with their numbers, of one that is not
 CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
 CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
 CODES_MIXED_CLOSED = 2.0**61  # bounds nearer to zero than this leave room for half steps
@@ -185,7 +186,8 @@ def _native(inputs: Inputs, because: str = "") -> NativeRoute:
     if request.keys and request.algorithm != "bins":
         by_keys = sum(s.usable for s in inputs.statistics) * row
         by_keys += key_pairs(*(s.sample for s in inputs.statistics)) * cells.bins.candidate_cost
-        if by_keys <= seconds * _joins_of_bins(request):
+        exploded = seconds + cells.bins.rows * row * (EXPLODED_ROW - 1)
+        if by_keys <= exploded * _joins_of_bins(request):
             return NativeRoute(inputs, "keys", because + _NATIVE_REASONS["keys"], seconds=by_keys)
     return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], cells, seconds)
 

@@ -123,7 +123,7 @@ class CellsJoin:
         if self.cells is None:
             pairs = replace(self, left=replace(self.left, frame=tagged))._pairs(how)
         else:
-            left = replace(self.left, frame=tagged.where(self.left.usable) if self.left.kept else tagged, kept=False)
+            left = replace(self.left, frame=tagged.where(self.left.matches) if self.left.kept else tagged, kept=False)
             pairs = replace(self, left=left)._pairs("inner")
         order = F.struct(F.expr(self.right.start), F.expr(self.right.end))
         best = F.max_by if keep == "last" else F.min_by

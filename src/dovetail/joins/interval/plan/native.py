@@ -89,7 +89,7 @@ class NativeRoute:
         if once and isinstance(self.cells, BinCells):  # after the relation, which rejects more pairs
             parts.append(f"({first.own('in')} or {second.own('in')})")
         if self.cells is None:
-            parts += [side.usable for side in (first, second) if side.kept]
+            parts += [side.matches for side in (first, second) if side.kept]
         matches = F.expr(" and ".join(parts))
         return rows.join(others, matches if condition is None else matches & as_column(condition), how)
 

@@ -137,7 +137,7 @@ class IntervalPlan:
 
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
-    """The plan of a request over two DataFrames; runs two small jobs to learn their shape."""
+    """The plan of a request over two DataFrames; runs a small job to learn their shape."""
     sides, asked = _prepared(left, right, request), request
     if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides change places
         request = request.mirrored(output_columns(*sides, request))

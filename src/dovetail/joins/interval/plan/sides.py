@@ -77,21 +77,34 @@ class Side:
     @property
     def inverted(self) -> str:
         """SQL: the bounds are in the wrong order, or one is not a number."""
+        return f"if({self._broken}, true, false)"  # false where a bound is null
+
+    @property
+    def _broken(self) -> str:
+        """SQL: the interval is inverted; null where a bound is null."""
         broken = f"{self.start} > {self.end}"
         if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):  # a NaN beside a null is a null interval
             both = f"{self.start} is not null and {self.end} is not null"
-            broken = f"{broken} or ({both} and (isnan({self.start}) or isnan({self.end})))"
-        return f"if({broken}, true, false)"  # false where a bound is null
+            broken = f"({broken} or ({both} and (isnan({self.start}) or isnan({self.end}))))"
+        return broken
 
     @property
     def usable(self) -> str:
         """SQL: the row can match something: bounds and keys are not null, in order, and the interval is not empty."""
+        return f"if({self.matches}, true, false)"  # false where a bound is null
+
+    @property
+    def matches(self) -> str:
+        """SQL: the row is usable; null where a bound is null, which is as good as false in a filter or a join.
+
+        Spark turns `if(x, true, false)` in a join into an equality of x with true, and then hashes it with the keys.
+        """
         # In order and not empty at once; plain, because Spark plans it several times in every join.
         holds = f"{self.start} {'<=' if self.closed == 'both' else '<'} {self.end}"
         if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):
             holds += f" and not isnan({self.end}) and not isnan({self.start})"
         keys = "".join(f" and {key} is not null" for key in self.keys)
-        return f"if({holds}{keys}, true, false)"  # false where a bound is null
+        return f"({holds}{keys})"
 
     @property
     def packs_keys(self) -> bool:
@@ -130,10 +143,10 @@ class Side:
         if invalid == "drop":
             conditions.append(f"not {self.inverted}")
         if not self.kept:
-            conditions.append(self.usable)
+            conditions.append(self.matches)
         whole = " and ".join(conditions) or "true"
         if invalid == "error":  # planning found none, or it would have stopped; this is for rows that came since
-            whole = f"if({self.inverted}, raise_error({_literal(self._late_error())}), {whole})"
+            whole = f"if({self._broken}, raise_error({_literal(self._late_error())}), {whole})"
         return self if whole == "true" else replace(self, frame=self.frame.where(whole))
 
     def _late_error(self) -> str:

@@ -1,18 +1,17 @@
-"""Statistics of both inputs for planning: row counts, ranges, lengths and a sample, from two small Spark jobs."""
+"""Statistics of both inputs for planning: row counts, ranges, lengths and a sample, from one small Spark job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.kernels.arrays import AnyArray
 from dovetail.joins.interval.bins import Sample
@@ -24,6 +23,18 @@ from dovetail.spark.metrics import MetricsSink
 SAMPLE_ROWS = 4096
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
 _POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
+_AGGREGATES = (
+    "count(*) as rows",
+    "count_if(ok) as usable",
+    "count_if(inverted) as inverted",
+    "min(start) as low",
+    "max(start) as last_start",
+    "max(end) as high",
+    "sum(end - start) as length",
+    "max(end - start) as max_length",
+    "sum(if(ok, kb, null)) as key_bytes",
+    "max(kh) as key",
+)
 _SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
 
 
@@ -114,35 +125,30 @@ def _question(side: Side) -> tuple[Any, ...]:
 
 
 def _collected(sides: list[Side]) -> list[SideStatistics]:
-    """The statistics of these sides from two plain jobs, side by side.
-
-    One job would be slower: an aggregate that also collects rows leaves Spark's compiled path.
-    """
-    spark = sides[0].frame.sparkSession
-    each = max(64, _SAMPLED_EACH // parallelism(spark))
-    taken = reduce(DataFrame.union, (_draw(side, number, each) for number, side in enumerate(sides)))
-    summary = reduce(DataFrame.union, (_summary(side, number) for number, side in enumerate(sides)))
-    with ThreadPoolExecutor(1) as thread:
-        drawing = thread.submit(inheritable_thread_target(spark)(taken.toArrow))  # the caller's job group goes along
-        summaries = {row["side"]: row for row in summary.collect()}
-        drawn = drawing.result()
-    columns = {name: np.asarray(drawn[name].to_numpy()) for name in drawn.column_names}
+    """The statistics of these sides from one job: an aggregate in which each sampled row is a group of its own."""
+    each = max(64, _SAMPLED_EACH // parallelism(sides[0].frame.sparkSession))
+    grouped = reduce(DataFrame.union, (_grouped(side, number, each) for number, side in enumerate(sides))).toArrow()
+    columns = {name: np.asarray(grouped[name].to_numpy()) for name in grouped.column_names}
     found = []
     for number, side in enumerate(sides):
         chosen = columns["side"] == number
-        sample = _evened({name: column[chosen] for name, column in columns.items()}, each, summaries[number])
-        found.append(_statistics(side, summaries[number], sample))
+        found.append(_statistics(side, {name: column[chosen] for name, column in columns.items()}, each))
     return found
 
 
-def _statistics(side: Side, row: Row, sample: Sample) -> SideStatistics:
-    low, last_start, high, mean, longest = (
-        float(row[name] or 0.0) for name in ("low", "last_start", "high", "mean_length", "max_length")
-    )
+def _statistics(side: Side, groups: dict[str, AnyArray], each: int) -> SideStatistics:
+    rows, usable, inverted = (int(groups[name].sum()) for name in ("rows", "usable", "inverted"))
+    low, last_start = _extreme(np.fmin, groups["low"]), _extreme(np.fmax, groups["last_start"])
+    high, longest = _extreme(np.fmax, groups["high"]), _extreme(np.fmax, groups["max_length"])
+    mean, key_bytes = (float(np.nansum(groups[name])) / max(1, usable) for name in ("length", "key_bytes"))
     width = float(sum(_width(field.dataType.typeName()) for field in side.frame.schema.fields))
-    counts = row["rows"], row["usable"], row["inverted"]
-    key_bytes = float(row["key_bytes"] or 0.0)
-    return SideStatistics(*counts, low, last_start, high, mean, longest, width, sample, key_bytes)
+    sample = _evened(groups, each, usable)
+    return SideStatistics(rows, usable, inverted, low, last_start, high, mean, longest, width, sample, key_bytes)
+
+
+def _extreme(of: np.ufunc, values: AnyArray) -> float:
+    """The least or greatest of these values; 0 if there is none."""
+    return float(np.nan_to_num(of.reduce(values, initial=np.nan), nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
 def text_bytes(side: Side) -> int:
@@ -163,41 +169,32 @@ def _lengths(side: Side, columns: Iterable[str]) -> list[str]:
     ]
 
 
-def _summary(side: Side, number: int) -> DataFrame:
-    return _points(side).selectExpr(
-        f"{number} as side",
-        "count(*) as rows",
-        "count_if(ok) as usable",
-        "count_if(inverted) as inverted",
-        "min(if(ok, p0, null)) as low",
-        "max(if(ok, p0, null)) as last_start",
-        "max(if(ok, p1, null)) as high",
-        "avg(if(ok, p1 - p0, null)) as mean_length",
-        "max(if(ok, p1 - p0, null)) as max_length",
-        "avg(if(ok, kb, null)) as key_bytes",
+def _grouped(side: Side, number: int, each: int) -> DataFrame:
+    """A group for every sampled row, which its aggregates then describe, and one for all other rows of the side.
+
+    A partition cannot know how many rows it will have, so row i is taken with a chance of each / i: what is taken
+    grows with the logarithm of the partition, and can be thinned evenly when the numbers are known. All aggregates
+    are of fixed width, which is what Spark compiles.
+    """
+    points = _points(side).selectExpr("*", "monotonically_increasing_id() as id", f"rand({_SEED}) as chance")
+    taken = f"if(ok and chance * (1 + id % {_POSITION}L) < {each}, id, -1L)"
+    return (
+        points.selectExpr("*", f"{taken} as taken", "if(ok, p0, null) as start", "if(ok, p1, null) as end")
+        .groupBy("taken")
+        .agg(*map(F.expr, _AGGREGATES))
+        .selectExpr(f"{number} as side", "*")
     )
 
 
-def _draw(side: Side, number: int, each: int) -> DataFrame:
-    """Usable rows with their position in their partition, the rarer the later they come.
-
-    A partition cannot know how many rows it will have, so row i is taken with a chance of each / i: what is taken
-    grows with the logarithm of the partition, and can be thinned evenly when the numbers are known.
-    """
-    position = f"monotonically_increasing_id() % {_POSITION}L"
-    points = _points(side).selectExpr("*", f"{position} as position", f"rand({_SEED}) as chance")
-    taken = points.where(f"ok and chance * (1 + position) < {each}")
-    return taken.selectExpr(f"{number} as side", "p0", "p1", "kh", "position")
-
-
-def _evened(taken: dict[str, AnyArray], each: int, row: Row) -> Sample:
+def _evened(groups: dict[str, AnyArray], each: int, usable: int) -> Sample:
     """A uniform sample, in random order, from rows that were taken the rarer the later they came."""
-    usable = row["usable"]
-    chance = np.minimum(1.0, each / (1.0 + taken["position"]))
+    taken = np.flatnonzero(groups["taken"] >= 0)
+    taken = taken[np.argsort(groups["taken"][taken])]  # the same rows give the same sample, whatever order they come in
+    chance = np.minimum(1.0, each / (1.0 + groups["taken"][taken] % _POSITION))
     wanted = min(chance.min(initial=1.0), SAMPLE_ROWS / max(1, usable))
     rng = np.random.default_rng(_SEED)
-    kept = rng.permutation(np.flatnonzero(rng.random(len(chance)) * chance < wanted))
-    return Sample(taken["p0"][kept], taken["p1"][kept], taken["kh"][kept].astype(np.int64), usable)
+    kept = taken[rng.permutation(np.flatnonzero(rng.random(len(chance)) * chance < wanted))]
+    return Sample(groups["low"][kept], groups["high"][kept], groups["key"][kept].astype(np.int64), usable)
 
 
 def _points(side: Side) -> DataFrame:
