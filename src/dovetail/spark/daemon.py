@@ -1,9 +1,9 @@
-"""Spark's Python worker daemon, with our kernels loaded before it forks.
+"""Spark's Python worker daemon, which loads our kernels while it waits for work.
 
 Spark starts it as `python -m dovetail.spark.daemon` where `spark.python.daemon.module` says so, which
-`dovetail.session()` does. Workers that it forks inherit compiled code. The Python of every executor must be able to
-import dovetail, as it must for any of our joins; where it cannot, Spark cannot start Python workers, and
-`session(**{"spark.python.daemon.module": "pyspark.daemon"})` brings them back, without our joins.
+`dovetail.session()` does. Workers that it forks inherit the compiled code that it has loaded by then. The Python of
+every executor must be able to import dovetail, as it must for any of our joins; where it cannot, Spark cannot start
+Python workers, and `session(**{"spark.python.daemon.module": "pyspark.daemon"})` brings them back, without our joins.
 
 It also starts the process that keeps online joins while workers come and go, which ends when the daemon does, and
 starts it again if it dies before.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -36,12 +37,38 @@ def quiet() -> Iterator[None]:
         os.close(address_channel)
 
 
-def load_kernels() -> None:
-    """Loads the kernels into this process."""
-    with quiet():
-        from dovetail.spark.warm import load
+_FIRST_STEP, _NEXT_STEP = 3.0, 0.1  # seconds after the start, and between two steps
 
-        load()
+
+def load_in_steps() -> None:
+    """Loads everything that tasks may need into this process while it waits for work, a small step at a time.
+
+    The first workers do not wait for it: each loads the few kernels of its task from disk. Workers that are forked
+    later find all of them in memory. Steps run in the main thread, which a timer interrupts, as a fork beside another
+    thread that loads code could deadlock; children inherit no timer.
+    """
+    steps = _steps()
+
+    def step(_signal: int, _frame: object) -> None:
+        done = True
+        with quiet():
+            done = next(steps, None) is None
+            gc.freeze()
+        if done:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        else:
+            signal.setitimer(signal.ITIMER_REAL, _NEXT_STEP)
+
+    signal.signal(signal.SIGALRM, step)
+    signal.setitimer(signal.ITIMER_REAL, _FIRST_STEP)
+
+
+def _steps() -> Iterator[str]:
+    from dovetail.spark.warm import steps
+
+    yield from steps()
+    load_tasks()
+    yield "tasks"
 
 
 def start_host() -> None:
@@ -88,9 +115,10 @@ def leaving_quietly(worker: Callable[..., Any]) -> Callable[..., Any]:
 if __name__ == "__main__":
     from pyspark import daemon
 
-    load_kernels()
+    with quiet():
+        import dovetail.engine.columns  # noqa: F401  (NumPy, Numba and Arrow, for the workers that are forked)
     start_host()
-    load_tasks()
     spare_collections()
+    load_in_steps()
     daemon.worker = leaving_quietly(daemon.worker)
     daemon.manager()

@@ -161,7 +161,7 @@ def _launcher_home(runtime: _Runtime, env: Mapping[str, str]) -> Path:
     """A directory to use as `JAVA_HOME` whose bin/java is the real one without Spark's vector flag."""
     binary = runtime.home / "bin" / "java"
     name = hashlib.sha256(str(binary).encode()).hexdigest()[:12]
-    home = _cache(env) / "java" / f"v{_LAUNCHER_VERSION}-{runtime.version}-{name}"
+    home = cache_root(env) / "java" / f"v{_LAUNCHER_VERSION}-{runtime.version}-{name}"
     script = _script(binary)
     target = home / "bin" / "java"
     try:
@@ -202,7 +202,8 @@ def _write_executable(target: Path, text: str) -> None:
         raise
 
 
-def _cache(env: Mapping[str, str]) -> Path:
+def cache_root(env: Mapping[str, str]) -> Path:
+    """The directory of all that we keep for this machine: $DOVETAIL_CACHE, or the user's cache directory / dovetail."""
     if env.get("DOVETAIL_CACHE"):
         return Path(env["DOVETAIL_CACHE"]).expanduser().resolve()
     standard = "~/Library/Caches" if sys.platform == "darwin" else env.get("XDG_CACHE_HOME") or "~/.cache"

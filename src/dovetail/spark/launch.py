@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError
-from dovetail.spark.java import find_java
+from dovetail.spark import class_archive
+from dovetail.spark.java import Java, find_java
 from dovetail.spark.output import Output
 from dovetail.spark.settings import OUR_DAEMON, SETTINGS, configured_elsewhere, local_cores, local_settings
 from dovetail.spark.warm import prepare_in_background
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _UI_PORT = 4040
+# A JVM that lives for a moment puts together the command of the one that stays: it compiles fast rather than well.
+_QUICK_LAUNCHER = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"}
 
 
 def launch(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
@@ -32,8 +35,11 @@ def launch(app: str, given: Mapping[str, str], output: Output | None = None) -> 
     from pyspark.sql import SparkSession
 
     _check_memory(given)
-    with _environment(_java_and_python()):
+    java = None if _is_submitted() else find_java()
+    with _environment(_java_and_python(java)):
         settings = _all_settings(given)
+        if java is not None:
+            settings = class_archive.added(settings, java)
         _warm(settings)
         _start_jvm(settings, output)
         builder = SparkSession.builder.appName(app)
@@ -101,7 +107,7 @@ def launch_connect(app: str, master: str, given: Mapping[str, str]) -> SparkSess
     settings = _all_settings({**given, "spark.master": master})
     # The way spark-submit hands settings to the server. A builder would also try to set them all in the client.
     server = {"PYSPARK_REMOTE_INIT_CONF_LEN": "1", "PYSPARK_REMOTE_INIT_CONF_0": json.dumps(settings)}
-    with _environment(_java_and_python() | server):
+    with _environment(_java_and_python(find_java()) | server):
         _warm(settings)
         return SparkSession.builder.appName(app).remote(master).getOrCreate()
 
@@ -164,9 +170,9 @@ def _check_memory(given: Mapping[str, str]) -> None:
         )
 
 
-def _java_and_python() -> dict[str, str]:
+def _java_and_python(java: Java | None) -> dict[str, str]:
     """Spark takes Java and the workers' Python from the environment of the process that starts it."""
-    wanted = {} if _is_submitted() else {"JAVA_HOME": str(find_java().home)}
+    wanted = {} if java is None else {"JAVA_HOME": str(java.home)} | _QUICK_LAUNCHER
     return wanted if os.environ.get("PYSPARK_PYTHON") else wanted | {"PYSPARK_PYTHON": sys.executable}
 
 

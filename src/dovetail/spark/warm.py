@@ -1,10 +1,10 @@
 """Compiled kernels for every worker at the price of one compilation, done early and by one process at a time.
 
-`dovetail.session()` starts `python -m dovetail.spark.warm` while the JVM boots. The worker daemon then loads all
-kernels from disk and forks workers that have them in memory. On the very first run of a version they are not all on
-disk yet: then each worker compiles the few kernels that its query needs, and finds on disk what is there by then. To
-spare the first run that, in a container image or after an upgrade, run the command above once. On an executor host the
-first daemon starts that process.
+`dovetail.session()` starts `python -m dovetail.spark.warm` while the JVM boots. A worker loads the kernels of its task
+from disk, and the worker daemon loads all of them while it waits, for workers that it forks later. On the very first
+run of a version they are not all on disk yet: then each worker compiles the few that its query needs, and finds on disk
+what is there by then. To spare the first run that, in a container image or after an upgrade, run the command above
+once. On an executor host the first daemon starts that process.
 """
 
 from __future__ import annotations
@@ -111,20 +111,19 @@ def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess
     return process
 
 
-def load() -> bool:
-    """Loads all kernels into this process if they are on disk; if not, only their modules, and gives False.
+def steps() -> Iterator[str]:
+    """Loads all kernels into this process, one module at each step, if they are on disk.
 
-    It does not wait for compilation: all kernels take half a minute, the few that one query needs a second or two.
+    If not, it starts the process that compiles them and does not wait for it: all kernels take half a minute, the few
+    that one query needs a second or two.
     """
-    from dovetail.engine.kernels.compile import import_kernels, warm
+    from dovetail.engine.kernels.compile import loading
 
     if is_prepared():
-        warm()
-        return True
+        yield from loading()
+        return
     prepare_in_background(errors=None)
     print("dovetail: kernels are being compiled for this machine; first queries are slower until then", file=sys.stderr)
-    import_kernels()
-    return False
 
 
 def _stop_all() -> None:

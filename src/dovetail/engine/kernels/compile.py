@@ -212,7 +212,11 @@ def kernel_files() -> list[Path]:
 def import_kernels() -> None:
     """Import every module of a `kernels` package, so that each has registered its kernels and its warm-up."""
     for file in kernel_files():
-        importlib.import_module(".".join((_PACKAGE.name, *file.relative_to(_PACKAGE).with_suffix("").parts)))
+        importlib.import_module(_module_name(file))
+
+
+def _module_name(file: Path) -> str:
+    return ".".join((_PACKAGE.name, *file.relative_to(_PACKAGE).with_suffix("").parts))
 
 
 def warm(turns: Iterable[int] | None = None) -> int:
@@ -231,6 +235,18 @@ def warm(turns: Iterable[int] | None = None) -> int:
             break
         ordered[turn]()
     return len(_KERNELS) - len(cold_kernels())
+
+
+def loading() -> Iterator[str]:
+    """`warm` in steps of some 20 ms, for a process that has other things to do; gives the name of each module."""
+    for file in kernel_files():
+        known = len(_WARMUPS)
+        name = _module_name(file)
+        importlib.import_module(name)
+        yield name
+        for warmup in _WARMUPS[known:]:
+            warmup()
+            yield warmup.__module__
 
 
 def _weight(warmup: Callable[[], None]) -> int:
