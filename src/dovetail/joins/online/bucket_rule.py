@@ -3,26 +3,32 @@
 Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
 cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
 every pair meets in one bucket, left's. So it does for hot keys: their left rows go to all buckets, by a hash of the
-whole row, and their right rows to each.
+whole row, and their right rows to each. Of many inputs, buckets are the cells of a cube: see `cells`.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, AnyArray
-from dovetail.joins.online.keys import RowKeys
+from dovetail.engine.layout import Key
+from dovetail.errors import PlanError
+from dovetail.joins.online.cells import Cells
+from dovetail.joins.online.graph import pair_graph
+from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.predicate import Predicate, whole_bounds
 from dovetail.joins.online.row_order import row_hashes
 
 _CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies on average
 _FAR = 2.0**62
 _MAX = 2**63 - 1
+_APART = 0x632BE59BD9B4E019  # axes hash differently, so that equal values do not meet on a diagonal
 _VERSION = 1  # of the hashes of keys and cells: to be raised with them
 
 
@@ -43,7 +49,7 @@ class BucketRule:
     def __init__(
         self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int, hot: I64 | None = None
     ) -> None:
-        self._keys, self._buckets = RowKeys(predicate, schemas), buckets
+        self._keys, self._buckets = JoinKeys(pair_graph(predicate), schemas), buckets
         self.count = buckets
         self._hot = np.empty(0, np.int64) if hot is None else hot
         self._by_code = bool(predicate.on)
@@ -62,13 +68,13 @@ class BucketRule:
 
     def homes(self, side: int, batch: pa.RecordBatch) -> Homes:
         """The buckets of a side's rows."""
-        coded = self._keys.encode(side, batch)
-        rows = np.flatnonzero(coded.valid)
+        keys, valid = self._keys.encode(side, batch)
+        rows = np.flatnonzero(valid)
         dropped = batch.num_rows - len(rows)
         if self._by_code or self._buckets == 1:
-            code = coded.code[rows] if self._by_code else np.zeros(len(rows), np.int64)
+            code = keys[0][rows] if self._by_code else np.zeros(len(rows), np.int64)
             return self._ordered(*self._spread_hot(side, batch, rows, code), dropped)
-        key = coded.key[rows]
+        key = keys[-1][rows]
         if side == 0:
             return self._ordered(rows, bucket_of(self._cell(key), self._buckets), dropped)
         low, high = (self._cell(bound) for bound in self._keys.ranges(side, key))
@@ -112,6 +118,44 @@ class BucketRule:
         return Homes(rows[order], buckets[order], dropped)
 
 
+class MultiBucketRule:
+    """The buckets of rows of many inputs: all cells that agree with their keys."""
+
+    def __init__(self, cells: Cells, schemas: Mapping[str, pa.Schema]) -> None:
+        self._cells, self._keys = cells, JoinKeys(cells.graph, schemas)
+        self.count = cells.count
+        steps = np.cumprod([1, *cells.shares[:-1]])
+        self._steps = [int(step) for step in steps]
+
+    @property
+    def rule(self) -> str:
+        """All that a row's bucket depends on, beyond the predicates, as text."""
+        return rule_text(buckets=self.count, shares=self._cells.shares)
+
+    def homes(self, relation: int, batch: pa.RecordBatch) -> Homes:
+        """The buckets of an input's rows; rows without a key are dropped."""
+        key, valid = self._keys.encode(relation, batch)
+        rows = np.flatnonzero(valid)
+        own = self._cells.axes_of(relation)
+        bucket = np.zeros(len(rows), np.int64)
+        for axis, attribute in own.items():
+            salt = np.int64(np.uint64((axis * _APART) % 2**64).view(np.int64))
+            with np.errstate(over="ignore"):
+                bucket += self._steps[axis] * bucket_of(key[attribute][rows] + salt, self._cells.shares[axis])
+        offsets = self._offsets(set(own))
+        homes = (bucket[:, None] + offsets[None, :]).reshape(-1)
+        order = np.argsort(homes, kind="stable")
+        return Homes(np.repeat(rows, len(offsets))[order], homes[order], batch.num_rows - len(rows))
+
+    def _offsets(self, own: set[int]) -> I64:
+        """The cells along all axes on which an input has no place."""
+        found = np.zeros(1, np.int64)
+        for axis, (share, step) in enumerate(zip(self._cells.shares, self._steps, strict=True)):
+            if axis not in own:
+                found = (found[:, None] + step * np.arange(share)[None, :]).reshape(-1)
+        return found
+
+
 def rule_text(**parts: Any) -> str:
     """How rows are spread, as text that is equal where rows go to the same buckets."""
     return json.dumps({"hash": _VERSION, **parts}, sort_keys=True)
@@ -123,3 +167,41 @@ def bucket_of(codes: AnyArray, buckets: int) -> I64:
     for shift, factor in ((29, 0x94D049BB133111EB), (32, 0xBF58476D1CE4E5B9)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return ((x >> np.uint64(11)) % np.uint64(buckets)).astype(np.int64)
+
+
+def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -> str:
+    """Values of the equal columns (tuples where there are several) as text; empty if there are none."""
+    if not hot:
+        return ""
+    schema = _columns(on, left)
+    if not len(schema):
+        raise PlanError(
+            f"hot={hot!r} names keys of equal columns, and there are none; give on=, or leave hot out.", argument="hot"
+        )
+    if isinstance(hot, (str, bytes)) or not all(_fits(value, len(schema)) for value in hot):
+        raise PlanError(
+            f"hot={hot!r}: give a list of keys of {schema.names}, none of them null; tuples if several.", argument="hot"
+        )
+    lines = [value if len(schema) > 1 else (value,) for value in hot]
+    try:
+        columns = [pa.array([line[at] for line in lines], field.type) for at, field in enumerate(schema)]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise PlanError(f"hot={hot!r} are no values of {schema.names}: {error}.", argument="hot") from error
+    return base64.b64encode(pa.RecordBatch.from_arrays(columns, schema=schema).serialize()).decode()
+
+
+def hot_codes(text: str, on: Sequence[Key], schemas: dict[str, pa.Schema]) -> I64:
+    """The codes of hot keys, as both sides have them, in order."""
+    if not text:
+        return np.empty(0, np.int64)
+    batch = pa.ipc.read_record_batch(pa.py_buffer(base64.b64decode(text)), _columns(on, schemas["left"]))
+    return np.unique(JoinKeys(pair_graph(Predicate(tuple(on))), schemas).encode(0, batch)[0][0])
+
+
+def _columns(on: Sequence[Key], left: pa.Schema) -> pa.Schema:
+    return pa.schema([left.field(key if isinstance(key, str) else key[0]) for key in on])
+
+
+def _fits(value: Any, columns: int) -> bool:
+    parts = value if columns > 1 else (value,)
+    return isinstance(parts, (tuple, list)) and len(parts) == columns and all(part is not None for part in parts)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from dovetail.joins.online.multiway.graph import Attribute, JoinGraph
+from dovetail.joins.online.graph import Attribute, JoinGraph
 
 _DENSE, _FEW = 4096, 12
 
@@ -78,7 +78,7 @@ class Cells:
 def choose_cells(graph: JoinGraph, buckets: int, rows: Mapping[str, float]) -> Cells:
     """At most `buckets` cells with the fewest rows in each, then the fewest copies; `rows` are expected by input.
 
-    >>> from dovetail.joins.online.multiway.graph import join_graph
+    >>> from dovetail.joins.online.graph import join_graph
     >>> star = join_graph(["a", "b", "c"], [("a.x", "b.x"), ("b.x", "c.x")])
     >>> choose_cells(star, 6, {}).shares
     (6,)
