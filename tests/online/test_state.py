@@ -11,7 +11,7 @@ import pytest
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.online.directory import Directory, Entry
+from dovetail.joins.online.blocks import Directory, Entry
 from dovetail.joins.online.operators.block_loop import Odometer
 from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.progress import Progress

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations_of, random_table
 
-from dovetail.joins.online.cells import Cells, choose_cells, key_classes
+from dovetail.joins.online.bucket_rule import Cells, choose_cells, key_classes
 from dovetail.joins.online.event_log import Event, Piece, pack_events
 from dovetail.joins.online.graph import join_graph
 from dovetail.joins.online.lateness import lateness_of

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.bucket_join import bound_as_json, bound_from_json
-from dovetail.joins.online.bucket_rule import MultiBucketRule
-from dovetail.joins.online.cells import Cells, choose_cells
+from dovetail.joins.online.bucket_rule import Cells, MultiBucketRule, choose_cells
 from dovetail.joins.online.graph import Term, join_graph
 from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.operators.base import OnlineOperator
