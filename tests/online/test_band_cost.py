@@ -13,7 +13,7 @@ from tests.online.restarts import steps
 from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.sizes import Sizes
 
 ROWS, KEYS, SECONDS = 4000, 400, 1000

@@ -16,9 +16,9 @@ from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
+from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.shj import SymmetricHashJoin
-from dovetail.joins.online.registry import ALGORITHMS
 
 ROWS = 600
 FLUSHING = [name for name in EVERY if name != "shj"]

@@ -14,7 +14,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError
 from dovetail.joins.online.kernels.regions import recount
-from dovetail.joins.online.operators.diner import Diner, DinerOperator
+from dovetail.joins.online.operators.diner import Diner, LeavesIndex
 from dovetail.joins.online.operators.ehj import EarlyHashJoin
 from dovetail.joins.online.operators.hmj import HashMergeJoin
 from dovetail.joins.online.operators.rpj import RateBasedJoin
@@ -160,16 +160,17 @@ def test_counters_of_regions_agree_with_a_recount_at_any_time() -> None:
     for seed in range(30):
         case = random_case("diner", 2000 + seed, most_rows=80)
         with case.spec.open(MemoryBudget(BUDGET), case.schemas) as operator:
-            assert isinstance(operator, DinerOperator)
             for piece in case.pieces:
                 for _ in operator.push(piece[0], case.batch(piece)):
                     pass
-                regions = operator.regions
+                index = operator.index
+                assert isinstance(index, LeavesIndex)
+                regions = index.regions
                 held = regions.held.copy()
                 assert held.sum(axis=1).tolist() == [operator.in_memory(0), operator.in_memory(1)]
                 assert (regions.low < regions.up).all()
                 for side in (0, 1):
-                    recount(regions, side, operator.index[side], operator.in_memory(side))
+                    recount(regions, side, index.leaves[side], operator.in_memory(side))
                 assert np.array_equal(held, regions.held)
 
 

@@ -15,9 +15,7 @@ from tests.online.schedules import BUDGET, EVERY, Case, pairs_of, random_case, w
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.diner import DinerOperator
 from dovetail.joins.online.operators.ehj import EarlyHashJoin
-from dovetail.joins.online.operators.xjoin import XJoinOperator
 from dovetail.joins.online.sizes import Sizes
 
 
@@ -50,7 +48,7 @@ def _prefix(case: Case, seen: dict[str, int]) -> Counter[Any]:
     return cut.expected()
 
 
-class ForgetsDrains(XJoinOperator):
+class ForgetsDrains(OnlineOperator):
     """What a drain has given is not remembered."""
 
     def all_met(self) -> None:
@@ -59,7 +57,7 @@ class ForgetsDrains(XJoinOperator):
             store.drained = store.drained_blocks = 0
 
 
-class RetiresWhatIsOwed(DinerOperator):
+class RetiresWhatIsOwed(OnlineOperator):
     """docs/algorithms/online.md, 7.5: old blocks go before they have met what they must."""
 
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -71,7 +69,7 @@ class RetiresWhatIsOwed(DinerOperator):
 def test_a_drain_that_is_not_remembered_is_caught() -> None:
     def failed(seed: int) -> bool:
         case = random_case("xjoin", 3000 + seed)
-        operator = ForgetsDrains(case.spec, MemoryBudget(BUDGET), case.schemas, case.spec.layout(case.schemas), None)
+        operator = ForgetsDrains(case.spec, MemoryBudget(BUDGET), case.schemas, None)
         out: list[pa.RecordBatch] = []
         for piece in case.pieces:
             out += operator.push(piece[0], case.batch(piece))
@@ -85,7 +83,7 @@ def test_a_drain_that_is_not_remembered_is_caught() -> None:
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_retired_rows_leave_the_state_and_no_pair_within_the_bound_is_lost(name: str) -> None:
-    right, most = _retiring(name, 0, None)
+    right, most = _retiring(name, 0)
     assert right, name
     assert most < 250  # of 600: those of the last 60 units, and what leaves files with it once it is half of them
 
@@ -94,7 +92,7 @@ def test_blocks_that_are_retired_too_early_are_caught() -> None:
     assert not all(_retiring("diner", seed, RetiresWhatIsOwed)[0] for seed in range(4))
 
 
-def _retiring(name: str, seed: int, mutant: type[OnlineOperator] | None) -> tuple[bool, int]:
+def _retiring(name: str, seed: int, running: type[OnlineOperator] = OnlineOperator) -> tuple[bool, int]:
     """Whether the answer is right, and the most rows ever kept; rows match within 20 units of event time and come at
     most 5 units late."""
     rng = np.random.default_rng([seed, 10])
@@ -104,7 +102,7 @@ def _retiring(name: str, seed: int, mutant: type[OnlineOperator] | None) -> tupl
     spec = EVERY[name](on=("k",), within=("t", "t", -20, 20), sizes=sizes)
     out: list[pa.RecordBatch] = []
     most, memory, ticks = 0, MemoryBudget(BUDGET), list[int]()
-    with (mutant or spec.operator)(spec, memory, schemas, spec.layout(schemas), None) as operator:
+    with running(spec, memory, schemas, None) as operator:
         for start in range(0, 300, 10):
             for side, table in zip(("left", "right"), sides, strict=True):
                 out += operator.push(side, table.slice(start, 10).combine_chunks().to_batches()[0])

@@ -17,7 +17,7 @@ from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin
 from dovetail.joins.online.sizes import Sizes

@@ -13,7 +13,7 @@ import tests.oracle as oracle
 
 from dovetail.engine.host import Schedule, run_local
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.online.kernels.match import float_images, float_ranges, whole_ranges
+from dovetail.joins.online.kernels.ranges import float_images, float_ranges, whole_ranges
 from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.ehj import EarlyHashJoin
 from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin

@@ -12,7 +12,7 @@ from tests.online.schedules import EVERY
 
 from dovetail.engine.columns import row_bytes
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.operators import MULTIWAY
 
 SIDE = 220
 """So many rows of a side with one key are 48,400 pairs."""

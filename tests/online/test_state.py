@@ -11,8 +11,8 @@ import pytest
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.online.directory import Directory, Entry
-from dovetail.joins.online.nested_loop import NestedLoop
+from dovetail.joins.online.blocks import Directory, Entry
+from dovetail.joins.online.operators.block_loop import Odometer
 from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.progress import Progress
 from dovetail.joins.online.row_pages import RowPages
@@ -75,7 +75,7 @@ def test_the_directory_moves_to_a_file_when_the_budget_is_small(limit: int) -> N
 def test_the_nested_loop_meets_every_pair_of_blocks_once_however_it_is_cut() -> None:
     for seed in range(300):
         rng = np.random.default_rng(seed)
-        sizes, met, loop = [0, 0], Met(), NestedLoop()
+        sizes, met, loop = [0, 0], Met(), Odometer([0, 0])
         for _ in range(int(rng.integers(1, 8))):
             sizes[0] += int(rng.integers(0, 4))
             sizes[1] += int(rng.integers(0, 4))
@@ -84,23 +84,16 @@ def test_the_nested_loop_meets_every_pair_of_blocks_once_however_it_is_cut() -> 
         assert met == Counter({(i, j): 1 for i in range(sizes[0]) for j in range(sizes[1])}), seed
 
 
-def _run(
-    loop: NestedLoop, sizes: list[int], met: Counter[tuple[int, int]], units: int, rng: np.random.Generator
-) -> None:
-    loop.begin((sizes[0], sizes[1]))
+def _run(loop: Odometer, sizes: list[int], met: Counter[tuple[int, int]], units: int, rng: np.random.Generator) -> None:
     most = int(rng.integers(1, 5))
-    while (batch := loop.next_batch((sizes[0], sizes[1]), lambda *_: most)) is not None:
-        while not loop.batch_done and units > 0:
-            for number in batch:
-                met[(number, loop.inner) if loop.outer == 0 else (loop.inner, number)] += 1
-            loop.inner += 1
-            units -= 1
-            if rng.random() < 0.1 and units < 1000:  # blocks flushed to make room
-                sizes[int(rng.integers(2))] += 1
-        if loop.batch_done:
-            loop.close_batch()
-        if units <= 0:
-            return
+    while units > 0 and loop.ready(sizes, lambda _: most, lambda outer: [1 - outer]):
+        (inner,) = loop.current
+        for number in loop.batch:
+            met[(number, inner) if loop.outer == 0 else (inner, number)] += 1
+        loop.advance(0)
+        units -= 1
+        if rng.random() < 0.1 and units < 1000:  # blocks flushed to make room
+            sizes[int(rng.integers(2))] += 1
 
 
 def test_the_curve_of_results_stays_small_and_tells_when_they_came() -> None:

@@ -24,14 +24,16 @@ from dovetail.joins.online.kernels.rows import (
     GONE,
     HEADS,
     INDEX_FULL,
-    MATCHES,
+    RESULTS,
+    Arrivals,
     Outcome,
     Rows,
+    arrivals,
     empty_outcome,
     empty_rows,
     release,
 )
-from dovetail.joins.online.kernels.sorted import arrivals, arrive_sorted
+from dovetail.joins.online.kernels.sorted import arrive_sorted
 from dovetail.joins.online.kernels.sorted_leaves import empty_leaves
 from dovetail.joins.online.kernels.table import empty_table
 from dovetail.joins.online.kernels.tree import empty_trees
@@ -109,44 +111,48 @@ def _over(streams: Streams, turn: int, take: Callable[[int, I64], None], found: 
 
 def _diner(streams: Streams, memory: int, block: int, turn: int, seed: int = 0) -> Counted:
     slots = memory + max(64, block)
-    rows, out = empty_rows(slots, memory, 2**62, coded=False, emit=False), empty_outcome(1, slots, 64)
+    rows, out = empty_rows(slots, memory, 2**62, emit=False), empty_outcome(1, slots, 64)
     regions = empty_regions(block, seed)
     left_index, right_index = (empty_leaves(4 * slots // 64 + 4, 64) for _ in range(2))
     one, other, keyed = np.zeros(1, np.int64), np.zeros(1, np.int64), empty_trees(2, 1, 0)
 
     def take(side: int, keys: I64) -> None:
-        low, high = int64s(keys - streams.band), int64s(keys + streams.band)
-        new = arrivals(side, 0, keys, keys, low, high, int64s(np.ones(len(keys), np.int64)))
+        new = _arriving(side, keys, streams.band)
         while (status := arrive_sorted(rows, regions, left_index, right_index, keyed, new, out, one, other)) != DONE:
             if status == INDEX_FULL:
                 raise DovetailError(f"the index has no room for {memory} rows.")
             _free(rows, out)
         _free(rows, out)
 
-    pairs, came = _over(streams, turn, take, partial(_matches, rows))
+    pairs, came = _over(streams, turn, take, partial(_results, rows))
     lower, middle, upper = (int(n) for n in regions.chosen.sum(axis=0))
     return Counted(pairs, came, (lower, middle, upper))
 
 
-def _matches(rows: Rows) -> int:
-    return int(rows.meta[MATCHES])
+def _results(rows: Rows) -> int:
+    return int(rows.meta[RESULTS])
 
 
 def _hashed(name: str, streams: Streams, memory: int, block: int, turn: int) -> Counted:
     policy, ageing = HASHED[name]
     buckets = 1 if policy == OLDEST else BUCKETS
     slots = memory + max(64, block)
-    rows, out = empty_rows(slots, memory, 2**62, coded=False, emit=False), empty_outcome(1, slots, 512)
+    rows, out = empty_rows(slots, memory, 2**62, emit=False), empty_outcome(1, slots, 512)
     table = empty_table(slots, buckets, policy, block, memory // 10, -1)
     knobs = np.array([ageing, float(block), 0.05])
 
     def take(side: int, keys: I64) -> None:
-        new = arrivals(side, 0, keys, keys, keys, keys, int64s(np.ones(len(keys), np.int64)))
+        new = _arriving(side, keys, 0)
         while arrive_hashed(rows, table, new, out, knobs) != DONE:
             _free(rows, out)
         _free(rows, out)
 
-    return Counted(*_over(streams, turn, take, partial(_matches, rows)))
+    return Counted(*_over(streams, turn, take, partial(_results, rows)))
+
+
+def _arriving(side: int, keys: I64, band: int) -> Arrivals:
+    slots = np.full(len(keys), -1, np.int32)
+    return arrivals(side, 0, keys[None, :], np.ones(len(keys), np.int64), slots, (keys - band, keys + band))
 
 
 def _free(rows: Rows, out: Outcome) -> None:

@@ -12,7 +12,7 @@ from bench.experiments.online.many_counting import share
 from bench.experiments.online.pausing import Setting, miner_paused, star_proved
 from bench.experiments.online.streams import MEMORY, PAUSES, SPECIFIED_MANY
 from dovetail.errors import DataError
-from dovetail.joins.online.kernels.multi_rows import KEY_BYTES
+from dovetail.joins.online.kernels.rows import KEY_BYTES
 from dovetail.joins.online.kernels.tree import empty_trees
 
 SCALES = {"small": (10_000, 10), "full": (100_000, 50)}

@@ -13,25 +13,23 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
-from dovetail.joins.online.kernels.multi_arrive import arrive_multi, edges_of
-from dovetail.joins.online.kernels.multi_flush import BENEFIT, RANDOM, empty_areas
-from dovetail.joins.online.kernels.multi_hash import arrive_tables, empty_tables
-from dovetail.joins.online.kernels.multi_rows import (
+from dovetail.joins.online.graph import JoinGraph, join_graph
+from dovetail.joins.online.kernels.areas import BENEFIT, RANDOM, empty_areas
+from dovetail.joins.online.kernels.indexed import arrive_multi, edges_of, empty_stack
+from dovetail.joins.online.kernels.rows import (
+    DONE,
     GONE,
     HEADS,
     RESULTS,
-    MultiOutcome,
-    MultiRows,
-    empty_multi_outcome,
-    empty_multi_rows,
-    empty_stack,
-    multi_arrivals,
-    no_bands,
-    release_slots,
+    Outcome,
+    Rows,
+    arrivals,
+    empty_outcome,
+    empty_rows,
+    release,
 )
-from dovetail.joins.online.kernels.rows import DONE
+from dovetail.joins.online.kernels.tables import arrive_tables, empty_tables
 from dovetail.joins.online.kernels.tree import empty_trees
-from dovetail.joins.online.multiway.graph import JoinGraph, join_graph
 from dovetail.workloads.relation_sets import chain_relations, star_relations
 
 ROWS, DOMAIN, BLOCK, BUCKETS, TURN = 100_000, 10_000, 50, 50, 20
@@ -82,8 +80,8 @@ def online(algorithm: str, graph: JoinGraph, columns: Columns, memory: int, bloc
     attributes = [graph.attributes(r) for r in range(n)]
     counts = np.array([len(some) for some in attributes])
     most = int(counts.max())
-    rows = empty_multi_rows(slots, n, memory, 2**62, no_bands(n, most), most, emit=False)
-    out, stack = empty_multi_outcome(1, n, slots, 64), empty_stack(n)
+    rows = empty_rows(slots, memory, 2**62, n, most, emit=False, named=True)
+    out, stack = empty_outcome(1, slots, 64, n), empty_stack(n)
     tables = empty_tables(n, slots, BUCKETS, algorithm == "MJoin smallest")
     policy = RANDOM if algorithm == "random" else BENEFIT
     trees, areas = empty_trees(n, most, slots), empty_areas(counts, block, 1, policy)
@@ -92,8 +90,8 @@ def online(algorithm: str, graph: JoinGraph, columns: Columns, memory: int, bloc
     edges = edges_of(ends, at)
     keys = [np.stack([columns[name][a.columns[0]] for a in attributes[r]]) for r, name in enumerate(graph.names)]
     for r, key in turns(keys):
-        size = int64s(np.ones(key.shape[1], np.int64))
-        new = multi_arrivals(r, 0, int64s(key), size, np.full(key.shape[1], -1, np.int32))
+        size, slots_of = np.ones(key.shape[1], np.int64), np.full(key.shape[1], -1, np.int32)
+        new = arrivals(r, 0, key, size, slots_of, (key[0, :0], key[0, :0]))
         status = -1
         while status != DONE:
             if algorithm.startswith("MJoin"):
@@ -111,8 +109,8 @@ def turns(keys: list[I64]) -> list[tuple[int, I64]]:
     return [(r, part) for r, part in parts if part.shape[1]]
 
 
-def _free(rows: MultiRows, out: MultiOutcome) -> None:
-    release_slots(rows, out.gone[: out.n[GONE]])
+def _free(rows: Rows, out: Outcome) -> None:
+    release(rows, out.gone[: out.n[GONE]])
     out.n[GONE] = out.n[HEADS] = 0
 
 

@@ -16,14 +16,11 @@ from bench.experiments.online.streams import RECORDED, Streams, recorded, synthe
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.online.kernels.multi_rows import EMIT as EMIT_MANY
-from dovetail.joins.online.kernels.multi_rows import RESULTS
-from dovetail.joins.online.kernels.rows import EMIT, MATCHES
-from dovetail.joins.online.multiway.base import MultiOperator
-from dovetail.joins.online.multiway.miner import Miner
-from dovetail.joins.online.multiway.mjoin import MJoin
-from dovetail.joins.online.multiway.spec import MultiJoin
+from dovetail.joins.online.kernels.rows import EMIT, RESULTS
 from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.miner import Miner
+from dovetail.joins.online.operators.mjoin import MJoin
+from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.sizes import Sizes
 from dovetail.workloads import relations
@@ -89,13 +86,11 @@ class Paused:
 class Simulation:
     """Virtual time in microseconds, rows in order of arrival, and what was waiting at each hand-over."""
 
-    operator: OnlineOperator | MultiOperator
+    operator: OnlineOperator
     setting: Setting
     times: I64
     sides: I64
     rows: Mapping[str, pa.RecordBatch]
-    counter: int = MATCHES
-    emits: int = EMIT
     now: float = 0.0
     taken: int = 0
     charged: int = 0
@@ -107,7 +102,7 @@ class Simulation:
     @property
     def arriving(self) -> int:
         """Pairs while rows came."""
-        return int(self.operator.rows.meta[self.counter])
+        return int(self.operator.rows.meta[RESULTS])
 
     def work(self) -> None:
         """Let time pass for the blocks and results since the last call."""
@@ -150,7 +145,7 @@ class Simulation:
                     continue
                 for _ in self.operator.push(name, batch.slice(at[side], n)):
                     pass
-                self.operator.rows.meta[self.emits] = 0  # pairs of arriving rows are counted, not written
+                self.operator.rows.meta[EMIT] = 0  # pairs of arriving rows are counted, not written
                 at[side] += n
             self.taken = min(due, start + GROUP)
             self.now = max(self.now, float(self.times[self.taken - 1]))
@@ -238,7 +233,7 @@ def miner_paused(inputs: int, rows: int, pause: int, setting: Setting, to_the_en
     spec = Miner(inputs=tuple(tables), on=tuple(CHAIN[i] for i in range(1, inputs)), sizes=sizes)
     whole = total({name: keys_of(table) for name, table in tables.items()})
     with spec.open(MemoryBudget(BUDGET), {name: batch.schema for name, batch in batches.items()}) as operator:
-        simulation = Simulation(operator, setting, *in_order(ats), batches, RESULTS, EMIT_MANY)
+        simulation = Simulation(operator, setting, *in_order(ats), batches)
         return ended(simulation, whole, to_the_end)
 
 

@@ -16,10 +16,10 @@ from bench.experiments.online.streams import SPECIFIED, Row, Streams
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
+from dovetail.joins.online.operators import ALGORITHMS, BASELINES
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.phases import ARRIVING, PHASE_COLUMN
-from dovetail.joins.online.registry import ALGORITHMS, BASELINES
 from dovetail.joins.online.sizes import Sizes
 
 RIVALS = ("HMJ", "RPJ 1.0")

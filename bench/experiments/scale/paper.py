@@ -22,7 +22,7 @@ from dovetail.joins.interval.bins import Sample
 from dovetail.joins.interval.plan.choose import MOST_RANGES, price_operators
 from dovetail.joins.interval.plan.statistics import SideStatistics
 from dovetail.joins.interval.request import JoinOptions
-from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.semistream.cost import Setting, Zipf, choose, from_profile, our_entries
 from dovetail.xml.api import plan_xquery
 

@@ -20,9 +20,8 @@ import pyarrow as pa
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import EPOCH, Event, Piece, pack_events, unpack_events
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.joins.online.multiway.registry import MULTIWAY
+from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 from dovetail.joins.online.predicate import Band
-from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.online.resident.joins import ResidentJoin
 from dovetail.joins.online.resident.pool import Running
 

@@ -13,7 +13,7 @@ from tests.semistream.frame.cases import drop_file
 
 from dovetail.joins.online.api import online_join, plan_online_join
 from dovetail.joins.online.multijoin import online_multijoin
-from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.joins.online.operators import ALGORITHMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

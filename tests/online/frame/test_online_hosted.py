@@ -26,12 +26,12 @@ from tests.online.frame.cases import Bag, bag, expected, side_table
 
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.bucket_rule import BucketRule
+from dovetail.joins.online.bucket_rule import BucketRule, hot_as_text
 from dovetail.joins.online.event_log import Event, Piece, joined_pauses, pack_events, unpack_events
-from dovetail.joins.online.hot_keys import hot_as_text
-from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.graph import pair_graph
+from dovetail.joins.online.lateness import Lateness, lateness_of
+from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.predicate import Band, Predicate
-from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.online.request import OnlineJoinOptions
 from dovetail.joins.online.resident import client
 from dovetail.joins.online.resident.pool import Pool, Running
@@ -471,7 +471,9 @@ def test_state_of_another_join_or_in_other_buckets_is_refused() -> None:
 
 
 def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
-    lateness = Lateness.of(Band("x", "x", timedelta(seconds=-2), timedelta(seconds=3)), (1000, 4000))
+    band = Band("x", "x", timedelta(seconds=-2), timedelta(seconds=3))
+    lateness = lateness_of(pair_graph(Predicate((), band)), [{"x": 1000}, {"x": 4000}])
+    assert lateness is not None
     assert lateness.watermark([None, 5]) is None
     assert lateness.watermark([9_000_000, 10_000_000]) == 6_000_000
     assert [lateness.expiry(side, 0) for side in (0, 1)] == [3_000_000, 2_000_000]

@@ -16,11 +16,12 @@ from tests.online.frame.test_online_long import BUCKET, HEADER, Kept
 
 from dovetail.joins.online import state_header
 from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.graph import pair_graph
+from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.plan import state as frame_state
 from dovetail.joins.online.plan.pack import OnlineTask
 from dovetail.joins.online.plan.state import Buckets
-from dovetail.joins.online.predicate import Band
+from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.request import Terms
 from dovetail.joins.online.resident import client
 
@@ -45,7 +46,8 @@ class Stream:
     def run_with(self, retain_ms: int | None, delay_ms: int) -> TwsTester:
         """The bucket in a run of its own."""
         terms = Terms("diner", self.join.memory, 1, 25, self.owed, retain_ms, False)
-        lateness, none, self.counts = Lateness.of(BAND, (delay_ms, delay_ms)), pa.schema([]), Kept()
+        lateness = lateness_of(pair_graph(Predicate((), BAND)), 2 * [{"at": delay_ms}])
+        none, self.counts = pa.schema([]), Kept()
         task = OnlineTask("leaving", self.join, terms, 1, True, False, none, none, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
         return TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
 

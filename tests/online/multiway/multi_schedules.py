@@ -13,9 +13,9 @@ from tests.online.restarts import Restartable
 from tests.online.schedules import by_phase
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.multiway.base import MultiOperator
-from dovetail.joins.online.multiway.registry import MULTIWAY
-from dovetail.joins.online.multiway.spec import MultiJoin
+from dovetail.joins.online.operators import MULTIWAY
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.sizes import Sizes
 
 BUDGET = 1 << 18
@@ -28,7 +28,7 @@ TREES: dict[str, tuple[tuple[str, str], ...]] = {
     "star4": (("a.x", "b.x"), ("a.y", "c.x"), ("a.z", "d.x")),
     "snowflake6": (("a.x", "b.x"), ("a.y", "c.x"), ("a.z", "d.x"), ("d.y", "e.x"), ("d.y", "f.y")),
 }
-Open = Callable[[MultiJoin, MemoryBudget, dict[str, pa.Schema]], MultiOperator]
+Open = Callable[[MultiJoin, MemoryBudget, dict[str, pa.Schema]], OnlineOperator]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def random_multi(algorithm: str, tree: str, seed: int, rows: float = 1.0) -> Mul
     return MultiCase(tables, replace(spec, sizes=limits, **options), random_pieces(rng, sizes))
 
 
-def opened(spec: MultiJoin, budget: MemoryBudget, schemas: dict[str, pa.Schema]) -> MultiOperator:
+def opened(spec: MultiJoin, budget: MemoryBudget, schemas: dict[str, pa.Schema]) -> OnlineOperator:
     return spec.open(budget, schemas)
 
 

@@ -14,11 +14,11 @@ import tests.oracle as oracle
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.online.multiway.graph import join_graph
-from dovetail.joins.online.multiway.miner import Miner
-from dovetail.joins.online.multiway.mjoin import MJoin, MJoinOperator, RandomOperator
-from dovetail.joins.online.multiway.registry import MULTIWAY
-from dovetail.joins.online.multiway.spec import MultiJoin
+from dovetail.joins.online.graph import join_graph
+from dovetail.joins.online.operators import MULTIWAY
+from dovetail.joins.online.operators.miner import Miner, MinerLoops
+from dovetail.joins.online.operators.mjoin import Generations, MJoin
+from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.sizes import Sizes
 
@@ -126,8 +126,12 @@ def test_specifications_say_what_they_are() -> None:
 def test_mjoin_has_generations_where_one_attribute_is_common() -> None:
     assert join_graph("abc", [("a.x", "b.x"), ("b.x", "c.y")]).is_common
     assert not join_graph("abc", [("a.x", "b.x"), ("b.z", "c.y")]).is_common
-    assert MJoin(inputs=tuple("ab"), on=(("a.x", "b.x"),)).operator is MJoinOperator
-    assert MJoin(inputs=tuple("ab"), on=(("a.x", "b.x", 0, 1),)).operator is RandomOperator
+    schemas = {name: pa.schema([("x", pa.int64())]) for name in "ab"}
+    for band, disk in (((), Generations), ((0, 1), MinerLoops)):
+        spec = MJoin(inputs=tuple("ab"), on=(("a.x", "b.x", *band),))
+        with spec.open(MemoryBudget(1 << 20), schemas) as operator:
+            operator.begin({})
+            assert type(operator.disk) is disk
 
 
 def text_tables(seed: int = 3, rows: int = 60) -> dict[str, pa.Table]:

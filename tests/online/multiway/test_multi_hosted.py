@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations_of, random_table
 
+from dovetail.joins.online.bucket_rule import Cells, choose_cells, key_classes
 from dovetail.joins.online.event_log import Event, Piece, pack_events
+from dovetail.joins.online.graph import join_graph
+from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.joins.online.multiway.cells import Cells, choose_cells, key_classes
-from dovetail.joins.online.multiway.graph import join_graph
-from dovetail.joins.online.multiway.lateness import multi_lateness
-from dovetail.joins.online.multiway.miner import Miner
+from dovetail.joins.online.operators.miner import Miner
 from dovetail.joins.online.resident.joins import join_from_json
 from dovetail.joins.online.resident.pool import Pool
 
@@ -116,11 +116,11 @@ def test_rows_are_kept_while_any_other_input_can_bring_a_match() -> None:
         ("a.k", "b.k"), ("a.t", "b.t", -2 * second, 3 * second), ("b.t", "c.t", -5 * second, 7 * second),
     )  # fmt: skip
     graph = join_graph(["a", "b", "c"], on)
-    lateness = multi_lateness(graph, [{"t": 1000}, {"t": 2000}, {"t": 0}])
+    lateness = lateness_of(graph, [{"t": 1000}, {"t": 2000}, {"t": 0}])
     assert lateness is not None
     assert lateness.columns == ("t", "t", "t")
     assert lateness.reach == (10_000_000, 7_000_000, 7_000_000)
     assert lateness.watermark([10_000_000, None, 10_000_000]) is None
     assert lateness.watermark([10_000_000, 10_000_000, 9_000_000]) == 8_000_000
-    assert multi_lateness(graph, [{"t": 1000}, {}, {"t": 0}]) is None
-    assert multi_lateness(join_graph(["a", "b"], [("a.k", "b.k")]), [{"t": 0}, {"t": 0}]) is None
+    assert lateness_of(graph, [{"t": 1000}, {}, {"t": 0}]) is None
+    assert lateness_of(join_graph(["a", "b"], [("a.k", "b.k")]), [{"t": 0}, {"t": 0}]) is None

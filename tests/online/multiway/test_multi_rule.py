@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import int64s
-from dovetail.joins.online.kernels.multi_combine import Done, combine
-from dovetail.joins.online.multiway.blocks import Part
-from dovetail.joins.online.multiway.settling import Step, reduced, stretches_of
+from dovetail.joins.online.blocks import Part
+from dovetail.joins.online.kernels.combine import Done, combine
+from dovetail.joins.online.operators.settling import Step, reduced, stretches_of
 
 NEVER = 2**63 - 1
 STEPS = [Step(1, 0, 0, 0, 0, 0), Step(0, 0, 0, 0, -1, 2), Step(2, 0, 1, 0, 0, 0)]
@@ -58,7 +58,7 @@ def model(parts: list[Part], done: Done) -> list[tuple[int, ...]]:
     middle, left, right = parts
     found = []
     for m, a, c in product(*(range(part.n_rows) for part in parts)):
-        matches = -1 <= left.key[0, a] - middle.key[0, m] <= 2 and right.key[0, c] == middle.key[1, m]
+        matches = -1 <= left.keys[0, a] - middle.keys[0, m] <= 2 and right.keys[0, c] == middle.keys[1, m]
         rows = {1: ticks(middle, m), 0: ticks(left, a), 2: ticks(right, c)}
         if matches and not is_old(done, rows):
             found.append((m, a, c))

@@ -22,7 +22,8 @@ from tests.online.multiway.multi_schedules import (
 from tests.online.restarts import steps
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.multiway.base import MultiOperator
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.miner import MinerLoops
 
 TRIALS = {"pair": 8, "chain3": 12, "chain4": 8, "sstar3": 8, "sstar4": 8, "star4": 8, "snowflake6": 40}
 
@@ -67,7 +68,9 @@ def test_work_in_pauses_can_be_stopped_after_every_step() -> None:
             out += operator.push(piece[0], case.batch(piece))
             for _ in range(int(rng.integers(0, 6))):
                 out += operator.idle(steps(1))
-        while operator.odometer.ready(operator.sizes(), operator._outer_blocks, operator._arranged):  # type: ignore[attr-defined]  # MINER's
+        disk = operator.disk
+        assert isinstance(disk, MinerLoops)
+        while disk.odometer.ready(disk.sizes(), disk._outer_blocks, disk.matcher.path):
             out += operator.idle(steps(1))
         out += operator.finish()
         operator.close()
@@ -84,7 +87,7 @@ def test_a_unit_of_work_is_one_block_of_each_input_beside_the_outer_batch(tree: 
             list(operator.push(piece[0], case.batch(piece)))
             read = [sum(store.file.blocks_read for store in operator.blocks)]
 
-            def until(operator: MultiOperator = operator, read: list[int] = read) -> bool:
+            def until(operator: OnlineOperator = operator, read: list[int] = read) -> bool:
                 read.append(sum(store.file.blocks_read for store in operator.blocks))
                 return len(read) > 6
 

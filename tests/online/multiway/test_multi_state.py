@@ -7,12 +7,12 @@ import pytest
 from tests.online.multiway.multi_schedules import BUDGET, opened, random_multi
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.kernels.multi_arrive import O_RELATION, edges_of, order_probes, update_sigma
-from dovetail.joins.online.kernels.multi_flush import area_of
-from dovetail.joins.online.kernels.multi_rows import reach
+from dovetail.joins.online.kernels.areas import area_of
+from dovetail.joins.online.kernels.indexed import O_RELATION, edges_of, order_probes, update_sigma
+from dovetail.joins.online.kernels.ranges import reach
 from dovetail.joins.online.kernels.tree import FIRST, Order, empty_trees, first_from, insert_node, remove_node
-from dovetail.joins.online.multiway.miner import MinerOperator
-from dovetail.joins.online.multiway.odometer import Odometer
+from dovetail.joins.online.operators.block_loop import Odometer
+from dovetail.joins.online.operators.miner import TreeIndex
 
 
 def test_indexes_are_as_sorted_lists_whatever_comes_and_goes() -> None:
@@ -53,19 +53,19 @@ def test_rows_of_regions_are_those_of_a_recount(tree: str) -> None:
     for seed in range(15):
         case = random_multi("miner", tree, 9000 + seed)
         operator = opened(case.spec, MemoryBudget(BUDGET), case.schemas)
-        assert isinstance(operator, MinerOperator)
         for piece in case.pieces:
             list(operator.push(piece[0], case.batch(piece)))
-            check_regions(operator)
+            assert isinstance(operator.index, TreeIndex)
+            check_regions(operator.index)
         operator.close()
 
 
-def check_regions(operator: MinerOperator) -> None:
-    areas, trees = operator.areas, operator.trees
-    for r in range(len(operator.names)):
-        slots = np.flatnonzero(operator.rows.relation == r)
-        for a in range(int(operator.keys.counts[r])):
-            regions = [area_of(areas, r, a, operator.rows.key[a, slot]) for slot in slots]
+def check_regions(index: TreeIndex) -> None:
+    areas, trees = index.areas, index.trees
+    for r in range(len(index.keys.counts)):
+        slots = np.flatnonzero(index.rows.side == r)
+        for a in range(int(index.keys.counts[r])):
+            regions = [area_of(areas, r, a, index.rows.keys[a, slot]) for slot in slots]
             assert areas.held[r, a].tolist() == np.bincount(regions, minlength=3).tolist()
             assert areas.low[r, a] < areas.up[r, a]
             assert sorted(walked(trees.after[a], int(trees.ends[r, a, FIRST]))) == slots.tolist()

@@ -2,12 +2,14 @@
 
 In the order in which a call passes them:
 
-* `api` and `multijoin`: the public functions. `request` checks their arguments; `predicate` says when rows match.
-* `plan/`: packing of rows, buckets, state and batch tasks. `bucket_rule` and `hot_keys`: the bucket of a row.
+* `api` and `multijoin`: the public functions. `request` checks their arguments; `predicate` and `graph` say when rows
+  match: of two inputs, which are a tree with one edge, and of many.
+* `plan/`: packing of rows, buckets, state and batch tasks. `bucket_rule`: the bucket of a row.
 * `event_log`, `state_header`, `schema_text`: the state of a bucket. `resident/`: the process that keeps running joins,
   and takes them up from their state.
-* `bucket_join`: the join of a bucket as a value. `operators/`: the joins of two inputs (`registry` names them);
-  `multiway/`: those of many. Their shared parts: `joining`, `phases`, `keys`, `sizes`, `row_pages`, `blocks`,
-  `block_file`, `directory`, `nested_loop`, `answers`.
+* `bucket_join` and `multiway/`: the join of a bucket as a value. `operators/`: the running join of any number of
+  inputs, and the algorithms, each made of an index of rows in memory and of work on disk.
+* What all of them share: `joining`, `keys`, `sizes`, `row_pages` (rows in memory), `blocks` (rows on disk), `answers`,
+  `phases`.
 * `lateness`: when rows may leave. `progress`: how early results came. `kernels/`: the compiled loops.
 """

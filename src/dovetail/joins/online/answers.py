@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.layout import Layout
 from dovetail.engine.memory import Reservation
 from dovetail.errors import PlanError
-from dovetail.joins.online.keys import RowKeys
+from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.progress import Progress
 from dovetail.joins.online.row_pages import NamedRows, Picks, picked
@@ -32,19 +33,44 @@ def with_phase(layout: Layout, wanted: bool) -> pa.Schema:
     return layout.schema.append(pa.field(PHASE_COLUMN, pa.string(), nullable=False))
 
 
-class AnswerBatches(ABC):
+def multi_schema(names: Sequence[str], schemas: Mapping[str, pa.Schema], with_phase: bool) -> pa.Schema:
+    """The columns of all inputs in order; a name that several inputs have is preceded by its input's: orders_id.
+
+    `PlanError` if that makes a name that another column has.
+    """
+    fields = [(name, field) for name in names for field in schemas[name]]
+    often = Counter(field.name for _, field in fields)
+    out = [field.with_name(f"{name}_{field.name}") if often[field.name] > 1 else field for name, field in fields]
+    if with_phase:
+        out.append(pa.field(PHASE_COLUMN, pa.string(), nullable=False))
+    twice = sorted(name for name, n in Counter(field.name for field in out).items() if n > 1)
+    if twice:
+        raise PlanError(
+            f"the answer would have columns {twice} twice; rename them in an input, or the input itself.",
+            argument="inputs",
+        )
+    return pa.schema(out)
+
+
+class AnswerColumns(NamedTuple):
+    """The schema of the answer, the columns of each input that are in it, and whether the phase follows them."""
+
+    schema: pa.Schema
+    taken: tuple[tuple[str, ...], ...]
+    phased: bool
+
+
+class Answers:
     """Turns combinations into batches that take at most the bytes of `room`, which are reserved all the time.
 
     Their sizes are known before rows are copied, so any number of combinations fits in any room that takes one.
     """
 
-    def __init__(self, schema: pa.Schema, room: Reservation, row_bytes: int, progress: Progress, phased: bool) -> None:
-        self.schema, self.room, self._progress, self._phased = schema, room, progress, phased
+    def __init__(
+        self, columns: AnswerColumns, keys: JoinKeys, room: Reservation, row_bytes: int, progress: Progress
+    ) -> None:
+        self._columns, self._keys, self.room, self._progress = columns, keys, room, progress
         self._row_bytes = float(max(1, row_bytes))
-
-    @abstractmethod
-    def put_together(self, rows: Sequence[pa.RecordBatch]) -> list[pa.Array]:
-        """The columns of combinations, given as rows of each input, without those that hashes alone brought."""
 
     def batches(self, rows: Sequence[NamedRows], refs: Sequence[I64], phase: str) -> Iterator[pa.RecordBatch]:
         """The combinations of the rows named in `refs`, by input."""
@@ -71,27 +97,13 @@ class AnswerBatches(ABC):
             self.room.resize(size)
         return picks
 
-    def _built(self, rows: list[pa.RecordBatch], phase: str) -> pa.RecordBatch:
-        columns = self.put_together(rows)
-        if self._phased:
-            columns.append(pa.repeat(pa.scalar(phase), len(columns[0])))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-class Answers(AnswerBatches):
-    """The answers of a join of two inputs."""
-
-    def __init__(
-        self, layout: Layout, schema: pa.Schema, keys: RowKeys, room: Reservation, row_bytes: int, progress: Progress
-    ) -> None:
-        super().__init__(schema, room, row_bytes, progress, len(schema) > len(layout.schema))
-        self._layout, self._keys = layout, keys
-
-    def put_together(self, rows: Sequence[pa.RecordBatch]) -> list[pa.Array]:
-        """The columns of pairs."""
-        left, right = rows
+    def _built(self, rows: Sequence[pa.RecordBatch], phase: str) -> pa.RecordBatch:
+        """Combinations, given as rows of each input, without those that hashes alone brought."""
         if not self._keys.exact:
-            same = self._keys.same(left, right)
+            same = self._keys.same(rows)
             if not same.all():
-                left, right = (picked(batch, np.flatnonzero(same)) for batch in rows)
-        return list(self._layout.batch(left, right).columns)
+                rows = [picked(batch, np.flatnonzero(same)) for batch in rows]
+        columns = [batch.column(c) for batch, taken in zip(rows, self._columns.taken, strict=True) for c in taken]
+        if self._columns.phased:
+            columns.append(pa.repeat(pa.scalar(phase), len(columns[0])))
+        return pa.RecordBatch.from_arrays(columns, schema=self._columns.schema)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -13,8 +12,9 @@ from dovetail.engine.layout import key_pairs
 from dovetail.errors import PlanError
 from dovetail.joins.online.answers import with_phase as schema_with_phase
 from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.hot_keys import hot_as_text
-from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.bucket_rule import hot_as_text
+from dovetail.joins.online.graph import pair_graph
+from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.pack import CHANGE_COLUMN
 from dovetail.joins.online.plan.plan import (
@@ -27,7 +27,7 @@ from dovetail.joins.online.plan.plan import (
     watermarks,
     with_collation_keys,
 )
-from dovetail.joins.online.predicate import Band, Predicate
+from dovetail.joins.online.predicate import Predicate
 from dovetail.joins.online.request import OnlineJoinOptions, Request
 from dovetail.request.columns import Key, output_names, wanted_columns
 from dovetail.request.options import takes
@@ -108,7 +108,8 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePlan
     names = output_names(left.columns, right.columns, shared, request.suffixes)
     wanted = wanted_columns(request.columns, [*names[0].values(), *names[1].values()])
     left, right, request, extra = _by_collation(left, right, request)
-    inputs, lateness = {"left": left, "right": right}, _lateness(left, right, request.within)
+    inputs, graph = {"left": left, "right": right}, pair_graph(Predicate(request.on, request.within))
+    lateness = lateness_of(graph, [watermarks(frame) for frame in inputs.values()])
     check_inputs(inputs, terms, end, lateness, _BANDS)
     join = BucketJoin(
         terms.algorithm, request.on, request.within, terms.memory, terms.with_phase,
@@ -175,13 +176,3 @@ def _placing(request: Request, partitions: int) -> str:
             return f"partitions by hash of ({shown}); {rule}"
         return f"partitions by hash of ({shown}): no row is copied; one key is in one partition"
     return "partitions by cells of the band's column: a right row is in two of them where its band crosses a border"
-
-
-def _lateness(left: DataFrame, right: DataFrame, band: Band | None) -> Lateness | None:
-    """What a watermark on both columns of the band says; None if they have none, or if these are batches."""
-    if band is None or not isinstance(band.lo, timedelta):
-        return None
-    mine, theirs = watermarks(left), watermarks(right)
-    if band.left not in mine or band.right not in theirs:
-        return None
-    return Lateness.of(band, (mine[band.left], theirs[band.right]))

@@ -1,151 +1,342 @@
-"""Rows on disk: sorted blocks with their arrival ticks, a directory of them, and blocks loaded for a join."""
+"""Rows of one input on disk: numbered blocks with keys and arrival ticks, a directory of them, and parts of them
+loaded for a join."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.block_file import ATS, BlockFile
-from dovetail.joins.online.directory import Entry
-from dovetail.joins.online.kernels.match import Stretch
-from dovetail.joins.online.keys import RowKeys
+from dovetail.engine.columns import nbytes
+from dovetail.engine.kernels.arrays import I64, Bool, int64s
+from dovetail.engine.memory import MemoryBudget, Reservation
+from dovetail.engine.spill import SpillFile, spill_directory
+from dovetail.errors import ConfigError
 from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 
-KEY, CODE = "__dovetail_key", "__dovetail_code"
-LOADED_BYTES = 8 * 7
-_FIRST, _LAST = -(2**63), 2**63 - 1
+KEY, ATS = "__dovetail_key", "__dovetail_ats"
+"""The columns of keys, each followed by its number, and of arrival ticks."""
 Rule = Literal["ticks", "group", "none"]
+"""Which combinations were produced before: those in memory together (ticks), those of one group, or none."""
 
 
 class Leaving(NamedTuple):
-    """Rows on their way to disk, with key, code and arrival tick of each."""
+    """Rows on their way to disk, with keys by number and row, and the arrival tick of each."""
 
     batch: pa.RecordBatch
-    key: I64
-    code: I64
+    keys: I64
     ats: I64
 
     def take(self, order: I64) -> Leaving:
         """The same rows in another order."""
-        return Leaving(picked(self.batch, order), self.key[order], self.code[order], self.ats[order])
+        return Leaving(picked(self.batch, order), self.keys[:, order], self.ats[order])
 
     def slice(self, start: int, rows: int) -> Leaving:
         """Some rows that stand together."""
         stop = start + rows
-        return Leaving(self.batch.slice(start, rows), self.key[start:stop], self.code[start:stop], self.ats[start:stop])
+        return Leaving(self.batch.slice(start, rows), self.keys[:, start:stop], self.ats[start:stop])
 
 
-class Loaded(NamedTuple):
-    """Rows ready to be matched; `refs` name each of `rows`. `reach` is the first and last key that any of them can
-    match."""
+class Part(NamedTuple):
+    """Some rows of one input: keys by number and row, ticks, block of each; `refs` name each in `pages`."""
 
-    stretch: Stretch
-    refs: I64
-    reach: tuple[int, int]
-    rows: NamedRows
-
-
-class Unsorted(NamedTuple):
-    """Key, code, ticks and name of rows in any order."""
-
-    key: I64
-    code: I64
+    keys: I64
     ats: I64
     dts: I64
+    block: I64
     refs: I64
+    pages: dict[int, pa.RecordBatch]
+    schema: pa.Schema
 
-    def loaded(self, keys: RowKeys, side: int, pages: dict[int, pa.RecordBatch], schema: pa.Schema) -> Loaded:
-        """The rows in the order of stretches and ready to be matched."""
-        order = np.lexsort((self.key, self.code)) if keys.coded else np.argsort(self.key, kind="stable")
-        key, code, ats, dts = (int64s(column[order]) for column in self[:4])
-        low, high = keys.ranges(side, key)
-        stretch = Stretch(key, code, int64s(low), int64s(high), ats, dts)
-        return Loaded(stretch, self.refs[order], _reach(low, high), NamedRows(pages, schema))
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.ats)
+
+    def only(self, wanted: Bool) -> Part:
+        """Some of the rows; pages stay as they are."""
+        if wanted.all():
+            return self
+        numbers = (self.ats[wanted], self.dts[wanted], self.block[wanted], self.refs[wanted])
+        return Part(self.keys[:, wanted], *numbers, self.pages, self.schema)
+
+    def compact(self, number: int) -> Part:
+        """The same rows of one page, which keeps no others."""
+        page = self.pages[number]
+        if len(self.ats) == page.num_rows:
+            return self
+        place = self.refs - (number << SHIFT)
+        refs = (number << SHIFT) + np.arange(len(place))
+        return self._replace(refs=refs, pages={number: picked(page, place)})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns."""
+        return sum(map(nbytes, self.pages.values()))
+
+    @property
+    def rows(self) -> NamedRows:
+        """The columns by name."""
+        return NamedRows(self.pages, self.schema)
 
 
-def _reach(low: I64, high: I64) -> tuple[int, int]:
-    """The smallest and the largest key of these ranges, those apart that are empty."""
-    some = low <= high
-    return (int(low[some].min()), int(high[some].max())) if some.any() else (_LAST, _FIRST)
+def united(parts: Sequence[Part]) -> Part:
+    """All rows of these parts, which have pages of different numbers."""
+    if len(parts) == 1:
+        return parts[0]
+    keys = np.concatenate([part.keys for part in parts], axis=1)
+    ats, dts, block, refs = (np.concatenate([part[i] for part in parts]) for i in range(1, 5))
+    pages = {number: page for part in parts for number, page in part.pages.items()}
+    return Part(keys, ats, dts, block, refs, pages, parts[0].schema)
 
 
-class BlockStore(BlockFile):
-    """The flushed blocks of one side of a join of two."""
+class Entry(NamedTuple):
+    """A block: rows, departure tick, bucket, group (segment, run or generation), smallest and largest key, arrival
+    ticks of its oldest and newest row, and whether it is dead: replaced by a merge, or all of its rows have left."""
+
+    rows: int
+    dts: int
+    bucket: int
+    group: int
+    low: int
+    high: int
+    oldest: int
+    newest: int
+    dead: int = 0
+
+
+FIELDS = Entry._fields
+_DEAD = FIELDS.index("dead")
+_GROUP = FIELDS.index("group")
+_FIRST_LINES = 16
+
+
+class Directory:
+    """Lines of numbers, one a block, that can be appended and asked for by field.
+
+    Memory is reserved as lines are added. Once the budget refuses, all lines are kept in a nameless file instead.
+    """
+
+    def __init__(self, reservation: Reservation, directory: Path | None = None) -> None:
+        self._reservation, self._directory = reservation, directory
+        self._lines: I64 = np.zeros((0, len(FIELDS)), np.int64)
+        self._file: IO[bytes] | None = None
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._reservation.used
+
+    @property
+    def is_in_file(self) -> bool:
+        """Whether the lines left memory."""
+        return self._file is not None
+
+    def append(self, entry: Entry) -> None:
+        """One more block."""
+        if self._n == len(self._lines):
+            self._grow(max(_FIRST_LINES, 2 * self._n))
+        self._lines[self._n] = entry
+        self._n += 1
+
+    def __getitem__(self, number: int) -> Entry:
+        return Entry(*self._lines[number].tolist())
+
+    def column(self, field: str) -> I64:
+        """One field of all blocks; a view that must not be written."""
+        return self._lines[: self._n, FIELDS.index(field)]
+
+    def regroup(self, group: int, numbers: I64 | None = None) -> None:
+        """These blocks, or all, belong to one group."""
+        self._lines[: self._n, _GROUP][slice(None) if numbers is None else numbers] = group
+
+    def bury(self, numbers: Sequence[int] | I64) -> None:
+        """These blocks are dead."""
+        self._lines[np.asarray(numbers, np.int64), _DEAD] = 1
+
+    def _grow(self, lines: int) -> None:
+        grown = self._in_memory(lines) if self._reserve(8 * len(FIELDS) * lines) else self._mapped(lines)
+        grown[: self._n] = self._lines[: self._n]
+        self._reservation.resize(0 if self.is_in_file else grown.nbytes)
+        self._lines = grown
+
+    def _reserve(self, size: int) -> bool:
+        """Whether there is room for the new lines beside the old ones; they are to be no large part of the budget."""
+        budget = self._reservation.budget
+        small = 16 * size <= budget.limit and 2 * size < budget.available
+        return small and not self.is_in_file and self._reservation.try_grow(size)
+
+    def _in_memory(self, lines: int) -> I64:
+        return np.zeros((lines, len(FIELDS)), np.int64)
+
+    def _mapped(self, lines: int) -> I64:
+        try:
+            file = tempfile.TemporaryFile(dir=self._directory or spill_directory())  # noqa: SIM115  (open until `close`)
+            file.truncate(8 * len(FIELDS) * lines)
+        except OSError as error:
+            raise ConfigError(f"cannot keep the list of spilled blocks on disk ({error}); free space there.") from error
+        if self._file is not None:
+            self._file.close()  # what is mapped stays mapped
+        self._file = file
+        mapped: I64 = np.memmap(file, np.int64, "r+", shape=(lines, len(FIELDS)))
+        return mapped
+
+    def clear(self) -> None:
+        """Forget every line and remove the file."""
+        self._lines, self._n = np.zeros((0, len(FIELDS)), np.int64), 0
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._reservation.close()
+
+    def close(self) -> None:
+        """As `clear`: nothing is left."""
+        self.clear()
+
+
+class Blocks:
+    """The flushed blocks of one input, numbered from 0 in the order written; a block never changes.
+
+    `keys` is how many keys a row has, `beside` what each loaded row needs more than its columns.
+    """
 
     def __init__(
-        self,
-        side: int,
-        schema: pa.Schema,
-        keys: RowKeys,
-        budget: MemoryBudget,
-        directory: Path | None,
-        name: str,
+        self, schema: pa.Schema, keys: int, beside: int, budget: MemoryBudget, directory: Path | None, name: str
     ) -> None:
-        self.side, self.keys = side, keys
-        extra = [pa.field(KEY, pa.int64()), pa.field(ATS, pa.int64())]
-        extra += [pa.field(CODE, pa.int64())] if keys.coded else []
-        super().__init__(schema, extra, LOADED_BYTES, budget, directory, name)
+        self.schema, self.keys, self.beside = schema, keys, beside
+        extra = [pa.field(column, pa.int64()) for column in (*key_columns(keys), ATS)]
+        self.file = SpillFile(pa.schema([*schema, *extra]), directory, name)
+        self.directory = Directory(budget.reserve("block directory"), directory)
+        self.largest = 0
+        self.retired = 0
+        """Rows that arrived up to this tick have left; blocks with younger rows still have them on disk."""
         self.drained = self.drained_blocks = 0
+        """The tick up to which all rows have met each other, and the blocks that there were then."""
+        self.before = (0, 0, 0)
+        """Blocks written, blocks read and bytes written of files that this one replaced."""
 
-    def append(self, rows: Leaving, dts: int, bucket: int = 0, group: int = 0) -> int:
-        """The number of a new block of rows that are sorted by key."""
-        columns = [*rows.batch.columns, pa.array(rows.key), pa.array(rows.ats)]
-        columns += [pa.array(rows.code)] if self.keys.coded else []
+    def __len__(self) -> int:
+        return self.file.blocks
+
+    def column(self, field: str) -> I64:
+        """One field of the directory for all blocks; do not write to it."""
+        return self.directory.column(field)
+
+    def append(self, rows: Leaving, by: int, dts: int, bucket: int = 0, group: int = 0) -> int:
+        """The number of a new block of rows that are sorted by the key of this number."""
+        columns = [*rows.batch.columns, *(pa.array(np.ascontiguousarray(key)) for key in rows.keys), pa.array(rows.ats)]
         number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
-        keys, ticks = (int(rows.key[0]), int(rows.key[-1])), (int(rows.ats.min()), int(rows.ats.max()))
-        self.directory.append(Entry(len(rows.key), dts, bucket, group, *keys, *ticks))
+        ends = (int(rows.keys[by][0]), int(rows.keys[by][-1]))
+        self.directory.append(Entry(len(rows.ats), dts, bucket, group, *ends, int(rows.ats.min()), int(rows.ats.max())))
         self.largest = max(self.largest, self.bytes_of(number))
         return number
 
-    def append_cut(self, rows: Leaving, block_rows: int, dts: int, bucket: int = 0, group: int = 0) -> list[int]:
-        """The numbers of new blocks for rows that are sorted by key."""
-        starts = range(0, len(rows.key), block_rows)
-        return [self.append(rows.slice(at, block_rows), dts, bucket, group) for at in starts]
+    def append_cut(self, rows: Leaving, block_rows: int, by: int, dts: int, bucket: int = 0, group: int = 0) -> None:
+        """New blocks of at most so many rows."""
+        for start in range(0, len(rows.ats), block_rows):
+            self.append(rows.slice(start, block_rows), by, dts, bucket, group)
+
+    def bytes_of(self, number: int) -> int:
+        """Memory that loading one block takes."""
+        return self.file.size_of(number) + self.beside * self.directory[number].rows
 
     def read(self, number: int) -> Leaving:
         """A block's rows that have not left."""
-        batch = self.read_block(number)
-        plain = pa.RecordBatch.from_arrays(batch.columns[: len(self.schema)], schema=self.schema)
-        key, ats = int64s(batch.column(KEY)), int64s(batch.column(ATS))
-        return Leaving(plain, key, int64s(batch.column(CODE)) if self.keys.coded else key, ats)
+        return split_off(self._present(self.file.read(number)), self.schema, self.keys)
 
-    def meets(self, number: int, others: Loaded) -> bool:
-        """Whether keys of this block can match keys of the loaded rows of the other side."""
-        own, (first, last) = self.directory[number], others.reach
-        return not own.dead and own.low <= last and first <= own.high
+    def _present(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        stays = int64s(batch.column(ATS)) > self.retired
+        return batch if stays.all() else picked(batch, np.flatnonzero(stays))
 
-    def load(self, numbers: Sequence[int], rule: Rule = "ticks") -> Loaded:
-        """Blocks as one stretch; the caller has reserved their `bytes_of`.
+    def load(self, number: int, rule: Rule = "ticks") -> Part:
+        """A block's rows that have not left; the caller has reserved its `bytes_of`."""
+        rows, entry = self.read(number), self.directory[number]
+        n = len(rows.ats)
+        if rule == "group":  # as good as an interval in which the rows of a group were in memory together
+            ats, dts = np.full(n, 2 * entry.group), np.full(n, 2 * entry.group + 1)
+        else:
+            ats, dts = rows.ats, np.full(n, entry.dts if rule == "ticks" else 0)
+            # Rows that arrived before the last drain have met each other: as if they had all come at the very start.
+            early = ats <= self.drained
+            ats, dts = np.where(early, 0, ats), np.where(early, np.maximum(dts, 1), dts)
+        refs = (number << SHIFT) + np.arange(n)
+        return Part(rows.keys, ats, dts, np.full(n, number), refs, {number: rows.batch}, self.schema)
 
-        The rule says which pairs were produced before: those in memory together (ticks), those of one group, or none.
-        """
-        parts = [self.read(number) for number in numbers]
-        ticks = [self._ticks(number, part, rule) for number, part in zip(numbers, parts, strict=True)]
-        refs = [(at << SHIFT) + np.arange(len(part.key)) for at, part in enumerate(parts)]
-        pages = {at: part.batch for at, part in enumerate(parts)}
-        key = np.concatenate([part.key for part in parts])
-        code = np.concatenate([part.code for part in parts]) if self.keys.coded else key
-        ats, dts = (np.concatenate([pair[i] for pair in ticks]) for i in (0, 1))
-        unsorted = Unsorted(key, code, ats, dts, np.concatenate(refs))
-        return unsorted.loaded(self.keys, self.side, pages, self.schema)
-
-    def _ticks(self, number: int, part: Leaving, rule: Rule) -> tuple[I64, I64]:
-        """Arrivals and departures; a group is as good as an interval in which its rows were in memory together."""
-        n = len(part.key)
-        if rule == "group":
-            group = self.directory[number].group
-            return np.full(n, 2 * group + self.side, np.int64), np.full(n, 2 * group + 2, np.int64)
-        # Rows that arrived before the last drain have met each other: as if they had all come at the very start.
-        early = part.ats <= self.drained
-        dts = np.full(n, self.directory[number].dts if rule == "ticks" else 0, np.int64)
-        return np.where(early, self.side, part.ats), np.where(early, np.maximum(dts, 2), dts)
+    def living(self) -> I64:
+        """The numbers of blocks that are not dead."""
+        return np.flatnonzero(self.column("dead") == 0)
 
     def of_bucket(self, bucket: int) -> I64:
         """The numbers of a bucket's blocks that are not dead."""
         return np.flatnonzero((self.column("bucket") == bucket) & (self.column("dead") == 0))
+
+    def meets(self, number: int, reach: tuple[int, int]) -> bool:
+        """Whether a block that is not dead has keys that lie between these two."""
+        own, (first, last) = self.directory[number], reach
+        return not own.dead and own.low <= last and first <= own.high
+
+    def retire(self, until: int) -> None:
+        """Rows that arrived up to this tick leave; blocks without younger ones are dead."""
+        self.retired = until
+        self.directory.bury(np.flatnonzero(self.column("newest") <= until))
+
+    @property
+    def waste(self) -> float:
+        """The share of rows in the file that have left or were replaced; estimated for blocks with both kinds."""
+        rows, oldest, newest = (self.column(field) for field in ("rows", "oldest", "newest"))
+        left = np.clip((self.retired - oldest + 1) / (newest - oldest + 1), 0, 1)
+        return float((rows * np.where(self.column("dead") == 1, 1.0, left)).sum()) / max(1, int(rows.sum()))
+
+    def compact(self) -> None:
+        """Write what is left to a new file, in blocks with new numbers; the caller has reserved two of `largest`."""
+        old, numbers = self.file, self.living().tolist()
+        lines = [self.directory[number] for number in numbers]
+        self.before = self.blocks_written - len(lines), self.blocks_read, self.bytes_written
+        self.file, self.largest = SpillFile(old.schema, old.directory, old.name), 0
+        self.directory.clear()
+        for number, line in zip(numbers, lines, strict=True):
+            rows = self._present(old.read(number))
+            self.directory.append(line._replace(rows=rows.num_rows, oldest=max(line.oldest, self.retired + 1)))
+            self.largest = max(self.largest, self.bytes_of(self.file.append(rows)))
+        old.close()
+
+    @property
+    def blocks_written(self) -> int:
+        """Blocks ever written."""
+        return self.before[0] + self.file.blocks
+
+    @property
+    def blocks_read(self) -> int:
+        """Blocks ever read."""
+        return self.before[1] + self.file.blocks_read
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes ever written."""
+        return self.before[2] + self.file.bytes_written
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.file.close()
+        self.directory.close()
+
+
+def key_columns(keys: int) -> list[str]:
+    """The names of the columns of so many keys."""
+    return [f"{KEY}{a}" for a in range(keys)]
+
+
+def split_off(batch: pa.RecordBatch, schema: pa.Schema, keys: int) -> Leaving:
+    """The rows of a block as written: the input's own columns, keys and ticks."""
+    plain = pa.RecordBatch.from_arrays(batch.columns[: len(schema)], schema=schema)
+    return Leaving(
+        plain, np.stack([batch.column(name).to_numpy() for name in key_columns(keys)]), batch.column(ATS).to_numpy()
+    )

@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from dovetail.engine.layout import Key
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.bucket_rule import BucketRule
-from dovetail.joins.online.hot_keys import hot_codes
-from dovetail.joins.online.keys import SIDES
+from dovetail.joins.online.bucket_rule import BucketRule, hot_codes
+from dovetail.joins.online.graph import SIDES
+from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.predicate import Band, Distance, Predicate
-from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.joins.online.schema_text import schema_text
 
 KIND = "two inputs"

@@ -4,25 +4,36 @@ Equal keys share a bucket by their hash. For a band alone, keys are cut into cel
 cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
 every pair meets in one bucket, left's. So it does for hot keys: their left rows go to all buckets, by a hash of the
 whole row, and their right rows to each.
+Of many inputs, buckets are the cells of a cube with an axis for each key that inputs share. A row goes to the cells
+that agree with the keys it has; along axes of keys that it does not have it is copied. So every combination meets in
+exactly one cell. Where one key is equal in all inputs there is one axis and no copy.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, AnyArray
-from dovetail.joins.online.keys import RowKeys
+from dovetail.engine.layout import Key
+from dovetail.errors import PlanError
+from dovetail.joins.online.graph import Attribute, JoinGraph, pair_graph
+from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.predicate import Predicate, whole_bounds
 from dovetail.joins.online.row_order import row_hashes
 
 _CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies on average
 _FAR = 2.0**62
+_DENSE, _FEW = 4096, 12
 _MAX = 2**63 - 1
+_APART = 0x632BE59BD9B4E019  # axes hash differently, so that equal values do not meet on a diagonal
 _VERSION = 1  # of the hashes of keys and cells: to be raised with them
 
 
@@ -43,7 +54,7 @@ class BucketRule:
     def __init__(
         self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int, hot: I64 | None = None
     ) -> None:
-        self._keys, self._buckets = RowKeys(predicate, schemas), buckets
+        self._keys, self._buckets = JoinKeys(pair_graph(predicate), schemas), buckets
         self.count = buckets
         self._hot = np.empty(0, np.int64) if hot is None else hot
         self._by_code = bool(predicate.on)
@@ -62,13 +73,13 @@ class BucketRule:
 
     def homes(self, side: int, batch: pa.RecordBatch) -> Homes:
         """The buckets of a side's rows."""
-        coded = self._keys.encode(side, batch)
-        rows = np.flatnonzero(coded.valid)
+        keys, valid = self._keys.encode(side, batch)
+        rows = np.flatnonzero(valid)
         dropped = batch.num_rows - len(rows)
         if self._by_code or self._buckets == 1:
-            code = coded.code[rows] if self._by_code else np.zeros(len(rows), np.int64)
+            code = keys[0][rows] if self._by_code else np.zeros(len(rows), np.int64)
             return self._ordered(*self._spread_hot(side, batch, rows, code), dropped)
-        key = coded.key[rows]
+        key = keys[-1][rows]
         if side == 0:
             return self._ordered(rows, bucket_of(self._cell(key), self._buckets), dropped)
         low, high = (self._cell(bound) for bound in self._keys.ranges(side, key))
@@ -112,6 +123,145 @@ class BucketRule:
         return Homes(rows[order], buckets[order], dropped)
 
 
+def key_classes(graph: JoinGraph) -> tuple[tuple[Attribute, ...], ...]:
+    """Attributes that are equal to each other, in order; one that is only compared by distance is alone."""
+    classes: list[list[Attribute]] = [[a] for r in range(len(graph.names)) for a in graph.attributes(r)]
+    for edge in (edge for edge in graph.edges if edge.band is None):
+        first, second = (next(some for some in classes if end in some) for end in edge.ends)
+        if first is not second:
+            first += second
+            classes = [some for some in classes if some is not second]
+    return tuple(tuple(some) for some in classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cube of a join graph: how many parts each key is cut into, in the order of `key_classes`."""
+
+    graph: JoinGraph
+    shares: tuple[int, ...]
+
+    @property
+    def classes(self) -> tuple[tuple[Attribute, ...], ...]:
+        """The keys that are axes."""
+        return key_classes(self.graph)
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return prod(self.shares)
+
+    def axes_of(self, relation: int) -> dict[int, int]:
+        """The axes along which an input has a place, with the number of its attribute there."""
+        attributes = self.graph.attributes(relation)
+        found = {}
+        for axis, some in enumerate(self.classes):
+            for attribute in some:
+                if attribute.relation == relation:
+                    found[axis] = attributes.index(attribute)
+        return found
+
+    def copies(self, relation: int) -> int:
+        """Cells that each row of an input goes to."""
+        own = self.axes_of(relation)
+        return prod(share for axis, share in enumerate(self.shares) if axis not in own)
+
+    def explain(self) -> str:
+        """How rows are spread, and why so, in one line."""
+        used = [axis for axis, share in enumerate(self.shares) if share > 1]
+        if not used:
+            return "one partition: no row is copied"
+        keys = " x ".join(f"{self.shares[axis]} by ({self._shown(self.classes[axis])})" for axis in used)
+        copies = {name: self.copies(r) for r, name in enumerate(self.graph.names)}
+        if set(copies.values()) == {1}:
+            return f"partitions {keys}: all inputs have this key, so no row is copied; one key is in one partition"
+        shown = ", ".join(f"{name} {n}" for name, n in copies.items())
+        return f"partitions {keys}: no key is in all inputs; copies of each row, chosen for least rows in each: {shown}"
+
+    def _shown(self, some: Sequence[Attribute]) -> str:
+        return " = ".join("+".join(f"{self.graph.names[a.relation]}.{c}" for c in a.columns) for a in some)
+
+
+def choose_cells(graph: JoinGraph, buckets: int, rows: Mapping[str, float]) -> Cells:
+    """At most `buckets` cells with the fewest rows in each, then the fewest copies; `rows` are expected by input.
+
+    >>> from dovetail.joins.online.graph import join_graph
+    >>> star = join_graph(["a", "b", "c"], [("a.x", "b.x"), ("b.x", "c.x")])
+    >>> choose_cells(star, 6, {}).shares
+    (6,)
+    >>> chain = join_graph(["a", "b", "c"], [("a.x", "b.x"), ("b.y", "c.y")])
+    >>> choose_cells(chain, 6, {}).shares, choose_cells(chain, 6, {"a": 100}).shares
+    ((2, 3), (6, 1))
+    """
+    n = len(key_classes(graph))
+    weights = [float(rows.get(name, 1.0)) for name in graph.names]
+    axes = [tuple(Cells(graph, (1,) * n).axes_of(r)) for r in range(len(graph.names))]
+
+    def cost(shares: tuple[int, ...]) -> tuple[float, float]:
+        each = sum(w / prod(shares[axis] for axis in own) for w, own in zip(weights, axes, strict=True))
+        return each, each * prod(shares)
+
+    return Cells(graph, min(_shares(n, buckets, n <= 2 and buckets <= _DENSE), key=cost))
+
+
+def _shares(axes: int, most: int, every: bool) -> Iterator[tuple[int, ...]]:
+    """Ways to cut axes into at most so many cells; the last is cut as often as that leaves room for.
+
+    If not `every` one is tried, all small numbers of parts are, and larger ones in steps of a half.
+    """
+    if axes == 1:
+        yield (most,)
+        return
+    for first in range(1, most + 1) if every else _ladder(most):
+        for rest in _shares(axes - 1, most // first, every):
+            yield (first, *rest)
+
+
+def _ladder(most: int) -> list[int]:
+    found, n = list(range(1, min(most, _FEW) + 1)), _FEW
+    while (n := n * 3 // 2) < most:
+        found.append(n)
+    return found
+
+
+class MultiBucketRule:
+    """The buckets of rows of many inputs: all cells that agree with their keys."""
+
+    def __init__(self, cells: Cells, schemas: Mapping[str, pa.Schema]) -> None:
+        self._cells, self._keys = cells, JoinKeys(cells.graph, schemas)
+        self.count = cells.count
+        steps = np.cumprod([1, *cells.shares[:-1]])
+        self._steps = [int(step) for step in steps]
+
+    @property
+    def rule(self) -> str:
+        """All that a row's bucket depends on, beyond the predicates, as text."""
+        return rule_text(buckets=self.count, shares=self._cells.shares)
+
+    def homes(self, relation: int, batch: pa.RecordBatch) -> Homes:
+        """The buckets of an input's rows; rows without a key are dropped."""
+        key, valid = self._keys.encode(relation, batch)
+        rows = np.flatnonzero(valid)
+        own = self._cells.axes_of(relation)
+        bucket = np.zeros(len(rows), np.int64)
+        for axis, attribute in own.items():
+            salt = np.int64(np.uint64((axis * _APART) % 2**64).view(np.int64))
+            with np.errstate(over="ignore"):
+                bucket += self._steps[axis] * bucket_of(key[attribute][rows] + salt, self._cells.shares[axis])
+        offsets = self._offsets(set(own))
+        homes = (bucket[:, None] + offsets[None, :]).reshape(-1)
+        order = np.argsort(homes, kind="stable")
+        return Homes(np.repeat(rows, len(offsets))[order], homes[order], batch.num_rows - len(rows))
+
+    def _offsets(self, own: set[int]) -> I64:
+        """The cells along all axes on which an input has no place."""
+        found = np.zeros(1, np.int64)
+        for axis, (share, step) in enumerate(zip(self._cells.shares, self._steps, strict=True)):
+            if axis not in own:
+                found = (found[:, None] + step * np.arange(share)[None, :]).reshape(-1)
+        return found
+
+
 def rule_text(**parts: Any) -> str:
     """How rows are spread, as text that is equal where rows go to the same buckets."""
     return json.dumps({"hash": _VERSION, **parts}, sort_keys=True)
@@ -123,3 +273,41 @@ def bucket_of(codes: AnyArray, buckets: int) -> I64:
     for shift, factor in ((29, 0x94D049BB133111EB), (32, 0xBF58476D1CE4E5B9)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return ((x >> np.uint64(11)) % np.uint64(buckets)).astype(np.int64)
+
+
+def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -> str:
+    """Values of the equal columns (tuples where there are several) as text; empty if there are none."""
+    if not hot:
+        return ""
+    schema = _columns(on, left)
+    if not len(schema):
+        raise PlanError(
+            f"hot={hot!r} names keys of equal columns, and there are none; give on=, or leave hot out.", argument="hot"
+        )
+    if isinstance(hot, (str, bytes)) or not all(_fits(value, len(schema)) for value in hot):
+        raise PlanError(
+            f"hot={hot!r}: give a list of keys of {schema.names}, none of them null; tuples if several.", argument="hot"
+        )
+    lines = [value if len(schema) > 1 else (value,) for value in hot]
+    try:
+        columns = [pa.array([line[at] for line in lines], field.type) for at, field in enumerate(schema)]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise PlanError(f"hot={hot!r} are no values of {schema.names}: {error}.", argument="hot") from error
+    return base64.b64encode(pa.RecordBatch.from_arrays(columns, schema=schema).serialize()).decode()
+
+
+def hot_codes(text: str, on: Sequence[Key], schemas: dict[str, pa.Schema]) -> I64:
+    """The codes of hot keys, as both sides have them, in order."""
+    if not text:
+        return np.empty(0, np.int64)
+    batch = pa.ipc.read_record_batch(pa.py_buffer(base64.b64decode(text)), _columns(on, schemas["left"]))
+    return np.unique(JoinKeys(pair_graph(Predicate(tuple(on))), schemas).encode(0, batch)[0][0])
+
+
+def _columns(on: Sequence[Key], left: pa.Schema) -> pa.Schema:
+    return pa.schema([left.field(key if isinstance(key, str) else key[0]) for key in on])
+
+
+def _fits(value: Any, columns: int) -> bool:
+    parts = value if columns > 1 else (value,)
+    return isinstance(parts, (tuple, list)) and len(parts) == columns and all(part is not None for part in parts)

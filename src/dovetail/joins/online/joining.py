@@ -1,4 +1,4 @@
-"""What online joins of two inputs and of many share: memory and disk inside a budget, pauses, rows that are taken up
+"""What all online joins share: memory and disk inside a budget, pauses, rows that are taken up
 from the state and rows that leave it, counts."""
 
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -16,21 +15,18 @@ from dovetail.engine.kernels.arrays import I32
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Until
-from dovetail.joins.online.answers import AnswerBatches
-from dovetail.joins.online.block_file import BlockFile
-from dovetail.joins.online.kernels.multi_rows import MultiRows
+from dovetail.joins.online.answers import Answers
+from dovetail.joins.online.blocks import Blocks
 from dovetail.joins.online.kernels.rows import Rows
-from dovetail.joins.online.multiway.sizes import MultiFitted
 from dovetail.joins.online.phases import CLEANUP, REACTIVE, Asked
 from dovetail.joins.online.progress import Progress
 from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
 from dovetail.joins.online.sizes import Fitted
 
 _WASTE = 0.5
-S = TypeVar("S", bound=BlockFile)
 
 
-class JoiningOperator(OperatorBase, Generic[S]):
+class JoiningOperator(OperatorBase):
     """An online join in progress, whatever the number of its inputs.
 
     `push` ends with all answers of arriving rows and rows in memory given. Rows leave memory by the flush policy of the
@@ -41,11 +37,11 @@ class JoiningOperator(OperatorBase, Generic[S]):
     takes them up with `load` and `loaded`, without joining them again, and `retire` lets the oldest of them go.
     """
 
-    blocks: Sequence[S]
+    blocks: Sequence[Blocks]
     pages: list[RowPages]
-    answers: AnswerBatches
-    rows: Rows | MultiRows
-    fitted: Fitted | MultiFitted
+    answers: Answers
+    rows: Rows
+    fitted: Fitted
 
     def __init__(
         self, names: Sequence[str], schemas: Mapping[str, pa.Schema], schema: pa.Schema, budget: MemoryBudget

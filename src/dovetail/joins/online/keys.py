@@ -1,9 +1,9 @@
-"""Keys of both sides as int64: one to order and match ranges by, and a code that must be equal besides."""
+"""Keys of rows as int64, stable and exact where possible, and the last word on combinations where they were hashed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,69 +13,177 @@ from dovetail.engine.buffers import VIEWS, valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.key_bytes import folded
 from dovetail.engine.keys import KeyEncoder
-from dovetail.joins.online.kernels.match import float_images, float_ranges, whole_ranges
-from dovetail.joins.online.predicate import Predicate, whole_bounds
+from dovetail.joins.online.graph import Attribute, Edge, JoinGraph
+from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges
+from dovetail.joins.online.kernels.rows import no_bands
+from dovetail.joins.online.predicate import Band, whole_bounds
 from dovetail.joins.online.row_order import byte_hashes
 
-SIDES = ("left", "right")
 _SMALLEST = -(2**63)
 
 
-class Coded(NamedTuple):
-    """Per row: key, code (the very key where there is only one), and whether it can match anything."""
+class JoinKeys:
+    """Keys of the rows of all inputs of a join, the same in every process; no memory a distinct value.
 
-    key: I64
-    code: I64
-    valid: Bool
+    A row has a key for each attribute of its input, the same for every edge that uses it, and then one for each band
+    besides equal columns: an input has `counts` attributes and `widths` keys. Keys of one column of numbers, booleans,
+    dates, times or short decimals are exact; text, binary, wide decimals and several columns are hashed, and `same`
+    must have the last word: see `exact`. `hash_bits` below 64 makes hashes meet, for tests.
 
-
-class RowKeys:
-    """Keys of rows under a predicate, the same in every process and at every time; no memory a distinct value.
-
-    With a band, keys are the band's column; with equality alone, keys are the codes. Codes of one column of numbers,
-    booleans, dates, times or short decimals are exact; text, binary, wide decimals and several columns are hashed, and
-    `same` must have the last word on pairs: see `exact`. `hash_bits` below 64 makes hashes meet, for tests.
+    `ends`, `attributes` and `around` are by edge and end: input, number of the attribute there, and the range of keys
+    of the other end that match a key, as down, up and measure; `near` and `near_around` are the same of bands besides
+    equal columns, the number -1 where there is none. `order` is by input and attribute: the key by which rows are
+    ordered that have the same key, that of a band if there is one.
     """
 
-    def __init__(self, predicate: Predicate, schemas: Mapping[str, pa.Schema], hash_bits: int = 64) -> None:
-        self.predicate = predicate
-        self._mask = -1 if hash_bits >= 64 else (1 << hash_bits) - 1
-        left = schemas["left"]
-        self._types = [_plain(left.field(a).type) for a, _ in predicate.pairs]
-        self._encoders = [_by_value(kind) for kind in self._types]
-        self.exact = len(self._types) <= 1 and None not in self._encoders
-        band = predicate.within
-        self.banded, self.coded = band is not None, band is not None and bool(self._types)
-        if band is not None:
-            kind = left.field(band.left).type
-            self._bounds = whole_bounds(band, kind)
-            self._band_encoder = KeyEncoder([kind])
-            self._unsigned = kind == pa.uint64()
+    def __init__(self, graph: JoinGraph, schemas: Mapping[str, pa.Schema], hash_bits: int = 64) -> None:
+        self.graph = graph
+        edges, each = graph.edges, range(len(graph.names))
+        numbers = [graph.attributes(r) for r in each]
+        first = [schemas[graph.names[edge.ends[0].relation]] for edge in edges]
+        self.counts = _array([len(found) for found in numbers])
+        self.widths = self.counts + [len(graph.nears(r)) for r in each]
+        self.ends = _array([[end.relation for end in edge.ends] for edge in edges])
+        self.attributes = _array([[numbers[end.relation].index(end) for end in edge.ends] for edge in edges])
+        self.around = _array([_around(edge.predicate.within, left) for edge, left in zip(edges, first, strict=True)])
+        self.near_around = _array([_around(edge.within, left) for edge, left in zip(edges, first, strict=True)])
+        self.near = _array([self._near_numbers(edge) for edge in edges])
+        self.order = self._orders()
+        self._edges = [_edge_keys(edge, left, hash_bits) for edge, left in zip(edges, first, strict=True)]
+        self._encoders = [self._encoders_of(r, numbers[r], first) for r in each]
+        self.exact = all(keys.exact for keys in self._edges)
 
-    def encode(self, side: int, batch: pa.RecordBatch) -> Coded:
-        """Keys and codes of rows of one side; do not write to them."""
-        code, valid = self._codes(side, batch) if self._types else (np.empty(0, np.int64), None)
-        if not self.banded:
-            assert valid is not None  # noqa: S101  (a predicate has one or the other)
-            return Coded(code, code, valid)
-        key, finite = self._band_keys(side, batch)
-        return Coded(key, code if self.coded else key, finite if valid is None else valid & finite)
+    @property
+    def coded(self) -> bool:
+        """Whether rows of a join of two inputs have a band besides equal columns, and so two keys."""
+        return bool(self.near[0, 0] >= 0)
+
+    @property
+    def banded(self) -> bool:
+        """Whether rows of a join of two inputs match within a band."""
+        return self.graph.edges[0].any_band is not None
 
     def ranges(self, side: int, key: I64) -> tuple[I64, I64]:
-        """For rows of one side with these keys the first and last key of the other side that they match."""
-        band = self.predicate.within
-        if band is None:
+        """In a join of two inputs: the first and last key of the other input that match the last key of each row."""
+        if not self.banded:
             return key, key
-        if self._bounds is None:
-            return float_ranges(key, float(band.lo), float(band.hi), side == 0)  # type: ignore[arg-type]  # numbers
-        lo, hi = self._bounds
-        down, up = (lo, hi) if side == 0 else (-hi, -lo)
-        return whole_ranges(key, down, up)
+        return key_ranges(key, *(self.near_around if self.coded else self.around)[0, side].tolist())
+
+    def encode(self, relation: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
+        """Keys by number and row, and which rows have all of them: the others match nothing."""
+        encoders = self._encoders[relation]
+        keys = np.empty((len(encoders), batch.num_rows), np.int64)
+        valid = np.ones(batch.num_rows, np.bool_)
+        for at, (encoder, end) in enumerate(encoders):
+            keys[at], also = encoder.encode(end, batch)
+            valid &= also
+        return keys, valid
+
+    def same(self, rows: Sequence[pa.RecordBatch]) -> Bool:
+        """Combination by combination, given as rows of each input, whether hashed columns are equal indeed."""
+        equal = np.ones(rows[0].num_rows, np.bool_)
+        for edge, keys in zip(self.graph.edges, self._edges, strict=True):
+            if not keys.exact:
+                equal &= keys.same(*(rows[end.relation] for end in edge.ends))
+        return equal
+
+    def _near_numbers(self, edge: Edge) -> list[int]:
+        """At both ends of an edge the number of the key of its band besides equal columns; -1 without one."""
+        if edge.within is None:
+            return [-1, -1]
+        columns = (edge.within.left, edge.within.right)
+        ends = [(end.relation, column) for end, column in zip(edge.ends, columns, strict=True)]
+        return [int(self.counts[r]) + self.graph.nears(r).index(column) for r, column in ends]
+
+    def _orders(self) -> I64:
+        found = no_bands(len(self.counts), int(self.counts.max()))
+        for edge in range(len(self.near) - 1, -1, -1):  # the first band of an attribute stays
+            for end in (0, 1):
+                if self.near[edge, end] >= 0:
+                    found[self.ends[edge, end], self.attributes[edge, end]] = self.near[edge, end]
+        return found
+
+    def _encoders_of(
+        self, relation: int, attributes: Sequence[Attribute], first: Sequence[pa.Schema]
+    ) -> list[tuple[_EqualKeys | _BandKeys, int]]:
+        """What gives each key, and at which end; all edges of an attribute or a column give the same."""
+        found: dict[int, tuple[_EqualKeys | _BandKeys, int]] = {}
+        for at, edge in enumerate(self.graph.edges):
+            for end in (0, 1):
+                if edge.ends[end].relation == relation:
+                    found.setdefault(attributes.index(edge.ends[end]), (self._edges[at], end))
+                    if edge.within is not None:
+                        found[int(self.near[at, end])] = _BandKeys(edge.within, first[at]), end
+        return [found[number] for number in sorted(found)]
+
+
+def _array(rows: list[Any]) -> I64:
+    return int64s(np.array(rows, np.int64))
+
+
+def _around(band: Band | None, left: pa.Schema) -> list[list[int]]:
+    """For both ends of an edge the range around a key of it, and the measure of that."""
+    if band is None:
+        return [[0, 0, WHOLE], [0, 0, WHOLE]]
+    whole = whole_bounds(band, left.field(band.left).type)
+    if whole is None:
+        lo, hi = np.array([float(band.lo), float(band.hi)]).view(np.int64).tolist()  # type: ignore[arg-type]  # numbers
+        return [[lo, hi, FORTH], [lo, hi, BACK]]
+    lo, hi = whole
+    return [[lo, hi, WHOLE], [-hi, -lo, WHOLE]]
+
+
+def _edge_keys(edge: Edge, left: pa.Schema, hash_bits: int) -> _EqualKeys | _BandKeys:
+    band = edge.predicate.within
+    return _EqualKeys(edge.predicate.pairs, left, hash_bits) if band is None else _BandKeys(band, left)
+
+
+class _BandKeys:
+    """Keys that order as the column of a band does: always exact."""
+
+    exact = True
+
+    def __init__(self, band: Band, left: pa.Schema) -> None:
+        kind = left.field(band.left).type
+        self._columns, self._encoder = (band.left, band.right), KeyEncoder([kind])
+        self._whole, self._unsigned = whole_bounds(band, kind) is not None, kind == pa.uint64()
+
+    def encode(self, end: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
+        """Keys of rows of one end, and which of them can match anything."""
+        column = batch.column(self._columns[end])
+        if self._whole:
+            key, valid = self._encoder.encode([column])
+            return int64s(key ^ _SMALLEST if self._unsigned else key), valid
+        numbers = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+        finite = np.isfinite(numbers)  # nulls are NaN here
+        return float_images(np.where(finite, numbers, 0.0)), finite
 
     def same(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Bool:
-        """Row by row whether the equal columns, none of them null, are equal."""
+        """Keys have the last word."""
+        return np.ones(left.num_rows, np.bool_)
+
+
+class _EqualKeys:
+    """Keys that are equal where the columns of both ends are, and perhaps by chance if they are hashed."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], left: pa.Schema, hash_bits: int) -> None:
+        self._pairs, self._mask = pairs, -1 if hash_bits >= 64 else (1 << hash_bits) - 1
+        self._encoders = [_by_value(_plain(left.field(a).type)) for a, _ in pairs]
+        self.exact = len(pairs) <= 1 and None not in self._encoders
+
+    def encode(self, end: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
+        """Keys of rows of one end, and which of them can match anything."""
+        columns = [_decoded(batch.column(pair[end])) for pair in self._pairs]
+        codes, valid = self._part(0, columns[0])
+        for at in range(1, len(columns)):
+            more, also = self._part(at, columns[at])
+            codes, valid = folded(codes, more), valid & also
+        return int64s(codes if self.exact or self._mask == -1 else codes & self._mask), valid
+
+    def same(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Bool:
+        """Row by row whether the columns, none of them null, are equal."""
         equal = np.ones(left.num_rows, np.bool_)
-        for at, (a, b) in enumerate(self.predicate.pairs):
+        for at, (a, b) in enumerate(self._pairs):
             mine, theirs = _decoded(left.column(a)), _decoded(right.column(b))
             if self._encoders[at] is not None:
                 equal &= self._part(at, mine)[0] == self._part(at, theirs)[0]
@@ -83,28 +191,9 @@ class RowKeys:
                 equal &= np.asarray(pc.equal(mine, theirs).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
         return equal
 
-    def _codes(self, side: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
-        columns = [_decoded(batch.column(pair[side])) for pair in self.predicate.pairs]
-        codes, valid = self._part(0, columns[0])
-        for at in range(1, len(columns)):
-            more, also = self._part(at, columns[at])
-            codes, valid = folded(codes, more), valid & also
-        return int64s(codes if self.exact or self._mask == -1 else codes & self._mask), valid
-
     def _part(self, at: int, array: pa.Array) -> tuple[I64, Bool]:
         encoder = self._encoders[at]
         return encoder.encode([array]) if encoder is not None else (byte_hashes(array), valid_rows(array))
-
-    def _band_keys(self, side: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
-        band = self.predicate.within
-        assert band is not None  # noqa: S101  (asked for bands only)
-        column = batch.column(band.left if side == 0 else band.right)
-        if self._bounds is not None:
-            key, valid = self._band_encoder.encode([column])
-            return int64s(key ^ _SMALLEST if self._unsigned else key), valid
-        numbers = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-        finite = np.isfinite(numbers)  # nulls are NaN here
-        return float_images(np.where(finite, numbers, 0.0)), finite
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

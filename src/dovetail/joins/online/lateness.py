@@ -1,8 +1,8 @@
-"""How late rows may be, and when they can match nothing any more: a watermark on both sides, and a band around it."""
+"""How late rows may be, and when they can match nothing any more: watermarks, and bands of times along all edges."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.online.predicate import Band
+from dovetail.joins.online.graph import JoinGraph
 
 _US = timedelta(microseconds=1)
 
@@ -29,12 +29,6 @@ class Lateness:
     columns: tuple[str, ...]
     delays: tuple[int, ...]
     reach: tuple[int, ...]
-
-    @classmethod
-    def of(cls, band: Band, delays_ms: tuple[int, int]) -> Lateness:
-        """The lateness of a band over two columns of times."""
-        lo, hi = band_us(band)
-        return cls((band.left, band.right), (delays_ms[0] * 1000, delays_ms[1] * 1000), (hi, -lo))
 
     def watermark(self, newest: Sequence[int | None]) -> int | None:
         """No row older than this is taken; None before all inputs have sent rows."""
@@ -58,8 +52,30 @@ class Lateness:
         return batch if times.min() >= watermark else pc.filter(batch, pa.array(times >= watermark))
 
 
-def band_us(band: Band) -> tuple[int, int]:
-    """The bounds of a band of times in microseconds."""
-    if not isinstance(band.lo, timedelta) or not isinstance(band.hi, timedelta):
-        raise TypeError(f"{band} is no band of times")
-    return band.lo // _US, band.hi // _US
+def lateness_of(graph: JoinGraph, delays_ms: Sequence[Mapping[str, int]]) -> Lateness | None:
+    """What watermarks say, given by input and column; None unless every edge has a band of times on such columns.
+
+    Each input has one column of times. Rows of inputs that are no neighbours are as far apart as the bands between.
+    """
+    columns: dict[int, str] = {}
+    later: dict[int, dict[int, int]] = {r: {} for r in range(len(graph.names))}
+    for edge in graph.edges:
+        band, (r, q) = edge.any_band, (end.relation for end in edge.ends)
+        if band is None or not isinstance(band.lo, timedelta) or not isinstance(band.hi, timedelta):
+            return None
+        for relation, column in ((r, band.left), (q, band.right)):
+            if column not in delays_ms[relation] or columns.setdefault(relation, column) != column:
+                return None
+        later[r][q], later[q][r] = band.hi // _US, -(band.lo // _US)
+    used = tuple(columns[r] for r in range(len(graph.names)))
+    delays = tuple(1000 * delays_ms[r][column] for r, column in enumerate(used))
+    return Lateness(used, delays, tuple(max(_reaches(later, r, None)) for r in range(len(graph.names))))
+
+
+def _reaches(later: Mapping[int, Mapping[int, int]], r: int, before: int | None) -> list[int]:
+    """How much later than a row of one input those of each other input may be."""
+    found = []
+    for near, by in later[r].items():
+        if near != before:
+            found += [by, *(by + more for more in _reaches(later, near, r))]
+    return found

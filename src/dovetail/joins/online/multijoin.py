@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import PlanError
-from dovetail.joins.online.multiway.answers import multi_schema
+from dovetail.joins.online.answers import multi_schema
+from dovetail.joins.online.graph import JoinGraph, join_graph
+from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.joins.online.multiway.graph import JoinGraph, join_graph
-from dovetail.joins.online.multiway.lateness import multi_lateness
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.pack import CHANGE_COLUMN
 from dovetail.joins.online.plan.plan import (
@@ -109,14 +109,14 @@ def make_plan(inputs: Mapping[str, DataFrame], request: MultiRequest) -> OnlineP
     wanted = wanted_columns(request.columns, list(names.values()))
     inputs, on, extra = _by_collation(inputs, request.on, graph)
     graph = join_graph(tuple(inputs), on)
-    lateness = multi_lateness(graph, [watermarks(frame) for frame in inputs.values()])
+    lateness = lateness_of(graph, [watermarks(frame) for frame in inputs.values()])
     check_inputs(inputs, terms, request.end_of_input, lateness, _BANDS)
     schemas = {name: arrow_schema(frame) for name, frame in inputs.items()}
     graph.check(schemas)
     multi_schema(graph.names, schemas, terms.with_phase)  # refuses a column of the phase's name
     join = _join(graph, on, terms, _kept(graph, schemas, names, wanted), request.rows)
     answers = join.spec().schema(join.schemas)
-    join.spec().fit(terms.memory, join.schemas, {})  # a budget that is too small is refused here
+    join.spec().fit(terms.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
     fields = _fields(inputs, join, names)
     every = request.columns is None and not extra
     columns = None if every else (*wanted, *([PHASE_COLUMN] if terms.with_phase else []))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.predicate import Band
-from dovetail.joins.online.registry import ALGORITHMS
 from dovetail.request.amounts import DEFAULT_MEMORY, parse_flag, parse_ms, parse_partitions, parse_size
 from dovetail.request.choices import HowName, one_of, parse_how
 from dovetail.request.columns import Key, Keys, parse_columns, parse_keys, parse_suffixes

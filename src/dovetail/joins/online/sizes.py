@@ -14,13 +14,8 @@ from dovetail.errors import PlanError
 _LEAST_ROWS = 8
 _TEXT_BYTES = 24
 _LARGEST_SHARE = 8 << 20
-_MOST_PAIRS = 1 << 15
+_MOST_COMBINATIONS = 1 << 15
 _MOST_CHUNK_ROWS = 1 << 14
-_LOADED_BYTES = 80
-ARRIVING_BYTES = 48
-"""Bytes of each arriving row beside its columns: keys, ranges, sizes, slots."""
-PAIR_BYTES = 16
-"""Bytes of each collected pair: two slots while rows arrive, and two row numbers when blocks meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +23,7 @@ class Sizes:
     """Sizes that a user may fix; those that are None follow from the budget.
 
     `memory_rows` bounds the rows in memory beside their bytes. `block_rows` is the unit of flushing and of reactive
-    work; between 20 and 200 blocks should fit in memory. `partitions` is the number of hash buckets a side.
+    work; between 20 and 200 blocks should fit in memory. `partitions` is the number of hash buckets an input.
     `outer_blocks` is how many blocks the reactive nested loop holds against one (printed 19). `fan_in` is how many
     segments a merge takes at once (printed 10).
     """
@@ -56,22 +51,57 @@ FITTED = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
+class Footprint:
+    """What an operator needs besides the columns of rows, in bytes.
+
+    Of each slot (of which `kept` stay to the end), of each bucket, and a fixed part; of each arriving row and each
+    loaded row; of each collected combination, and how much of an answer each one stands for; of each block beside its
+    rows, and of each row that is written. `buffer` is the part of the budget (one in so many) that is kept free for
+    blocks, 0 if rows make room for them; `bucket_rows` are those that a bucket should be able to hold.
+    """
+
+    slot: int
+    kept: int = 0
+    bucket: int = 0
+    fixed: int = 0
+    arriving: int = 48
+    loaded: int = 80
+    combination: int = 16
+    answer: int = 64
+    block: int = 1024
+    written: int = 0
+    buffer: int = 0
+    bucket_rows: int = 16
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """A budget of `limit` bytes split: `slots` rows with those that leave, of which `rows` may stay, with `row_bytes`
-    of columns; chunks of arrivals; pairs collected and bytes of an answer batch."""
+    of columns; blocks of `block_rows` with at most `block_bytes`; chunks of arrivals; combinations collected and bytes
+    of an answer batch; bytes of rows and index besides columns."""
 
+    needs: Footprint
     limit: int
-    widths: tuple[int, int]
+    widths: tuple[int, ...]
     slots: int
     rows: int
     row_bytes: int
     block_rows: int
+    block_bytes: int
     partitions: int
     chunk_rows: int
     chunk_bytes: int
-    pairs: int
+    combinations: int
     answer_bytes: int
-    sizes: Sizes
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of slots, index and buckets."""
+        return self.needs.fixed + self.needs.slot * self.slots + self.needs.bucket * self.partitions
+
+    def rows_of_a_block(self, width: int) -> int:
+        """Rows of a block where rows are as wide as this: fewer where they are wide, so that blocks fit in memory."""
+        return max(1, min(self.block_rows, self.block_bytes // (max(1, width) + self.needs.written)))
 
 
 def estimated_row_bytes(schema: pa.Schema) -> int:
@@ -88,23 +118,15 @@ def _estimated(kind: pa.DataType) -> int:
     return _TEXT_BYTES if width is None else width
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """What an operator needs besides columns: bytes a slot, bytes a bucket, a fixed part, and bytes a block."""
+def widths_of(schemas: Sequence[pa.Schema], seen: Mapping[int, int], alike: bool = True) -> tuple[int, ...]:
+    """Bytes of a row of each input: measured where rows were seen, else estimated.
 
-    slot: int
-    bucket: int = 0
-    fixed: int = 0
-    block: int = 1024
-
-
-def widths_of(schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> tuple[int, int]:
-    """Bytes of a row of each side: measured where rows were seen, else estimated, as wrongly as the seen side was."""
+    If inputs are `alike`, the estimate is as wrong as that of an input that was seen.
+    """
     guessed = [max(1, estimated_row_bytes(schema)) for schema in schemas]
-    ratio = max((width / guessed[side] for side, width in seen.items()), default=1.0)
-    fixed = [all(fixed_width(field.type) is not None for field in schema) for schema in schemas]
-    found = [seen.get(side, guessed[side] if fixed[side] else int(guessed[side] * ratio) + 1) for side in (0, 1)]
-    return max(1, found[0]), max(1, found[1])
+    ratio = max((width / guessed[r] for r, width in seen.items()), default=1.0)
+    known = [not alike or all(fixed_width(field.type) is not None for field in schema) for schema in schemas]
+    return tuple(max(1, seen.get(r, n if known[r] else int(n * ratio) + 1)) for r, n in enumerate(guessed))
 
 
 def block_overhead(schema: pa.Schema) -> int:
@@ -112,25 +134,30 @@ def block_overhead(schema: pa.Schema) -> int:
     return 512 + 192 * (len(schema) + 3)
 
 
-def fit(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) -> Fitted:
+def fit(sizes: Sizes, limit: int, widths: tuple[int, ...], needs: Footprint) -> Fitted:
     """The split of `limit` bytes for rows that are so wide; `PlanError` with the smallest limit if it is too small."""
     fitted = _split(sizes, limit, widths, needs)
     if fitted is None:
         least = _least(sizes, limit, widths, needs)
+        rows = f"rows of some {widths[0]} and {widths[1]} bytes"
+        if len(widths) > 2:
+            rows = f"{len(widths)} inputs with rows of some {list(widths)} bytes"
         raise PlanError(
-            f"a budget of {format_bytes(limit)} ({limit} bytes) is too small for rows of some {widths[0]} and "
-            f"{widths[1]} bytes; the smallest for this join is {least} bytes ({format_bytes(least)}).",
+            f"a budget of {format_bytes(limit)} ({limit} bytes) is too small for {rows}; the smallest for this join is "
+            f"{least} bytes ({format_bytes(least)}).",
             argument="memory",
         )
     return fitted
 
 
-def _split(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) -> Fitted | None:
+def _split(sizes: Sizes, limit: int, widths: tuple[int, ...], needs: Footprint) -> Fitted | None:
+    n, width = len(widths), -(-sum(widths) // len(widths))
     answer, chunk = min(limit // 8, _LARGEST_SHARE), min(limit // 16, _LARGEST_SHARE // 2)
-    pairs = max(16, min(_MOST_PAIRS, answer // 64))
-    width = max(1, (widths[0] + widths[1] + 1) // 2)
-    partitions = sizes.partitions or max(1, min(50, limit // (16 * (width + needs.slot))))
-    rest = limit - answer - 2 * chunk - PAIR_BYTES * pairs - needs.fixed - needs.bucket * partitions
+    combinations = max(16, min(_MOST_COMBINATIONS, answer // needs.answer))
+    partitions = sizes.partitions or max(1, min(50, limit // (needs.bucket_rows * (width + needs.slot))))
+    buffer = limit // needs.buffer if needs.buffer else 0
+    rest = limit - answer - 2 * chunk - buffer - needs.combination * combinations - needs.fixed
+    rest -= needs.bucket * partitions
     slots = rest // (width * 8 // 7 + needs.slot)
     if slots < _LEAST_ROWS or answer < 2 * sum(widths) or chunk < max(widths) + 256:
         return None
@@ -138,30 +165,24 @@ def _split(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) 
     if sizes.memory_rows is not None and sizes.memory_rows < rows:
         rows = sizes.memory_rows
         slots = rows + max(2, rows // 16)
-    block = sizes.block_rows or max(1, min(8, rows // 4), rows // 40)
     columns = (rest - slots * needs.slot) * 7 // 8
-    fits = ((limit - answer - PAIR_BYTES * pairs) // 4 - needs.block) // (max(widths) + _LOADED_BYTES)
-    if fits < 1:
-        return None  # blocks of both sides must fit once memory is empty
-    block = min(block, fits)
-    chunk_rows = max(1, min(_MOST_CHUNK_ROWS, chunk // (width + ARRIVING_BYTES)))
+    if needs.buffer:  # a block of each input, with what is read next, must fit once memory is empty
+        block_bytes = (buffer + columns) // (2 * (n + 2)) - needs.block
+        most = block_bytes // (max(widths) + needs.loaded)
+    else:  # blocks of both sides must
+        block_bytes = limit // 8
+        most = ((limit - answer - needs.combination * combinations) // 4 - needs.block) // (max(widths) + needs.loaded)
+    if most < 1:
+        return None
+    block = min(sizes.block_rows or max(1, min(8, rows // 4), rows // 40), most, max(1, rows))
+    chunk_rows = max(1, min(_MOST_CHUNK_ROWS, chunk // (width + needs.arriving)))
     return Fitted(
-        limit,
-        widths,
-        slots,
-        rows,
-        columns,
-        min(block, max(1, rows)),
-        partitions,
-        chunk_rows,
-        chunk,
-        pairs,
+        needs, limit, widths, slots, rows, columns, block, block_bytes, partitions, chunk_rows, chunk, combinations,
         answer,
-        sizes,
-    )
+    )  # fmt: skip
 
 
-def _least(sizes: Sizes, limit: int, widths: tuple[int, int], needs: Footprint) -> int:
+def _least(sizes: Sizes, limit: int, widths: tuple[int, ...], needs: Footprint) -> int:
     high = max(64, limit)
     while _split(sizes, high, widths, needs) is None:
         high *= 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.engine.kernels.compile import kernel
-from dovetail.joins.online.kernels.rows import CLOCK, FLUSHED, GONE, LEFT, NEW, RIGHT, Outcome, Rows, close_flush
+from dovetail.joins.online.kernels.rows import CLOCK, FLUSHED, GONE, HELD, NEW, Outcome, Rows, close_flush, largest_side
 from dovetail.joins.online.kernels.table import (
     BLOCK,
     BUCKETS,
@@ -19,7 +19,6 @@ from dovetail.joins.online.kernels.table import (
     WAITING,
     Table,
     fullest_waiting,
-    larger_side,
     take_oldest,
     take_waiting,
 )
@@ -63,7 +62,7 @@ def flush_waiting(t: Table, rows: Rows, out: Outcome) -> bool:
 @kernel
 def _flush_oldest(t: Table, rows: Rows, out: Outcome) -> bool:
     """The oldest block of the larger side; there is one bucket."""
-    side = larger_side(rows)
+    side = largest_side(rows)
     rows.meta[CLOCK] += 1
     return _flush_queue(t, rows, out, side, 0, t.meta[BLOCK], rows.meta[CLOCK]) > 0
 
@@ -100,12 +99,12 @@ def _flush_xjoin(t: Table, rows: Rows, out: Outcome) -> bool:
 def _balanced_pair(t: Table, rows: Rows, share: float) -> int:
     """The largest pair of buckets that leaves both sides alike, else the pair that leaves them most alike."""
     n, best, most, closest, gap = t.meta[BUCKETS], -1, np.int64(0), -1, np.int64(_MANY)
-    allowed = share * (rows.meta[LEFT] + rows.meta[RIGHT])
+    allowed = share * rows.meta[HELD]
     for bucket in range(n):
         mine, theirs = t.held[bucket], t.held[n + bucket]
         if mine + theirs == 0:
             continue
-        left_over = abs((rows.meta[LEFT] - mine) - (rows.meta[RIGHT] - theirs))
+        left_over = abs((rows.held[0] - mine) - (rows.held[1] - theirs))
         if left_over <= allowed and mine + theirs > most:
             best, most = bucket, mine + theirs
         if left_over < gap:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import F64, I32
+from dovetail.engine.kernels.arrays import F64, I32, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.joins.online.kernels.flush import DPHJ, EHJ, XJOIN, flush_hashed, flush_waiting
 from dovetail.joins.online.kernels.rows import (
@@ -17,19 +17,23 @@ from dovetail.joins.online.kernels.rows import (
     DONE,
     DROPPED,
     EMIT,
+    FOUND,
+    FULL,
     GONE,
-    MATCHES,
     N_FREE,
     NEXT,
     NO_SLOT,
-    PAIRS,
-    PAIRS_FULL,
+    RESULTS,
     SIDE,
     SKIP,
+    STAGE,
     STUCK,
+    TO_ENTER,
+    TO_PROBE,
     Arrivals,
     Outcome,
     Rows,
+    arrivals,
     can_list,
     close_flush,
     empty_outcome,
@@ -40,7 +44,6 @@ from dovetail.joins.online.kernels.rows import (
     let_go,
     meet,
 )
-from dovetail.joins.online.kernels.sorted import arrivals
 from dovetail.joins.online.kernels.table import (
     BUCKETS,
     NONE,
@@ -86,13 +89,13 @@ def _probe(rows: Rows, t: Table, new: Arrivals, out: Outcome, at: int, slot: int
         if found <= done:
             continue
         if rows.meta[EMIT]:
-            if out.n[PAIRS] == len(out.left):
+            if out.n[FOUND] == len(out.slots):
                 new.at[SKIP] = 0 if drops else found - 1
                 close_flush(out, first, 1 - side, 0, DROPPED, rows.meta[CLOCK])
                 return False
             meet(rows, out, side, slot, other)
         rows.bit[slot] = 1
-        rows.meta[MATCHES] += 1
+        rows.meta[RESULTS] += 1
         if drops:
             take(t, rows, out, 1 - side, other)
     close_flush(out, first, 1 - side, 0, DROPPED, rows.meta[CLOCK])
@@ -104,11 +107,11 @@ def _meet(rows: Rows, t: Table, new: Arrivals, out: Outcome, at: int) -> bool:
     """Probe if there is anything to meet, and count for the estimates of RPJ."""
     side, n = new.at[SIDE], t.meta[BUCKETS]
     bucket = bucket_of(new.code[at], n)
-    before = rows.meta[MATCHES]
+    before = rows.meta[RESULTS]
     if _searches(t, side, bucket) and not _probe(rows, t, new, out, at, new.slot[at]):
         return False
     t.seen[side * n + bucket] += 1.0
-    t.met[bucket] += float(rows.meta[MATCHES] - before)
+    t.met[bucket] += float(rows.meta[RESULTS] - before)
     t.compared[bucket] += float(t.held[(1 - side) * n + bucket])
     t.meta[RECEIVED + side] += 1
     return True
@@ -132,7 +135,7 @@ def arrive_hashed(rows: Rows, t: Table, new: Arrivals, out: Outcome, knobs: F64)
     side, n = new.at[SIDE], t.meta[BUCKETS]
     while new.at[NEXT] < len(new.key):
         at = new.at[NEXT]
-        if new.at[SKIP] < 0:
+        if new.at[STAGE] == TO_ENTER:
             if rows.meta[N_FREE] == 0:
                 return NO_SLOT
             while is_full(rows, new.size[at]):
@@ -143,9 +146,9 @@ def arrive_hashed(rows: Rows, t: Table, new: Arrivals, out: Outcome, knobs: F64)
             if not can_list(out, 2):
                 return NO_SLOT
             enter(rows, new, at)
-            new.at[SKIP] = 0
+            new.at[STAGE], new.at[SKIP] = TO_PROBE, 0
         if not _meet(rows, t, new, out, at):
-            return PAIRS_FULL
+            return FULL
         slot = new.slot[at]
         if t.meta[ONE_SIDE] == 1 - side and rows.bit[slot]:
             _drop(rows, out, slot, side)
@@ -153,7 +156,7 @@ def arrive_hashed(rows: Rows, t: Table, new: Arrivals, out: Outcome, knobs: F64)
             put_waiting(t, rows, side, slot)
         else:
             put(t, rows, side, slot)
-        new.at[NEXT], new.at[SKIP] = at + 1, -1
+        new.at[NEXT], new.at[STAGE] = at + 1, TO_ENTER
     return DONE
 
 
@@ -175,13 +178,12 @@ def drop_all(t: Table, rows: Rows, out: Outcome, side: int, slots: I32) -> None:
 
 @register_warmup
 def _warm() -> None:
-    some = np.arange(8, dtype=np.int64)
-    some.flags.writeable = False
+    some, slots = int64s(np.arange(8)), np.zeros(8, np.int32)
     knobs = np.array([1.0, 1.0, 0.05])
-    rows, out = empty_rows(10, 6, 1000, coded=False), empty_outcome(4, 10, 16)
+    rows, out = empty_rows(10, 6, 1000), empty_outcome(4, 10, 16)
     t = empty_table(10, 2, XJOIN, 2, 2, -1)
     for side in (0, 1):
-        arrive_hashed(rows, t, arrivals(side, 0, some, some, some, some, some), out, knobs)
+        arrive_hashed(rows, t, arrivals(side, 0, some[None, :], some, slots, (some, some)), out, knobs)
     flush_hashed(t, rows, out, knobs)
     flush_waiting(t, rows, out)
     drop_all(t, rows, out, 0, np.zeros(0, np.int32))

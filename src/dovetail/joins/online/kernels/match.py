@@ -1,6 +1,6 @@
-"""Pairs of two sorted stretches of rows that were not produced before, and exact bounds of bands on floats.
+"""Pairs of two sorted stretches of rows that were not produced before.
 
-Reference: docs/algorithms/online.md, 1.2, 2.3 and 5.3.
+Reference: docs/algorithms/online.md, 2.3 and 5.3.
 """
 
 from __future__ import annotations
@@ -120,113 +120,9 @@ def match(
     return n
 
 
-@kernel
-def _image(number: float) -> int:
-    """An int64 that orders as the double does; 0.0 and -0.0 have one image."""
-    bits: int = np.float64(number + 0.0).view(np.int64)  # type: ignore[assignment]  # int and np.int64 are one in a kernel
-    return bits if bits >= 0 else np.int64(-(2**63)) - bits  # type: ignore[return-value]  # as above
-
-
-@kernel
-def _number(image: int) -> float:
-    if image >= 0:
-        return np.int64(image).view(np.float64)
-    return np.int64(np.int64(-(2**63)) - np.int64(image)).view(np.float64)
-
-
-@kernel
-def _difference(own: float, other: float, own_is_left: bool) -> float:
-    return other - own if own_is_left else own - other
-
-
-@kernel
-def _first_image(own: float, bound: float, own_is_left: bool, low: int, high: int, beyond: bool) -> int:
-    """The first image in (low, high] at which right - left has reached (or passed, if `beyond`) the bound.
-
-    Rounded differences never fall as the right number grows, nor rise as the left one does, so bisection is exact.
-    """
-    while low < high - 1:  # the difference of images may not fit
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)
-        d = _difference(own, _number(middle), own_is_left)
-        reached = d > bound if own_is_left == beyond else d >= bound
-        if own_is_left == reached:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-@kernel
-def float_range(key: int, lo: float, hi: float, own_is_left: bool) -> tuple[int, int]:
-    """For the image of a finite double the first and last image of the other side's doubles within the band."""
-    smallest, largest = _image(-np.inf), _image(np.inf)
-    own = _number(key)
-    if own_is_left:  # lo <= other - own <= hi
-        first = _first_image(own, lo, True, smallest, largest, False)
-        return first, _first_image(own, hi, True, smallest, largest, True) - 1
-    # lo <= own - other <= hi: the first other with own - other <= hi, the last with own - other >= lo
-    first = _first_image(own, hi, False, smallest, largest, False)
-    return first, _first_image(own, lo, False, smallest, largest, True) - 1
-
-
-@kernel
-def _float_ranges(keys: I64, lo: float, hi: float, own_is_left: bool, low: I64, high: I64) -> None:
-    for row in range(len(keys)):
-        low[row], high[row] = float_range(keys[row], lo, hi, own_is_left)
-
-
-def float_ranges(keys: I64, lo: float, hi: float, own_is_left: bool) -> tuple[I64, I64]:
-    """For each image of a finite double the first and last image of the other side's doubles within the band."""
-    low, high = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    _float_ranges(int64s(keys), lo, hi, own_is_left, low, high)
-    return low, high
-
-
-@kernel
-def _moved(key: int, by: int) -> int:
-    """key + by, or where int64 ends; asked first, as compiled sums must not overflow."""
-    if by > 0 and key > 2**63 - 1 - by:
-        return 2**63 - 1
-    if by < 0 and key < -(2**63) - by:
-        return -(2**63)
-    return key + by
-
-
-@kernel
-def _whole_ranges(keys: I64, down: int, up: int, low: I64, high: I64) -> None:
-    smallest, largest = -(2**63), 2**63 - 1
-    for row in range(len(keys)):
-        key = keys[row]
-        low[row], high[row] = _moved(key, down), _moved(key, up)
-        if (down > 0 and key > largest - down) or (up < 0 and key < smallest - up):  # the whole range is outside
-            low[row], high[row] = largest, smallest
-
-
-def whole_ranges(keys: I64, down: int, up: int) -> tuple[I64, I64]:
-    """[key + down, key + up] for each key, cut off where int64 ends; low > high where nothing is left."""
-    low, high = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    _whole_ranges(int64s(keys), down, up, low, high)
-    return low, high
-
-
-@kernel
-def _images(numbers: np.ndarray[tuple[int, ...], np.dtype[np.float64]], out: I64) -> None:
-    for row in range(len(out)):
-        out[row] = _image(numbers[row])
-
-
-def float_images(numbers: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I64:
-    """An int64 for each double that orders as the doubles do."""
-    out = np.empty(len(numbers), np.int64)
-    _images(np.ascontiguousarray(numbers, np.float64), out)
-    return out
-
-
 @register_warmup
 def _warm() -> None:
     some = int64s(np.arange(3))
     stretch, none = Stretch(some, some, some, some, some, some), Visits(int64s(some[:0]), int64s(some[:0]))
     out = np.zeros(2, np.int64)
     match(stretch, stretch, False, none, none, np.array([0, 0, -1, 0]), out, out)
-    whole_ranges(some, -1, 1)
-    float_ranges(float_images(np.array([0.5])), -1.0, 1.0, True)

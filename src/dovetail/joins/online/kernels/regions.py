@@ -19,11 +19,10 @@ from dovetail.joins.online.kernels.rows import (
     DROPPED,
     FLUSHED,
     GONE,
-    LEFT,
-    RIGHT,
     Outcome,
     Rows,
     close_flush,
+    largest_side,
     let_go,
 )
 from dovetail.joins.online.kernels.sorted_leaves import USED, Leaves, lower_bound, rows_until
@@ -242,12 +241,12 @@ def _least_benefit(r: Regions, side: int, tried: int) -> int:
 @kernel
 def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, keyed: Trees, out: Outcome) -> bool:
     """One block of the larger side leaves; false if there is no row at all."""
-    side = 0 if rows.meta[LEFT] >= rows.meta[RIGHT] else 1
-    if rows.meta[LEFT + side] == 0:
+    side = largest_side(rows)
+    if rows.held[side] == 0:
         return False
     ix = left if side == 0 else right
     first, tried, taken = out.n[GONE], 0, 0
-    need: int = min(r.meta[BLOCK], rows.meta[LEFT + side])
+    need: int = min(r.meta[BLOCK], rows.held[side])
     is_first = r.flushed[side] == 0
     while taken < need:
         region = MIDDLE if is_first else _least_benefit(r, side, tried)
@@ -260,14 +259,14 @@ def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, keyed: Tree
             remove_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, out.gone[at])
     # Boundaries move once the block is complete, so that the regions always hold all rows together.
     if is_first or tried & (1 << LOWER):
-        _set_low(r, side, ix, rows.meta[LEFT + side])
+        _set_low(r, side, ix, rows.held[side])
     if is_first or tried & (1 << UPPER):
-        _set_up(r, side, ix, rows.meta[LEFT + side])
+        _set_up(r, side, ix, rows.held[side])
     r.flushed[side] = 1
     rows.meta[CLOCK] += 1
     close_flush(out, first, side, 0, FLUSHED, rows.meta[CLOCK])
     r.joins[side, :] = 0
-    recount(r, side, ix, rows.meta[LEFT + side])
+    recount(r, side, ix, rows.held[side])
     return True
 
 
@@ -282,4 +281,4 @@ def drop_sorted(rows: Rows, r: Regions, ix: Leaves, keyed: Trees, out: Outcome, 
             remove_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slot)
         let_go(rows, out, slot, side)
     close_flush(out, first, side, 0, DROPPED, rows.meta[CLOCK])
-    recount(r, side, ix, rows.meta[LEFT + side])
+    recount(r, side, ix, rows.held[side])

@@ -1,9 +1,9 @@
-"""Rows in memory of an online join, and what a kernel tells of them: pairs that met and rows that must leave.
+"""Rows in memory of an online join, and what a kernel tells of them: combinations that met and rows that must leave.
 
-A row is a slot: key, arrival tick, where its columns are, bytes. Kernels take slots from the free ones and list those
-that leave; only the caller, who has written them to disk, makes slots free again, so every slot named in an outcome
-stays readable until then. The clock is strict: one tick for each arrival that probes, one for each flush.
-Reference: docs/algorithms/online.md, 2 and 3.1.
+A row is a slot of one input: keys, arrival tick, where its columns are, bytes. Kernels take slots from the free ones
+and list those that leave; only the caller, who has written them to disk, makes slots free again, so every slot named in
+an outcome stays readable until then. The clock is strict: one tick for each arrival that probes, one for each flush.
+Reference: docs/algorithms/online.md, 2, 3.1, 4.1 and 5.1.
 """
 
 from __future__ import annotations
@@ -12,42 +12,54 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, I64, U8
+from dovetail.engine.kernels.arrays import I32, I64, U8, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.inline import inlined
+from dovetail.joins.online.kernels.tree import Order
 
 
 class Rows(NamedTuple):
-    """Per slot: key to order by, code that must be equal, arrival tick, place of its columns, bytes, join bit.
+    """Per slot: keys by number, arrival tick, place of its columns, bytes, join bit, input (-1 if not in memory).
 
-    `code` may be the very array `key`. `free` is a stack of slots.
+    Keys are those of the input's attributes, then those of bands besides equal columns. `code` is the very first key
+    and `key` the last one: of a join of two inputs the key that must be equal, and the one to order by. By input and
+    attribute, `near` is the key that rows with the same key are ordered by: one of a band, or the key itself. `side` is
+    empty where no kernel asks for a slot's input. `free` is a stack of slots, `held` has the rows of each input.
     """
 
-    key: I64
+    keys: I64
     code: I64
+    key: I64
+    near: I64
     ats: I64
     ref: I64
     size: I32
     bit: U8
+    side: I32
     free: I32
+    held: I64
     meta: I64
 
 
-CLOCK, N_FREE, BYTES, LEFT, RIGHT, MAX_BYTES, MAX_ROWS, CODED, EMIT, MATCHES, COMPARED = range(11)
-"""Places in `Rows.meta`: last tick, free slots, bytes and rows of each side in memory, their limits, whether codes are
-compared, whether pairs are written or only counted, pairs found so far, rows that probes looked at since last asked."""
-ROW_BYTES = 8 * 3 + 4 + 1 + 4
-CODE_BYTES = 8
+CLOCK, N_FREE, BYTES, HELD, MAX_BYTES, MAX_ROWS, CODED, EMIT, RESULTS, COMPARED = range(10)
+"""Places in `Rows.meta`: last tick, free slots, bytes and rows in memory, their limits, whether rows have a code
+besides the key, whether combinations are written or only counted, how many there were, and rows that probes looked at
+since last asked."""
+ROW_BYTES = 8 * 2 + 4 * 2 + 1
+KEY_BYTES = 8
+SIDE_BYTES = 4
 
 
 class Arrivals(NamedTuple):
-    """A chunk of one side: key, code, range of matching keys on the other side, bytes; `slot` is filled for each row.
+    """A chunk of one input: keys by number and row, the first and the last of them, and bytes; `slot` is filled for
+    each row. `low` and `high` are the range of matching keys of the other input where kernels of two inputs ask for it.
 
     The columns of row r are at `first_ref + r`, which is `at[FIRST_REF]`.
     """
 
-    key: I64
+    keys: I64
     code: I64
+    key: I64
     low: I64
     high: I64
     size: I64
@@ -56,52 +68,79 @@ class Arrivals(NamedTuple):
 
 
 SIDE, FIRST_REF, NEXT, STAGE, SKIP = range(5)
-"""Places in `Arrivals.at`: the side, place of the first row's columns, the row that comes next, whether it has probed
-already, and how many of its pairs were written."""
-TO_PROBE, TO_STORE = range(2)
+"""Places in `Arrivals.at`: the input, place of the first row's columns, the row that comes next, its stage, and how
+many of its pairs were written."""
+TO_ENTER, TO_PROBE, TO_STORE = range(3)
 
 
 class Outcome(NamedTuple):
-    """Pairs of slots, left and right; slots that leave, and for each flush its side, bucket, kind, tick and length."""
+    """Combinations of slots by input; slots that leave, and for each flush its input, bucket, kind, tick and length.
 
-    left: I32
-    right: I32
+    The bucket of a flush of MINER is the attribute that it was chosen by.
+    """
+
+    slots: I32
     gone: I32
     heads: I64
     n: I64
 
 
-PAIRS, GONE, HEADS = range(3)
-"""Places in `Outcome.n`: pairs, slots that leave, flushes."""
+FOUND, GONE, HEADS = range(3)
+"""Places in `Outcome.n`: combinations, slots that leave, flushes."""
 H_SIDE, H_BUCKET, H_KIND, H_TICK, H_ROWS = range(5)
 FLUSHED, NEW, DROPPED = range(3)
-"""Kinds of rows that leave: of a flush, of a frozen bucket after its flush, and rows that nobody needs any more."""
+"""Kinds of rows that leave: of a flush, of a frozen bucket after its flush, and rows that are needed no more."""
 
-DONE, PAIRS_FULL, NO_SLOT, INDEX_FULL, STUCK = range(5)
-"""Why a kernel returns: all rows are in; pairs must go out; slots must be freed; the index needs room; nothing can
-leave though memory is full."""
-
-
-def empty_rows(slots: int, max_rows: int, max_bytes: int, coded: bool, emit: bool = True) -> Rows:
-    """No rows; at most `max_rows` with at most `max_bytes`, and `slots` at a time with those that leave."""
-    key = np.zeros(slots, np.int64)
-    code = np.zeros(slots, np.int64) if coded else key
-    meta = np.zeros(11, np.int64)
-    meta[[N_FREE, MAX_BYTES, MAX_ROWS, CODED, EMIT]] = slots, max_bytes, max_rows, coded, emit
-    ats, ref = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
-    free = np.arange(slots - 1, -1, -1, dtype=np.int32)
-    return Rows(key, code, ats, ref, np.zeros(slots, np.int32), np.zeros(slots, np.uint8), free, meta)
+DONE, FULL, NO_SLOT, INDEX_FULL, STUCK, LOAD_FULL = range(6)
+"""Why a kernel returns: all rows are in; combinations must go out; slots must be freed; the index needs room; nothing
+can leave though memory is full; all that is in memory must be joined before anything leaves."""
 
 
-def empty_outcome(pairs: int, slots: int, flushes: int) -> Outcome:
-    """An outcome with room for so many pairs and flushes, and for all slots to leave."""
-    left, right, gone = np.empty(pairs, np.int32), np.empty(pairs, np.int32), np.empty(slots, np.int32)
-    return Outcome(left, right, gone, np.zeros((flushes, 5), np.int64), np.zeros(3, np.int64))
+def empty_rows(
+    slots: int,
+    max_rows: int,
+    max_bytes: int,
+    sides: int = 2,
+    keys: int = 1,
+    near: I64 | None = None,
+    emit: bool = True,
+    named: bool = False,
+) -> Rows:
+    """No rows; at most `max_rows` with at most `max_bytes`, and `slots` at a time with those that leave.
+
+    With `named` the input of each slot is known.
+    """
+    meta = np.zeros(10, np.int64)
+    meta[[N_FREE, MAX_BYTES, MAX_ROWS, CODED, EMIT]] = slots, max_bytes, max_rows, keys > 1, emit
+    key, held = np.zeros((keys, slots), np.int64), np.zeros(sides, np.int64)
+    ats, ref, size = np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.int32)
+    bit, free = np.zeros(slots, np.uint8), np.arange(slots - 1, -1, -1, dtype=np.int32)
+    side = np.full(slots if named else 0, -1, np.int32)
+    near = no_bands(sides, keys) if near is None else near
+    return Rows(key, key[0], key[-1], near, ats, ref, size, bit, side, free, held, meta)
 
 
-def outcome_bytes(pairs: int, slots: int, flushes: int) -> int:
-    """Bytes of an outcome's arrays."""
-    return 8 * pairs + 4 * slots + 40 * flushes + 24
+def no_bands(sides: int, attributes: int) -> I64:
+    """What `Rows.near` is where rows are ordered by their keys alone."""
+    return np.tile(np.arange(attributes, dtype=np.int64), (sides, 1))
+
+
+def empty_outcome(combinations: int, slots: int, flushes: int, sides: int = 2) -> Outcome:
+    """An outcome with room for so many combinations and flushes, and for all slots to leave."""
+    found, gone = np.empty((combinations, sides), np.int32), np.empty(slots, np.int32)
+    return Outcome(found, gone, np.zeros((flushes, 5), np.int64), np.zeros(3, np.int64))
+
+
+def flush_list_bytes(flushes: int) -> int:
+    """Bytes of the list of flushes."""
+    return 40 * flushes + 24
+
+
+def arrivals(side: int, first_ref: int, keys: I64, size: I64, slot: I32, ranges: tuple[I64, I64]) -> Arrivals:
+    """A chunk of which nothing has arrived yet."""
+    keys, at = int64s(keys), np.array([side, first_ref, 0, TO_ENTER, 0], np.int64)
+    low, high = map(int64s, ranges)
+    return Arrivals(keys, keys[0], keys[-1], low, high, int64s(size), slot, at)
 
 
 def release(rows: Rows, slots: I32) -> None:
@@ -118,6 +157,12 @@ def claim(rows: Rows, n: int) -> I32:
     return rows.free[left : left + n].copy()
 
 
+@inlined
+def order_of(rows: Rows, r: int, a: int) -> Order:
+    """What the rows of an input are ordered by in the index of an attribute."""
+    return Order(rows.keys[a], rows.keys[rows.near[r, a]], rows.ats)
+
+
 @kernel
 def enter(rows: Rows, new: Arrivals, at: int) -> int:
     """The slot of a row that arrives, with its tick: taken before it probes."""
@@ -125,8 +170,8 @@ def enter(rows: Rows, new: Arrivals, at: int) -> int:
     m[N_FREE] -= 1
     slot: int = rows.free[m[N_FREE]]
     m[CLOCK] += 1
-    rows.key[slot] = new.key[at]
-    rows.code[slot] = new.code[at]
+    for a in range(len(new.keys)):
+        rows.keys[a, slot] = new.keys[a, at]
     rows.ats[slot] = m[CLOCK]
     rows.ref[slot] = new.at[FIRST_REF] + at
     rows.size[slot] = new.size[at]
@@ -139,15 +184,17 @@ def enter(rows: Rows, new: Arrivals, at: int) -> int:
 def is_full(rows: Rows, size: int) -> bool:
     """Whether a row of this size needs room that others must make."""
     m = rows.meta
-    held = m[LEFT] + m[RIGHT]
-    return held > 0 and (held >= m[MAX_ROWS] or m[BYTES] + size > m[MAX_BYTES])  # type: ignore[no-any-return]  # Numba's bool
+    return m[HELD] > 0 and (m[HELD] >= m[MAX_ROWS] or m[BYTES] + size > m[MAX_BYTES])  # type: ignore[no-any-return]  # Numba's bool
 
 
 @kernel
 def hold(rows: Rows, slot: int, side: int) -> None:
     """The row counts as in memory."""
     rows.meta[BYTES] += rows.size[slot]
-    rows.meta[LEFT + side] += 1
+    rows.meta[HELD] += 1
+    rows.held[side] += 1
+    if len(rows.side):
+        rows.side[slot] = side
 
 
 @kernel
@@ -161,7 +208,10 @@ def hold_all(rows: Rows, slots: I64, side: int) -> None:
 def let_go(rows: Rows, out: Outcome, slot: int, side: int) -> None:
     """The row leaves memory, as the next one of the flush that `close_flush` ends."""
     rows.meta[BYTES] -= rows.size[slot]
-    rows.meta[LEFT + side] -= 1
+    rows.meta[HELD] -= 1
+    rows.held[side] -= 1
+    if len(rows.side):
+        rows.side[slot] = -1
     out.gone[out.n[GONE]] = slot
     out.n[GONE] += 1
 
@@ -182,10 +232,20 @@ def can_list(out: Outcome, flushes: int) -> bool:
     return bool(out.n[HEADS] + flushes <= len(out.heads))
 
 
+@kernel
+def largest_side(rows: Rows) -> int:
+    """The input with the most rows in memory, the first of equal ones."""
+    best = 0
+    for side in range(1, len(rows.held)):
+        if rows.held[side] > rows.held[best]:
+            best = side
+    return best
+
+
 @inlined
 def meet(rows: Rows, out: Outcome, side: int, mine: int, other: int) -> None:
-    """Write one pair; there must be room."""
-    at = out.n[PAIRS]
-    out.left[at] = mine if side == 0 else other
-    out.right[at] = other if side == 0 else mine
-    out.n[PAIRS] = at + 1
+    """Write one pair of a join of two inputs; there must be room."""
+    at = out.n[FOUND]
+    out.slots[at, side] = mine
+    out.slots[at, 1 - side] = other
+    out.n[FOUND] = at + 1

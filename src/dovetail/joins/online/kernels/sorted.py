@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.regions import (
@@ -24,22 +24,24 @@ from dovetail.joins.online.kernels.rows import (
     COMPARED,
     DONE,
     EMIT,
+    FOUND,
+    FULL,
     INDEX_FULL,
-    MATCHES,
     N_FREE,
     NEXT,
     NO_SLOT,
-    PAIRS,
-    PAIRS_FULL,
+    RESULTS,
     SIDE,
     SKIP,
     STAGE,
     STUCK,
+    TO_ENTER,
     TO_PROBE,
     TO_STORE,
     Arrivals,
     Outcome,
     Rows,
+    arrivals,
     can_list,
     empty_outcome,
     empty_rows,
@@ -60,7 +62,7 @@ def _count(rows: Rows, r: Regions, new: Arrivals, at: int, slot: int, found: int
     """All pairs of a row were found: they count in its region, and in those of the rows that it met."""
     side = new.at[SIDE]
     rows.bit[slot] = 1 if found > 0 else 0
-    rows.meta[MATCHES] += found
+    rows.meta[RESULTS] += found
     r.joins[side, region_of(r, side, new.key[at])] += found
     for region in range(3):
         r.joins[1 - side, region] += joined[region]
@@ -91,7 +93,7 @@ def _probe_ranges(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Ou
         if found <= done:  # written out here and below: a call for each match would cost more than the match
             continue
         if rows.meta[EMIT]:
-            if out.n[PAIRS] == len(out.left):
+            if out.n[FOUND] == len(out.slots):
                 new.at[SKIP] = found - 1
                 return False
             meet(rows, out, side, slot, match)
@@ -118,7 +120,7 @@ def _probe_keyed(rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outco
         if found <= done:
             continue
         if rows.meta[EMIT]:
-            if out.n[PAIRS] == len(out.left):
+            if out.n[FOUND] == len(out.slots):
                 new.at[SKIP] = found - 1
                 return False
             meet(rows, out, side, slot, match)
@@ -150,18 +152,18 @@ def arrive_sorted(
     theirs = right if side == 0 else left
     while new.at[NEXT] < len(new.key):
         at = new.at[NEXT]
+        if new.at[STAGE] == TO_ENTER:
+            if rows.meta[N_FREE] == 0:
+                return NO_SLOT
+            enter(rows, new, at)
+            new.at[STAGE], new.at[SKIP] = TO_PROBE, 0
         if new.at[STAGE] == TO_PROBE:
-            if new.at[SKIP] < 0:
-                if rows.meta[N_FREE] == 0:
-                    return NO_SLOT
-                enter(rows, new, at)
-                new.at[SKIP] = 0
             if rows.meta[CODED]:
                 all_found = _probe_keyed(rows, r, keyed, new, out, at, new.slot[at])
             else:
                 all_found = _probe_ranges(rows, r, theirs, new, out, at, new.slot[at])
             if not all_found:
-                return PAIRS_FULL
+                return FULL
             new.at[STAGE] = TO_STORE
         slot = new.slot[at]
         while is_full(rows, new.size[at]):
@@ -176,7 +178,7 @@ def arrive_sorted(
             insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slot)
         hold(rows, slot, side)
         r.held[side, region_of(r, side, new.key[at])] += 1
-        new.at[NEXT], new.at[STAGE], new.at[SKIP] = at + 1, TO_PROBE, -1
+        new.at[NEXT], new.at[STAGE] = at + 1, TO_ENTER
     return DONE
 
 
@@ -187,20 +189,13 @@ def key_rows(rows: Rows, keyed: Trees, side: int, slots: I64) -> None:
         insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slots[at])
 
 
-def arrivals(side: int, first_ref: int, key: I64, code: I64, low: I64, high: I64, size: I64) -> Arrivals:
-    """A chunk of which nothing has arrived yet."""
-    at = np.array([side, first_ref, 0, TO_PROBE, -1], np.int64)
-    return Arrivals(key, code, low, high, size, np.full(len(key), -1, np.int32), at)
-
-
 @register_warmup
 def _warm() -> None:
-    some = np.arange(8, dtype=np.int64)
-    some.flags.writeable = False
-    rows, out, keyed = empty_rows(10, 6, 1000, coded=False), empty_outcome(4, 10, 8), empty_trees(2, 1, 0)
+    some, slots = int64s(np.arange(8)), np.zeros(8, np.int32)
+    rows, out, keyed = empty_rows(10, 6, 1000), empty_outcome(4, 10, 8), empty_trees(2, 1, 0)
     r, left, right = empty_regions(2, 1), empty_leaves(4, 4), empty_leaves(4, 4)
     for side in (0, 1):
-        new = arrivals(side, 0, some, some, some, some, some)
+        new = arrivals(side, 0, some[None, :], some, slots, (some, some))
         arrive_sorted(rows, r, left, right, keyed, new, out, np.zeros(1, np.int64), np.zeros(1, np.int64))
     flush_block(r, rows, left, right, keyed, out)
     key_rows(rows, keyed, 0, np.zeros(0, np.int64))

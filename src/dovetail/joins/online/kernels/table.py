@@ -14,7 +14,7 @@ import numpy as np
 from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
-from dovetail.joins.online.kernels.rows import LEFT, Outcome, Rows, hold, let_go
+from dovetail.joins.online.kernels.rows import Outcome, Rows, hold, let_go
 
 NONE = -1
 _S32 = np.uint64(32)
@@ -174,12 +174,6 @@ def fullest_waiting(t: Table) -> int:
         if held > most:
             best, most = queue, held
     return best
-
-
-@kernel
-def larger_side(rows: Rows) -> int:
-    """The side with more rows in memory; left if they are equal."""
-    return 0 if rows.meta[LEFT] >= rows.meta[LEFT + 1] else 1
 
 
 @kernel

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.bucket_join import bound_as_json, bound_from_json
-from dovetail.joins.online.multiway.base import MultiOperator
-from dovetail.joins.online.multiway.bucket_rule import MultiBucketRule
-from dovetail.joins.online.multiway.cells import Cells, choose_cells
-from dovetail.joins.online.multiway.graph import Term, join_graph
-from dovetail.joins.online.multiway.registry import MULTIWAY
-from dovetail.joins.online.multiway.spec import MultiJoin
+from dovetail.joins.online.bucket_rule import Cells, MultiBucketRule, choose_cells
+from dovetail.joins.online.graph import Term, join_graph
+from dovetail.joins.online.operators import MULTIWAY
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.schema_text import schema_text
 
 KIND = "multiway 1"
@@ -51,7 +50,7 @@ class MultiBucketJoin:
         """The specification of the operator."""
         return MULTIWAY[self.algorithm](inputs=self.names, on=self.on, with_phase=self.with_phase)
 
-    def open(self) -> MultiOperator:
+    def open(self) -> OnlineOperator:
         """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
         return self.spec().open(MemoryBudget(self.memory, "online multijoin"), self.schemas)
 

@@ -1,4 +1,9 @@
-"""The two-way online joins, one file an algorithm."""
+"""The online joins: one file an algorithm, made of parts.
+
+`base` has the running join and what its two parts must do, `spec` what every join is told. Parts that are memory:
+`hash_index`; `diner`, `pmj`, `mjoin` and `miner` have their own. Parts that work on disk: `pairs` (blocks of two
+inputs), `settling` (blocks of all inputs), `merging`, `visiting` and `block_loop`.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,27 @@ from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.dphj import DoublePipelinedJoin
 from dovetail.joins.online.operators.ehj import EarlyHashJoin
 from dovetail.joins.online.operators.hmj import HashMergeJoin
+from dovetail.joins.online.operators.miner import Miner
+from dovetail.joins.online.operators.mjoin import MJoin
 from dovetail.joins.online.operators.oldest import OldestFirst
 from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin
 from dovetail.joins.online.operators.rpj import RateBasedJoin
 from dovetail.joins.online.operators.shj import SymmetricHashJoin
+from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin
 from dovetail.joins.online.operators.xjoin import XJoin
 
-__all__ = [
-    "Diner",
-    "DoublePipelinedJoin",
-    "EarlyHashJoin",
-    "HashMergeJoin",
-    "OldestFirst",
-    "ProgressiveMergeJoin",
-    "RateBasedJoin",
-    "SymmetricHashJoin",
-    "XJoin",
-]
+ALGORITHMS: dict[str, type[OnlineJoin]] = {
+    "shj": SymmetricHashJoin,
+    "dphj": DoublePipelinedJoin,
+    "xjoin": XJoin,
+    "pmj": ProgressiveMergeJoin,
+    "hmj": HashMergeJoin,
+    "rpj": RateBasedJoin,
+    "ehj": EarlyHashJoin,
+    "diner": Diner,
+}
+"""Joins of two inputs."""
+BASELINES: dict[str, type[OnlineJoin]] = {"oldest": OldestFirst}
+"""Joins to compare with, which no source proposes."""
+MULTIWAY: dict[str, type[MultiJoin]] = {"mjoin": MJoin, "miner": Miner}
+"""Joins of two inputs or more."""

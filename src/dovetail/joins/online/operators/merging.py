@@ -8,23 +8,32 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.online.blocks import BlockStore, Leaving
-from dovetail.joins.online.operators.crossing import CrossingOperator
+from dovetail.joins.online.blocks import Blocks, Leaving
+from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.pairs import Pairs
 
 _LAST = 2**63 - 1
 
 
-class MergingOperator(CrossingOperator):
-    """A join whose blocks belong to pairs of segments: inside one pair of segments all pairs of rows are done.
+class Segments(Disk):
+    """Blocks that belong to pairs of segments: inside one pair of segments all pairs of rows are done.
 
     Sorted blocks meet only where their keys do. A merged pair of segments gets a new number, and is one sorted run
     where there is room to merge the runs of its parts; else it keeps them as they are. A block's departure is the
     number of its run.
     """
 
+    def __init__(self, join: OnlineOperator) -> None:
+        super().__init__(join)
+        self.pairs = Pairs(join)
+
+    def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
+        """Both sides of one flush are one pair of segments."""
+        self.join.write_blocks(side, rows, tick, bucket, group=tick)
+
     def next_group(self) -> int:
         """A number that no segment pair has had, larger than all before: a tick."""
-        return self.tick()
+        return self.join.tick()
 
     def segments(self, bucket: int) -> I64:
         """The segment pairs of a bucket, oldest first."""
@@ -33,7 +42,7 @@ class MergingOperator(CrossingOperator):
 
     def most_segments(self) -> int | None:
         """The bucket on both sides with the most segment pairs, if any has more than one."""
-        buckets = self.disk_buckets()
+        buckets = self.pairs.buckets()
         counts = [len(self.segments(bucket)) for bucket in buckets]
         most = max(counts, default=0)
         return buckets[counts.index(most)] if most > 1 else None
@@ -41,12 +50,12 @@ class MergingOperator(CrossingOperator):
     def merge_turn(self, bucket: int, keep: bool) -> Iterator[pa.RecordBatch]:
         """Pairs of rows of up to `fan_in` segment pairs, which become one.
 
-        Without `keep` nothing is written if these were all segments of the bucket: nobody will read them again.
+        Without `keep` nothing is written if these were all segments of the bucket: they will not be read again.
         """
         every = self.segments(bucket)
         groups = every[: self.fan_in()]
         numbers = [self._blocks_of_groups(store, bucket, groups) for store in self.blocks]
-        yield from self.cross(numbers[0].tolist(), numbers[1].tolist(), "group")
+        yield from self.pairs.cross(numbers[0].tolist(), numbers[1].tolist(), "group")
         if keep or len(groups) < len(every):
             group = self.next_group()
             for side in (0, 1):
@@ -58,7 +67,12 @@ class MergingOperator(CrossingOperator):
     def fan_in(self) -> int:
         """Segment pairs a merge: as told, but no more than there is room for a block of each."""
         block = max(1, *(store.largest for store in self.blocks))
-        return max(2, min(self.spec.sizes.fan_in, self.block_room // (2 * block)))
+        return max(2, min(self.join.spec.sizes.fan_in, self.join.block_room // (2 * block)))
+
+    def settle_all(self) -> Iterator[pa.RecordBatch]:
+        """The segments of each bucket are merged; what will not be read again is not written."""
+        while (bucket := self.most_segments()) is not None:
+            yield from self.merge_turn(bucket, keep=not self.join.finished)
 
     def renumber(self) -> None:
         """All rows on disk have met, so that they are one pair of segments."""
@@ -66,7 +80,7 @@ class MergingOperator(CrossingOperator):
         for store in self.blocks:
             store.directory.regroup(group)
 
-    def _blocks_of_groups(self, store: BlockStore, bucket: int, groups: I64) -> I64:
+    def _blocks_of_groups(self, store: Blocks, bucket: int, groups: I64) -> I64:
         numbers = store.of_bucket(bucket)
         return numbers[np.isin(store.column("group")[numbers], groups)]
 
@@ -76,7 +90,7 @@ class MergingOperator(CrossingOperator):
         of_run = store.column("dts")[numbers]
         names = np.unique(of_run)
         room = 2 * store.largest * len(names)
-        if len(names) < 2 or not self._found_room(room):
+        if len(names) < 2 or not self.join.try_reserve_blocks(room):
             store.directory.regroup(group, numbers)
             return
         runs = [_Run(store, numbers[of_run == name].tolist()) for name in names]
@@ -86,53 +100,46 @@ class MergingOperator(CrossingOperator):
             waiting = [_sorted(waiting + [part for run in runs if (part := run.until(bound)) is not None])]
             runs = [run for run in runs if not run.is_done]
             waiting = self._written(store, waiting[0], bucket, group, whole=not runs)
-        self.let_blocks_go(room)
+        self.join.let_blocks_go(room)
         store.directory.bury(numbers)
 
-    def _found_room(self, n: int) -> bool:
-        """Whether `n` bytes of the disk buffer are reserved now, rows having left memory if need be."""
-        while not self._buffer.try_grow(n):
-            if not self.squeeze_or_flush():
-                return False
-        return True
-
-    def _written(self, store: BlockStore, rows: Leaving, bucket: int, group: int, whole: bool) -> list[Leaving]:
+    def _written(self, store: Blocks, rows: Leaving, bucket: int, group: int, whole: bool) -> list[Leaving]:
         """What is left after full blocks were written; nothing with `whole`."""
-        size, at = self.fitted.block_rows, 0
-        while len(rows.key) - at >= size or (whole and at < len(rows.key)):
-            store.append(rows.slice(at, size), group, bucket, group)
+        size, at = self.join.fitted.block_rows, 0
+        while len(rows.ats) - at >= size or (whole and at < len(rows.ats)):
+            store.append(rows.slice(at, size), -1, group, bucket, group)
             at += size
-        return [rows.slice(at, size)] if at < len(rows.key) else []
+        return [rows.slice(at, size)] if at < len(rows.ats) else []
 
 
 class _Run:
     """The blocks of one sorted segment, read one after the other."""
 
-    def __init__(self, store: BlockStore, numbers: list[int]) -> None:
+    def __init__(self, store: Blocks, numbers: list[int]) -> None:
         self._store, self._numbers = store, numbers[::-1]
         self._rows, self._at = store.read(self._numbers.pop()), 0
 
     @property
     def bound(self) -> int:
         """Up to this key all rows are in memory."""
-        return int(self._rows.key[-1]) if self._numbers else _LAST
+        return int(self._rows.keys[-1][-1]) if self._numbers else _LAST
 
     @property
     def is_done(self) -> bool:
         """Whether every row was taken."""
-        return not self._numbers and self._at >= len(self._rows.key)
+        return not self._numbers and self._at >= len(self._rows.ats)
 
     def until(self, bound: int) -> Leaving | None:
         """Rows in memory up to this key that were not taken, None if there are none; the next block follows."""
-        stop = int(np.searchsorted(self._rows.key, bound, side="right"))
+        stop = int(np.searchsorted(self._rows.keys[-1], bound, side="right"))
         part = self._rows.slice(self._at, stop - self._at) if stop > self._at else None
         self._at = max(self._at, stop)
-        if self._at >= len(self._rows.key) and self._numbers:
+        if self._at >= len(self._rows.ats) and self._numbers:
             self._rows, self._at = self._store.read(self._numbers.pop()), 0
         return part
 
 
 def _sorted(parts: list[Leaving]) -> Leaving:
-    key, code, ats = (np.concatenate([part[at] for part in parts]) for at in (1, 2, 3))
-    together = Leaving(pa.concat_batches([part.batch for part in parts]), key, code, ats)
-    return together.take(np.argsort(key, kind="stable"))
+    keys, ats = np.concatenate([part.keys for part in parts], axis=1), np.concatenate([part.ats for part in parts])
+    together = Leaving(pa.concat_batches([part.batch for part in parts]), keys, ats)
+    return together.take(np.argsort(keys[-1], kind="stable"))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dovetail.joins.online.kernels.flush import OLDEST
-from dovetail.joins.online.nested_loop import NestedLoop
-from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.block_loop import BlockLoopOperator
-from dovetail.joins.online.operators.hashed import HashedJoin, HashedOperator
-from dovetail.joins.online.sizes import Fitted
+from dovetail.joins.online.keys import JoinKeys
+from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.block_loop import BlockLoop, PairMatcher
+from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.sizes import Fitted, Footprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OldestFirst(HashedJoin):
+class OldestFirst(OnlineJoin):
     """The oldest block of the side with more rows in memory leaves; blocks meet as those of DINER do.
 
     With f the share of each side that fits in memory, 2f - f² of the result comes online if the order is random.
@@ -22,23 +22,14 @@ class OldestFirst(HashedJoin):
     Reference: docs/algorithms/online.md, 6.4.
     """
 
-    @property
-    def operator(self) -> type[OnlineOperator]:
-        """The class of the running join."""
-        return OldestOperator
+    def footprint(self) -> Footprint:
+        """That of a hash table."""
+        return hashed_footprint(self)
 
+    def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
+        """One bucket: the queue of all rows of a side."""
+        return HashIndex(fitted, keys, OLDEST, buckets=1)
 
-class OldestOperator(HashedOperator, BlockLoopOperator):
-    """A running oldest-first join."""
-
-    policy: ClassVar[int] = OLDEST
-
-    def allocate(self, fitted: Fitted) -> None:
-        """Besides the table, the nested loop over blocks."""
-        super().allocate(fitted)
-        self.loop = NestedLoop()
-
-    @property
-    def buckets(self) -> int:
-        """One: the queue of all rows of a side."""
-        return 1
+    def disk(self, join: OnlineOperator) -> Disk:
+        """The nested loop over blocks."""
+        return BlockLoop(join, PairMatcher(join))

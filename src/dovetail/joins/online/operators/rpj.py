@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +14,16 @@ from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
 from dovetail.joins.online.blocks import Leaving
 from dovetail.joins.online.kernels.flush import ALPHA, N_FLUSH, RPJ
-from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.hashed import HashedJoin
-from dovetail.joins.online.operators.visiting import VisitingOperator
-from dovetail.joins.online.sizes import Fitted
+from dovetail.joins.online.keys import JoinKeys
+from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.operators.visiting import Visiting
+from dovetail.joins.online.sizes import Fitted, Footprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RateBasedJoin(HashedJoin):
+class RateBasedJoin(OnlineJoin):
     """The bucket in which the next arrival is least likely tells which rows of the other side leave.
 
     Probabilities are counts of arrivals, multiplied by `ageing` at each flush (1: nothing is forgotten, the reading of
@@ -36,16 +38,26 @@ class RateBasedJoin(HashedJoin):
     flush_rows: int | None = None
 
     def __post_init__(self) -> None:
-        super(HashedJoin, self).__post_init__()
+        OnlineJoin.__post_init__(self)
         if not 0 <= self.ageing <= 1:
             raise PlanError(f"ageing={self.ageing} is not between 0 and 1.")
         if self.flush_rows is not None and self.flush_rows < 1:
             raise PlanError(f"flush_rows={self.flush_rows} is too small; the least is 1.")
 
-    @property
-    def operator(self) -> type[OnlineOperator]:
-        """The class of the running join."""
-        return RpjOperator
+    def footprint(self) -> Footprint:
+        """That of a hash table."""
+        return hashed_footprint(self)
+
+    def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
+        """Rows that the least likely arrivals would join with leave."""
+        index = HashIndex(fitted, keys, RPJ)
+        index.knobs[ALPHA], index.knobs[N_FLUSH] = self.ageing, self.flush_rows or fitted.block_rows
+        return index
+
+    def disk(self, join: OnlineOperator) -> Disk:
+        """Tasks by expected rate."""
+        assert isinstance(join.index, HashIndex)  # noqa: S101  (for the type checker)
+        return Tasks(join, join.index)
 
     def options(self) -> list[str]:
         """How fast arrivals are forgotten."""
@@ -61,42 +73,36 @@ class Task(NamedTuple):
     bucket: int
 
 
-class RpjOperator(VisitingOperator):
-    """A running RPJ. A block's group is its segment, the tick of its flush.
+class Tasks(Visiting):
+    """RPJ's work on disk. A block's group is its segment, the tick of its flush.
 
     `boxes` are the numbers of joined segments of each side, by bucket.
     """
 
-    policy: ClassVar[int] = RPJ
-
-    def allocate(self, fitted: Fitted) -> None:
-        """Besides the table, the boxes of joined segments."""
-        super().allocate(fitted)
-        assert isinstance(self.spec, RateBasedJoin)  # noqa: S101  (for the type checker)
-        self.knobs[ALPHA] = self.spec.ageing
-        self.knobs[N_FLUSH] = self.spec.flush_rows or fitted.block_rows
-        self.boxes = np.zeros((2, self.buckets), np.int64)
+    def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
+        super().__init__(join, index)
+        self.boxes, self._fan_in = np.zeros((2, index.buckets), np.int64), join.spec.sizes.fan_in
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows that left together from one bucket are a sorted segment."""
-        self.write_blocks(side, rows, tick, bucket, group=tick)
+        self.join.write_blocks(side, rows, tick, bucket, group=tick)
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Tasks by expected rate, until there is nothing to do or `until()`."""
         while (task := max(self._tasks(), default=None)) is not None:
             if task.on_disk:
-                yield from self._grow_box(task.side, task.bucket, self.spec.sizes.fan_in)
+                yield from self._grow_box(task.side, task.bucket, self._fan_in)
             else:
                 yield from self.visit(task.side, task.bucket)
             if until():
                 return
 
     def _tasks(self) -> Iterator[Task]:
-        density = (self.table.met + 1.0) / (self.table.compared + 1.0)
+        density = (self.index.table.met + 1.0) / (self.index.table.compared + 1.0)
         for found in self.visitable():
             blocks = len(self.blocks[found.side].of_bucket(found.bucket))
             yield Task(density[found.bucket] * found.pairs / blocks, False, found.side, found.bucket)
-        for bucket in self.disk_buckets():
+        for bucket in self.pairs.buckets():
             for side in (0, 1):
                 if (rate := self._box_rate(side, bucket)) is not None:
                     yield Task(density[bucket] * rate, True, side, bucket)
@@ -116,7 +122,7 @@ class RpjOperator(VisitingOperator):
 
     def _box_rate(self, side: int, bucket: int) -> float | None:
         """Comparable pairs a block read if the box grew on this side; None if it cannot."""
-        new, old, _ = self._step(side, bucket, self.spec.sizes.fan_in)
+        new, old, _ = self._step(side, bucket, self._fan_in)
         if not new:
             return None
         rows = [int(self.blocks[s].column("rows")[n].sum()) for s, n in ((side, new), (1 - side, old))]
@@ -126,11 +132,11 @@ class RpjOperator(VisitingOperator):
         """Some further segments of one side meet those of the other side that are in the box."""
         new, old, self.boxes[side, bucket] = self._step(side, bucket, most)
         left, right = (new, old) if side == 0 else (old, new)
-        yield from self.cross(left, right, "ticks", self.visits(bucket))
+        yield from self.pairs.cross(left, right, "ticks", self.visits(bucket))
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Every box grows to its full size."""
-        for bucket in self.disk_buckets():
+        for bucket in self.pairs.buckets():
             for side in (0, 1):
                 yield from self._grow_box(side, bucket, len(self.blocks[side]))
 
@@ -138,5 +144,5 @@ class RpjOperator(VisitingOperator):
         """All segments that are left are joined."""
         super().renumber()
         for side in (0, 1):
-            for bucket in range(self.buckets):
+            for bucket in range(self.index.buckets):
                 self.boxes[side, bucket] = len(self._segments(side, bucket))

@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I32, int64s
-from dovetail.joins.online.blocks import LOADED_BYTES, Loaded, Unsorted
+from dovetail.joins.online.blocks import Part
 from dovetail.joins.online.kernels.match import NEVER, Visits
 from dovetail.joins.online.kernels.table import queue_slots
-from dovetail.joins.online.operators.hashed import HashedOperator
+from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.hash_index import HashIndex
+from dovetail.joins.online.operators.pairs import Pairs, Sorted
 from dovetail.joins.online.row_pages import SHIFT
-from dovetail.joins.online.sizes import Fitted
 
 
 class Candidate(NamedTuple):
@@ -25,15 +26,15 @@ class Candidate(NamedTuple):
     bucket: int
 
 
-class VisitingOperator(HashedOperator):
-    """A join that records each use of a disk part against memory as (latest departure on disk, tick of the use).
+class Visiting(Disk):
+    """Disk parts that are used against memory, each use recorded as (latest departure on disk, tick of the use).
 
     A row d of that part and a row m met in it exactly if d had left by then and m was in memory at that tick.
     """
 
-    def allocate(self, fitted: Fitted) -> None:
-        """Besides the table, an empty record."""
-        super().allocate(fitted)
+    def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
+        super().__init__(join)
+        self.index, self.pairs = index, Pairs(join)
         self.record: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def visits(self, bucket: int) -> tuple[Visits, Visits]:
@@ -44,22 +45,22 @@ class VisitingOperator(HashedOperator):
 
     def visitable(self) -> Iterator[Candidate]:
         """Disk parts for which memory holds rows, unless the last use has met all of them already."""
-        n = self.buckets
+        n, table, ats = self.index.buckets, self.index.table, self.index.rows.ats
         for side in (0, 1):
             rows, latest = self._disk_parts(side)
             for bucket in np.flatnonzero(rows > 0).tolist():
                 queue = (1 - side) * n + bucket
-                held = int(self.table.held[queue])
+                held = int(table.held[queue])
                 if held == 0:
                     continue
-                newest = int(self.rows.ats[self.table.tail[queue]])
+                newest = int(ats[table.tail[queue]])
                 last, tick = self.record.get((side, bucket), [(0, 0)])[-1]
                 if latest[bucket] > last or newest > tick:
                     yield Candidate(float(rows[bucket]) * held, side, bucket)
 
     def _disk_parts(self, side: int) -> tuple[Any, Any]:
         """Rows on disk of each bucket, and when the last of them left."""
-        store, n = self.blocks[side], self.buckets
+        store, n = self.blocks[side], self.index.buckets
         living, rows, latest = store.living(), np.zeros(n, np.int64), np.zeros(n, np.int64)
         buckets = store.column("bucket")[living]
         np.add.at(rows, buckets, store.column("rows")[living])
@@ -68,30 +69,30 @@ class VisitingOperator(HashedOperator):
 
     def visit(self, side: int, bucket: int) -> Iterator[pa.RecordBatch]:
         """New pairs of the disk part of one side with the memory part of the other; all blocks are used."""
-        queue = (1 - side) * self.buckets + bucket
-        room = self.blocks[side].largest + LOADED_BYTES * int(self.table.held[queue])
-        self.make_room(self._buffer, room)
+        join, queue = self.join, (1 - side) * self.index.buckets + bucket
+        room = self.blocks[side].largest + self.blocks[1 - side].beside * int(self.index.table.held[queue])
+        join.reserve_blocks(room)
         visits = self.visits(bucket)
-        latest, tick = self._disk_parts(side)[1][bucket], self.tick()
-        if self.table.held[queue]:  # making room may have flushed it
+        latest, tick = self._disk_parts(side)[1][bucket], join.tick()
+        if self.index.table.held[queue]:  # making room may have flushed it
             numbers = self.blocks[side].of_bucket(bucket).tolist()
             memory = self._memory_part(1 - side, queue)
             for number in numbers:
-                if self.blocks[side].meets(number, memory):
-                    disk = self.blocks[side].load([number])
+                if self.blocks[side].meets(number, memory.reach):
+                    disk = self.pairs.load(side, [number])
                     pair = (disk, memory) if side == 0 else (memory, disk)
-                    yield from self.joined(*pair, self.phase, visits)
+                    yield from self.pairs.of(*pair, join.phase, visits)
         self.record.setdefault((side, bucket), []).append((int(latest), tick))
-        self.let_blocks_go(room)
+        join.let_blocks_go(room)
 
-    def _memory_part(self, side: int, queue: int) -> Loaded:
-        slots: I32 = np.empty(int(self.table.held[queue]), np.int32)
-        queue_slots(self.table, queue, slots)
-        r = self.rows
-        never = np.full(len(slots), NEVER, np.int64)
-        rows = Unsorted(r.key[slots], r.code[slots], r.ats[slots], never, r.ref[slots])
-        used = {number: self.pages[side].page(number) for number in np.unique(rows.refs >> SHIFT).tolist()}
-        return rows.loaded(self.keys, side, used, self.schemas[side])
+    def _memory_part(self, side: int, queue: int) -> Sorted:
+        slots: I32 = np.empty(int(self.index.table.held[queue]), np.int32)
+        queue_slots(self.index.table, queue, slots)
+        r, pages = self.index.rows, self.join.pages[side]
+        never, refs = np.full(len(slots), NEVER), r.ref[slots]
+        used = {number: pages.page(number) for number in np.unique(refs >> SHIFT).tolist()}
+        part = Part(r.keys[:, slots], r.ats[slots], never, never, refs, used, self.join.schemas[side])
+        return Sorted.of(part, self.join.keys, side)
 
     def renumber(self) -> None:
         """Uses before a drain need not be remembered."""

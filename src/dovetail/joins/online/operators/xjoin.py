@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow as pa
 
 from dovetail.engine.operator import Until
 from dovetail.joins.online.kernels.flush import XJOIN
-from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.hashed import HashedJoin
-from dovetail.joins.online.operators.visiting import VisitingOperator
+from dovetail.joins.online.keys import JoinKeys
+from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.operators.visiting import Visiting
+from dovetail.joins.online.sizes import Fitted, Footprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class XJoin(HashedJoin):
+class XJoin(OnlineJoin):
     """When memory is full, the largest partition of either side goes to disk; its counterpart stays in memory.
 
     In pauses the disk part of one side's partition is probed against the memory part of the other's, as often as
@@ -25,16 +27,22 @@ class XJoin(HashedJoin):
     Reference: Bornea 2010, 2; Naeem 2012, 2.3.3; docs/algorithms/online.md, 2.3.
     """
 
-    @property
-    def operator(self) -> type[OnlineOperator]:
-        """The class of the running join."""
-        return XJoinOperator
+    def footprint(self) -> Footprint:
+        """That of a hash table."""
+        return hashed_footprint(self)
+
+    def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
+        """The largest partition leaves."""
+        return HashIndex(fitted, keys, XJOIN)
+
+    def disk(self, join: OnlineOperator) -> Disk:
+        """Stages 2 and 3."""
+        assert isinstance(join.index, HashIndex)  # noqa: S101  (for the type checker)
+        return XJoinStages(join, join.index)
 
 
-class XJoinOperator(VisitingOperator):
-    """A running XJoin."""
-
-    policy: ClassVar[int] = XJOIN
+class XJoinStages(Visiting):
+    """The second and third stage of XJoin."""
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Stage 2: partitions on disk against memory, the most promising first, while there is something new."""
@@ -45,6 +53,5 @@ class XJoinOperator(VisitingOperator):
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Stage 3: all pairs that no stage has produced."""
-        for bucket in self.disk_buckets():
-            left, right = (store.of_bucket(bucket).tolist() for store in self.blocks)
-            yield from self.cross(left, right, "ticks", self.visits(bucket))
+        for bucket in self.pairs.buckets():
+            yield from self.pairs.of_bucket(bucket, "ticks", self.visits(bucket))

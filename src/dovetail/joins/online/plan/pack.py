@@ -17,9 +17,8 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
-from dovetail.joins.online.bucket_rule import BucketRule, Homes
+from dovetail.joins.online.bucket_rule import BucketRule, Homes, MultiBucketRule
 from dovetail.joins.online.lateness import Lateness
-from dovetail.joins.online.multiway.bucket_rule import MultiBucketRule
 from dovetail.joins.online.request import Terms
 from dovetail.joins.online.resident.joins import ResidentJoin
 from dovetail.spark.arrow import Batches

@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
-from dovetail.joins.online.keys import SIDES
+from dovetail.joins.online.graph import SIDES
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.batch import join_buckets

@@ -44,7 +44,7 @@ class Running:
     """The running join of one bucket."""
 
     def __init__(self, join: ResidentJoin) -> None:
-        self.operator: JoiningOperator[Any] = join.open()
+        self.operator: JoiningOperator = join.open()
         self._names = join.names
         self._schemas = [join.schemas[name] for name in join.names]
         self._rows: deque[tuple[int, int]] = deque()

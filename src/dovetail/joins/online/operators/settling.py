@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.joins.online.kernels.multi_combine import Done, Stretches, combine, pairs_in_range
-from dovetail.joins.online.kernels.multi_rows import BACK, FORTH, WHOLE, key_ranges
-from dovetail.joins.online.multiway.blocks import Part, united
-from dovetail.joins.online.multiway.holding import MultiHolding
-from dovetail.joins.online.multiway.keys import MultiKeys
-from dovetail.joins.online.multiway.runs import Runs, Source
+from dovetail.engine.spill import SpillFile
+from dovetail.joins.online.blocks import ATS, Blocks, Part, Rule, key_columns, split_off, united
+from dovetail.joins.online.kernels.combine import Done, Stretches, combine, pairs_in_range
+from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, key_ranges
+from dovetail.joins.online.keys import JoinKeys
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.row_pages import SHIFT, Picks
 
+DTS, BLOCK = "__dovetail_dts", "__dovetail_block"
 NONE: I64 = int64s(np.empty(0, np.int64))
 _MANY = 4
 
@@ -69,18 +71,18 @@ class Sought(NamedTuple):
 
     def ordered(self, others: Part) -> tuple[I64, I64]:
         """What is looked for, sorted by key and then by that of the band, which without one is the key again."""
-        key = others.key[self.theirs]
+        key = others.keys[self.theirs]
         if self.their_near < 0:
             key = np.sort(key)
             return key, key
-        order = np.lexsort((others.key[self.their_near], key))
-        return key[order], others.key[self.their_near][order]
+        order = np.lexsort((others.keys[self.their_near], key))
+        return key[order], others.keys[self.their_near][order]
 
     def matching(self, rows: Part, ordered: tuple[I64, I64]) -> Bool:
         """For each row whether one of the others, which are `ordered`, matches it."""
-        low, high = near_low, near_high = key_ranges(rows.key[self.mine], *self.around)
+        low, high = near_low, near_high = key_ranges(rows.keys[self.mine], *self.around)
         if self.my_near >= 0:
-            near_low, near_high = key_ranges(rows.key[self.my_near], *self.near_around)
+            near_low, near_high = key_ranges(rows.keys[self.my_near], *self.near_around)
         found = np.empty(rows.n_rows, np.bool_)
         keys, nears = map(int64s, ordered)
         pairs_in_range(keys, nears, int64s(low), int64s(high), int64s(near_low), int64s(near_high), found)
@@ -92,7 +94,7 @@ def _reversed(down: int, up: int, measure: int) -> tuple[int, int, int]:
     return (-up, -down, WHOLE) if measure == WHOLE else (down, up, FORTH + BACK - measure)
 
 
-def path_of(keys: MultiKeys, order: Sequence[int]) -> list[Step]:
+def path_of(keys: JoinKeys, order: Sequence[int]) -> list[Step]:
     """The inputs in this order, each of which but the first has a neighbour before it."""
     steps = [Step(order[0], 0, 0, 0, 0, 0)]
     for at in range(1, len(order)):
@@ -108,7 +110,7 @@ def path_of(keys: MultiKeys, order: Sequence[int]) -> list[Step]:
     return steps
 
 
-def neighbours(keys: MultiKeys, relation: int) -> list[int]:
+def neighbours(keys: JoinKeys, relation: int) -> list[int]:
     """The inputs that share an edge with one."""
     return [ends[1 - end] for ends in keys.ends.tolist() for end in (0, 1) if ends[end] == relation]
 
@@ -131,14 +133,14 @@ def reduced(parts: Sequence[Part], steps: Sequence[Step]) -> list[Part]:
 def stretches_of(parts: Sequence[Part], steps: Sequence[Step]) -> Stretches:
     """All rows in the form that kernels take."""
     start = np.concatenate([[0], np.cumsum([part.n_rows for part in parts])]).astype(np.int64)
-    most = max(len(part.key) for part in parts)
+    most = max(len(part.keys) for part in parts)
     key = np.zeros((most, start[-1]), np.int64)
     facing, at = np.empty(start[-1], np.int64), np.empty(start[-1], np.int64)
     beside = facing if all(step.near < 0 for step in steps) else np.empty(start[-1], np.int64)
     for depth, (part, step) in enumerate(zip(parts, steps, strict=True)):
         first, last = start[depth], start[depth + 1]
-        key[: len(part.key), first:last] = part.key
-        mine, near = part.key[step.attribute], part.key[step.attribute if step.near < 0 else step.near]
+        key[: len(part.keys), first:last] = part.keys
+        mine, near = part.keys[step.attribute], part.keys[step.attribute if step.near < 0 else step.near]
         order = np.argsort(mine, kind="stable") if step.near < 0 else np.lexsort((near, mine))
         facing[first:last], beside[first:last], at[first:last] = mine[order], near[order], order + first
     ats, dts, block = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
@@ -152,34 +154,101 @@ def nothing_done(relations: int) -> Done:
     return Done(zeros, int64s(np.zeros(3, np.int64)), NONE, NONE, NONE, NONE)
 
 
-class SettlingOperator(MultiHolding):
-    """A join that can produce all that is owed from any blocks of its inputs."""
+class Stored(Protocol):
+    """Rows on disk in numbered pieces."""
 
-    by_group: ClassVar[bool] = False
-    """Whether rows of one generation met, and not rows with a common tick."""
+    beside: int
 
-    def combined(self, parts: Sequence[Part], steps: Sequence[Step], done: Done) -> Iterator[pa.RecordBatch]:
+    def bytes_of(self, number: int) -> int:
+        """Memory that loading one piece takes."""
+        ...
+
+    def load(self, number: int, rule: Rule = "ticks") -> Part:
+        """One piece; the caller has reserved its `bytes_of`."""
+        ...
+
+
+class Source(NamedTuple):
+    """Some pieces of one input."""
+
+    store: Stored
+    numbers: Sequence[int]
+
+
+class LongBlocks:
+    """Small blocks of one input written together as long ones, for work that reads them again and again.
+
+    Each row keeps its ticks and the number of its block.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.schema, self.keys, self.beside = blocks.schema, blocks.keys, blocks.beside
+        names = [*key_columns(self.keys), ATS, DTS, BLOCK]
+        extra = [pa.field(name, pa.int64()) for name in names]
+        self.file = SpillFile(pa.schema([*self.schema, *extra]), blocks.file.directory, f"{blocks.file.name}-runs")
+        self._rows: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def append(self, part: Part) -> None:
+        """One more run."""
+        numbers = [*part.keys, part.ats, part.dts, part.block]
+        columns = [
+            *part.rows.take(Picks.of(part.refs)).columns,
+            *(pa.array(np.ascontiguousarray(each)) for each in numbers),
+        ]
+        self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
+        self._rows.append(part.n_rows)
+
+    def bytes_of(self, number: int) -> int:
+        """Memory that loading one run takes."""
+        return self.file.size_of(number) + self.beside * self._rows[number]
+
+    def load(self, number: int, rule: Rule = "ticks") -> Part:
+        """One run, with the ticks that its rows were given when it was written."""
+        batch = self.file.read(number)
+        rows = split_off(batch, self.schema, self.keys)
+        dts, block = (batch.column(name).to_numpy() for name in (DTS, BLOCK))
+        refs = (number << SHIFT) + np.arange(batch.num_rows)
+        return Part(rows.keys, rows.ats, dts, block, refs, {number: rows.batch}, self.schema)
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.file.close()
+
+
+class Combinations:
+    """The new combinations of rows that are loaded, or of any blocks of all inputs.
+
+    `rule` says which rows met before they left.
+    """
+
+    def __init__(self, join: OnlineOperator, rule: Rule = "ticks") -> None:
+        self.join, self.blocks, self.keys, self._rule = join, join.blocks, join.keys, rule
+
+    def of(self, parts: Sequence[Part], steps: Sequence[Step], done: Done) -> Iterator[pa.RecordBatch]:
         """New combinations of loaded rows."""
         n = len(parts)
         stretches, starts = stretches_of(parts, steps), np.cumsum([0, *(part.n_rows for part in parts)])
         cursor, rows = np.full(n + 2, -1, np.int64), np.zeros(n, np.int64)
         cursor[n:] = 0
-        out = np.empty((max(8, self.fitted.combos // 2), n), np.int64)  # and as many names of rows
+        out = np.empty((max(8, self.join.fitted.combinations // 2), n), np.int64)  # and as many names of rows
         by_relation = [parts[depth].rows for depth in np.argsort([step.relation for step in steps])]
         while cursor[n] >= 0:
             found = combine(stretches, done, cursor, rows, out)
             refs = [NONE] * n
             for depth, (part, step) in enumerate(zip(parts, steps, strict=True)):
                 refs[step.relation] = part.refs[out[:found, depth] - starts[depth]]
-            yield from self.answers.batches(by_relation, refs, self.phase)
-        self.compared(int(cursor[n + 1]))
+            yield from self.join.answers.batches(by_relation, refs, self.join.phase)
+        self.join.compared(int(cursor[n + 1]))
 
     def settle(self, numbers: Sequence[Sequence[int]], done: Done) -> Iterator[pa.RecordBatch]:
         """Every combination of these blocks, given by input, that was not produced before."""
         if not all(len(some) for some in numbers):
             return
         steps = path_of(self.keys, self._short_path([len(some) for some in numbers]))
-        share = self.block_room // (len(steps) + 2)
+        share = self.join.block_room // (len(steps) + 2)
         with ExitStack() as files:
             sources = [Source(store, some) for store, some in zip(self.blocks, numbers, strict=True)]
             for step in steps[1:]:
@@ -191,14 +260,14 @@ class SettlingOperator(MultiHolding):
         store = self.blocks[r]
         if len(numbers) < _MANY or size < 2 * store.largest:
             return Source(store, numbers)
-        runs = Runs(store)
+        runs = LongBlocks(store)
         files.callback(runs.close)
         for part in self._survivors([], [Step(r, 0, 0, 0, 0, 0)], Source(store, numbers), size):
             copies = 2 * part.nbytes
-            self.make_room(self._buffer, copies)
+            self.join.reserve_blocks(copies)
             runs.append(part)
-            self.let_blocks_go(copies)
-        self.metrics.add("runs_written", len(runs), self.names[r], unit="runs")
+            self.join.let_blocks_go(copies)
+        self.join.metrics.add("runs_written", len(runs), self.join.names[r], unit="runs")
         return Source(runs, range(len(runs)))
 
     def _short_path(self, blocks: Sequence[int]) -> list[int]:
@@ -215,7 +284,7 @@ class SettlingOperator(MultiHolding):
         """All combinations of the parts held with blocks of the inputs that follow."""
         depth = len(parts)
         if depth == len(steps):
-            yield from self.combined(parts, steps, done)
+            yield from self.of(parts, steps, done)
             return
         for part in self._survivors(parts, steps[: depth + 1], sources[steps[depth].relation], share):
             kept = reduced([*parts, part], steps[: depth + 1]) if depth else [part]
@@ -232,18 +301,18 @@ class SettlingOperator(MultiHolding):
         for number in source.numbers:
             if held and size + store.bytes_of(number) > share:
                 yield united(held)
-                self.let_blocks_go(size)
+                self.join.let_blocks_go(size)
                 held, size = [], 0
             reading = store.bytes_of(number)
-            self.make_room(self._buffer, reading)
-            part, kept = store.load(number, self.by_group), reading
+            self.join.reserve_blocks(reading)
+            part, kept = store.load(number, self._rule), reading
             if near is not None:
                 wanted = edge.matching(part, near)
                 part = part.only(wanted).compact(number) if wanted.any() else part.only(wanted)
                 kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
-            self.let_blocks_go(reading - kept)
+            self.join.let_blocks_go(reading - kept)
             size += kept
             held += [part] if part.n_rows else []
         if held:
             yield united(held)
-        self.let_blocks_go(size)
+        self.join.let_blocks_go(size)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.joins.online.kernels.multi_rows import range_of
+from dovetail.joins.online.kernels.ranges import range_of
 
 
 class Stretches(NamedTuple):

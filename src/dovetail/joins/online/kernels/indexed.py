@@ -10,46 +10,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import F64, I64, int64s
+from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.joins.online.kernels.multi_flush import BENEFIT, Areas, area_of, drop_rows, empty_areas, flush_areas
-from dovetail.joins.online.kernels.multi_rows import (
-    COMBOS,
+from dovetail.joins.online.kernels.areas import BENEFIT, Areas, area_of, drop_rows, empty_areas, flush_areas
+from dovetail.joins.online.kernels.ranges import range_of
+from dovetail.joins.online.kernels.rows import (
     COMPARED,
-    DEPTH,
+    DONE,
     EMIT,
     FOUND,
-    FRESH,
-    HEADS,
-    HIGH,
-    LOW,
+    FULL,
     N_FREE,
-    NEAR_HIGH,
-    NEAR_LOW,
     NEXT,
-    PENDING,
-    RELATION,
+    NO_SLOT,
     RESULTS,
+    SIDE,
     STAGE,
+    STUCK,
     TO_ENTER,
     TO_PROBE,
     TO_STORE,
-    MultiArrivals,
-    MultiOutcome,
-    MultiRows,
-    Stack,
-    empty_multi_outcome,
-    empty_multi_rows,
-    empty_stack,
-    enter_row,
-    keep_row,
-    multi_arrivals,
-    needs_room,
-    no_bands,
+    Arrivals,
+    Outcome,
+    Rows,
+    arrivals,
+    can_list,
+    empty_outcome,
+    empty_rows,
+    enter,
+    hold,
+    is_full,
     order_of,
-    range_of,
 )
-from dovetail.joins.online.kernels.rows import DONE, NO_SLOT, PAIRS_FULL, STUCK
 from dovetail.joins.online.kernels.tree import Trees, empty_trees, first_from, insert_node
 
 ENOUGH_PROBES = 100
@@ -74,6 +66,17 @@ class Edges(NamedTuple):
     order: I64
 
 
+class Stack(NamedTuple):
+    """Where the search for combinations of one arriving row stands: slot and range of keys by depth, and depth."""
+
+    slot: I32
+    range: I64
+    meta: I64
+
+
+LOW, HIGH, NEAR_LOW, NEAR_HIGH = range(4)
+DEPTH, FRESH, PENDING = range(3)
+"""Places in `Stack.meta`: depth, whether it was just entered, whether a combination waits for room."""
 MATCHES, SPACE, PROBES = range(3)
 O_RELATION, O_PARENT, O_EDGE, O_END = range(4)
 
@@ -93,6 +96,11 @@ def edges_of(
     edges = Edges(relation, attribute, ranges[0], near, ranges[1], counts, np.zeros(n), order)
     order_probes(edges)
     return edges
+
+
+def empty_stack(sides: int) -> Stack:
+    """A search that has not begun."""
+    return Stack(np.full(sides, -1, np.int32), np.zeros((sides, 4), np.int64), np.zeros(3, np.int64))
 
 
 @kernel
@@ -131,35 +139,35 @@ def update_sigma(e: Edges) -> None:
 
 
 @kernel
-def _complete(rows: MultiRows, s: Areas, e: Edges, r: int, stack: Stack, out: MultiOutcome) -> None:
+def _complete(rows: Rows, s: Areas, e: Edges, r: int, stack: Stack, out: Outcome) -> None:
     """A combination is found: every row of it counts in the region of each of its attributes."""
     n = len(e.order)
-    at = out.n[COMBOS]
+    at = out.n[FOUND]
     for depth in range(n):
         slot = stack.slot[depth]
         of = r if depth == 0 else e.order[r, depth, O_RELATION]
         rows.bit[slot] = 1
         for a in range(s.attributes[of]):
-            s.joins[of, a, area_of(s, of, a, rows.key[a, slot])] += 1
+            s.joins[of, a, area_of(s, of, a, rows.keys[a, slot])] += 1
         if rows.meta[EMIT]:
             out.slots[at, of] = slot
     rows.meta[RESULTS] += 1
     if rows.meta[EMIT]:
-        out.n[COMBOS] += 1
+        out.n[FOUND] += 1
 
 
 @kernel
-def _set_range(rows: MultiRows, e: Edges, edge: int, end: int, slot: int, reach: I64) -> None:
+def _set_range(rows: Rows, e: Edges, edge: int, end: int, slot: int, reach: I64) -> None:
     """Which rows of the other end match a row: from the first key to the last, and those of the band besides."""
     mine, near = e.attribute[edge, end], e.near[edge, end]
-    reach[LOW], reach[HIGH] = range_of(rows.key[mine, slot], e.around[edge, end])
+    reach[LOW], reach[HIGH] = range_of(rows.keys[mine, slot], e.around[edge, end])
     reach[NEAR_LOW], reach[NEAR_HIGH] = _MIN, _MAX
     if near >= 0:
-        reach[NEAR_LOW], reach[NEAR_HIGH] = range_of(rows.key[near, slot], e.near_around[edge, end])
+        reach[NEAR_LOW], reach[NEAR_HIGH] = range_of(rows.keys[near, slot], e.near_around[edge, end])
 
 
 @kernel
-def _step(rows: MultiRows, t: Trees, e: Edges, r: int, stack: Stack, depth: int) -> int:
+def _step(rows: Rows, t: Trees, e: Edges, r: int, stack: Stack, depth: int) -> int:
     """The next row of this depth that matches its neighbour, or -1."""
     other, edge, end = e.order[r, depth, O_RELATION], e.order[r, depth, O_EDGE], e.order[r, depth, O_END]
     theirs, near, reach = e.attribute[edge, 1 - end], e.near[edge, 1 - end], stack.range[depth]
@@ -179,7 +187,7 @@ def _step(rows: MultiRows, t: Trees, e: Edges, r: int, stack: Stack, depth: int)
         rows.meta[COMPARED] += 1
         if o.key[node] > reach[HIGH]:
             return -1
-        if near < 0 or reach[NEAR_LOW] <= rows.key[near, node] <= reach[NEAR_HIGH]:
+        if near < 0 or reach[NEAR_LOW] <= rows.keys[near, node] <= reach[NEAR_HIGH]:
             e.counts[edge, MATCHES] += 1
             return node
         if in_order:  # keys are equal, so all that follow are further away
@@ -189,7 +197,7 @@ def _step(rows: MultiRows, t: Trees, e: Edges, r: int, stack: Stack, depth: int)
 
 
 @kernel
-def _probe(rows: MultiRows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, out: MultiOutcome) -> bool:
+def _probe(rows: Rows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, out: Outcome) -> bool:
     """Whether all combinations of the row were found and written; false when there is no room for more of them."""
     m, last = stack.meta, len(e.order) - 1
     while m[DEPTH] > 0:
@@ -203,37 +211,34 @@ def _probe(rows: MultiRows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, 
                 m[DEPTH] += 1
                 m[FRESH] = 1
                 continue
-        if out.n[COMBOS] == len(out.slots):
+        if out.n[FOUND] == len(out.slots):
             m[PENDING] = 1
             return False
         m[PENDING] = 0
-        m[FOUND] += 1
         _complete(rows, s, e, r, stack, out)
     return True
 
 
 @kernel
-def _store(rows: MultiRows, s: Areas, t: Trees, r: int, slot: int) -> None:
+def _store(rows: Rows, s: Areas, t: Trees, r: int, slot: int) -> None:
     """The row is found from now on, by each of its attributes."""
     for a in range(s.attributes[r]):
         insert_node(t, order_of(rows, r, a), r, a, slot)
-        s.held[r, a, area_of(s, r, a, rows.key[a, slot])] += 1
-    keep_row(rows, slot, r)
+        s.held[r, a, area_of(s, r, a, rows.keys[a, slot])] += 1
+    hold(rows, slot, r)
 
 
 @kernel
-def store_all(rows: MultiRows, s: Areas, t: Trees, r: int, slots: I64) -> None:
+def store_all(rows: Rows, s: Areas, t: Trees, r: int, slots: I64) -> None:
     """Rows with keys and ticks are in memory again."""
     for at in range(len(slots)):
         _store(rows, s, t, r, slots[at])
 
 
 @kernel
-def arrive_multi(
-    rows: MultiRows, s: Areas, t: Trees, e: Edges, new: MultiArrivals, stack: Stack, out: MultiOutcome
-) -> int:
+def arrive_multi(rows: Rows, s: Areas, t: Trees, e: Edges, new: Arrivals, stack: Stack, out: Outcome) -> int:
     """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped."""
-    r = new.at[RELATION]
+    r = new.at[SIDE]
     if new.at[NEXT] == 0 and new.at[STAGE] == TO_ENTER:  # with ample memory there is never a flush
         update_sigma(e)
         order_probes(e)
@@ -242,15 +247,15 @@ def arrive_multi(
         if new.at[STAGE] == TO_ENTER:
             if rows.meta[N_FREE] == 0:
                 return NO_SLOT
-            stack.slot[0] = enter_row(rows, new, at)
-            stack.meta[DEPTH], stack.meta[FRESH], stack.meta[PENDING], stack.meta[FOUND] = 1, 1, 0, 0
+            stack.slot[0] = enter(rows, new, at)
+            stack.meta[DEPTH], stack.meta[FRESH], stack.meta[PENDING] = 1, 1, 0
             new.at[STAGE] = TO_PROBE
         if new.at[STAGE] == TO_PROBE:
             if not _probe(rows, s, t, e, r, stack, out):
-                return PAIRS_FULL
+                return FULL
             new.at[STAGE] = TO_STORE
-        while needs_room(rows, new.size[at]):
-            if out.n[HEADS] == len(out.heads):
+        while is_full(rows, new.size[at]):
+            if not can_list(out, 1):
                 return NO_SLOT
             if not flush_areas(s, rows, t, out):
                 return STUCK
@@ -265,11 +270,11 @@ def arrive_multi(
 def _warm() -> None:
     e = edges_of(np.array([[0, 1], [1, 2]]), np.array([[0, 0], [1, 0]]))
     s = empty_areas(np.array([1, 2, 1]), 2, 1, BENEFIT)
-    rows, t = empty_multi_rows(20, 3, 6, 1000, no_bands(3, 2), 2), empty_trees(3, 2, 20)
-    out, stack = empty_multi_outcome(4, 3, 20, 8), empty_stack(3)
-    key, size = int64s(np.zeros((2, 4), np.int64)), int64s(np.ones(4, np.int64))
+    rows, t = empty_rows(20, 6, 1000, 3, 2, named=True), empty_trees(3, 2, 20)
+    out, stack = empty_outcome(4, 20, 8, 3), empty_stack(3)
+    key, size, none = np.zeros((2, 4), np.int64), np.ones(4, np.int64), np.empty(0, np.int64)
     for r in range(3):
-        new = multi_arrivals(r, 0, key, size, np.zeros(4, np.int32))
+        new = arrivals(r, 0, key, size, np.zeros(4, np.int32), (none, none))
         arrive_multi(rows, s, t, e, new, stack, out)
     flush_areas(s, rows, t, out)
     store_all(rows, s, t, 0, np.zeros(0, np.int64))

@@ -9,48 +9,57 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import F64, I32, I64, int64s
+from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.hashing import mixed
-from dovetail.joins.online.kernels.multi_arrive import ENOUGH_PROBES, MATCHES, PROBES, SPACE
-from dovetail.joins.online.kernels.multi_rows import (
-    CLOCK,
-    COMBOS,
-    COMPARED,
+from dovetail.joins.online.kernels.indexed import (
     DEPTH,
-    EMIT,
+    ENOUGH_PROBES,
     FRESH,
+    MATCHES,
+    PENDING,
+    PROBES,
+    SPACE,
+    Stack,
+    empty_stack,
+)
+from dovetail.joins.online.kernels.ranges import range_of
+from dovetail.joins.online.kernels.rows import (
+    CLOCK,
+    COMPARED,
+    DONE,
+    DROPPED,
+    EMIT,
+    FLUSHED,
+    FOUND,
+    FULL,
     GONE,
-    HEADS,
     N_FREE,
     NEXT,
-    PENDING,
-    RELATION,
+    NO_SLOT,
     RESULTS,
+    SIDE,
     STAGE,
+    STUCK,
     TO_ENTER,
     TO_PROBE,
-    MultiArrivals,
-    MultiOutcome,
-    MultiRows,
-    Stack,
-    empty_multi_outcome,
-    empty_multi_rows,
-    empty_stack,
-    end_flush,
-    enter_row,
-    keep_row,
-    let_row_go,
-    multi_arrivals,
-    needs_room,
-    no_bands,
-    range_of,
+    Arrivals,
+    Outcome,
+    Rows,
+    arrivals,
+    can_list,
+    close_flush,
+    empty_outcome,
+    empty_rows,
+    enter,
+    hold,
+    is_full,
+    let_go,
 )
-from dovetail.joins.online.kernels.rows import DONE, NO_SLOT, PAIRS_FULL, STUCK
 
 
 class Tables(NamedTuple):
-    """By slot: next slot of the chain; by relation and cell: first slot. By bucket: rows and generation.
+    """By slot: next slot of the chain; by relation and cell: first slot. By bucket: rows.
 
     A bucket is a run of cells. `counts` and `sigma` are by relation that is probed, `order` by selectivity. `bands` are
     those besides the common key, in both directions: relation and key that it goes from, relation and key that it goes
@@ -60,7 +69,6 @@ class Tables(NamedTuple):
     after: I32
     heads: I32
     held: I64
-    generation: I64
     counts: I64
     sigma: F64
     order: I64
@@ -74,14 +82,14 @@ CHAIN_BYTES = 4
 
 
 def empty_tables(relations: int, slots: int, buckets: int, smallest: bool, bands: I64 | None = None) -> Tables:
-    """Tables without rows; generations start at 1."""
+    """Tables without rows."""
     bands = np.zeros((0, 7), np.int64) if bands is None else bands
     cells = max(1, slots // buckets)
     heads, held = np.full((relations, buckets * cells), -1, np.int32), np.zeros(buckets, np.int64)
     counts, meta = np.zeros((relations, 3), np.int64), np.array([buckets, cells, smallest], np.int64)
-    order, generation = np.arange(relations, dtype=np.int64), np.ones(buckets, np.int64)
+    order = np.arange(relations, dtype=np.int64)
     after = np.full(slots, -1, np.int32)
-    return Tables(after, heads, held, generation, counts, np.zeros(relations), order, bands, meta)
+    return Tables(after, heads, held, counts, np.zeros(relations), order, bands, meta)
 
 
 @kernel
@@ -120,7 +128,7 @@ def _relation_at(t: Tables, r: int, depth: int) -> int:
 
 
 @kernel
-def _is_near(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int, other: int, slot: int) -> bool:
+def _is_near(rows: Rows, t: Tables, r: int, stack: Stack, depth: int, other: int, slot: int) -> bool:
     """Whether a row is within the bands between its relation and those at smaller depths."""
     for band in range(len(t.bands)):
         origin, mine, to, theirs = t.bands[band, 0], t.bands[band, 1], t.bands[band, 2], t.bands[band, 3]
@@ -128,16 +136,16 @@ def _is_near(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int, other
             continue
         for before in range(depth):
             if (r if before == 0 else _relation_at(t, r, before)) == origin:
-                low, high = range_of(rows.key[mine, stack.slot[before]], t.bands[band, 4:])
-                if not low <= rows.key[theirs, slot] <= high:
+                low, high = range_of(rows.keys[mine, stack.slot[before]], t.bands[band, 4:])
+                if not low <= rows.keys[theirs, slot] <= high:
                     return False
     return True
 
 
 @kernel
-def _step(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int) -> int:
+def _step(rows: Rows, t: Tables, r: int, stack: Stack, depth: int) -> int:
     """The next row of this depth with the arriving row's key, or -1."""
-    key, other = rows.key[0, stack.slot[0]], _relation_at(t, r, depth)
+    key, other = rows.keys[0, stack.slot[0]], _relation_at(t, r, depth)
     if stack.meta[FRESH]:
         t.counts[other, PROBES] += 1
         t.counts[other, SPACE] += rows.held[other]
@@ -147,7 +155,7 @@ def _step(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int) -> int:
         slot = t.after[stack.slot[depth]]
     while slot >= 0:
         rows.meta[COMPARED] += 1
-        if rows.key[0, slot] == key and _is_near(rows, t, r, stack, depth, other, slot):
+        if rows.keys[0, slot] == key and _is_near(rows, t, r, stack, depth, other, slot):
             t.counts[other, MATCHES] += 1
             break
         slot = t.after[slot]
@@ -155,7 +163,7 @@ def _step(rows: MultiRows, t: Tables, r: int, stack: Stack, depth: int) -> int:
 
 
 @kernel
-def _probe(rows: MultiRows, t: Tables, r: int, stack: Stack, out: MultiOutcome) -> bool:
+def _probe(rows: Rows, t: Tables, r: int, stack: Stack, out: Outcome) -> bool:
     """Whether all combinations of the row were found and written; false when there is no room for more of them."""
     m, last = stack.meta, len(t.order) - 1
     while m[DEPTH] > 0:
@@ -170,13 +178,13 @@ def _probe(rows: MultiRows, t: Tables, r: int, stack: Stack, out: MultiOutcome) 
                 m[FRESH] = 1
                 continue
         if rows.meta[EMIT]:
-            if out.n[COMBOS] == len(out.slots):
+            if out.n[FOUND] == len(out.slots):
                 m[PENDING] = 1
                 return False
             for depth in range(last + 1):
                 of = r if depth == 0 else _relation_at(t, r, depth)
-                out.slots[out.n[COMBOS], of] = stack.slot[depth]
-            out.n[COMBOS] += 1
+                out.slots[out.n[FOUND], of] = stack.slot[depth]
+            out.n[FOUND] += 1
         m[PENDING] = 0
         rows.meta[RESULTS] += 1
     return True
@@ -195,8 +203,8 @@ def _chosen_bucket(t: Tables) -> int:
 
 
 @kernel
-def flush_bucket(rows: MultiRows, t: Tables, out: MultiOutcome) -> bool:
-    """One bucket leaves all tables, and its generation ends; false if there is no row at all."""
+def flush_bucket(rows: Rows, t: Tables, out: Outcome) -> bool:
+    """One bucket leaves all tables in one tick, which is its generation; false if there is no row at all."""
     bucket = _chosen_bucket(t)
     if bucket < 0:
         return False
@@ -207,33 +215,32 @@ def flush_bucket(rows: MultiRows, t: Tables, out: MultiOutcome) -> bool:
         for cell in range(bucket * cells, (bucket + 1) * cells):
             slot = t.heads[r, cell]
             while slot >= 0:
-                let_row_go(rows, out, slot)
+                let_go(rows, out, slot, r)
                 slot = t.after[slot]
             t.heads[r, cell] = -1
-        end_flush(out, first, r, bucket, rows.meta[CLOCK], t.generation[bucket])
+        close_flush(out, first, r, bucket, FLUSHED, rows.meta[CLOCK])
     t.held[bucket] = 0
-    t.generation[bucket] += 1
     return True
 
 
 @kernel
-def _store(rows: MultiRows, t: Tables, r: int, slot: int) -> None:
-    cell = _cell(t, rows.key[0, slot])
+def _store(rows: Rows, t: Tables, r: int, slot: int) -> None:
+    cell = _cell(t, rows.keys[0, slot])
     t.after[slot] = t.heads[r, cell]
     t.heads[r, cell] = slot
-    t.held[bucket_of(t, rows.key[0, slot])] += 1
-    keep_row(rows, slot, r)
+    t.held[bucket_of(t, rows.keys[0, slot])] += 1
+    hold(rows, slot, r)
 
 
 @kernel
-def store_hashed(rows: MultiRows, t: Tables, r: int, slots: I64) -> None:
+def store_hashed(rows: Rows, t: Tables, r: int, slots: I64) -> None:
     """Rows with keys are in memory again."""
     for at in range(len(slots)):
         _store(rows, t, r, slots[at])
 
 
 @kernel
-def drop_hashed(rows: MultiRows, t: Tables, out: MultiOutcome, r: int, until: int) -> None:
+def drop_hashed(rows: Rows, t: Tables, out: Outcome, r: int, until: int) -> None:
     """Rows of one relation that arrived up to this tick leave, as one flush."""
     first = out.n[GONE]
     for cell in range(t.heads.shape[1]):
@@ -241,8 +248,8 @@ def drop_hashed(rows: MultiRows, t: Tables, out: MultiOutcome, r: int, until: in
         while slot >= 0:
             following = t.after[slot]
             if rows.ats[slot] <= until:
-                t.held[bucket_of(t, rows.key[0, slot])] -= 1
-                let_row_go(rows, out, slot)
+                t.held[bucket_of(t, rows.keys[0, slot])] -= 1
+                let_go(rows, out, slot, r)
                 if kept < 0:
                     t.heads[r, cell] = following
                 else:
@@ -250,47 +257,47 @@ def drop_hashed(rows: MultiRows, t: Tables, out: MultiOutcome, r: int, until: in
             else:
                 kept = slot
             slot = following
-    end_flush(out, first, r, 0, rows.meta[CLOCK], 0)
+    close_flush(out, first, r, 0, DROPPED, rows.meta[CLOCK])
 
 
 @kernel
-def arrive_tables(rows: MultiRows, t: Tables, new: MultiArrivals, stack: Stack, out: MultiOutcome) -> int:
+def arrive_tables(rows: Rows, t: Tables, new: Arrivals, stack: Stack, out: Outcome) -> int:
     """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped.
 
     Room is made before a row is stored and probes: what it meets has its own generation.
     """
-    r = new.at[RELATION]
+    r = new.at[SIDE]
     if new.at[NEXT] == 0 and new.at[STAGE] == TO_ENTER:  # with ample memory there is never a flush
         _order_tables(t)
     while new.at[NEXT] < len(new.size):
         at = new.at[NEXT]
         if new.at[STAGE] == TO_ENTER:
-            while needs_room(rows, new.size[at]):
-                if out.n[HEADS] + len(t.heads) > len(out.heads):
+            while is_full(rows, new.size[at]):
+                if not can_list(out, len(t.heads)):
                     return NO_SLOT
                 if not flush_bucket(rows, t, out):
                     return STUCK
                 _order_tables(t)
             if rows.meta[N_FREE] == 0:
                 return NO_SLOT
-            slot = enter_row(rows, new, at)
+            slot = enter(rows, new, at)
             _store(rows, t, r, slot)
             stack.slot[0] = slot
             stack.meta[DEPTH], stack.meta[FRESH], stack.meta[PENDING] = 1, 1, 0
             new.at[STAGE] = TO_PROBE
         if not _probe(rows, t, r, stack, out):
-            return PAIRS_FULL
+            return FULL
         new.at[NEXT], new.at[STAGE] = at + 1, TO_ENTER
     return DONE
 
 
 @register_warmup
 def _warm() -> None:
-    rows, t = empty_multi_rows(20, 3, 6, 1000, no_bands(3, 1), 1), empty_tables(3, 20, 2, False)
-    out, stack = empty_multi_outcome(4, 3, 20, 8), empty_stack(3)
-    key, size = int64s(np.zeros((1, 4), np.int64)), int64s(np.ones(4, np.int64))
+    rows, t = empty_rows(20, 6, 1000, 3, named=True), empty_tables(3, 20, 2, False)
+    out, stack = empty_outcome(4, 20, 8, 3), empty_stack(3)
+    key, size, none = np.zeros((1, 4), np.int64), np.ones(4, np.int64), np.empty(0, np.int64)
     for r in range(3):
-        arrive_tables(rows, t, multi_arrivals(r, 0, key, size, np.zeros(4, np.int32)), stack, out)
+        arrive_tables(rows, t, arrivals(r, 0, key, size, np.zeros(4, np.int32), (none, none)), stack, out)
     flush_bucket(rows, t, out)
     store_hashed(rows, t, 0, np.zeros(0, np.int64))
     drop_hashed(rows, t, out, 0, 0)

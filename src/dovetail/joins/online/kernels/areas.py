@@ -12,14 +12,16 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
-from dovetail.joins.online.kernels.multi_rows import (
+from dovetail.joins.online.kernels.rows import (
     CLOCK,
+    DROPPED,
+    FLUSHED,
     GONE,
-    MultiOutcome,
-    MultiRows,
-    end_flush,
-    largest_relation,
-    let_row_go,
+    Outcome,
+    Rows,
+    close_flush,
+    largest_side,
+    let_go,
     order_of,
 )
 from dovetail.joins.online.kernels.tree import FIRST, LAST, Trees, first_from, remove_node
@@ -69,12 +71,12 @@ def area_of(s: Areas, r: int, a: int, key: int) -> int:
 
 
 @kernel
-def _evict(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, slot: int) -> None:
+def _evict(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, slot: int) -> None:
     """One row leaves all indexes of its relation, and the counts of the regions it was in."""
     for a in range(s.attributes[r]):
-        s.held[r, a, area_of(s, r, a, rows.key[a, slot])] -= 1
+        s.held[r, a, area_of(s, r, a, rows.keys[a, slot])] -= 1
         remove_node(t, order_of(rows, r, a), r, a, slot)
-    let_row_go(rows, out, slot)
+    let_go(rows, out, slot, r)
 
 
 @kernel
@@ -86,7 +88,7 @@ def draw(s: Areas, below: int) -> int:
 
 
 @kernel
-def _hand(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> int:
+def _hand(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> int:
     """The node at which the Clock goes on; at first one of the middle region by chance."""
     o, hand = order_of(rows, r, a), s.hand[r, a]
     if hand[3] == 0:
@@ -98,11 +100,11 @@ def _hand(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> int:
 
 
 @kernel
-def _take_clock(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, a: int, n: int) -> None:
+def _take_clock(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, a: int, n: int) -> None:
     """The hand goes round the middle region; a row with the bit set loses it and stays, one without leaves."""
     node, taken, o, hand = _hand(s, rows, t, r, a), 0, order_of(rows, r, a), s.hand[r, a]
     while taken < n:
-        if node < 0 or area_of(s, r, a, rows.key[a, node]) != MIDDLE:
+        if node < 0 or area_of(s, r, a, rows.keys[a, node]) != MIDDLE:
             node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)  # ticks are smaller, so this is the next key
             continue
         following = t.after[a, node]
@@ -116,7 +118,7 @@ def _take_clock(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, 
 
 
 @kernel
-def _take_end(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, a: int, region: int, n: int) -> None:
+def _take_end(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, a: int, region: int, n: int) -> None:
     """The smallest keys of the lower region leave, or the largest of the upper one."""
     for _ in range(n):
         _evict(s, rows, t, out, r, t.ends[r, a, FIRST if region == LOWER else LAST])
@@ -137,49 +139,49 @@ def _least_benefit(s: Areas, r: int, tried: I64) -> tuple[int, int]:
 
 
 @kernel
-def _set_low(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
+def _set_low(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
     """The smallest key such that the lower region holds a block, but below the upper region."""
     node, seen = t.ends[r, a, FIRST], 1
     while seen < s.meta[BLOCK] and t.after[a, node] >= 0:
         node, seen = t.after[a, node], seen + 1
-    key = rows.key[a, node]
+    key = rows.keys[a, node]
     if key >= s.up[r, a]:
         above = first_from(t, order_of(rows, r, a), r, a, s.up[r, a], _MIN, _MIN)
         below = t.before[a, above] if above >= 0 else t.ends[r, a, LAST]
-        key = rows.key[a, below] if below >= 0 else _MIN
+        key = rows.keys[a, below] if below >= 0 else _MIN
     s.low[r, a] = key
 
 
 @kernel
-def _set_up(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
+def _set_up(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
     """The largest key such that the upper region holds a block, but above the lower region."""
     node, seen = t.ends[r, a, LAST], 1
     while seen < s.meta[BLOCK] and t.before[a, node] >= 0:
         node, seen = t.before[a, node], seen + 1
-    key = rows.key[a, node]
+    key = rows.keys[a, node]
     if key <= s.low[r, a]:
         above = first_from(t, order_of(rows, r, a), r, a, s.low[r, a], _MAX, _MAX)
-        key = rows.key[a, above] if above >= 0 else _MAX
+        key = rows.keys[a, above] if above >= 0 else _MAX
     s.up[r, a] = key
 
 
 @kernel
-def count_areas(s: Areas, rows: MultiRows, t: Trees, r: int, a: int) -> None:
+def count_areas(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
     """Rows of each region as the boundaries lie now."""
     s.held[r, a, :] = 0
     node = t.ends[r, a, LAST]
-    while node >= 0 and rows.key[a, node] >= s.up[r, a]:
+    while node >= 0 and rows.keys[a, node] >= s.up[r, a]:
         s.held[r, a, UPPER] += 1
         node = t.before[a, node]
     node = t.ends[r, a, FIRST]
-    while node >= 0 and area_of(s, r, a, rows.key[a, node]) == LOWER:
+    while node >= 0 and area_of(s, r, a, rows.keys[a, node]) == LOWER:
         s.held[r, a, LOWER] += 1
         node = t.after[a, node]
     s.held[r, a, MIDDLE] = rows.held[r] - s.held[r, a, LOWER] - s.held[r, a, UPPER]
 
 
 @kernel
-def _move_boundaries(s: Areas, rows: MultiRows, t: Trees, r: int, tried: I64) -> None:
+def _move_boundaries(s: Areas, rows: Rows, t: Trees, r: int, tried: I64) -> None:
     """Only those of regions that gave rows move; at the first flush those of all attributes."""
     first = s.flushed[r] == 0
     for a in range(s.attributes[r]):
@@ -192,7 +194,7 @@ def _move_boundaries(s: Areas, rows: MultiRows, t: Trees, r: int, tried: I64) ->
 
 
 @kernel
-def _take_areas(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, need: int, tried: I64) -> int:
+def _take_areas(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, need: int, tried: I64) -> int:
     """The attribute whose area was emptied first; the next lowest benefit follows where an area has too few rows."""
     mark, taken = -1, 0
     while taken < need:
@@ -213,19 +215,19 @@ def _take_areas(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, 
 
 
 @kernel
-def _take_random(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, need: int) -> None:
+def _take_random(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, need: int) -> None:
     taken = 0
     while taken < need:
-        slot = draw(s, len(rows.relation))
-        if rows.relation[slot] == r:
+        slot = draw(s, len(rows.side))
+        if rows.side[slot] == r:
             _evict(s, rows, t, out, r, slot)
             taken += 1
 
 
 @kernel
-def flush_areas(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome) -> bool:
+def flush_areas(s: Areas, rows: Rows, t: Trees, out: Outcome) -> bool:
     """One block of the relation with the most rows leaves; false if there is no row at all."""
-    r = largest_relation(rows)
+    r = largest_side(rows)
     if rows.held[r] == 0:
         return False
     first, mark = out.n[GONE], 0
@@ -238,15 +240,15 @@ def flush_areas(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome) -> bool:
         _move_boundaries(s, rows, t, r, tried)
     s.flushed[r] += 1
     rows.meta[CLOCK] += 1
-    end_flush(out, first, r, mark, rows.meta[CLOCK], 0)
+    close_flush(out, first, r, mark, FLUSHED, rows.meta[CLOCK])
     s.joins[r] = 0
     return True
 
 
 @kernel
-def drop_rows(s: Areas, rows: MultiRows, t: Trees, out: MultiOutcome, r: int, slots: I32) -> None:
+def drop_rows(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, slots: I32) -> None:
     """These rows of one relation are needed no more; they leave as one flush."""
     first = out.n[GONE]
     for at in range(len(slots)):
         _evict(s, rows, t, out, r, slots[at])
-    end_flush(out, first, r, 0, rows.meta[CLOCK], 0)
+    close_flush(out, first, r, 0, DROPPED, rows.meta[CLOCK])

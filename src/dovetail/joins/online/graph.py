@@ -1,4 +1,4 @@
-"""The join tree of a multiway join: which columns of which inputs must match, checked to be one tree."""
+"""The join tree: which columns of which inputs must match, checked to be one tree. Two inputs have one edge."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dovetail.engine.layout import check_columns
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.predicate import Band, Predicate, whole_bounds
 
+SIDES = ("left", "right")
+"""The inputs of a join of two."""
 Term: TypeAlias = tuple[str, str] | tuple[str, str, Any, Any]
 """("orders.id", "items.order_id") for equal columns; with two bounds more, lo <= second - first <= hi."""
 
@@ -122,6 +124,16 @@ class JoinGraph:
             first, second = (self.names[end.relation] for end in edge.ends)
             shown.append(f"{band.lo} <= {second}.{band.right} - {first}.{band.left} <= {band.hi}")
         return " and ".join(shown)
+
+
+def pair_graph(predicate: Predicate) -> JoinGraph:
+    """The tree of two inputs, left and right, with this predicate between them."""
+    band, pairs = predicate.within, predicate.pairs
+    if band is not None and not pairs:
+        ends = (Attribute(0, (band.left,), True), Attribute(1, (band.right,), True))
+        return JoinGraph(SIDES, (Edge(ends, (band.lo, band.hi)),))
+    ends = (Attribute(0, tuple(a for a, _ in pairs)), Attribute(1, tuple(b for _, b in pairs)))
+    return JoinGraph(SIDES, (Edge(ends, None, band),))
 
 
 def join_graph(names: Sequence[str], on: Sequence[Term]) -> JoinGraph:
