@@ -73,7 +73,7 @@ class AsofOperator(OperatorBase):
         yield from self._join(self._right, self._left, [])
 
     def _join(self, rights: _Rows, lefts: _Rows, carried: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The answers of these rows and of right rows from beyond their boundaries; both sides are closed at the end."""
+        """The answers of these rows, with right rows from beyond their boundaries; both sides are closed at the end."""
         if not lefts.rows:
             rights.close()
             return

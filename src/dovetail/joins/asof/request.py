@@ -103,7 +103,7 @@ def _ties(given: Any) -> tuple[Any, tuple[str, ...]]:
     elif isinstance(given, str):
         return one_of("ties", given, ("any", "all"), ("first", "last")), ()
     raise PlanError(
-        f"ties={given!r} must be 'any', 'all', ('first', columns) or ('last', columns); columns are one name or a list.",
+        f"ties={given!r} must be 'any', 'all', ('first', columns) or ('last', columns), with one name or a list.",
         argument="ties",
     )
 
@@ -120,5 +120,7 @@ def _tolerance(given: Any) -> Tolerance | None:
             f'tolerance={given!r} must be a number, a timedelta, or text such as "10 min".', argument="tolerance"
         )
     if given < (timedelta(0) if isinstance(given, timedelta) else 0):
-        raise PlanError(f"tolerance={given!r} is below zero; give the largest distance that counts.", argument="tolerance")
+        raise PlanError(
+            f"tolerance={given!r} is below zero; give the largest distance that counts.", argument="tolerance"
+        )
     return given  # type: ignore[no-any-return]  # one of the types above

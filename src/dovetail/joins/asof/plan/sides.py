@@ -114,7 +114,11 @@ def _side(
 ) -> Side:
     selected = [f"{quoted(column)} as {quoted(out[column])}" for column in frame.columns]
     names, collated = [], []
-    wanted = [(on, kind), *zip(keys, kinds, strict=True), *((column, frame.schema[column].dataType) for column in order)]
+    wanted = [
+        (on, kind),
+        *zip(keys, kinds, strict=True),
+        *((column, frame.schema[column].dataType) for column in order),
+    ]
     for number, (column, wants) in enumerate(wanted):
         alias = f"{RESERVED}{name[0]}{number}"
         if collation_of(wants) is not None:  # equal text may differ in its bytes, these do not
@@ -143,7 +147,9 @@ def _check_input(name: str, frame: DataFrame) -> None:
         raise PlanError(f"{name} input has columns {twice} more than once; rename them first.", argument=name)
     ours = [column for column in frame.columns if column.startswith(RESERVED)]
     if ours:
-        raise PlanError(f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved.", argument=name)
+        raise PlanError(
+            f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved.", argument=name
+        )
 
 
 def _find(name: str, frame: DataFrame, column: str, argument: str) -> str:
@@ -204,8 +210,8 @@ def _check_comparable(key: str, kind: T.DataType) -> None:
         _check_comparable(key, kind.elementType)
     elif isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType)):
         raise PlanError(
-            f"by: {key!r} holds a {kind.simpleString()}, and Spark compares none of these; join on a part of it, or cast "
-            "it to text.",
+            f"by: {key!r} holds a {kind.simpleString()}, and Spark compares none of these; join on a part of it, or "
+            "cast it to text.",
             argument="by",
         )
 
@@ -213,8 +219,8 @@ def _check_comparable(key: str, kind: T.DataType) -> None:
 def _check_orderable(name: str, kind: T.DataType) -> None:
     if not isinstance(kind, (*TIME_TYPES, T.StringType, T.BinaryType, T.BooleanType)):
         raise PlanError(
-            f"ties: column {name!r} of type {kind.simpleString()} does not order rows; use a number, time, text, binary "
-            "or boolean column.",
+            f"ties: column {name!r} of type {kind.simpleString()} does not order rows; use a number, time, text, "
+            "binary or boolean column.",
             argument="ties",
         )
 
