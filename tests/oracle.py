@@ -198,6 +198,45 @@ def online_multijoin(inputs: Mapping[str, Sequence[Row]], on: Sequence[tuple[str
     return [tuple(r.values()) for r in rows if all(same(r[a][x], r[b][y]) for (a, x), (b, y) in terms)]
 
 
+def asof_join(
+    left: Sequence[Row],
+    right: Sequence[Row],
+    on: tuple[str, str],
+    by: Keys = (),
+    direction: str = "backward",
+    tolerance: Any = None,
+    allow_exact: bool = True,
+    how: str = "inner",
+    prefer: Callable[[Row], Any] | None = None,
+    last: bool = True,
+) -> list[Pair]:
+    """Each left row with the right row of its keys that is last before it, next after it, or nearest to it.
+
+    Of rows at one time the one that `prefer` puts last (or first) is taken; of equally near ones the earlier.
+    """
+    first, second = on
+
+    def allowed(a: Row, b: Row) -> bool:
+        x, y = a[first], b[second]
+        if x is None or y is None or x != x or y != y or not equal(by)(a, b):
+            return False
+        near = x == y or tolerance is None or abs(x - y) <= tolerance
+        return near and (allow_exact if x == y else direction != ("backward" if y > x else "forward"))
+
+    def best(a: Row) -> Row | None:
+        rows = [b for b in right if allowed(a, b)]
+        before = [b[second] for b in rows if b[second] <= a[first]]
+        after = [b[second] for b in rows if b[second] >= a[first]]
+        times = [*([max(before)] if before else []), *([min(after)] if after else [])]
+        if not times:
+            return None
+        time = min(times, key=lambda y: (0 if a[first] == y else abs(a[first] - y), y))
+        tied = sorted((b for b in rows if b[second] == time), key=prefer or (lambda _: 0))
+        return tied[-1 if last else 0]
+
+    return [(a, b) for a, b in ((a, best(a)) for a in left) if b is not None or how == "left"]
+
+
 def flat(
     pairs: Iterable[Pair], left_columns: Sequence[str], right_columns: Sequence[str] = ()
 ) -> list[tuple[Any, ...]]:

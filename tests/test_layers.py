@@ -15,7 +15,7 @@ import pytest
 import dovetail
 
 ROOT = Path(dovetail.__file__).parent
-FAMILIES = ("joins.interval", "joins.semistream", "joins.online", "xml")
+FAMILIES = ("joins.asof", "joins.interval", "joins.semistream", "joins.online", "xml")
 
 # From the bottom up. A part may import parts of lower rank and itself; parts of one rank do not know each other.
 RANKS = {

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dovetail.errors import PlanError as PlanError
     from dovetail.errors import UnsupportedError as UnsupportedError
     from dovetail.errors import XQueryError as XQueryError
+    from dovetail.joins.asof.api import asof_join as asof_join
+    from dovetail.joins.asof.api import plan_asof_join as plan_asof_join
+    from dovetail.joins.asof.plan.plan import AsofPlan as AsofPlan
     from dovetail.joins.interval.api import count_overlaps as count_overlaps
     from dovetail.joins.interval.api import interval_count as interval_count
     from dovetail.joins.interval.api import interval_join as interval_join
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
 # needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
 _PUBLIC = {
+    "AsofPlan": "dovetail.joins.asof.plan.plan",
     "BudgetExceeded": "dovetail.errors",
     "ConfigError": "dovetail.errors",
     "DataError": "dovetail.errors",
@@ -57,6 +61,7 @@ _PUBLIC = {
     "UnsupportedError": "dovetail.errors",
     "XQueryError": "dovetail.errors",
     "XQueryPlan": "dovetail.xml.plan.plan",
+    "asof_join": "dovetail.joins.asof.api",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.joins.interval.api",
     "dead_letter": "dovetail.joins.semistream.options",
@@ -67,6 +72,7 @@ _PUBLIC = {
     "online_join": "dovetail.joins.online.api",
     "online_multijoin": "dovetail.joins.online.multijoin",
     "park": "dovetail.joins.semistream.options",
+    "plan_asof_join": "dovetail.joins.asof.api",
     "plan_enrich": "dovetail.joins.semistream.api",
     "plan_interval_join": "dovetail.joins.interval.api",
     "plan_online_join": "dovetail.joins.online.api",
@@ -79,6 +85,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "AsofPlan",
     "BudgetExceeded",
     "ConfigError",
     "DataError",
@@ -93,6 +100,7 @@ __all__ = [
     "XQueryError",
     "XQueryPlan",
     "__version__",
+    "asof_join",
     "configure",
     "count_overlaps",
     "dead_letter",
@@ -103,6 +111,7 @@ __all__ = [
     "online_join",
     "online_multijoin",
     "park",
+    "plan_asof_join",
     "plan_enrich",
     "plan_interval_join",
     "plan_online_join",

@@ -28,15 +28,17 @@ class Key:
         return self.left if self.shared else (self.left, self.right)
 
 
-def parse_keys(on: Any, required: bool = False) -> tuple[Key, ...]:
-    """The keys that `on` names; a single name stands for both sides.
+def parse_keys(on: Any, required: bool = False, argument: str = "on") -> tuple[Key, ...]:
+    """The keys that `on` (or an argument of another name) lists; a single name stands for both sides.
 
     >>> parse_keys(["k", ("a", "b")])
     (Key(left='k', right='k', shared=True), Key(left='a', right='b', shared=False))
     """
-    keys = tuple(_key(on, item) for item in _items(on))
+    keys = tuple(_key(on, item, argument) for item in _items(on))
     if required and not keys:
-        raise PlanError(f"on={on!r} names no key; give a column name, or (left name, right name) pairs.", argument="on")
+        raise PlanError(
+            f"{argument}={on!r} names no key; give a column name, or (left name, right name) pairs.", argument=argument
+        )
     return keys
 
 
@@ -46,13 +48,14 @@ def _items(on: Any) -> list[Any]:
     return list(on)
 
 
-def _key(on: Any, item: Any) -> Key:
+def _key(on: Any, item: Any, argument: str) -> Key:
     if isinstance(item, str):
         return Key(item, item, True)
     if isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, str) for part in item):
         return Key(item[0], item[1], False)
     raise PlanError(
-        f"on={on!r}: each key is a column name or a (left name, right name) pair, not {item!r}.", argument="on"
+        f"{argument}={on!r}: each key is a column name or a (left name, right name) pair, not {item!r}.",
+        argument=argument,
     )
 
 

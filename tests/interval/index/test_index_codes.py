@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dovetail.engine.codes import bound_codes, bound_numbers
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.codes import (
     EMPTY,
     INVERTED,
     NULL_BOUND,
     USABLE,
-    bound_codes,
-    bound_numbers,
     classify,
     encode_sides,
     encode_stream,

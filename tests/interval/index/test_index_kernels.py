@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dovetail.engine.kernels.arrays import int64s
+from dovetail.engine.kernels.sort import is_sorted, sorted_copy, stable_order
 from dovetail.joins.interval.kernels.search import members, members_by_table, positions_below, sum_below
-from dovetail.joins.interval.kernels.sort import is_sorted, sorted_copy, stable_order
 from dovetail.joins.interval.kernels.wavelet import largest_between, smallest_between, wavelet
 
 EDGE = 2**63 - 1

@@ -1,4 +1,4 @@
-"""Numba and NumPy on plain arrays: what several families share: hash multimap, gathers, interning.
+"""Numba and NumPy on plain arrays: what several families share: hash multimap, gathers, interning, sorting.
 
 Importing this package settles where compiled code is kept (`compile.cache_dir`) before Numba compiles anything.
 """

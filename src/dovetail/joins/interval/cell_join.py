@@ -15,13 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dovetail.engine.codes import bound_codes
 from dovetail.engine.columns import nbytes
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.codes import bound_codes, classify, encode_stream
+from dovetail.joins.interval.codes import classify, encode_stream
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.operators.driver import IntervalOperator
 from dovetail.joins.interval.operators.memory import RowBytes

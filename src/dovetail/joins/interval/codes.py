@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.kernels.arrays import I64, AnyArray, int64s
+from dovetail.engine.codes import NARROW_DIGITS, Bounds, bound_codes, decimal_words, flags_of, whole
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.sort import stable_order
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.kernels.sort import stable_order
 from dovetail.joins.interval.relation import Closed
 
 USABLE, NULL_BOUND, EMPTY, INVERTED = 0, 1, 2, 3
 
-Bounds: TypeAlias = pa.Array | pa.ChunkedArray
-
-_NARROW_DIGITS = 18  # decimals up to here are int64 numbers of their last digit
 _LARGEST = np.iinfo(np.int64).max
 
 
@@ -50,44 +47,18 @@ class EncodedSide:
     shift: int
 
 
-def bound_codes(bounds: Bounds) -> I64:
-    """Codes that compare as the bounds do: whole numbers, dates, times, decimals as themselves, floats by their bits.
-
-    Two columns of one Arrow type share a scale. -0.0 equals 0.0. Nulls and NaNs get codes that mean nothing (0, and one
-    above every number): `classify` finds them. A decimal of more than 18 digits is an `UnsupportedError` here;
-    `encode_sides` takes it.
-    """
-    array = _whole(bounds)
-    kind = array.type
-    if pa.types.is_floating(kind):
-        return _float_codes(array)
-    if pa.types.is_decimal(kind):
-        if kind.precision > _NARROW_DIGITS:
-            raise UnsupportedError(f"{kind} has no int64 code; use at most {_NARROW_DIGITS} digits, or cast to double.")
-        return int64s(_decimal_words(array)[1])
-    return int64s(_filled(_as_integers(array)))
-
-
-def bound_numbers(bounds: Bounds) -> AnyArray:
-    """The bounds as numbers whose differences are lengths: float32 or float64 as they are, all else as its codes."""
-    array = _whole(bounds)
-    if pa.types.is_float16(array.type):
-        array = array.cast(pa.float32())
-    return _filled(array) if pa.types.is_floating(array.type) else bound_codes(array)
-
-
 def classify(start: Bounds, end: Bounds, closed: Closed) -> npt.NDArray[np.int8]:
     """Per row: 0 usable, 1 a bound is null, 2 empty (no point between its bounds), 3 inverted or with a NaN."""
     kinds = np.zeros(len(start), np.int8)
     if closed != "both":
-        kinds[_mask(pc.equal(start, end))] = EMPTY
-    kinds[_mask(pc.greater(start, end))] = INVERTED
+        kinds[flags_of(pc.equal(start, end))] = EMPTY
+    kinds[flags_of(pc.greater(start, end))] = INVERTED
     for bound in (start, end):
         if pa.types.is_floating(bound.type):
-            kinds[_mask(pc.is_nan(bound))] = INVERTED
+            kinds[flags_of(pc.is_nan(bound))] = INVERTED
     for bound in (start, end):
         if bound.null_count:
-            kinds[_mask(pc.is_null(bound))] = NULL_BOUND
+            kinds[flags_of(pc.is_null(bound))] = NULL_BOUND
     return kinds
 
 
@@ -106,8 +77,8 @@ def encode_sides(
     _check_one_type(*left, *right)
     h, shift = _scale(left_closed, right_closed)
     kind = left[0].type
-    if pa.types.is_decimal(kind) and kind.precision > _NARROW_DIGITS:
-        h, shift, bounds = 1, 0, _ranks([_decimal_words(_whole(array)) for array in (*left, *right)])
+    if pa.types.is_decimal(kind) and kind.precision > NARROW_DIGITS:
+        h, shift, bounds = 1, 0, _ranks([decimal_words(whole(array)) for array in (*left, *right)])
     else:
         bounds = [bound_codes(array) for array in (*left, *right)]
         if not all(_has_room(bound, h, shift) for bound in bounds):
@@ -168,59 +139,6 @@ def _ranks(bounds: Sequence[tuple[I64, ...]]) -> list[I64]:
     ranks = np.empty(len(fresh), np.int64)
     ranks[order] = np.cumsum(fresh)
     return np.split(ranks, np.cumsum([len(bound[0]) for bound in bounds])[:-1])
-
-
-def _float_codes(array: pa.Array) -> I64:
-    """IEEE bits; below zero they grow the wrong way, so all but the sign are flipped there."""
-    wide = pa.types.is_float64(array.type)
-    numbers = _filled(array if wide else array.cast(pa.float32())) + 0  # + 0 turns -0.0 into 0.0
-    numbers[np.isnan(numbers)] = np.nan  # one NaN of the many, so that its code is known to have room above
-    bits: AnyArray = numbers.view(np.int64 if wide else np.int32)
-    return int64s(np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits))
-
-
-def _decimal_words(array: pa.Array) -> tuple[I64, I64]:
-    """High and low 64 bits of each number, the low ones moved so that they compare as signed numbers do.
-
-    Narrow decimals are their low word alone, unmoved: the high one only repeats the sign.
-    """
-    kind = array.type
-    if pa.types.is_decimal256(kind):
-        raise UnsupportedError(f"{kind} cannot bound an interval; use at most 38 digits.")
-    wide = array.cast(pa.decimal128(kind.precision, kind.scale))
-    words = np.frombuffer(wide.buffers()[1], np.int64)[2 * wide.offset : 2 * (wide.offset + len(wide))].reshape(-1, 2)
-    high, low = words[:, 1], words[:, 0]
-    if wide.null_count:
-        present = _mask(wide.is_valid())
-        high, low = np.where(present, high, 0), np.where(present, low, 0)
-    if kind.precision > _NARROW_DIGITS:
-        low = low ^ np.iinfo(np.int64).min
-    return int64s(high), int64s(low)
-
-
-def _as_integers(array: pa.Array) -> pa.Array:
-    kind = array.type
-    if pa.types.is_date32(kind):
-        return array.view(pa.int32())
-    if pa.types.is_date64(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        return array.view(pa.int64())
-    if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
-        return array
-    raise PlanError(f"{kind} cannot bound an interval; use a number, decimal, date, timestamp or day-time interval.")
-
-
-def _filled(array: pa.Array) -> AnyArray:
-    filled = array.fill_null(0) if array.null_count else array
-    return filled.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
-
-
-def _whole(array: Bounds) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _mask(flags: Bounds) -> npt.NDArray[np.bool_]:
-    filled = _whole(flags).fill_null(False)
-    return filled.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
 def _check_one_type(*bounds: Bounds) -> None:

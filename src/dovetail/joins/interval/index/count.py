@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.sort import sorted_copy
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
 from dovetail.joins.interval.index.sorted import Segments
 from dovetail.joins.interval.index.zones import BOUNDARIES, Weights, cells, weights
 from dovetail.joins.interval.kernels.search import sum_below
-from dovetail.joins.interval.kernels.sort import sorted_copy
 
 
 @dataclass(frozen=True, slots=True)

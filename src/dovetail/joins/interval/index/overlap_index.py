@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.kernels.arrays import I64, U64, Bool, int64s, readonly
+from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.index.sorted import SortedRight
@@ -22,7 +23,6 @@ from dovetail.joins.interval.kernels.search import (
     reached,
     tie_heads,
 )
-from dovetail.joins.interval.kernels.sort import stable_order
 from dovetail.joins.interval.kernels.wavelet import corner_sums
 from dovetail.joins.interval.relation import Relation
 

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from dovetail.engine.kernels.arrays import I64, U64, AnyArray, int64s
+from dovetail.engine.kernels.sort import sorted_copy, stable_order
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.interval.kernels.search import level_offsets, maxima, members, members_by_table, prefix_max
-from dovetail.joins.interval.kernels.sort import sorted_copy, stable_order
 from dovetail.joins.interval.kernels.wavelet import wavelet
 
 _SMALL_TABLE = 1024

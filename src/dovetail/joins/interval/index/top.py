@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.kernels.arrays import I64, U64, AnyArray, Bool, int64s, readonly
+from dovetail.engine.kernels.sort import sorted_copy, stable_order
 from dovetail.errors import PlanError
 from dovetail.joins.interval.index.count import Side
 from dovetail.joins.interval.index.sorted import Segments
 from dovetail.joins.interval.kernels.overlap_length import ends_short_of, reaching_pairs, starts_within
-from dovetail.joins.interval.kernels.sort import sorted_copy, stable_order
 
 _BITS: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.float32): np.dtype(np.uint32),

@@ -2,5 +2,5 @@
 
 * `sweep`: rows, the pair rule and the state that the operators' kernels share, with a heap and a bitmap. Then a file an
   algorithm: `sort_merge`, `time_sweep`, `forward_scan`, `spill` (for these three), `slots` (OIP), `disjoint` (DIP).
-* `sort`, `search`, `wavelet`, `overlap_length`: sorted bounds for counts, first matches and the longest overlaps.
+* `search`, `wavelet`, `overlap_length`: sorted bounds for counts, first matches and the longest overlaps.
 """

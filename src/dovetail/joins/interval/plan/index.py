@@ -21,12 +21,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
+from dovetail.engine.codes import bound_numbers
 from dovetail.engine.columns import take_columns
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE
-from dovetail.joins.interval.codes import INVERTED, USABLE, bound_numbers, classify, encode_sides
+from dovetail.joins.interval.codes import INVERTED, USABLE, classify, encode_sides
 from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs

@@ -1,0 +1,87 @@
+"""Searches in rows that are sorted by (key, time)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.compile import kernel, register_warmup
+
+
+def entries_before(run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64, exact: bool) -> I64:
+    """For each (key, time) the last entry of the key's run at that time or before it, -1 if there is none.
+
+    Run r holds the ascending times from run_starts[r] to run_starts[r + 1] of the key run_keys[r]; keys ascend.
+    Without `exact`, an entry at the very time does not count.
+    """
+    return _searched(run_keys, run_starts, times, keys, at, False, exact)
+
+
+def entries_after(run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64, exact: bool) -> I64:
+    """For each (key, time) the first entry of the key's run at that time or after it, -1 if there is none."""
+    return _searched(run_keys, run_starts, times, keys, at, True, exact)
+
+
+def pieces_of(hashes: I64, times: I64, at_hash: I64, at_time: I64) -> I64:
+    """For each row how many of the ascending boundaries (at_hash, at_time) are at its (hash, time) or before it."""
+    out = np.empty(len(times), np.int64)
+    _place(int64s(hashes), int64s(times), int64s(at_hash), int64s(at_time), out)
+    return out
+
+
+def _searched(run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64, forward: bool, exact: bool) -> I64:
+    out = np.empty(len(at), np.int64)
+    _search(int64s(run_keys), int64s(run_starts), int64s(times), int64s(keys), int64s(at), forward, exact, out)
+    return out
+
+
+@kernel
+def _search(
+    run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64, forward: bool, exact: bool, out: I64
+) -> None:
+    passes_equal = exact != forward  # whether an entry at the very time lies before the place that is searched
+    run, n_runs = -1, run_keys.size
+    for row in range(at.size):
+        key = keys[row]
+        if run < 0 or run_keys[run] != key:  # rows of one key often follow each other
+            low, high = 0, n_runs
+            while low < high:
+                middle = (low + high) >> 1
+                if run_keys[middle] < key:
+                    low = middle + 1
+                else:
+                    high = middle
+            run = low if low < n_runs and run_keys[low] == key else -1
+        if run < 0:
+            out[row] = -1
+            continue
+        first, last, time = run_starts[run], run_starts[run + 1], at[row]
+        low, high = first, last
+        while low < high:
+            middle = (low + high) >> 1
+            if times[middle] < time or (passes_equal and times[middle] == time):
+                low = middle + 1
+            else:
+                high = middle
+        found = low if forward else low - 1
+        out[row] = found if first <= found < last else -1
+
+
+@kernel
+def _place(hashes: I64, times: I64, at_hash: I64, at_time: I64, out: I64) -> None:
+    for row in range(times.size):
+        low, high = 0, at_time.size
+        while low < high:
+            middle = (low + high) >> 1
+            if at_hash[middle] < hashes[row] or (at_hash[middle] == hashes[row] and at_time[middle] <= times[row]):
+                low = middle + 1
+            else:
+                high = middle
+        out[row] = low
+
+
+@register_warmup
+def _warm() -> None:
+    some = np.arange(3)
+    entries_before(some[:1], np.array([0, 3]), some, np.zeros(3, np.int64), some, True)
+    pieces_of(some, some, some, some)

@@ -1,0 +1,8 @@
+"""As-of joins on Spark.
+
+* `sides`: both inputs with the columns of the result, times and keys of one type.
+* `plan`: the choice between the index and Spark's window functions, with `explain` and metrics.
+* `cells`: split points in the order of (key hash, time), and right rows that are carried across them.
+* `index`: rows exchanged by cell and joined by tasks. `window`: union and window functions, for types that only Spark
+  has.
+"""

@@ -1,0 +1,148 @@
+"""An as-of join planned over two DataFrames: the way it runs, its explanation and its metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.engine.memory import format_bytes
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.joins.asof.plan.cells import Cells, choose_cells, draw, even_cells
+from dovetail.joins.asof.plan.index import IndexWay
+from dovetail.joins.asof.plan.sides import RESERVED, Side, prepare, quoted, spark_only, tolerance_units, unquoted
+from dovetail.joins.asof.plan.window import WindowWay
+from dovetail.joins.asof.request import Request
+from dovetail.joins.asof.right_index import ROW_BYTES
+from dovetail.request.columns import wanted_columns
+from dovetail.spark.connect import is_connect, parallelism
+from dovetail.spark.metrics import MetricsSink
+
+SMALL_BYTES = 4 << 20  # inputs that Spark thinks smaller than this are not sampled
+CELL_ROOM = 1.5  # cells are not equal: as many are made as would hold so many times the rows
+LEFT_SHARE, RIGHT_SHARE = 1 / 4, 5 / 8  # of a task's budget, as the operator divides it
+_AT = f"{RESERVED}matched"
+_WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
+_TEXT_BYTES = 32  # a value without a fixed width is taken at this
+
+
+@dataclass(frozen=True, slots=True)
+class AsofPlan:
+    """An as-of join that is planned but not run; `frame` gives the lazy DataFrame.
+
+    >>> rows = spark.createDataFrame([(1,), (5,)], "t int")
+    >>> dovetail.plan_asof_join(rows, rows, on="t").frame().count()
+    2
+    """
+
+    request: Request
+    left: Side
+    right: Side
+    way: IndexWay | WindowWay
+    reason: str
+    sink: MetricsSink
+
+    def frame(self) -> DataFrame:
+        """The answer, as a lazy DataFrame."""
+        every = (*self.left.payload, *self.right.payload)
+        wanted = wanted_columns(self.request.columns, every)
+        mine = tuple(name for name in wanted if name in self.left.payload)
+        theirs = tuple(name for name in wanted if name in self.right.payload)
+        answer = self._all_ties(mine, theirs) if self.request.tie == "all" else self._answer(mine, theirs)
+        return answer.select(*map(quoted, wanted))
+
+    def _answer(self, mine: tuple[str, ...], theirs: tuple[str, ...]) -> DataFrame:
+        return self.way.answer(self.left, self.right, mine, theirs)
+
+    def _all_ties(self, mine: tuple[str, ...], theirs: tuple[str, ...]) -> DataFrame:
+        """Left rows with the time of their match, joined by Spark with all right rows at that time."""
+        names = [f"{RESERVED}t{number}" for number in range(len(self.right.keys))]
+        columns = [f"{self.right.on} as {_AT}", *(f"{k} as {n}" for k, n in zip(self.right.keys, names, strict=True))]
+        times = self.right.frame.where(self.right.usable).selectExpr(*columns).distinct()
+        right = Side("right", times, (_AT,), quoted(_AT), tuple(map(quoted, names)), (), self.right.kind)
+        kept = tuple(dict.fromkeys((*mine, *(unquoted(key) for key in self.left.keys))))
+        met = self.way.answer(self.left, right, kept, (_AT,))
+        keys = zip(self.left.keys, self.right.keys, strict=True)
+        same = " and ".join([f"{quoted(_AT)} = {self.right.on}", *(f"{a} = {b}" for a, b in keys)])
+        return met.join(self.right.pruned(theirs).frame, F.expr(same), self.request.how)
+
+    def explain(self) -> str:
+        """What is joined, how, and where rows go."""
+        request = self.request
+        on = request.on.left if request.on.left == request.on.right else f"{request.on.left}={request.on.right}"
+        keys = ", ".join(k.left if k.left == k.right else f"{k.left}={k.right}" for k in request.keys) or "none"
+        order = f" by {', '.join(request.tie_order)}" if request.tie_order else ""
+        within = "" if request.tolerance is None else f", tolerance={request.tolerance}"
+        exact = "" if request.allow_exact else ", no exact matches"
+        name = "index" if isinstance(self.way, IndexWay) else "window"
+        lines = [
+            f"AsofJoin: {request.direction} on {on}, keys={keys}{within}{exact}, ties={request.tie}{order}, "
+            f"how={request.how}, memory={format_bytes(request.memory)} per task",
+            f"algorithm: {name} ({self.reason})",
+        ]
+        return "\n".join([*lines, *self.way.explain()])
+
+    def metrics(self) -> Metrics:
+        """What the last run measured: rows placed, matched, spilled, and memory; nothing of the window functions."""
+        return Metrics().merge(self.sink.collect())
+
+
+def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
+    """The plan of a request; inputs that are not small are sampled by one job."""
+    mine, theirs = prepare(left, right, request)
+    asked = left.schema[_column(left, request.on.left)].dataType
+    tolerance = tolerance_units(request.tolerance, mine.kind, asked)
+    sink = MetricsSink(left.sparkSession)
+    obstacle = spark_only(mine, theirs)
+    if obstacle is not None and request.algorithm == "index":
+        raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
+    if obstacle is not None or request.algorithm == "window":
+        reason = obstacle or "named by the user"
+        return AsofPlan(request, mine, theirs, WindowWay(request, tolerance), reason, sink)
+    cells, reason = _cells(mine, theirs, request)
+    return AsofPlan(request, mine, theirs, IndexWay(request, tolerance, cells, sink), reason, sink)
+
+
+def _column(frame: DataFrame, name: str) -> str:
+    return next(column for column in frame.columns if column.lower() == name.lower())
+
+
+def _cells(left: Side, right: Side, request: Request) -> tuple[Cells, str]:
+    """Cells that fit the budget and use all cores, and why."""
+    keyed, cores = bool(request.keys), parallelism(left.frame.sparkSession)
+    if _is_small(left, right):
+        even = even_cells(request.partitions or cores) if keyed else Cells(keyed=False)
+        return even, "small inputs, not sampled"
+    samples = draw(left, right)
+    wanted = request.partitions or max(cores, _fitting(left, right, samples[0].rows, samples[1].rows, request.memory))
+    reason = f"{samples[0].rows:,} left and {samples[1].rows:,} right rows, by a sample"
+    return choose_cells(samples, wanted, keyed), reason
+
+
+def _fitting(left: Side, right: Side, left_rows: int, right_rows: int, memory: int) -> int:
+    """How many cells make both sides fit the budget of a task."""
+    needed = right_rows * (2 * _row_bytes(right.frame) + ROW_BYTES) / (RIGHT_SHARE * memory)
+    return ceil(CELL_ROOM * max(needed, left_rows * _row_bytes(left.frame) / (LEFT_SHARE * memory)))
+
+
+def _row_bytes(frame: DataFrame) -> int:
+    """Bytes of a row in Arrow form, by its types."""
+    return sum(_width(field.dataType) for field in frame.schema)
+
+
+def _width(kind: T.DataType) -> int:
+    if isinstance(kind, (T.StringType, T.BinaryType, T.ArrayType, T.MapType, T.StructType, T.VariantType)):
+        return _TEXT_BYTES
+    return _WIDTHS.get(kind.typeName().split("(", maxsplit=1)[0], 8)
+
+
+def _is_small(left: Side, right: Side) -> bool:
+    """Whether Spark knows, without a job, that both inputs are small."""
+    if is_connect(left.frame):
+        return False
+    plans = (side.frame._jdf.queryExecution().optimizedPlan() for side in (left, right))
+    return all(int(plan.stats().sizeInBytes()) <= SMALL_BYTES for plan in plans)
