@@ -1,7 +1,7 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
 A test marked `sampled(n)` has many parameters of one kind: a run takes one in n of them, the next run the next ones, so
-that n runs take all. A run of the whole suite also takes one in three of all other parameters, and one in four of the
+that n runs take all. A run of the whole suite also takes one in ten of all other parameters, and one in ten of the
 tests on Spark, which take seconds each; a run of named files takes all of these. `--sample NUMBER`, which every run
 prints, repeats a choice. A test marked `slow` kills processes, starts clusters or takes large inputs: `pytest --slow`
 runs just these, `pytest --all` everything.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_ON_SPARK, _OF_PARAMETERS = 4, 3  # a run of the whole suite takes one in so many, where no mark says how many
+_ON_SPARK, _OF_PARAMETERS = 10, 10  # a run of the whole suite takes one in so many, where no mark says how many
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
