@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dovetail.cli.demo_retail import SINKS, Shop, verify
 from dovetail.cli.main import app
 from dovetail.errors import DataError, PlanError
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.record.watch import Watch
 
 if TYPE_CHECKING:
     from click.testing import Result

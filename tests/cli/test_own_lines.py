@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.record.watch import Watch
 
 DOVETAIL = str(Path(sys.executable).with_name("dovetail"))
 

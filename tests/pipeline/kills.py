@@ -32,8 +32,8 @@ from tests.busy_machine import TooBusyError, raise_failure
 from tests.semistream.master.server import Server
 
 from dovetail.cli.demo_retail import STREAMED, Shop
-from dovetail.pipeline.declared import Pipeline
-from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.file.declared import Pipeline
+from dovetail.pipeline.file.read import read_pipeline
 
 PIPELINE = Path(__file__).with_name("killed.toml")
 SECRET = "DOVETAIL_KILLS_URI"  # noqa: S105  (the name of a variable)

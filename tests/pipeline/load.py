@@ -29,7 +29,7 @@ from bench.experiment import Chart
 from bench.machine import tree_memory
 from tests.pipeline.kills import copied
 
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.record.watch import Watch
 from dovetail.workloads.retail import orders, products, shipments
 
 PIPELINE = Path(__file__).with_name("overload.toml")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.pipeline.backlog import Arrivals
-from dovetail.pipeline.declared import Step
+from dovetail.pipeline.file.declared import Step
+from dovetail.pipeline.record.backlog import Arrivals
 
 
 def source(type_: str, **values: Any) -> Arrivals:

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dovetail.pipeline.check import check_pipeline
-from dovetail.pipeline.problems import PipelineError
-from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.file.problems import PipelineError
+from dovetail.pipeline.file.read import read_pipeline
 
 BROKEN = Path(__file__).with_name("broken")
 FILES = sorted(BROKEN.glob("*.toml"))

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from tests.pipeline.test_run import run
 
 from dovetail.pipeline.check import check_pipeline
-from dovetail.pipeline.keys import JOIN_TYPES, MASTERS, PIPELINE, SINKS, SOURCES
-from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.file.keys import JOIN_TYPES, MASTERS, PIPELINE, SINKS, SOURCES
+from dovetail.pipeline.file.read import read_pipeline
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
 

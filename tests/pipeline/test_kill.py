@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.pipeline.kills import PIPELINE, SECRET, Killer, compare, copied, tables
 from tests.semistream.master.server import Server
 
-from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.file.read import read_pipeline
 from dovetail.pipeline.run import Run, watch_of
 
 SMALL = [

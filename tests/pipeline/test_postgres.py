@@ -15,13 +15,13 @@ from rich.console import Console
 from tests.semistream.master.server import PASSWORD, Server
 
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.pipeline import sink_postgres
 from dovetail.pipeline.check import check_pipeline
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.problems import PipelineError
-from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.problems import PipelineError
+from dovetail.pipeline.file.read import read_pipeline
 from dovetail.pipeline.run import Run, watch_of
-from dovetail.pipeline.sink_postgres import Target
+from dovetail.pipeline.sinks import postgres as sink_postgres
+from dovetail.pipeline.sinks.postgres import Target
 
 
 def rows_of(server: Server, query: str) -> list[tuple[Any, ...]]:

@@ -22,13 +22,13 @@ from dovetail.cli.main import app
 from dovetail.errors import ConfigError, DataError
 from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.checkpoint import Checkpoint
-from dovetail.pipeline.problems import PipelineError
-from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.file.problems import PipelineError
+from dovetail.pipeline.file.read import read_pipeline
+from dovetail.pipeline.record.watch import Watch
 from dovetail.pipeline.run import Run, watch_of
-from dovetail.pipeline.sink_files import held_place
-from dovetail.pipeline.sinks import label_of
+from dovetail.pipeline.sinks.files import held_place
+from dovetail.pipeline.sinks.write import label_of
 from dovetail.pipeline.terminal import line_of, live_table, summary
-from dovetail.pipeline.watch import Watch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "orders.toml"
 STREAM = """

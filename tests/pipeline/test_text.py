@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.checkpoint import _bearing
-from dovetail.pipeline.keys import JOIN_TYPES, WORKLOADS, join_shape, options_of
-from dovetail.pipeline.locate import KeyPath, key_lines, nearest_line, value_at
-from dovetail.pipeline.problems import PipelineError
-from dovetail.pipeline.read import read_pipeline
-from dovetail.pipeline.secrets import Secrets
-from dovetail.pipeline.sinks import trigger_of
-from dovetail.pipeline.sql_tables import keeps_state, tables_of
+from dovetail.pipeline.file.keys import JOIN_TYPES, WORKLOADS, join_shape, options_of
+from dovetail.pipeline.file.locate import KeyPath, key_lines, nearest_line, value_at
+from dovetail.pipeline.file.problems import PipelineError
+from dovetail.pipeline.file.read import read_pipeline
+from dovetail.pipeline.file.secrets import Secrets
+from dovetail.pipeline.file.sql_tables import keeps_state, tables_of
+from dovetail.pipeline.sinks.write import trigger_of
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*.toml"))
 TRICKY = '''

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import DataError, PlanError
-from dovetail.pipeline.watch import MOST_SAMPLES, Node, Watch
+from dovetail.pipeline.record.watch import MOST_SAMPLES, Node, Watch
 
 NODES = [Node("orders", "source", "rate", "10 rows/s"), Node("out", "sink", "memory")]
 

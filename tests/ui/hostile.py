@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.pipeline.watch import Node, Watch
+from dovetail.pipeline.record.watch import Node, Watch
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
 

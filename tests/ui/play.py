@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from dovetail.pipeline.watch import Node, Sample, Watch
+from dovetail.pipeline.record.watch import Node, Sample, Watch
 
 MB = 2**20
 NODES = [

@@ -20,7 +20,7 @@ from dovetail.page.charts import HIT_SHARE, LOADS_PER_S, charts_of
 from dovetail.page.colours import COMPONENTS, PALETTE, colours_of
 from dovetail.page.columns import AT, Unrolling
 from dovetail.page.units import amount, quantity
-from dovetail.pipeline.watch import Sample, Watch
+from dovetail.pipeline.record.watch import Sample, Watch
 
 NAMES = ("rows_in", "memory.cache rows", "results.arriving", "cache_hits", "cache_misses", "page_loads")
 

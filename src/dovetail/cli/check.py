@@ -23,8 +23,8 @@ def check(
 
     Exit codes: 0 when it is right, 1 when it has problems, 2 when it could not be checked.
     """
-    from dovetail.pipeline.problems import PipelineError
-    from dovetail.pipeline.read import read_pipeline
+    from dovetail.pipeline.file.problems import PipelineError
+    from dovetail.pipeline.file.read import read_pipeline
 
     try:
         pipeline = read_pipeline(file, set_ or ())

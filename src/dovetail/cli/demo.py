@@ -40,7 +40,7 @@ def demo(
     """Run a shop's warehouse: all four families of joins on streams and files, watched live and verified at the end."""
     from dovetail.cli.demo_retail import Shop
     from dovetail.cli.run import freeze_page, serve_page
-    from dovetail.pipeline.read import read_pipeline
+    from dovetail.pipeline.file.read import read_pipeline
     from dovetail.pipeline.run import Run, record_place, watch_of
     from dovetail.pipeline.start import started_session
     from dovetail.pipeline.terminal import summary, written

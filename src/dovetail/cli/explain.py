@@ -23,10 +23,10 @@ def explain(
 
     Planning batch inputs runs small jobs over samples of them, and page files that are missing are built.
     """
-    from dovetail.pipeline.build import build_lineage
     from dovetail.pipeline.explain import explained
-    from dovetail.pipeline.read import read_pipeline
+    from dovetail.pipeline.file.read import read_pipeline
     from dovetail.pipeline.start import started_session
+    from dovetail.pipeline.steps.build import build_lineage
     from dovetail.pipeline.terminal import written
 
     pipeline = read_pipeline(file, set_ or ())

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dovetail.page import freeze, serve
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.record.watch import Watch
 
 app = typer.Typer()
 

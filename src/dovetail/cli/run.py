@@ -17,9 +17,9 @@ from rich.console import Console
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from dovetail.pipeline.declared import Pipeline
+    from dovetail.pipeline.file.declared import Pipeline
+    from dovetail.pipeline.record.watch import Watch
     from dovetail.pipeline.run import Run
-    from dovetail.pipeline.watch import Watch
 
 app = typer.Typer()
 _LINE_EVERY_S = 10.0
@@ -47,7 +47,7 @@ def run(
     Exit codes: 0 when it ended or was stopped, 2 when it failed, 130 when a second Ctrl-C did not let it finish.
     """
     from dovetail.errors import PlanError
-    from dovetail.pipeline.read import read_pipeline
+    from dovetail.pipeline.file.read import read_pipeline
     from dovetail.request.amounts import parse_seconds
 
     if for_ is not None and once:
@@ -85,7 +85,7 @@ def _run(
 def _check(spark: SparkSession, pipeline: Pipeline) -> None:
     """Everything that is wrong, with its lines, before anything runs."""
     from dovetail.pipeline.check import check_pipeline
-    from dovetail.pipeline.problems import PipelineError
+    from dovetail.pipeline.file.problems import PipelineError
 
     problems = check_pipeline(spark, pipeline)
     if problems:

@@ -13,7 +13,7 @@ from dovetail.errors import ConfigError
 
 if TYPE_CHECKING:
     from dovetail.page.server import Page as Page
-    from dovetail.pipeline.watch import Watch
+    from dovetail.pipeline.record.watch import Watch
 
 __all__ = ["freeze", "serve"]
 

@@ -12,7 +12,7 @@ from dovetail.page.chart_card import ChartCard, text
 from dovetail.page.charts import charts_of
 from dovetail.page.columns import AT, Unrolling
 from dovetail.page.graph import Graph
-from dovetail.pipeline.watch import MOST_SAMPLES, Node, Watch
+from dovetail.pipeline.record.watch import MOST_SAMPLES, Node, Watch
 
 CHARTED = ("join",)
 """Kinds of steps with charts of their own; the others share a table."""

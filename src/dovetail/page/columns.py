@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.page.charts import HIT_SHARE, LOADS_PER_S, MEMORY, RESULTS
-from dovetail.pipeline.watch import Sample
+from dovetail.pipeline.record.watch import Sample
 
 Columns = dict[str, NDArray[np.float64]]
 AT = "at"

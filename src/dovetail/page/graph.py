@@ -14,7 +14,7 @@ from dovetail.page import units
 from dovetail.page.colours import KINDS
 from dovetail.page.fonts import SANS
 from dovetail.page.layers import Places, place
-from dovetail.pipeline.watch import Node, Watch
+from dovetail.pipeline.record.watch import Node, Watch
 
 BOX_WIDTH, BOX_HEIGHT, ACROSS, DOWN, MARGIN = 164, 64, 220, 82, 8
 """Pixels: a box, the distance between columns and between rows, the empty border."""

@@ -20,7 +20,7 @@ from dovetail.page import template
 from dovetail.page.board import Board
 from dovetail.page.gate import Gate, Refusal
 from dovetail.page.static_page import COMPONENTS
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.record.watch import Watch
 
 EVERY_MS = 1_000
 """How often a page follows the record."""

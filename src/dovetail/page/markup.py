@@ -8,7 +8,7 @@ from html import escape
 from dovetail.page import units
 from dovetail.page.charts import Chart, Series
 from dovetail.page.colours import KINDS
-from dovetail.pipeline.watch import Node, Watch
+from dovetail.pipeline.record.watch import Node, Watch
 
 STATES = {
     "starting": "Starting",

@@ -17,7 +17,7 @@ from tornado.ioloop import IOLoop
 from dovetail.errors import ConfigError
 from dovetail.page.gate import Gate
 from dovetail.page.handlers import GatedApplication
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.record.watch import Watch
 
 FLUSH_S = 0.25
 """Time that open pages have for the last state before the server goes."""

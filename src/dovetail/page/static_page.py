@@ -13,7 +13,7 @@ from bokeh.resources import INLINE, Resources
 from dovetail.errors import ConfigError
 from dovetail.page import template
 from dovetail.page.board import Board
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.record.watch import Watch
 
 if TYPE_CHECKING:
     from bokeh.resources import Component

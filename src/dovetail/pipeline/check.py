@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from dovetail.errors import ConfigError, DataError, DovetailError, PlanError
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.pipeline.checkpoint import owner_of
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.joins import Given, checked_join, spark_says
-from dovetail.pipeline.locate import nearest_line
-from dovetail.pipeline.masters import promised_master
-from dovetail.pipeline.problems import Problem, Problems, listed, meant
-from dovetail.pipeline.requests import key_of
-from dovetail.pipeline.sinks import KEPT, check_place
-from dovetail.pipeline.sources import empty_source, known_format, watermarked
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.locate import nearest_line
+from dovetail.pipeline.file.problems import Problem, Problems, listed, meant
+from dovetail.pipeline.file.requests import key_of
+from dovetail.pipeline.sinks.write import KEPT, check_place
+from dovetail.pipeline.steps.joins import Given, checked_join, spark_says
+from dovetail.pipeline.steps.masters import promised_master
+from dovetail.pipeline.steps.sources import empty_source, known_format, watermarked
 
 _PLACE = re.compile(r"line (\d+),? pos \d+")
 _STREAM_MODES = {"parquet": ("append", "complete"), "csv": ("append", "complete")}

@@ -15,11 +15,11 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from dovetail.errors import ConfigError
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.hadoop import Files
-from dovetail.pipeline.problems import PipelineError, Problem, Problems
-from dovetail.pipeline.sql_tables import keeps_state
-from dovetail.pipeline.wiring import streams
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.problems import PipelineError, Problem, Problems
+from dovetail.pipeline.file.sql_tables import keeps_state
+from dovetail.pipeline.file.wiring import streams
+from dovetail.pipeline.sinks.hadoop import Files
 
 _PACES = {"rowsperbatch", "rowspersecond", "pace", "partitions", "maxfilespertrigger", "maxbytespertrigger",
           "maxoffsetspertrigger", "minpartitions", "numpartitions"}  # fmt: skip

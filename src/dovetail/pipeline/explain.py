@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 from rich.tree import Tree
 
-from dovetail.pipeline.build import Lineage
-from dovetail.pipeline.declared import Pipeline, Step
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.steps.build import Lineage
 
 
 def explained(pipeline: Pipeline, lineages: list[Lineage]) -> Tree:

@@ -16,17 +16,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from dovetail.errors import DovetailError, PlanError
-from dovetail.pipeline.build import Lineage, build_lineage
 from dovetail.pipeline.checkpoint import Checkpoint
-from dovetail.pipeline.declared import Pipeline
-from dovetail.pipeline.failures import plain_error
-from dovetail.pipeline.figures import predictions
-from dovetail.pipeline.follow import Follower, record_batch
-from dovetail.pipeline.problems import PipelineError, Problems
-from dovetail.pipeline.requests import check_ends
-from dovetail.pipeline.sink_files import held_place
-from dovetail.pipeline.sinks import KEPT, check_place, label_of, start_stream, write_once
-from dovetail.pipeline.watch import Watch
+from dovetail.pipeline.file.declared import Pipeline
+from dovetail.pipeline.file.problems import PipelineError, Problems
+from dovetail.pipeline.file.requests import check_ends
+from dovetail.pipeline.record.failures import plain_error
+from dovetail.pipeline.record.figures import predictions
+from dovetail.pipeline.record.follow import Follower, record_batch
+from dovetail.pipeline.record.watch import Watch
+from dovetail.pipeline.sinks.files import held_place
+from dovetail.pipeline.sinks.write import KEPT, check_place, label_of, start_stream, write_once
+from dovetail.pipeline.steps.build import Lineage, build_lineage
 
 _POLL_S = 0.2
 _PATIENCE_S = 60.0

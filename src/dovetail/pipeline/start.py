@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.pipeline.declared import Pipeline
-from dovetail.pipeline.locate import nearest_line
-from dovetail.pipeline.problems import PipelineError, Problem
+from dovetail.pipeline.file.declared import Pipeline
+from dovetail.pipeline.file.locate import nearest_line
+from dovetail.pipeline.file.problems import PipelineError, Problem
 from dovetail.spark.output import Output
 from dovetail.spark.session import configure, open_session
 

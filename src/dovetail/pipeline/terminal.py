@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.engine.memory import format_bytes
-from dovetail.pipeline.watch import Node, Watch
+from dovetail.pipeline.record.watch import Node, Watch
 
 _LIVE = ("step", "rows in", "rows out", "arriving /s", "served /s", "backlog", "p95 latency", "memory of budget")
 

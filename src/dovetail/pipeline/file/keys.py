@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from dovetail.pipeline import values as v
-from dovetail.pipeline.values import Kind
+from dovetail.pipeline.file import values as v
+from dovetail.pipeline.file.values import Kind
 
 KINDS = ("source", "master", "join", "sink")
 WORKLOADS = ("zipf", "master", "intervals", "lambda_intervals", "relation", "orders", "products", "shipments",

@@ -27,10 +27,10 @@ from dovetail.joins.semistream.plan.columns import plan_columns
 from dovetail.joins.semistream.plan.condition import Conditioned
 from dovetail.joins.semistream.plan.plan import make_plan
 from dovetail.joins.semistream.request import EnrichOptions
-from dovetail.pipeline.arguments import arguments_of
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.masters import is_missing
-from dovetail.pipeline.sources import empty
+from dovetail.pipeline.file.arguments import arguments_of
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.steps.masters import is_missing
+from dovetail.pipeline.steps.sources import empty
 from dovetail.xml.api import plan_xquery
 
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.pipeline.declared import Step
-from dovetail.pipeline.file_schema import inferred_schema
-from dovetail.pipeline.wiring import streams
+from dovetail.pipeline.file.declared import Step
+from dovetail.pipeline.file.wiring import streams
+from dovetail.pipeline.steps.file_schema import inferred_schema
 from dovetail.request.amounts import parse_ms
 from dovetail.workloads.source import register
 

@@ -12,12 +12,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.semistream.plan.plan import measured_rate
-from dovetail.pipeline.backlog import Arrivals
-from dovetail.pipeline.build import Lineage
-from dovetail.pipeline.declared import Step
-from dovetail.pipeline.figures import collected, expected, measured, totals
-from dovetail.pipeline.watch import Watch
-from dovetail.pipeline.wiring import streams
+from dovetail.pipeline.file.declared import Step
+from dovetail.pipeline.file.wiring import streams
+from dovetail.pipeline.record.backlog import Arrivals
+from dovetail.pipeline.record.figures import collected, expected, measured, totals
+from dovetail.pipeline.record.watch import Watch
+from dovetail.pipeline.steps.build import Lineage
 
 
 class Follower:

@@ -10,7 +10,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.plan.plan import IntervalPlan
 from dovetail.joins.online.plan.plan import OnlinePlan
 from dovetail.joins.semistream.plan.plan import EnrichPlan, measured_rate, predicted_rate
-from dovetail.pipeline.joins import Plan
+from dovetail.pipeline.steps.joins import Plan
 
 RATE = "service rate of a task"
 MEMORY = "memory of a task"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dovetail.pipeline.keys import shape_of
-from dovetail.pipeline.locate import KeyPath
-from dovetail.pipeline.secrets import Secrets
-from dovetail.pipeline.sql_tables import tables_of
-from dovetail.pipeline.watch import Kind, Node
+from dovetail.pipeline.file.keys import shape_of
+from dovetail.pipeline.file.locate import KeyPath
+from dovetail.pipeline.file.secrets import Secrets
+from dovetail.pipeline.file.sql_tables import tables_of
+from dovetail.pipeline.record.watch import Kind, Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.pipeline import sink_postgres
-from dovetail.pipeline.build import Lineage
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.sink_files import FileSink, check_format_place, mark_format_place
-from dovetail.pipeline.values import AT_ONCE
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.values import AT_ONCE
+from dovetail.pipeline.sinks import postgres as sink_postgres
+from dovetail.pipeline.sinks.files import FileSink, check_format_place, mark_format_place
+from dovetail.pipeline.steps.build import Lineage
 from dovetail.request.amounts import parse_ms
 
 KEPT = ("parquet", "csv", "postgres", "format")

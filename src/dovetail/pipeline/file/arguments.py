@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.joins.semistream.options import Freshness, OnMiss, dead_letter, park, ttl
-from dovetail.pipeline.declared import Pipeline, Step, located
-from dovetail.pipeline.keys import join_shape
+from dovetail.pipeline.file.declared import Pipeline, Step, located
+from dovetail.pipeline.file.keys import join_shape
 from dovetail.request.amounts import parse_seconds
 
 

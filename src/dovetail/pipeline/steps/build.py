@@ -10,10 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.plan import EnrichPlan
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.joins import Given, Plan, plan_join
-from dovetail.pipeline.masters import open_master
-from dovetail.pipeline.sources import load_source, watermarked
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.steps.joins import Given, Plan, plan_join
+from dovetail.pipeline.steps.masters import open_master
+from dovetail.pipeline.steps.sources import load_source, watermarked
 
 Saying = Callable[[str], None]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.errors import PlanError
-from dovetail.pipeline.locate import KeyPath, nearest_line
+from dovetail.pipeline.file.locate import KeyPath, nearest_line
 from dovetail.request.choices import nearest
 
 

@@ -11,7 +11,7 @@ from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.generation import MANIFEST
 from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.pipeline.declared import Step
+from dovetail.pipeline.file.declared import Step
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import refuse_collated
 

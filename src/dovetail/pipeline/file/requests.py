@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dovetail.errors import DovetailError, XQueryError
-from dovetail.pipeline.arguments import arguments_of
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.keys import options_of
-from dovetail.pipeline.locate import nearest_line
-from dovetail.pipeline.problems import Problems
-from dovetail.pipeline.wiring import streams
+from dovetail.pipeline.file.arguments import arguments_of
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.keys import options_of
+from dovetail.pipeline.file.locate import nearest_line
+from dovetail.pipeline.file.problems import Problems
+from dovetail.pipeline.file.wiring import streams
 
 
 def check_requests(pipeline: Pipeline, problems: Problems) -> None:

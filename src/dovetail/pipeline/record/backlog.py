@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.pipeline.declared import Step
+from dovetail.pipeline.file.declared import Step
 
 QUANTILES = {"latency_p50_s": 0.50, "latency_p95_s": 0.95, "latency_p99_s": 0.99}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from dovetail.errors import DataError, DovetailError
-from dovetail.pipeline.problems import PipelineError
-from dovetail.pipeline.secrets import Secrets
+from dovetail.pipeline.file.problems import PipelineError
+from dovetail.pipeline.file.secrets import Secrets
 from dovetail.spark.task_errors import task_error
 
 _LONGEST = 600

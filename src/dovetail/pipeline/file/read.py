@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.pipeline.declared import Pipeline, Step, inputs_of, located
-from dovetail.pipeline.keys import KINDS, PIPELINE, Shape, shape_of, types_of
-from dovetail.pipeline.locate import KeyPath, key_lines
-from dovetail.pipeline.problems import PipelineError, Problem, Problems, listed, meant
-from dovetail.pipeline.requests import check_requests
-from dovetail.pipeline.secrets import Secrets
-from dovetail.pipeline.wiring import check_wiring
+from dovetail.pipeline.file.declared import Pipeline, Step, inputs_of, located
+from dovetail.pipeline.file.keys import KINDS, PIPELINE, Shape, shape_of, types_of
+from dovetail.pipeline.file.locate import KeyPath, key_lines
+from dovetail.pipeline.file.problems import PipelineError, Problem, Problems, listed, meant
+from dovetail.pipeline.file.requests import check_requests
+from dovetail.pipeline.file.secrets import Secrets
+from dovetail.pipeline.file.wiring import check_wiring
 
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail.pipeline.declared import Pipeline, Step
-from dovetail.pipeline.problems import Problems, listed, meant
+from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.problems import Problems, listed, meant
 
 _KAFKA_TOPICS = ("subscribe", "subscribePattern", "assign")
 

@@ -23,8 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import ConfigError, DataError
 from dovetail.pipeline.checkpoint import locked
-from dovetail.pipeline.declared import Step
-from dovetail.pipeline.hadoop import Files
+from dovetail.pipeline.file.declared import Step
+from dovetail.pipeline.sinks.hadoop import Files
 
 _OURS = "_dovetail"
 _NAMED = re.compile(r"([0-9a-f]{8})-(?:\d{9}|batch)-")

@@ -1,0 +1,1 @@
+"""Sinks: `write` for all of them, `files` (with `hadoop`) and `postgres`, which take every micro-batch once."""
