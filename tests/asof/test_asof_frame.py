@@ -108,6 +108,9 @@ def test_all_ties_and_the_first_of_them(spark: SparkSession) -> None:
     assert [tuple(row) for row in every if row.k == "b"] == [("b", 1, 1, None, None)]
     [first] = dovetail.asof_join(*both, on="t", by="k", ties=("first", ["r"]), columns=["r", "l"]).collect()
     assert first.asDict() == {"r": 7, "l": 0}
+    for column, expected in (("r", 7), ("l", 0)):
+        [only] = dovetail.asof_join(*both, on="t", by="k", ties=("first", "r"), columns=[column]).collect()
+        assert only.asDict() == {column: expected}
 
 
 TIMES = {

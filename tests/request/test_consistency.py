@@ -20,6 +20,8 @@ from dovetail.joins.semistream.operators import ALGORITHMS as SEMISTREAM
 from dovetail.joins.semistream.request import Algorithm as EnrichAlgorithm
 
 NEEDED: dict[str, dict[str, Any]] = {
+    "asof_join": {"on": "t"},
+    "plan_asof_join": {"on": "t"},
     "interval_join": {},
     "plan_interval_join": {},
     "interval_count": {},
@@ -56,7 +58,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("strict", "yes", "strict='yes' must be True or False."),
 ]  # fmt: skip
 CHOICES = ("algorithm", "route", "keep", "invalid", "owed", "mode", "tune", "exchange", "as_of", "cache", "output",
-           "on_error", "by", "closed", "relation")  # fmt: skip
+           "on_error", "by", "closed", "relation", "direction", "ties")  # fmt: skip
 
 
 def call(name: str, **options: Any) -> Any:
@@ -68,7 +70,8 @@ def call(name: str, **options: Any) -> Any:
 def takers(argument: str) -> list[str]:
     found = [name for name in NEEDED if argument in inspect.signature(getattr(dovetail, name)).parameters]
     many = ("on", "suffixes")  # many inputs have other keys and suffixes
-    return [name for name in found if not ("multijoin" in name and argument in many)]
+    other = ("on", "by")  # an as-of join has a time and its keys there
+    return [n for n in found if not (("multijoin" in n and argument in many) or ("asof" in n and argument in other))]
 
 
 def test_every_function_is_here() -> None:
@@ -107,6 +110,12 @@ def test_a_word_that_is_not_known_is_told_with_those_that_are(name: str, argumen
         ("interval_join", {"split_points": [None]}, "split_points"),
         ("interval_join", {"memory": "1KB"}, "memory"),
         ("interval_topk", {"k": 0}, "k"),
+        ("asof_join", {"on": ["t", 3]}, "on"),
+        ("asof_join", {"by": [3]}, "by"),
+        ("asof_join", {"how": "right"}, "how"),
+        ("asof_join", {"ties": "first"}, "ties"),
+        ("asof_join", {"tolerance": float("nan")}, "tolerance"),
+        ("asof_join", {"memory": "1KB"}, "memory"),
         ("enrich", {"how": "right"}, "how"),
         ("enrich", {"lookup": "newest"}, "lookup"),
         ("enrich", {"lookup": 1.5}, "lookup"),

@@ -78,9 +78,7 @@ def _as_integers(array: pa.Array) -> pa.Array:
         return array.view(pa.int64())
     if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
         return array
-    raise PlanError(
-        f"{kind} has no order-preserving code; use a number, decimal, date, timestamp or day-time interval."
-    )
+    raise PlanError(f"{kind} cannot bound or order rows; use a number, decimal, date, timestamp or day-time interval.")
 
 
 def _filled(array: pa.Array) -> AnyArray:

@@ -1,6 +1,6 @@
-"""SQL with interval joins: `dovetail.sql(spark, query)`.
+"""SQL with interval and as-of joins: `dovetail.sql(spark, query)`.
 
-Interval predicates are recognised in the text, everything else stays Spark's own, letter by letter.
+Interval predicates and ASOF JOIN are recognised in the text, everything else stays Spark's own, letter by letter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sql(spark: SparkSession, query: str, *, explain: Literal[True]) -> str: ...
 
 
 def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame | str:
-    """The answer of a SQL query as an ordinary DataFrame, its interval joins planned as such.
+    """The answer of a SQL query as an ordinary DataFrame, its interval and as-of joins planned as such.
 
     Recognised in ON (every join type) and in the WHERE of inner joins: `interval_<relation>(start, end, start, end)`
     for each relation of `interval_join`, and two comparisons that say overlap, `r.start < s.end and s.start < r.end`;
@@ -41,6 +41,9 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     SQL's meaning for every row, empty and inverted ones included. Whatever is not recognised goes to Spark as it was
     written. With `explain`, the result is a text that says what was recognised and what was left to Spark, and why.
     Planning runs small Spark jobs, as `interval_join` does.
+
+    `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t` is an as-of join as DuckDB writes it: each row of a with the last
+    row of b at its time or before it; `>` leaves out the very same time, `<=` and `<` look forward.
 
     >>> spark.createDataFrame([(1, 0, 5), (2, 7, 9)], "id int, a int, b int").createOrReplaceTempView("spans")
     >>> query = "select l.id, r.id as other from spans l join spans r on interval_before(l.a, l.b, r.a, r.b)"

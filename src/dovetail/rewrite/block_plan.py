@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import TokenType as T
 
+from dovetail.rewrite.asof import asof_joined
 from dovetail.rewrite.blocks import Block
 from dovetail.rewrite.conditions import EQUALITIES, Condition, read_condition
 from dovetail.rewrite.joins import Pair, interval_joined
@@ -45,7 +46,7 @@ class BlockPlan:
     def _promising(self) -> bool:
         kinds = [self.block.source.kind(number) for number in self.block.own()]
         called = any(self.block.start <= call.piece.start < self.block.stop for call in self.query.calls)
-        return called or T.BETWEEN in kinds or sum(kind in INEQUALITIES for kind in kinds) > 1
+        return called or T.ASOF in kinds or T.BETWEEN in kinds or sum(kind in INEQUALITIES for kind in kinds) > 1
 
     def _plan(self, tree: Node) -> None:
         if self.block.recursive:
@@ -93,8 +94,12 @@ class BlockPlan:
         if isinstance(node, Relation):
             return self._filtered(self.parts[node], may)
         left = self._walk(node.left, may if node.how in REACHES_LEFT else ())
-        right = self._walk(node.right, may if node.how in REACHES_RIGHT else ())
+        # What WHERE says of right rows holds for those that an as-of join finds, not for those that it looks among.
+        right = self._walk(node.right, may if node.how in REACHES_RIGHT and not node.asof else ())
         must = self._read(node.on, left.inputs + right.inputs) if node.on else []
+        if node.asof:
+            frame = asof_joined(Pair(self.query, left, right, node.how), must, node.merges)
+            return self.query.planned(self.block, frame, left.inputs + right.inputs)
         if node.merges:
             self._leave(left, right, node.how, "USING and NATURAL merge columns; say the equality in ON")
             return self._as_written(node, left, right)
@@ -144,7 +149,7 @@ class BlockPlan:
     def _flat(self, tree: Node) -> Part | None:
         """Inner joins only: conditions go where they are first complete, and linked inputs are joined first."""
         joins = joins_of(tree)
-        if any(join.how != "inner" or join.merges for join in joins):
+        if any(join.how != "inner" or join.merges or join.asof for join in joins):
             return None
         must = [
             condition

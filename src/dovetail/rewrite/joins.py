@@ -85,7 +85,7 @@ def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Conditi
     functions = find_functions(conditions, *pair.numbers)
     overlaps = [] if functions else find_overlaps(conditions, *pair.numbers)
     if not functions and not overlaps:
-        return _hidden(pair) or f"{NO_PREDICATE} between its sides"
+        return hidden_input(pair) or f"{NO_PREDICATE} between its sides"
     trouble = _trouble(pair, must)
     if trouble:
         return trouble
@@ -103,10 +103,11 @@ def _trouble(pair: Pair, must: Sequence[Condition]) -> str | None:
     unread = [each.shown for each in must if each.whole is None]
     if unread:
         return f"only Spark can evaluate {unread[0]!r}"
-    return _hidden(pair)
+    return hidden_input(pair)
 
 
-def _hidden(pair: Pair) -> str | None:
+def hidden_input(pair: Pair) -> str | None:
+    """Why the inputs cannot be read by themselves, if they cannot."""
     hidden = [each.alias for part in (pair.left, pair.right) for each in part.inputs if each.opaque]
     return f"{hidden[0]} depends on other inputs" if hidden else None
 
@@ -115,8 +116,8 @@ def _by_function(pair: Pair, found: Found) -> Joined:
     bounds = found.bounds
     assert bounds is not None, "an interval function was found"  # noqa: S101  (by the caller)
     left, right, keys, residual = _sides(pair, found)
-    left, (ls, le) = _with_terms(pair.query, left, found.terms[:2])
-    right, (rs, re_) = _with_terms(pair.query, right, found.terms[2:])
+    left, (ls, le) = with_terms(pair.query, left, found.terms[:2])
+    right, (rs, re_) = with_terms(pair.query, right, found.terms[2:])
     try:
         frame = interval_join(
             left,
@@ -146,8 +147,8 @@ def _by_overlap(
         return overlap
     found = found_overlap(must, may, overlap, pair.numbers)
     left, right, keys, residual = _sides(pair, found)
-    left, of_left = _with_terms(pair.query, left, found.terms[:2])
-    right, of_right = _with_terms(pair.query, right, found.terms[2:])
+    left, of_left = with_terms(pair.query, left, found.terms[:2])
+    right, of_right = with_terms(pair.query, right, found.terms[2:])
     if not all(_repeatable(frame) for frame in (left, right)):
         return "an input may give other rows each time it is read (random values, LIMIT, sample or stream)"
     kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
@@ -173,8 +174,8 @@ def _choose(pair: Pair, overlaps: Sequence[Overlap]) -> Overlap | str:
     left, right = pair.left.frame(), pair.right.frame()
     fitting, conditions, trouble = [], [], None
     for overlap in overlaps:
-        left, of_left = _with_terms(pair.query, left, overlap.terms[:2])
-        right, of_right = _with_terms(pair.query, right, overlap.terms[2:])
+        left, of_left = with_terms(pair.query, left, overlap.terms[:2])
+        right, of_right = with_terms(pair.query, right, overlap.terms[2:])
         kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
         trouble = type_trouble(kinds)
         if trouble is None:
@@ -209,8 +210,8 @@ def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[
     keys: list[tuple[str, str]] = []
     for key in found.keys:
         if _same_type(frames["left"], frames["right"], key):
-            frames["left"], left = _with_terms(pair.query, frames["left"], _key_terms(frames["left"], key, key.left))
-            frames["right"], right = _with_terms(
+            frames["left"], left = with_terms(pair.query, frames["left"], _key_terms(frames["left"], key, key.left))
+            frames["right"], right = with_terms(
                 pair.query, frames["right"], _key_terms(frames["right"], key, key.right)
             )
             keys += zip(left, right, strict=True)
@@ -238,7 +239,7 @@ def _same_type(left: DataFrame, right: DataFrame, key: Key) -> bool:
     return one == other and isinstance(one, KEY_TYPES) and (not isinstance(one, T.StringType) or one == T.StringType())
 
 
-def _with_terms(query: Query, frame: DataFrame, terms: Sequence[Term]) -> tuple[DataFrame, list[str]]:
+def with_terms(query: Query, frame: DataFrame, terms: Sequence[Term]) -> tuple[DataFrame, list[str]]:
     """The frame with a column for every term, and the names of these; a plain column serves as it is."""
     names = []
     for term in terms:

@@ -1,4 +1,4 @@
-"""From a query to a DataFrame: block by block, innermost first, every interval join replaced by its rows."""
+"""From a query to a DataFrame: block by block, innermost first, every interval or as-of join replaced by its rows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ from dovetail.rewrite.text import Patches, Source, escaped
 def plan(spark: SparkSession, source: Source, calls: Sequence[IntervalCall]) -> tuple[DataFrame, Report]:
     """The answer of a query and what became of its joins.
 
-    Spark first reads the query by itself, with interval functions as plain comparisons: what is wrong with it is said
-    in Spark's words, and the planned query must have the same columns.
+    Spark first reads the query by itself, with interval functions as plain comparisons and as-of joins as joins by
+    them: what is wrong with it is said in Spark's words, and the planned query must have the same columns.
     """
     reference = spark.sql(_for_spark(source, calls))
     query = Query(spark, source, calls)
     for block in find_blocks(source):
         BlockPlan(query, block).run()
     _all_planned(query)
+    if query.asof_joins < len(source.asof):
+        raise UnsupportedError(
+            "an ASOF JOIN of this query cannot be planned here: its FROM has PIVOT, stands in a WITH RECURSIVE, or "
+            "names two inputs alike. Give inputs aliases, or put the join in a subquery."
+        )
     if not query.report.joins:
         return reference, query.report
     try:
@@ -36,10 +41,8 @@ def plan(spark: SparkSession, source: Source, calls: Sequence[IntervalCall]) -> 
         trouble = str(error).partition("\n")[0]
     if not trouble:
         return frame, query.report
-    if calls:
-        raise UnsupportedError(
-            f"the query around its interval joins cannot be kept: {trouble}. Put the join in a subquery."
-        )
+    if calls or source.asof:
+        raise UnsupportedError(f"the query around its joins cannot be kept: {trouble}. Put the join in a subquery.")
     query.report.leave_all(trouble)
     return reference, query.report
 
@@ -48,7 +51,9 @@ def _for_spark(source: Source, calls: Sequence[IntervalCall]) -> str:
     patches = Patches(source.text)
     for call in calls:
         patches.add(call.piece.span, escaped(call.comparisons()))
-    return patches.render().format() if calls else source.text
+    for number in source.asof:  # the same columns, if not the same rows
+        patches.add(source.piece(number, number + 1).span, "")
+    return patches.render().format() if calls or source.asof else source.text
 
 
 def _all_planned(query: Query) -> None:

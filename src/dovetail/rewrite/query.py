@@ -49,6 +49,7 @@ class Query:
         self.names = Names(token.text for token in source.tokens)
         self.rows: dict[int, DataFrame] = {}
         self.planned_calls: set[int] = set()
+        self.asof_joins = 0
         sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         self.fold: Callable[[str], str] = str if sensitive else str.lower
         self._words = {token.text.lower() for token in source.tokens}

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from dovetail.rewrite.text import DIALECT, QUERY_WORDS, Piece, select_from
 
-JOIN_WORDS = (T.LEFT, T.RIGHT, T.FULL, T.INNER, T.OUTER, T.CROSS, T.NATURAL, T.SEMI, T.ANTI)
+JOIN_WORDS = (T.LEFT, T.RIGHT, T.FULL, T.INNER, T.OUTER, T.CROSS, T.NATURAL, T.SEMI, T.ANTI, T.ASOF)
 HOWS = {T.SEMI: "left_semi", T.ANTI: "left_anti", T.FULL: "full", T.LEFT: "left", T.RIGHT: "right"}
 
 
@@ -34,6 +34,7 @@ class Join:
     criterion: Piece | None
     on: Piece | None
     merges: bool  # USING or NATURAL: columns of both sides become one
+    asof: bool = False
 
 
 Node = Relation | Join
@@ -110,7 +111,7 @@ def _join(piece: Piece, left: Node, start: int, join: int, stop: int) -> Node | 
     on = source.piece(end + 1, stop) if criteria and source.kind(end) is T.ON and end + 1 < stop else None
     merges = T.NATURAL in words or bool(criteria and source.kind(end) is T.USING)
     criterion = source.piece(end, stop) if criteria else None
-    return Join(left, right, how, source.piece(start, join + 1).text, criterion, on, merges)
+    return Join(left, right, how, source.piece(start, join + 1).text, criterion, on, merges, T.ASOF in words)
 
 
 def _relation(piece: Piece, start: int, stop: int) -> Node | None:

@@ -1,4 +1,4 @@
-"""What `explain=True` tells: the interval joins of a query, and what Spark plans by itself."""
+"""What `explain=True` tells: the interval and as-of joins of a query, and what Spark plans by itself."""
 
 from __future__ import annotations
 
@@ -33,11 +33,30 @@ class Recognised:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class RecognisedAsof:
+    """One as-of join."""
+
+    left: str
+    right: str
+    how: str
+    comparison: str
+    keys: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The join in a few lines."""
+        return [
+            f"{self.left} as-of {self.how} join {self.right}",
+            f"times: {self.comparison}",
+            f"keys: {', '.join(self.keys) or 'none'}",
+        ]
+
+
 @dataclass(slots=True)
 class Report:
     """All that happened to one query."""
 
-    joins: list[Recognised] = field(default_factory=list)
+    joins: list[Recognised | RecognisedAsof] = field(default_factory=list)
     spark: list[tuple[str, str]] = field(default_factory=list)
 
     def leave(self, what: str, why: str) -> None:
@@ -52,9 +71,11 @@ class Report:
 
     def text(self) -> str:
         """The report for a reader."""
-        count = len(self.joins)
-        head = f"{count} interval join{'s' if count != 1 else ''}"
-        lines = [head if count else "no interval join; the query goes to Spark as written"]
+        counts = {"interval": 0, "as-of": 0}
+        for join in self.joins:
+            counts["as-of" if isinstance(join, RecognisedAsof) else "interval"] += 1
+        heads = [f"{count} {kind} join{'s' if count != 1 else ''}" for kind, count in counts.items() if count]
+        lines = [", ".join(heads) or "no interval join; the query goes to Spark as written"]
         for number, join in enumerate(self.joins, 1):
             first, *rest = join.lines()
             lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]

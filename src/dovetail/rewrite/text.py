@@ -48,14 +48,24 @@ class Source:
                 found[opened.pop()] = number
         return found
 
+    @cached_property
+    def asof(self) -> frozenset[int]:
+        """The words ASOF that make an as-of join; where the query has an alias of this name, they are that alias."""
+        kinds = [token.token_type for token in self.tokens]
+        found = [number for number, kind in enumerate(kinds) if kind is TokenType.ASOF]
+        names = [n for n in found if kinds[n + 1 : n + 2] == [TokenType.DOT] or kinds[n - 1] is TokenType.ALIAS]
+        words = (TokenType.LEFT, TokenType.INNER, TokenType.OUTER, TokenType.RIGHT, TokenType.FULL)
+        after = {n: next((kind for kind in kinds[n + 1 :] if kind not in words), None) for n in found}
+        return frozenset(n for n in found if after[n] is TokenType.JOIN) if not names else frozenset()
+
     def kind(self, number: int) -> TokenType | None:
         """What a token is; a word after a dot is part of a name, whatever it means elsewhere. None outside the text."""
         if not 0 <= number < len(self.tokens):
             return None
+        kind = self.tokens[number].token_type
         if number and self.tokens[number - 1].token_type is TokenType.DOT:
-            kind = self.tokens[number].token_type
             return kind if kind is TokenType.STAR else TokenType.VAR
-        return self.tokens[number].token_type
+        return TokenType.VAR if kind is TokenType.ASOF and number not in self.asof else kind
 
     def piece(self, start: int, stop: int) -> Piece:
         """The tokens from start up to stop, which is not included."""

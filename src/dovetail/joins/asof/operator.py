@@ -45,8 +45,8 @@ class AsofOperator(OperatorBase):
         self._limit = budget.available
         self._by = {"left": [a for a, _ in spec.by], "right": [b for _, b in spec.by]}
         self._on = dict(zip(("left", "right"), spec.on, strict=True))
-        self._left_out = list(spec.left_columns or schemas["left"].names)
-        self._right_out = list(spec.right_out(schemas["right"]))
+        self._left_out = spec.left_out(schemas["left"])
+        self._right_out = spec.right_out(schemas["right"])
         self._left = self.own(_Rows(self, "left", self._limit // 4, self._limit // 32))
         self._right = self.own(_Rows(self, "right", self._room // 2, self._limit // 32))
 
@@ -114,6 +114,9 @@ class AsofOperator(OperatorBase):
     def _paired(self, rows: pa.RecordBatch, right: pa.RecordBatch, found: I64) -> Iterator[pa.RecordBatch]:
         """Left rows beside their right rows, as many at a time as the output's share of the budget takes."""
         if not len(found):
+            return
+        if not self._right_out:
+            yield self._batch(rows, [])
             return
         size = taken_bytes(right, found) + nbytes(rows)
         if size > self._limit // 8 and len(found) > 1:

@@ -77,10 +77,14 @@ class AsofJoin:
 
     def output_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
         """The columns of the answer: left's, then right's, which may be null."""
-        mine = [left.field(name) for name in self.left_columns or left.names]
+        mine = [left.field(name) for name in self.left_out(left)]
         theirs = [right.field(name).with_nullable(True) for name in self.right_out(right)]
         return pa.schema([*mine, *theirs])
 
-    def right_out(self, right: pa.Schema) -> tuple[str, ...]:
+    def left_out(self, left: pa.Schema) -> list[str]:
+        """The columns of left rows that are part of the answer."""
+        return list(left.names if self.left_columns is None else self.left_columns)
+
+    def right_out(self, right: pa.Schema) -> list[str]:
         """The columns of right rows that are part of the answer."""
-        return tuple(right.names) if self.right_columns is None else self.right_columns
+        return list(right.names if self.right_columns is None else self.right_columns)

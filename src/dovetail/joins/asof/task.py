@@ -19,11 +19,14 @@ LEFT, RIGHT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class AsofTask:
-    """What a task needs to know: the join, which columns belong to which side, and the budget."""
+    """What a task needs to know: the join, the columns of each side by their names in the batches, and the budget.
+
+    Columns of both sides that are of one type share a column of the batches.
+    """
 
     spec: AsofJoin
-    left: tuple[str, ...]
-    right: tuple[str, ...]
+    left: dict[str, str]
+    right: dict[str, str]
     memory: int
 
 
@@ -38,8 +41,10 @@ def join_task(task: AsofTask, batches: Iterable[pa.RecordBatch], metrics: Metric
     delivered = budget.reserve("delivered batch")
     # Spark announces some columns as never null; the other side's rows have nulls there.
     schemas = {
-        side: pa.schema([first.schema.field(name).with_nullable(True) for name in columns])
-        for side, columns in (("left", task.left), ("right", task.right))
+        side: pa.schema(
+            [first.schema.field(shared).with_name(name).with_nullable(True) for name, shared in own.items()]
+        )
+        for side, own in (("left", task.left), ("right", task.right))
     }
     operator = task.spec.open(budget.child("operator", task.memory - room), schemas)
     with operator:
@@ -48,7 +53,7 @@ def join_task(task: AsofTask, batches: Iterable[pa.RecordBatch], metrics: Metric
             size = nbytes(batch)
             metrics.peak("delivered_batch", size)
             delivered.resize(min(size, room))
-            for side, rows in _by_side(batch, schemas):
+            for side, rows in _by_side(task, batch, schemas):
                 metrics.add("placed", rows.num_rows, side=side, per_task=True)
                 yield from operator.push(side, rows)
             delivered.resize(0)
@@ -58,11 +63,13 @@ def join_task(task: AsofTask, batches: Iterable[pa.RecordBatch], metrics: Metric
         metrics.peak("memory", budget.peak)
 
 
-def _by_side(batch: pa.RecordBatch, schemas: dict[str, pa.Schema]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _by_side(
+    task: AsofTask, batch: pa.RecordBatch, schemas: dict[str, pa.Schema]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each side, with its columns only; most batches are of one side and are not copied."""
     sides = np.asarray(batch[SIDE])
-    for side, number in (("left", LEFT), ("right", RIGHT)):
+    for side, number, own in (("left", LEFT, task.left), ("right", RIGHT, task.right)):
         mine = sides == number
         if mine.any():
-            rows = batch.select(schemas[side].names).cast(schemas[side])
+            rows = pa.RecordBatch.from_arrays([batch[shared] for shared in own.values()], schema=schemas[side])
             yield side, rows if mine.all() else rows.filter(pa.array(mine))

@@ -88,14 +88,15 @@ _ARGUMENTS: dict[str, Kind] = {
     **dict.fromkeys(
         ("how", "algorithm", "mode", "route", "exchange", "cache", "as_of", "owed", "output", "on_error"), v.TEXT
     ),
-    **dict.fromkeys(("invalid", "keep", "condition", "query"), v.TEXT),
+    **dict.fromkeys(("invalid", "keep", "condition", "query", "direction"), v.TEXT),
     **dict.fromkeys(("wait", "retain", "max_wait"), v.DURATION),
-    **dict.fromkeys(("null_safe", "with_phase", "strict"), v.FLAG),
+    **dict.fromkeys(("null_safe", "with_phase", "strict", "allow_exact"), v.FLAG),
     "partitions": v.COUNT,
     **dict.fromkeys(("left_interval", "right_interval", "relation"), v.TEXT_OR_NAMES),
-    "on": v.KEYS,
+    **dict.fromkeys(("on", "by"), v.KEYS),
     "memory": v.SIZE,
-    "lookup": v.TEXT_OR_NUMBER,
+    **dict.fromkeys(("lookup", "tolerance"), v.TEXT_OR_NUMBER),
+    "ties": v.TIES,
     "tune": v.TUNE,
     "on_miss": v.MISSES,
     "freshness": v.FRESHNESS,
@@ -111,7 +112,7 @@ _ARGUMENTS: dict[str, Kind] = {
     "variables": v.TABLE,
 }
 _STEP = {"type": v.TEXT, "watermark": v.WATERMARK}
-JOIN_TYPES = ("enrich", "online_join", "online_multijoin", "interval_join", "xquery", "sql")
+JOIN_TYPES = ("enrich", "online_join", "online_multijoin", "interval_join", "asof_join", "xquery", "sql")
 
 
 def options_of(join: str) -> Callable[..., Any]:
@@ -132,6 +133,10 @@ def options_of(join: str) -> Callable[..., Any]:
         from dovetail.joins.interval.request import JoinOptions
 
         return JoinOptions
+    if join == "asof_join":
+        from dovetail.joins.asof.request import AsofOptions
+
+        return AsofOptions
     from dovetail.xml.request import XQueryOptions
 
     return XQueryOptions
@@ -146,6 +151,7 @@ def join_shape(join: str) -> Shape:
         "enrich": {"stream": v.TEXT, "master": v.TEXT},
         "online_join": {"left": v.TEXT, "right": v.TEXT},
         "interval_join": {"left": v.TEXT, "right": v.TEXT},
+        "asof_join": {"left": v.TEXT, "right": v.TEXT},
         "online_multijoin": {"inputs": v.NAMES_OR_TABLE},
         "xquery": {},
     }[join]

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
+from dovetail.joins.asof.api import plan_asof_join
 from dovetail.joins.interval.api import plan_interval_join
 from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.plan import output_columns
@@ -101,6 +102,8 @@ def plan_join(given: Given, step: Step) -> Plan:
     sides = given.frames[step.values["left"]], given.frames[step.values["right"]]
     if step.type == "interval_join":
         return plan_interval_join(*sides, **arguments)
+    if step.type == "asof_join":
+        return plan_asof_join(*sides, **arguments)
     return plan_online_join(*sides, **arguments)
 
 
@@ -110,6 +113,9 @@ def checked_join(given: Given, step: Step) -> DataFrame:
         return _checked_enrich(given, step)
     if step.type == "interval_join":
         return _checked_interval(given, step)
+    if step.type == "asof_join":  # by window functions, which sample nothing and have the same columns
+        sides = given.frames[step.values["left"]], given.frames[step.values["right"]]
+        return plan_asof_join(*sides, **(arguments_of(given.pipeline, step) | {"algorithm": "window"})).frame()
     return plan_join(given, step).frame()
 
 

@@ -36,16 +36,18 @@ class Sample:
     rows: int
 
 
-def draw(left: Side, right: Side) -> tuple[Sample, Sample]:
+def draw(left: Side, right: Side, share: float) -> tuple[Sample, Sample]:
     """Samples of both sides from one job: the rows with the smallest of random numbers, which also tell how many are.
 
-    The k-th smallest of n uniform numbers is about k / n, so that n is known to some two percent.
+    The k-th smallest of n uniform numbers is about k / n, so that n is known to some two percent. Only the given share
+    of all rows is looked at.
     """
     parts = [
         side.frame.where(side.usable)
         .selectExpr(
             f"{number} as side", f"{side.key_hash} as h", f"{side.position} as p", f"rand({_SEED + number}) as u"
         )
+        .where(f"u < {_double(share)}")
         .orderBy("u")
         .limit(SAMPLE_ROWS)
         for number, side in enumerate((left, right))
@@ -56,7 +58,7 @@ def draw(left: Side, right: Side) -> tuple[Sample, Sample]:
     for number in (0, 1):
         chosen = columns["side"] == number
         n, largest = int(chosen.sum()), columns["u"][chosen].max(initial=0.0)
-        rows = n if n < SAMPLE_ROWS else int((n - 1) / largest)
+        rows = round(n / share) if n < SAMPLE_ROWS else int((n - 1) / largest)
         found.append(Sample(columns["h"][chosen].astype(np.int64), columns["p"][chosen].astype(np.float64), rows))
     return found[0], found[1]
 
@@ -176,6 +178,7 @@ def choose_cells(samples: tuple[Sample, Sample], wanted: int, keyed: bool) -> Ce
 
 def even_cells(wanted: int) -> Cells:
     """Cells of equal shares of all hashes, for small inputs of which there is no sample."""
+    wanted = min(wanted, MOST_CELLS)
     step = 2**64 // wanted
     hashes = tuple(-(2**63) + number * step for number in range(1, wanted))
     return Cells(hashes, (-inf,) * len(hashes))

@@ -23,6 +23,8 @@ from dovetail.spark.connect import is_connect, parallelism
 from dovetail.spark.metrics import MetricsSink
 
 SMALL_BYTES = 4 << 20  # inputs that Spark thinks smaller than this are not sampled
+SAMPLED_BYTES = 64 << 20  # of a larger input about so much is looked at for a sample
+UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
 CELL_ROOM = 1.5  # cells are not equal: as many are made as would hold so many times the rows
 LEFT_SHARE, RIGHT_SHARE = 1 / 4, 5 / 8  # of a task's budget, as the operator divides it
 _AT = f"{RESERVED}matched"
@@ -114,10 +116,11 @@ def _column(frame: DataFrame, name: str) -> str:
 def _cells(left: Side, right: Side, request: Request) -> tuple[Cells, str]:
     """Cells that fit the budget and use all cores, and why."""
     keyed, cores = bool(request.keys), parallelism(left.frame.sparkSession)
-    if _is_small(left, right):
+    sizes = _known_bytes(left), _known_bytes(right)
+    if max(sizes) <= SMALL_BYTES:
         even = even_cells(request.partitions or cores) if keyed else Cells(keyed=False)
         return even, "small inputs, not sampled"
-    samples = draw(left, right)
+    samples = draw(left, right, min(1.0, SAMPLED_BYTES / max(1, *sizes)) if max(sizes) < UNKNOWN_BYTES else 1.0)
     wanted = request.partitions or max(cores, _fitting(left, right, samples[0].rows, samples[1].rows, request.memory))
     reason = f"{samples[0].rows:,} left and {samples[1].rows:,} right rows, by a sample"
     return choose_cells(samples, wanted, keyed), reason
@@ -140,9 +143,8 @@ def _width(kind: T.DataType) -> int:
     return _WIDTHS.get(kind.typeName().split("(", maxsplit=1)[0], 8)
 
 
-def _is_small(left: Side, right: Side) -> bool:
-    """Whether Spark knows, without a job, that both inputs are small."""
-    if is_connect(left.frame):
-        return False
-    plans = (side.frame._jdf.queryExecution().optimizedPlan() for side in (left, right))
-    return all(int(plan.stats().sizeInBytes()) <= SMALL_BYTES for plan in plans)
+def _known_bytes(side: Side) -> int:
+    """How large Spark takes an input to be, without a job."""
+    if is_connect(side.frame):
+        return UNKNOWN_BYTES
+    return int(side.frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())

@@ -25,6 +25,7 @@ RESERVED = "__dt_"
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _FLOATS = (T.FloatType, T.DoubleType)
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
+_FARTHEST = 2**64 - 1  # no two codes are farther apart
 TIME_TYPES = (*_WHOLE, *_FLOATS, T.DecimalType, *_TIMES)
 
 
@@ -259,8 +260,8 @@ def tolerance_units(tolerance: Tolerance | None, kind: T.DataType, asked: T.Data
         return float(tolerance)  # type: ignore[arg-type]  # a timedelta was refused
     if timely:
         micros = tolerance // timedelta(microseconds=1) if isinstance(tolerance, timedelta) else _floor(tolerance, 6)
-        return micros // 86_400_000_000 if isinstance(kind, T.DateType) else micros
-    return _floor(tolerance, kind.scale if isinstance(kind, T.DecimalType) else 0)  # type: ignore[arg-type]  # likewise
+        return min(_FARTHEST, micros // 86_400_000_000 if isinstance(kind, T.DateType) else micros)
+    return min(_FARTHEST, _floor(tolerance, kind.scale if isinstance(kind, T.DecimalType) else 0))  # type: ignore[arg-type]  # likewise
 
 
 def _floor(number: int | float | Decimal, digits: int) -> int:

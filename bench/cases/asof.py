@@ -1,0 +1,92 @@
+"""As-of joins: the last row before each row, within keys, with a hot key, and without keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+
+from bench.case import Bound, Case, Params, Rival
+from bench.context import BenchContext
+from bench.intervals import Answer, Inputs, to_sink
+from dovetail.joins.asof.api import asof_join
+from dovetail.workloads import RandomIntervals, Workload
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyspark.sql import DataFrame
+
+WINDOW, DUCKDB = "union and window", "duckdb"
+KEYS = {"none": 1, "1,000": 1_000, "one hot": 1_000}
+
+
+def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
+    hot = 0.5 if params["keys"] == "one hot" else 0.0
+    rows, keys = params["rows"], KEYS[params["keys"]]
+    left, right = (RandomIntervals(rows, 100 * rows, keys=keys, hot_share=hot, seed=2 * seed + n) for n in (1, 2))
+    return left, right
+
+
+INPUTS = Inputs(_sides)
+
+
+def _expected(bench: BenchContext, params: Params) -> int:
+    """Left rows of which the key has a right row in time: from the first time of each key."""
+    left, right = INPUTS.tables(bench, params)
+    first = np.full(max(KEYS.values()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, right["key"].to_numpy(), right["start"].to_numpy())
+    return int((left["start"].to_numpy() >= first[left["key"].to_numpy()]).sum())
+
+
+def _dovetail(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
+    return to_sink(lambda: asof_join(left, right, on="start", by="key" if params["keys"] != "none" else None))
+
+
+def _window(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
+    """What users of Spark write: both inputs in one, and the last right values over all rows before."""
+    theirs = [f"r_{name}" for name in right.columns]
+    mine = left.selectExpr("*", "1 as side", *(f"cast(null as bigint) as {name}" for name in theirs))
+    others = [f"cast(null as bigint) as {name}" for name in left.columns if name not in ("key", "start")]
+    renamed = [f"{name} as r_{name}" for name in right.columns]
+    rows = mine.unionByName(right.selectExpr("key", "start", "0 as side", *others, *renamed))
+    by = ["key"] if params["keys"] != "none" else []
+    window = Window.partitionBy(*by).orderBy("start", "side").rowsBetween(Window.unboundedPreceding, 0)
+    last = [F.last(name, ignorenulls=True).over(window).alias(name) for name in theirs]
+    found = rows.select(*left.columns, "side", *last).where("side = 1 and r_id is not null").drop("side")
+    return to_sink(lambda: found)
+
+
+def _duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer:
+    keys = "l.key = r.key and" if params["keys"] != "none" else ""
+    query = f"select count(*), sum(r.id) from l asof join r on {keys} l.start >= r.start"  # noqa: S608  (our own text)
+    row = connection.execute(query).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _points(rows: int) -> list[Params]:
+    return [{"rows": rows, "keys": keys} for keys in KEYS]
+
+
+ASOF = Case(
+    name="asof",
+    question="What does the last row before each row cost, beside union and window functions?",
+    varies=("rows", "keys"),
+    points={"small": _points(50_000), "full": _points(10_000_000)},
+    rivals=(
+        Rival("dovetail", INPUTS.spark(_dovetail)),
+        Rival(WINDOW, INPUTS.spark(_window)),
+        Rival(DUCKDB, INPUTS.duckdb(_duckdb), requires=("duckdb",)),
+    ),
+    expected=_expected,
+    baseline="dovetail",
+    bounds=(
+        Bound("three times as fast as the window", "dovetail", 1 / 3, against=WINDOW, scale="full"),
+        Bound("never slower than the window", "dovetail", 1.0, against=WINDOW, scale="full"),
+    ),
+    measures=("engine", "joins/asof", "spark"),
+    rounds=3,
+)
+CASES = (ASOF,)
