@@ -66,7 +66,7 @@ def test_settled_rows_are_taken_up_by_any_other_join() -> None:
         out: list[pa.RecordBatch] = []
         spec = [case.spec]
 
-        def opened(spec: Any = spec, case: Case = case) -> JoiningOperator[Any]:
+        def opened(spec: Any = spec, case: Case = case) -> JoiningOperator:
             return spec[0].open(MemoryBudget(BUDGET), case.schemas)
 
         spec[0] = EVERY[names[0]](**predicate, with_phase=True, sizes=random_spec(names[0], rng).sizes)
@@ -107,7 +107,7 @@ def test_a_restart_of_many_inputs_compares_nothing_that_was_settled(name: str, t
 class Retained:
     """A join whose oldest rows leave, the rows that are left, and what it must have given."""
 
-    def __init__(self, operator: JoiningOperator[Any], expected: Any) -> None:
+    def __init__(self, operator: JoiningOperator, expected: Any) -> None:
         self.operator, self._expected = operator, expected
         self.held: list[tuple[str, pa.RecordBatch, int]] = []
         self.out: list[pa.RecordBatch] = []
@@ -132,7 +132,7 @@ class Retained:
 
     def _present(self) -> int:
         held = sum(len(pages.slots()) for pages in self.operator.pages)
-        stored = sum(store.read_block(n).num_rows for store in self.operator.blocks for n in store.living().tolist())
+        stored = sum(len(store.read(n).ats) for store in self.operator.blocks for n in store.living().tolist())
         assert held + stored <= sum(batch.num_rows for _, batch, _ in self.held)
         return held + stored
 
@@ -145,9 +145,7 @@ def together(schemas: dict[str, pa.Schema], held: list[tuple[str, pa.RecordBatch
     }
 
 
-def retained(
-    spec: Any, memory: MemoryBudget, case: Any, expected: Any, seed: int
-) -> tuple[Retained, JoiningOperator[Any]]:
+def retained(spec: Any, memory: MemoryBudget, case: Any, expected: Any, seed: int) -> tuple[Retained, JoiningOperator]:
     """A run in which rows leave at random moments."""
     rng, operator = np.random.default_rng([seed, 3]), spec.open(memory, case.schemas)
     join = Retained(operator, expected)
