@@ -17,8 +17,8 @@ from tests.online.frame.cases import Feed, bag, expected, side_table
 import dovetail
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.online.api import online_join, plan_online_join
-from dovetail.joins.online.plan.pack import label
 from dovetail.joins.online.registry import ALGORITHMS
+from dovetail.spark.hosts.exchange import label
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -448,7 +448,7 @@ def test_rows_that_were_retained_for_long_enough_leave() -> None:
     header = header_of()
     for now in range(0, 1000, 50):
         header.add_pieces([10], 5, now, None, goes_on=False)
-    assert Header.load(header.dump(), header.meaning, HOW, 2) == header
+    assert Header.load(json.loads(json.dumps(header.as_json())), header.meaning, HOW, 2) == header
     assert header.leaving(449, 400, None) == 0
     assert header.leaving(450, 400, None) == 2  # an eighth late, and so the next one with it
     assert header.leaving(1000, 400, None) == 13
@@ -463,11 +463,9 @@ def test_state_of_another_join_or_in_other_buckets_is_refused() -> None:
     header = header_of()
     header.check_spread(BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 5).rule)
     with pytest.raises(ConfigError, match=r"another online join: on: \[\['k', 'k'\]\] there, \[\['l', 'k'\]\] here"):
-        Header.load(header.dump(), {"on": [["l", "k"]]}, HOW, 2)
+        Header.load(json.loads(json.dumps(header.as_json())), {"on": [["l", "k"]]}, HOW, 2)
     with pytest.raises(ConfigError, match=r"buckets: 5 there, 7 here.* give partitions=5"):
         header.check_spread(BucketRule(Predicate(("k",)), {"left": LEFT.schema, "right": RIGHT.schema}, 7).rule)
-    with pytest.raises(ConfigError, match="state of format 4"):
-        Header.load(header.dump().replace('"format": 5', '"format": 4'), header.meaning, HOW, 2)
 
 
 def test_rows_leave_when_none_that_may_come_can_match_them() -> None:

@@ -12,17 +12,18 @@ import pandas as pd  # type: ignore[import-untyped]  # no stubs among our depend
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
-from tests.online.frame.test_online_long import BUCKET, HEADER, Kept
+from tests.online.frame.test_online_long import BUCKET, HEADER, Kept, answers_of
 
 from dovetail.joins.online import state_header
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.plan import state as frame_state
-from dovetail.joins.online.plan.pack import OnlineTask
-from dovetail.joins.online.plan.state import Buckets
+from dovetail.joins.online.plan.state import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.predicate import Band
 from dovetail.joins.online.request import Terms
 from dovetail.joins.online.resident import client
+from dovetail.spark.hosts.stateful import Buckets
 
 SECOND = 1_000_000
 BAND = Band("at", "at", timedelta(seconds=-3), timedelta(seconds=5))
@@ -45,9 +46,9 @@ class Stream:
     def run_with(self, retain_ms: int | None, delay_ms: int) -> TwsTester:
         """The bucket in a run of its own."""
         terms = Terms("diner", self.join.memory, 1, 25, self.owed, retain_ms, False)
-        lateness, none, self.counts = Lateness.of(BAND, (delay_ms, delay_ms)), pa.schema([]), Kept()
-        task = OnlineTask("leaving", self.join, terms, 1, True, False, none, none, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
-        return TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
+        lateness, schema, self.counts = Lateness.of(BAND, (delay_ms, delay_ms)), answers_of(self.join), Kept()
+        task = OnlineTask("leaving", self.join, terms, 1, False, schema, schema, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
+        return TwsTester(Buckets(OnlineBuckets(task), flat=False), timeMode="ProcessingTime", outputMode="Append")
 
     def restart(self, delay_ms: int, stored: Any = None) -> None:
         """A new run with another delay of watermarks, from what is stored."""
@@ -90,7 +91,7 @@ class Stream:
         self._run([{"side": side, "part": 0, "number": 0, "rows": None, "n": 0} for side in (0, 1)], now_ms, ends=True)
 
     def _run(self, lines: list[dict[str, Any]], now_ms: int, ends: bool) -> None:
-        frame = pd.DataFrame(lines).assign(ends=ends, dropped=0, now_ms=now_ms, spread='{"buckets": 1}')
+        frame = pd.DataFrame(lines).assign(ends=ends, dropped=0, now_ms=now_ms, rule='{"buckets": 1}')
         out = self.buckets.testInPandas(BUCKET, frame)
         for data in out["rows"] if len(out) else ():
             answer = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).to_pydict()

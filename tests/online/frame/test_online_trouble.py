@@ -19,8 +19,8 @@ from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 from dovetail.errors import ConfigError, DataError
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import Event, Piece, pack_events
-from dovetail.joins.online.plan.pack import pack
 from dovetail.joins.online.resident.pool import Pool, Running
+from dovetail.spark.hosts.exchange import pack
 
 
 def pushes(start: int, n: int) -> list[Event]:
@@ -135,10 +135,10 @@ def test_rows_that_change_others_are_refused() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(["insert", "update_postimage"])], schema=schema)
     join = BucketJoin("diner", ("k",), None, 1 << 20, False, schema, schema)
     with running(join, None, "idle") as (buckets, _):
-        task = buckets.processor.task
+        task = buckets.processor.join.task
     with pytest.raises(DataError, match=r"left has rows with _change_type .*'update_postimage'.* = 'insert'"):
-        list(pack(task, 0, iter([rows])))
-    assert len(list(pack(task, 0, iter([rows.slice(0, 1)])))) == 1
+        list(pack(task, True, 0, iter([rows])))
+    assert len(list(pack(task, True, 0, iter([rows.slice(0, 1)])))) == 1
 
 
 def test_one_hot_key_is_seen_in_what_is_measured() -> None:

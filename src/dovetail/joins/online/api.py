@@ -16,7 +16,6 @@ from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.hot_keys import hot_as_text
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.phases import PHASE_COLUMN
-from dovetail.joins.online.plan.pack import CHANGE_COLUMN
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
     OnlinePlan,
@@ -27,6 +26,7 @@ from dovetail.joins.online.plan.plan import (
     watermarks,
     with_collation_keys,
 )
+from dovetail.joins.online.plan.task import CHANGE_COLUMN
 from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.request import OnlineJoinOptions, Request
 from dovetail.request.columns import Key, output_names, wanted_columns

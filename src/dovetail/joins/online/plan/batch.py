@@ -8,8 +8,9 @@ from contextlib import closing
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.packing import as_schema
 from dovetail.joins.online.event_log import Event
-from dovetail.joins.online.plan.pack import OnlineTask, as_schema
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.resident.pool import Running
 from dovetail.spark.arrow import Batches
 
