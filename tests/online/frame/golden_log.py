@@ -23,8 +23,7 @@ from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.multiway.registry import MULTIWAY
 from dovetail.joins.online.predicate import Band
 from dovetail.joins.online.registry import ALGORITHMS
-from dovetail.joins.online.resident.joins import ResidentJoin
-from dovetail.joins.online.resident.pool import Running
+from dovetail.joins.online.running import ResidentJoin, Running
 
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"

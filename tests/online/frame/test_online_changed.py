@@ -26,7 +26,7 @@ from dovetail.joins.online.plan import state as frame_state
 from dovetail.joins.online.plan.state import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident.joins import ResidentJoin
+from dovetail.joins.online.running import ResidentJoin
 from dovetail.spark.hosts.stateful import Buckets
 
 KB = 1 << 10

@@ -23,7 +23,7 @@ from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.plan.state import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident.joins import ResidentJoin
+from dovetail.joins.online.running import ResidentJoin
 from dovetail.spark.hosts.stateful import Buckets
 
 SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]

@@ -39,6 +39,19 @@ Homes = tuple[I64, I64, int]
 """Row numbers and their buckets, ordered by bucket and then by row; and how many rows no bucket takes."""
 
 
+class Packet(NamedTuple):
+    """What came of one input from one partition in one piece; `rows` is where they are held, None if there are none."""
+
+    number: int
+    part: int
+    side: int
+    n: int
+    dropped: int
+    ends: bool
+    rule: str
+    rows: pa.Buffer | int | None
+
+
 class Exchange(Protocol):
     """Which buckets the rows of inputs belong to."""
 

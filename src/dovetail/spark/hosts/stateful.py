@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
@@ -24,15 +23,14 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.engine.packing import in_chunks, unpack_rows
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.spool import HeldBytes
 from dovetail.errors import ConfigError
 from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
-from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, pack
+from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
 
 LAYOUT = 1
 """The format number of headers and pieces; what is in them has a number of the join's own."""
 _HEADER = -1  # among the numbers of pieces: each variable of the state costs every task some milliseconds
-_SPILLED = pa.schema([("rows", pa.large_binary())])
 _PACKED_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
 _FLAT = (
     T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
@@ -44,7 +42,7 @@ Wakes = Literal["never", "by clock", "without input"]
 _TIME_MODES = {"never": "none", "by clock": "processingTime", "without input": "eventTime"}
 
 
-class BucketJoin(Protocol):
+class StatefulJoin(Protocol):
     """What a join declares of its buckets over micro-batches; a value that is pickled into tasks."""
 
     @property
@@ -68,7 +66,7 @@ class BucketJoin(Protocol):
 
 
 def stateful_frame(
-    inputs: Sequence[DataFrame], bucketed: BucketedInputs, join: BucketJoin, output: T.StructType, wakes: Wakes
+    inputs: Sequence[DataFrame], bucketed: BucketedInputs, join: StatefulJoin, output: T.StructType, wakes: Wakes
 ) -> DataFrame:
     """The answers of a join of streams, as a lazy DataFrame."""
     parts = [map_in_arrow(rows, partial(pack, bucketed, True, side), PACKED) for side, rows in enumerate(inputs)]
@@ -103,7 +101,7 @@ def _unpacked(schema: pa.Schema, batches: Batches) -> Batches:
 class Buckets(StatefulProcessor):
     """Spark's face of a join of buckets."""
 
-    def __init__(self, join: BucketJoin, flat: bool) -> None:
+    def __init__(self, join: StatefulJoin, flat: bool) -> None:
         self.join, self.flat = join, flat
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -209,29 +207,15 @@ class BucketCall:
     state: BucketState
 
 
-class Packet(NamedTuple):
-    """What came of one input from one partition in one piece; the rows are bytes, the number of a block, or none."""
-
-    number: int
-    part: int
-    side: int
-    n: int
-    dropped: int
-    ends: bool
-    rule: str
-    rows: bytes | int | None
-
-
 class Arrivals:
     """The packets of a bucket in a micro-batch, taken in any order and given in that in which they were read.
 
-    At most `limit` bytes of rows stay in memory; later ones are written to a spill file, and read again one at a time.
+    At most `limit` bytes of rows stay in memory; later ones wait on disk, and are read again one at a time.
     """
 
     def __init__(self, limit: int | None = None, directory: Path | None = None) -> None:
-        self._limit, self.held_bytes = limit, 0
         self._packets: list[Packet] = []
-        self._file = SpillFile(_SPILLED, directory, "arrivals")
+        self._held = HeldBytes(limit, directory, "arrivals")
         self.latest_ms = 0
 
     def take(self, frame: pd.DataFrame) -> None:
@@ -239,14 +223,8 @@ class Arrivals:
         for row in frame.itertuples(index=False):
             self.latest_ms = max(self.latest_ms, int(row.now_ms))
             number, part, side, n, dropped = map(int, (row.number, row.part, row.side, row.n, row.dropped))
-            rows = self._kept(row.rows)
+            rows = None if row.rows is None else self._held.keep(row.rows)
             self._packets.append(Packet(number, part, side, n, dropped, bool(row.ends), row.rule, rows))
-
-    def _kept(self, rows: bytes | None) -> bytes | int | None:
-        if rows is None or self._limit is None or self.held_bytes + len(rows) <= self._limit:
-            self.held_bytes += len(rows or b"")
-            return rows
-        return self._file.append(pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.large_binary())}))
 
     @property
     def is_empty(self) -> bool:
@@ -254,20 +232,23 @@ class Arrivals:
         return all(packet.rows is None for packet in self._packets)
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of rows in memory."""
+        return self._held.held
+
+    @property
     def spilled_bytes(self) -> int:
         """Bytes written to disk."""
-        return self._file.bytes_written
+        return self._held.spilled
 
     @property
     def packets(self) -> list[Packet]:
         """All packets in their order."""
         return sorted(self._packets, key=lambda packet: packet[:3])
 
-    def rows(self, packet: Packet) -> bytes:
+    def rows(self, packet: Packet) -> pa.Buffer:
         """The rows of a packet that has some."""
-        if isinstance(packet.rows, int):
-            return bytes(self._file.read(packet.rows).column(0)[0].as_buffer())
-        return packet.rows or b""
+        return self._held.read(packet.rows)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows, of inputs of one schema, in their order; a packet is let go when its rows were taken."""
@@ -276,14 +257,12 @@ class Arrivals:
         while waiting:
             packet = waiting.pop()
             if packet.rows is not None:
-                self.held_bytes -= len(packet.rows) if isinstance(packet.rows, bytes) else 0
+                self._held.let_go(packet.rows)
                 yield unpack_rows(self.rows(packet), schema)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._packets.clear()
-        self._file.close()
+        self._held.close()

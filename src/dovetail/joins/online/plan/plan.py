@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -21,10 +21,10 @@ from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.batch import join_buckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident.joins import ResidentJoin
-from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.joins.online.running import ResidentJoin
+from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import collation_key, collation_of
-from dovetail.spark.hosts.exchange import ORDER, PACKED, pack
+from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.metrics import MetricsSink
 
 _END = "dovetail_end_of_input"
@@ -59,12 +59,7 @@ class OnlinePlan:
 
     def _whole(self) -> DataFrame:
         if not self.inputs[0].isStreaming:
-            packed = [
-                map_in_arrow(rows, partial(pack, self.task, False, n), PACKED) for n, rows in enumerate(self.inputs)
-            ]
-            placed = reduce(DataFrame.union, packed).repartitionById(self.buckets, F.col("bucket").cast("int"))
-            ordered = placed.sortWithinPartitions("bucket", *ORDER)
-            return map_in_arrow(ordered, partial(join_buckets, self.task), self.output)
+            return bucket_frame(self.inputs, self.task, partial(join_buckets, self.task), self.buckets, self.output)
         from dovetail.joins.online.plan.state import OnlineBuckets  # brings pandas, which nothing else here needs
         from dovetail.spark.hosts.stateful import stateful_frame
 

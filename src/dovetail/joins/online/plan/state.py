@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,11 +24,12 @@ from dovetail.joins.online.event_log import EPOCH, Event, Piece, joined_pauses, 
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.plan.batch import counts_by_side
 from dovetail.joins.online.plan.task import OnlineTask
-from dovetail.joins.online.resident.client import Turn, run_turn
-from dovetail.joins.online.resident.pool import Log
 from dovetail.joins.online.row_order import in_fixed_order
+from dovetail.joins.online.running import ResidentJoin, Running, Work
 from dovetail.joins.online.state_header import FORMAT, NEVER_MATCHES, Bounds, Header, How
 from dovetail.spark.arrow import Batches
+from dovetail.spark.hosts.resident import Answers as Turned
+from dovetail.spark.hosts.resident import Log, Turn, run_turn
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall
 from dovetail.spark.task import TaskAttempt
 
@@ -205,8 +207,8 @@ class OnlineCall:
         before, settling = self._joined(header.how), [Event("budget", units=how.memory), Event("settle")]
         return [_Step(before, header.nonce, "", settling, lambda: self._log(header.first)), rest]
 
-    def _joined(self, how: How) -> str:
-        return replace(self.task.join, algorithm=how.algorithm, memory=how.memory).to_json()
+    def _joined(self, how: How) -> ResidentJoin:
+        return replace(self.task.join, algorithm=how.algorithm, memory=how.memory)
 
     def _fits(self, steps: Sequence[_Step]) -> bool:
         """Whether turns end inside their budgets: they are made once without anyone who takes the answers.
@@ -233,12 +235,12 @@ class OnlineCall:
         task.sink.task(_measured(report, step.events))
         return report
 
-    def _run(self, step: _Step) -> Turn:
+    def _run(self, step: _Step) -> Turned:
         # The bucket among all of the machine; a wrong one is found out by its nonce.
         name = f"{TaskAttempt.here().query} {self.task.plan} {self.call.key}"
-        return run_turn(
-            name, step.before, step.after, step.join, step.events, step.log, step.leaving, in_order=step.in_order
-        )
+        work = Work(step.events, step.leaving)
+        turn = Turn(name, step.before, step.after, partial(Running, step.join), work)
+        return run_turn(turn, step.log, step.in_order)
 
     # ------------------------------------------------------------------ pieces of events
 
@@ -311,7 +313,7 @@ class _Step(NamedTuple):
     One that is made anew has only settled pieces behind it.
     """
 
-    join: str
+    join: ResidentJoin
     before: str
     after: str
     events: list[Event]

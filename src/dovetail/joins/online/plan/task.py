@@ -15,7 +15,7 @@ from dovetail.joins.online.bucket_rule import BucketRule
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.multiway.bucket_rule import MultiBucketRule
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident.joins import ResidentJoin
+from dovetail.joins.online.running import ResidentJoin
 from dovetail.spark.hosts.exchange import Exchange
 from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.task import state_partitions

@@ -7,7 +7,6 @@ its worker or after a failure, is opened again and answers alike.
 from __future__ import annotations
 
 import atexit
-from collections import OrderedDict
 from contextlib import closing, nullcontext
 from itertools import chain, islice
 
@@ -29,10 +28,12 @@ from dovetail.joins.semistream.plan.task import (
 )
 from dovetail.spark.arrow import Batches
 from dovetail.spark.hosts.exchange import Homes
+from dovetail.spark.hosts.resident import Pool
 
-_MOST = 4  # sessions that a worker keeps, each with the budget of a task
 _PEEKED = 4  # batches that are looked at before a stream's first rows decide
-_SESSIONS: OrderedDict[str, Session] = OrderedDict()
+SESSIONS: Pool[Session] = Pool(most=4)
+"""What this worker keeps between tasks: each session has the budget of a task."""
+atexit.register(SESSIONS.close)
 
 
 def enrich_rows(task: EnrichTask, batches: Batches) -> Batches:
@@ -78,7 +79,7 @@ def _taken(
     task: EnrichTask, where: Where, head: list[pa.RecordBatch], rows: Batches
 ) -> tuple[Session, list[pa.RecordBatch]]:
     """The session of this plan on the version that the task must read, and the rows that were looked at."""
-    session = _SESSIONS.pop(task.plan, None)
+    session = SESSIONS.take(task.plan)
     try:
         version = wanted_version(task, where)
         if session is not None and session.stream.equals(head[0].schema):
@@ -114,25 +115,13 @@ def _adopted(session: Session, pages: Pages) -> bool:
 
 
 def _keep(plan: str, session: Session) -> None:
-    """Keep the session for the next task; of more plans than a worker keeps, the one unused for longest goes."""
-    other = _SESSIONS.pop(plan, None)
-    if other is not None:
-        other.close()
+    """Keep the session for the next task, unless that needs another one."""
     if session.is_spent:
         session.close()
         return
     if isinstance(session.pages, Resting):
         session.pages.rest()
-    _SESSIONS[plan] = session
-    while len(_SESSIONS) > _MOST:
-        _SESSIONS.popitem(last=False)[1].close()
-
-
-@atexit.register
-def forget() -> None:
-    """Close every session that this process keeps."""
-    while _SESSIONS:
-        _SESSIONS.popitem()[1].close()
+    SESSIONS.keep(plan, session)
 
 
 def owned_rows(task: EnrichTask, owners: int, batches: Batches) -> Batches:
