@@ -116,6 +116,8 @@ def _inside(name: str, part: str, imported_name: str) -> list[str]:
         return [] if RANKS[part] == TOP else [f"{part} imports {other or 'dovetail'!r}; import from the module instead"]
     if part.endswith("kernels") and other == "engine":
         return [f"{part} must not import dovetail.{imported_name}: kernels know arrays only"]
+    if name.startswith("spark.hosts") and other in FAMILIES:
+        return [f"{name} imports dovetail.{imported_name}: hosts know no family"]
     # A Spark face stands on the session layer, which therefore must not look back at it.
     if other == "spark" and is_spark_face(name):
         return []
@@ -153,6 +155,7 @@ def test_imports_point_down(path: Path) -> None:
         ("workloads/zipf.py", "import pyspark"),
         ("spark/java.py", "from dovetail.joins.interval import api"),
         ("spark/java.py", "from dovetail import session"),
+        ("spark/hosts/resident.py", "from dovetail.joins.online.joining import JoiningOperator"),
         ("rewrite/plan.py", "import dovetail.cli.main"),
         ("calibrate/measure.py", "from dovetail.cli import main"),
         ("cli/main.py", "from bench import harness"),

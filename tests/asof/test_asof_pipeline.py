@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from dovetail.pipeline.read import read_pipeline
+from dovetail.pipeline.file.read import read_pipeline
 from pyarrow import dataset
 from rich.console import Console
 

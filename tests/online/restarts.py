@@ -51,9 +51,7 @@ class Restartable:
         """Another operator goes on; how many rows it compared to take up the settled ones."""
         self.operator.close()
         self.operator = self._opens()
-        for side, batch in self.settled:
-            self.operator.load(side, batch)
-        self.operator.loaded()
+        assert not list(self.operator.restore(self.settled))
         compared = self.operator.metrics.value("comparisons")
         for step in self._tail:
             list(self._played(step))

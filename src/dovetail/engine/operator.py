@@ -1,9 +1,13 @@
-"""The contract of every join: a frozen specification opens a running operator, and a host drives that."""
+"""The contract of every join: a frozen specification opens a running operator, and a host drives that.
+
+What only some operators can do is a capability with a name and one method: `Drains`, `Snapshots`, `Restores`,
+`Retires`, `Resizes`. Who drives an operator asks for the capability, whatever its class.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +20,9 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import DovetailError
 
 Until = Callable[[], bool]
+S_co = TypeVar("S_co", covariant=True)
+S_contra = TypeVar("S_contra", contravariant=True)
+M_contra = TypeVar("M_contra", contravariant=True)
 
 
 class OperatorError(DovetailError, RuntimeError):
@@ -62,6 +69,46 @@ class Operator(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class Drains(Protocol):
+    """The capability of giving all that is owed without ending."""
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Give all that is owed to the rows pushed so far; nothing is owed afterwards, and more rows may come."""
+        ...
+
+
+class Snapshots(Protocol[S_co]):
+    """The capability of being stored between two pushes."""
+
+    def snapshot(self) -> S_co:
+        """Everything that later answers depend on; the operator goes on as before."""
+        ...
+
+
+class Restores(Protocol[S_contra]):
+    """The capability of going on from what was stored of another operator."""
+
+    def restore(self, state: S_contra, /) -> Iterable[pa.RecordBatch]:
+        """Take up a state, in an operator that has seen no rows; gives answers for which there is no room inside."""
+        ...
+
+
+class Retires(Protocol):
+    """The capability of forgetting the oldest rows."""
+
+    def retire(self, until: int) -> None:
+        """Rows that came up to this tick of the operator's clock leave; nothing may be owed."""
+        ...
+
+
+class Resizes(Protocol[M_contra]):
+    """The capability of going on with another budget, or another split of it."""
+
+    def resize(self, sizes: M_contra, /) -> Iterator[pa.RecordBatch]:
+        """Take up the sizes; gives answers of rows for which there is no more room."""
+        ...
 
 
 class Specification(Protocol):

@@ -1,9 +1,11 @@
-"""Batches kept in order: in memory while the budget lasts, on disk from then on."""
+"""Batches kept in order, and values of bytes: in memory as far as allowed, on disk from then on."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -12,6 +14,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 
 _ROWS_AT_ONCE = 65_536
+_BYTES = pa.schema([("bytes", pa.large_binary())])
 
 
 class Spool:
@@ -97,6 +100,47 @@ class Spool:
         self._kept.clear()
         self._memory.close()
         self.spill.append(block)
+
+
+class HeldBytes:
+    """Values of bytes, of which at most `limit` bytes stay in memory (all if None); later ones go to a spill file."""
+
+    def __init__(self, limit: int | None, directory: Path | None = None, name: str = "bytes") -> None:
+        self._limit, self.held = limit, 0
+        self._file = SpillFile(_BYTES, directory, name)
+
+    @property
+    def spilled(self) -> int:
+        """Bytes on disk."""
+        return self._file.bytes_written
+
+    def keep(self, data: bytes | pa.Buffer) -> pa.Buffer | int:
+        """A ticket for the value: itself, or the number of its block."""
+        buffer = pa.py_buffer(data)
+        if self._limit is None or self.held + buffer.size <= self._limit:
+            self.held += buffer.size
+            return buffer
+        ends = pa.py_buffer(struct.pack("<qq", 0, buffer.size))
+        block = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, buffer])
+        return self._file.append(pa.RecordBatch.from_arrays([block], schema=_BYTES))
+
+    def read(self, ticket: pa.Buffer | int) -> pa.Buffer:
+        """The value of a ticket."""
+        return self._file.read(ticket).column(0)[0].as_buffer() if isinstance(ticket, int) else ticket
+
+    def let_go(self, ticket: pa.Buffer | int) -> None:
+        """The value is not held any more by whoever has its ticket."""
+        self.held -= 0 if isinstance(ticket, int) else ticket.size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._file.close()
 
 
 def _cut(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -1,1 +1,1 @@
-"""Spark: the session and its settings, Java, the worker daemon, metrics from tasks to the driver."""
+"""Spark: session and settings, Java, the worker daemon, metrics from tasks to the driver; `hosts/` drive joins."""

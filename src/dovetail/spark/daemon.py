@@ -5,8 +5,8 @@ Spark starts it as `python -m dovetail.spark.daemon` where `spark.python.daemon.
 every executor must be able to import dovetail, as it must for any of our joins; where it cannot, Spark cannot start
 Python workers, and `session(**{"spark.python.daemon.module": "pyspark.daemon"})` brings them back, without our joins.
 
-It also starts the process that keeps online joins while workers come and go, which ends when the daemon does, and
-starts it again if it dies before.
+It also starts the resident process, which keeps running joins while workers come and go and ends when the daemon does,
+and starts it again if it dies before.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def _steps() -> Iterator[str]:
     yield "tasks"
 
 
-def start_host() -> None:
-    """Forks the process that keeps online joins; without it they live in workers, and are made anew more often."""
+def start_resident() -> None:
+    """Forks the process that keeps running joins; without it they live in workers, and are made anew more often."""
     with quiet():
-        from dovetail.joins.online.resident.process import start
+        from dovetail.spark.hosts.resident import start
 
         start()
 
@@ -117,7 +117,7 @@ if __name__ == "__main__":
 
     with quiet():
         import dovetail.engine.columns  # noqa: F401  (NumPy, Numba and Arrow, for the workers that are forked)
-    start_host()
+    start_resident()
     spare_collections()
     load_in_steps()
     daemon.worker = leaving_quietly(daemon.worker)

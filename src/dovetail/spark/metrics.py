@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -21,6 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.spark.connect import is_connect
+from dovetail.spark.task import TaskAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,8 @@ class MetricsSink:
 
 def _whereabouts() -> tuple[_Unit, int, int]:
     """The unit, partition and attempt that the calling task belongs to; of the driver, one nameless unit."""
-    context = TaskContext.get()
-    if context is None:
-        return _Unit("", -1), 0, 0
-    stream = context.getLocalProperty("sql.streaming.queryId") or ""
-    number = context.getLocalProperty("streaming.sql.batchId" if stream else "spark.sql.execution.id")
-    return _Unit(stream, int(number or -1)), context.partitionId(), context.taskAttemptId()
+    at = TaskAttempt.here()
+    return _Unit(at.query, at.batch if at.query else int(at.execution or -1)), at.partition, at.attempt
 
 
 @dataclass(frozen=True, slots=True)

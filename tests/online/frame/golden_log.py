@@ -22,8 +22,7 @@ from dovetail.joins.online.event_log import EPOCH, Event, Piece, pack_events, un
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 from dovetail.joins.online.predicate import Band
-from dovetail.joins.online.resident.joins import ResidentJoin
-from dovetail.joins.online.resident.pool import Running
+from dovetail.joins.online.running import ResidentJoin, Running
 
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"

@@ -12,11 +12,10 @@ import subprocess
 import sys
 import time
 
-from tests.online.frame.test_online_hosted import drained, join_of, turns
+from tests.online.frame.test_online_hosted import asked, drained, join_of, turns
 
 from dovetail.joins.online.event_log import Piece, pack_events
-from dovetail.joins.online.resident.client import run_turn
-from dovetail.joins.online.resident.process import start
+from dovetail.spark.hosts.resident import start
 
 
 def processes() -> list[tuple[int, int, int]]:
@@ -40,7 +39,7 @@ def work(kills: bool) -> list[tuple[bool, int]]:
             if kills:
                 os.kill(host_pid(), signal.SIGKILL)
             time.sleep(0.5)
-        turn = run_turn(f"{kills}", f"n{number}", f"n{number + 1}", join.to_json(), events, lambda: iter(log))
+        turn = asked(f"{kills}", f"n{number}", f"n{number + 1}", join, events, lambda: iter(log))
         found.append((drained(turn)[1]["replayed"], host_pid()))
         log.append(Piece(pack_events(events), settled=False))
     return found

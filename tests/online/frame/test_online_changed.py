@@ -14,7 +14,7 @@ import pandas as pd  # type: ignore[import-untyped]  # no stubs among our depend
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
-from tests.online.frame.test_online_long import BUCKET, HEADER, SCHEMAS, Kept, micro_batch
+from tests.online.frame.test_online_long import BUCKET, HEADER, SCHEMAS, Kept, answers_of, micro_batch
 from tests.oracle import equi_join
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
@@ -23,10 +23,11 @@ from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import EPOCH
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.plan import state as frame_state
-from dovetail.joins.online.plan.pack import OnlineTask
-from dovetail.joins.online.plan.state import Buckets
+from dovetail.joins.online.plan.state import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident.joins import ResidentJoin
+from dovetail.joins.online.running import ResidentJoin
+from dovetail.spark.hosts.stateful import Buckets
 
 KB = 1 << 10
 
@@ -64,9 +65,9 @@ class Query:
     ) -> None:
         """A micro-batch in a new run; if it does not stay, the sink may have its answers, but its state is lost."""
         terms, kept = Terms("diner", join.memory, 1, 25, owed, retain_ms, False), Kept()
-        schema = pa.schema([])
-        task = OnlineTask(f"plan {number}", join, terms, 1, True, False, schema, schema, kept)  # type: ignore[arg-type]  # `task` is all it needs
-        buckets = TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
+        schema = answers_of(join)
+        task = OnlineTask(f"plan {number}", join, terms, 1, False, schema, schema, kept)  # type: ignore[arg-type]  # `task` is all it needs
+        buckets = TwsTester(Buckets(OnlineBuckets(task), flat=False), timeMode="ProcessingTime", outputMode="Append")
         if self.stored:
             buckets.updateMapState("events", BUCKET, dict(self.stored))
             timer = self.header["timer"]
@@ -84,11 +85,7 @@ class Query:
         return found
 
     def _answers(self, join: ResidentJoin, out: Any) -> list[dict[str, Any]]:
-        schema = (
-            join.spec().layout(join.schemas).schema
-            if isinstance(join, BucketJoin)
-            else join.spec().schema(join.schemas)
-        )
+        schema = answers_of(join)
         frames = out if isinstance(out, list) else [out] if len(out) else []  # a list from a tester without rows
         data = [some for frame in frames for some in frame["rows"]]
         return [row for some in data for row in pa.ipc.read_record_batch(pa.py_buffer(some), schema).to_pylist()]
@@ -342,6 +339,6 @@ def test_rows_in_other_buckets_are_refused() -> None:
     query = Query()
     query.attempt(two("diner", 32 * KB), "batch", 1, query.rows(1, 2))
     rows = query.rows(2, 2)
-    rows["spread"] = '{"buckets": 3}'
+    rows["rule"] = '{"buckets": 3}'
     with pytest.raises(ConfigError, match=r"buckets: 1 there, 3 here.* give partitions=1"):
         query.attempt(two("diner", 32 * KB), "batch", 2, rows)

@@ -18,7 +18,7 @@ import dovetail
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.online.api import online_join, plan_online_join
 from dovetail.joins.online.operators import ALGORITHMS
-from dovetail.joins.online.plan.pack import label
+from dovetail.spark.hosts.exchange import label
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,18 +12,19 @@ import pandas as pd  # type: ignore[import-untyped]  # no stubs among our depend
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
-from tests.online.frame.test_online_long import BUCKET, HEADER, Kept
+from tests.online.frame.test_online_long import BUCKET, HEADER, Kept, answers_of
 
 from dovetail.joins.online import state_header
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.graph import pair_graph
 from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.plan import state as frame_state
-from dovetail.joins.online.plan.pack import OnlineTask
-from dovetail.joins.online.plan.state import Buckets
+from dovetail.joins.online.plan.state import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident import client
+from dovetail.spark.hosts import resident
+from dovetail.spark.hosts.stateful import Buckets
 
 SECOND = 1_000_000
 BAND = Band("at", "at", timedelta(seconds=-3), timedelta(seconds=5))
@@ -47,9 +48,9 @@ class Stream:
         """The bucket in a run of its own."""
         terms = Terms("diner", self.join.memory, 1, 25, self.owed, retain_ms, False)
         lateness = lateness_of(pair_graph(Predicate((), BAND)), 2 * [{"at": delay_ms}])
-        none, self.counts = pa.schema([]), Kept()
-        task = OnlineTask("leaving", self.join, terms, 1, True, False, none, none, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
-        return TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append")
+        schema, self.counts = answers_of(self.join), Kept()
+        task = OnlineTask("leaving", self.join, terms, 1, False, schema, schema, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
+        return TwsTester(Buckets(OnlineBuckets(task), flat=False), timeMode="ProcessingTime", outputMode="Append")
 
     def restart(self, delay_ms: int, stored: Any = None) -> None:
         """A new run with another delay of watermarks, from what is stored."""
@@ -70,7 +71,7 @@ class Stream:
         for rows, n in zip(self.came, counts, strict=True):
             del rows[n:]
         if forgets:
-            client._POOL.close()
+            resident._POOL.close()
         self.restart(60_000, stored)
         self.batch(now_ms, chunks)
         assert self.found == first
@@ -92,7 +93,7 @@ class Stream:
         self._run([{"side": side, "part": 0, "number": 0, "rows": None, "n": 0} for side in (0, 1)], now_ms, ends=True)
 
     def _run(self, lines: list[dict[str, Any]], now_ms: int, ends: bool) -> None:
-        frame = pd.DataFrame(lines).assign(ends=ends, dropped=0, now_ms=now_ms, spread='{"buckets": 1}')
+        frame = pd.DataFrame(lines).assign(ends=ends, dropped=0, now_ms=now_ms, rule='{"buckets": 1}')
         out = self.buckets.testInPandas(BUCKET, frame)
         for data in out["rows"] if len(out) else ():
             answer = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).to_pydict()
@@ -172,7 +173,7 @@ def test_rows_leave_in_any_run_and_repeated_micro_batches_give_the_same(
         chunks = [(side, (newest - rng.integers(0, 30 * SECOND, 60)).tolist()) for side in (0, 1)]
         chance = rng.random()
         if chance < 0.2:
-            client._POOL.close()
+            resident._POOL.close()
         if chance < 0.5 and number:
             stream.repeat(1000 * number, chunks, forgets=chance > 0.35)
         else:

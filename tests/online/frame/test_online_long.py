@@ -19,10 +19,12 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
-from dovetail.joins.online.plan.pack import OnlineTask
-from dovetail.joins.online.plan.state import Buckets
+from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.plan.state import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident.joins import ResidentJoin
+from dovetail.joins.online.running import ResidentJoin
+from dovetail.spark.hosts.stateful import Buckets
 
 SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]
 BUCKET = 0
@@ -49,22 +51,28 @@ def three() -> MultiBucketJoin:
     return MultiBucketJoin("miner", (("a.k", "b.k"), ("b.k", "c.k")), 128 << 10, False, inputs)
 
 
+def answers_of(join: ResidentJoin) -> pa.Schema:
+    """The columns of the answers."""
+    spec = join.spec()
+    return spec.layout(join.schemas).schema if isinstance(spec, OnlineJoin) else spec.schema(join.schemas)
+
+
 @contextmanager
 def running(join: ResidentJoin, retain_ms: int | None, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
     """A bucket as Spark would run it, and what it counts."""
     terms = Terms("diner", join.memory, 1, 25, owed, retain_ms, False)
-    sink, schema = Kept(), pa.schema([])
-    task = OnlineTask("plan", join, terms, 1, True, False, schema, schema, sink)  # type: ignore[arg-type]  # `task` is all it needs
-    yield TwsTester(Buckets(task), timeMode="ProcessingTime", outputMode="Append"), sink
+    sink, schema = Kept(), answers_of(join)
+    task = OnlineTask("plan", join, terms, 1, False, schema, schema, sink)  # type: ignore[arg-type]  # `task` is all it needs
+    yield TwsTester(Buckets(OnlineBuckets(task), flat=False), timeMode="ProcessingTime", outputMode="Append"), sink
 
 
-def micro_batch(batches: list[pa.RecordBatch], now_ms: int, spread: str = '{"buckets": 1}') -> pd.DataFrame:
+def micro_batch(batches: list[pa.RecordBatch], now_ms: int, rule: str = '{"buckets": 1}') -> pd.DataFrame:
     """Rows of each side as they come from the shuffle."""
     return pd.DataFrame(
         {
             "side": range(len(batches)), "part": 0, "number": 0, "ends": False, "dropped": 0, "now_ms": now_ms,
             "rows": [batch.serialize().to_pybytes() for batch in batches], "n": [b.num_rows for b in batches],
-            "spread": spread,
+            "rule": rule,
         }
     )  # fmt: skip
 

@@ -172,7 +172,7 @@ def hosts() -> set[int]:
         before = len(mine)
         mine |= {pid for pid, parent, _ in lines if parent in mine}
     leaders = {pid for pid, _, session in lines if pid == session and pid in mine}
-    names = (b"dovetail.spark.daemon", b"dovetail.joins.online.resident.process")  # forked; started again
+    names = (b"dovetail.spark.daemon", b"dovetail.spark.hosts.resident")  # forked; started again
     return {pid for pid in leaders if any(name in Path(f"/proc/{pid}/cmdline").read_bytes() for name in names)}
 
 

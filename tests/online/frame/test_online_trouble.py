@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.online.frame.cases import bag
-from tests.online.frame.test_online_hosted import LEFT, PAIRS, RIGHT, drained, join_of, rows_of
+from tests.online.frame.test_online_hosted import LEFT, PAIRS, RIGHT, Joins, drained, join_of, rows_of
 from tests.online.frame.test_online_long import BUCKET, micro_batch, running
 from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 
 from dovetail.errors import ConfigError, DataError
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import Event, Piece, pack_events
-from dovetail.joins.online.plan.pack import pack
-from dovetail.joins.online.resident.pool import Pool, Running
+from dovetail.joins.online.running import Running
+from dovetail.spark.hosts.exchange import pack
 
 
 def pushes(start: int, n: int) -> list[Event]:
@@ -32,7 +32,7 @@ def pushes(start: int, n: int) -> list[Event]:
 def test_a_full_disk_fails_the_micro_batch_and_its_next_attempt_goes_on(
     algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool, join = Pool(), join_of(algorithm)
+    pool, join = Joins(), join_of(algorithm)
     log, given = list[Piece](), list[list[bytes]]()
     before, real = "", os.pwrite
 
@@ -44,9 +44,9 @@ def test_a_full_disk_fails_the_micro_batch_and_its_next_attempt_goes_on(
         if number == 1:
             monkeypatch.setattr(os, "pwrite", full)
             with pytest.raises(ConfigError, match=r"no room to spill in .* free space there"):
-                drained(pool.turn("b", before, "lost", join.to_json(), events, lambda: iter(log)))
+                drained(pool.turn("b", before, "lost", join, events, lambda: iter(log)))
             monkeypatch.setattr(os, "pwrite", real)
-        answers, report = drained(pool.turn("b", before, f"n{number}", join.to_json(), events, lambda: iter(log)))
+        answers, report = drained(pool.turn("b", before, f"n{number}", join, events, lambda: iter(log)))
         assert report["replayed"] == (number < 2)
         given.append(answers)
         log.append(Piece(pack_events(events), settled=False))
@@ -135,10 +135,10 @@ def test_rows_that_change_others_are_refused() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(["insert", "update_postimage"])], schema=schema)
     join = BucketJoin("diner", ("k",), None, 1 << 20, False, schema, schema)
     with running(join, None, "idle") as (buckets, _):
-        task = buckets.processor.task
+        task = buckets.processor.join.task
     with pytest.raises(DataError, match=r"left has rows with _change_type .*'update_postimage'.* = 'insert'"):
-        list(pack(task, 0, iter([rows])))
-    assert len(list(pack(task, 0, iter([rows.slice(0, 1)])))) == 1
+        list(pack(task, True, 0, iter([rows])))
+    assert len(list(pack(task, True, 0, iter([rows.slice(0, 1)])))) == 1
 
 
 def test_one_hot_key_is_seen_in_what_is_measured() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.online.frame.test_online_hosted import Joins
 from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations_of, random_table
 
 from dovetail.joins.online.bucket_rule import Cells, choose_cells, key_classes
@@ -18,8 +19,6 @@ from dovetail.joins.online.graph import join_graph
 from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.operators.miner import Miner
-from dovetail.joins.online.resident.joins import join_from_json
-from dovetail.joins.online.resident.pool import Pool
 
 BANDS: dict[str, tuple[Any, ...]] = {
     "band": (("a.x", "b.x", -1, 2), ("b.y", "c.y")),
@@ -83,7 +82,6 @@ def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str, tree
     on: tuple[Any, ...] = (TREES | BANDS)[tree]
     tables = tables_of(on, 60)
     join = bucket_join(on, tables, algorithm)
-    assert join_from_json(join.to_json()) == join
     lasting, again = (_played(join, tables, forgetful) for forgetful in (False, True))
     assert lasting == again
     case = MultiCase(tables, Miner(inputs=tuple(tables), on=on), ())
@@ -93,11 +91,11 @@ def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str, tree
 
 
 def _played(join: MultiBucketJoin, tables: dict[str, pa.Table], forgetful: bool) -> list[list[bytes]]:
-    pool, log, nonce, given = Pool(), list[Piece](), "", []
+    pool, log, nonce, given = Joins(), list[Piece](), "", []
     steps = [_rows(tables, start) for start in range(0, 60, 15)]
     turns = [events for some in steps for events in (some, [Event("idle", units=3, times=2)], [Event("settle")])]
     for number, events in enumerate([*turns, [Event("finish")]]):
-        turn = pool.turn("x", "" if forgetful else nonce, f"n{number}", join.to_json(), events, lambda: iter(log))
+        turn = pool.turn("x", "" if forgetful else nonce, f"n{number}", join, events, lambda: iter(log))
         answers = [bytes(answer) for answer in turn]
         given.append(answers)
         log.append(Piece(pack_events(events), settled=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import shutil
 import sqlite3
@@ -35,9 +34,8 @@ from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.cost.reads import IoCosts
 from dovetail.joins.semistream.cost.setting import ReadCosts
 from dovetail.joins.semistream.decision import Decision
-from dovetail.joins.semistream.plan.arrivals import Arrivals
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.state import Carried, table_bytes
+from dovetail.joins.semistream.state import Carried
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -367,26 +365,6 @@ def test_state_survives_as_bytes() -> None:
     assert after.parked is not None
     assert after.parked.to_pylist() == [{"a": 1, "next_ms": 9}]
     assert Carried("v", Decision("inlj", Sizes(), "carried"), 0).waiting == 0
-
-
-def test_arrivals_beyond_their_share_wait_on_disk(tmp_path: Path) -> None:
-    packets = {(part, n): numbers(1000 * part + 10 * n, rows=5) for part in range(3) for n in range(4)}
-    order = list(packets)
-    random.Random(1).shuffle(order)  # noqa: S311  (an order, not a secret)
-    size = len(table_bytes(packets[0, 0]))
-    for limit in (0, 3 * size, 1 << 20):
-        with Arrivals(limit, tmp_path) as arrived:
-            for part, n in order:
-                arrived.add(part, n, 7 + n, table_bytes(packets[part, n]))
-            assert arrived.held_bytes <= limit
-            assert (arrived.spilled_bytes > 0) == (limit < 12 * size)
-            assert arrived.latest_ms == 10
-            assert pa.Table.from_batches(arrived.head()) == packets[0, 0]
-            assert pa.Table.from_batches(arrived.batches()) == pa.concat_tables(
-                [packets[name] for name in sorted(packets)]
-            )
-            assert arrived.held_bytes == 0
-    assert not list(tmp_path.rglob("arrivals*"))
 
 
 @pytest.mark.usefixtures("one_owner")

@@ -23,10 +23,9 @@ from dovetail.joins.semistream.decision import Decision, Wiring
 from dovetail.joins.semistream.master.page_file.reader import PageFile
 from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan import worker as frame_worker
-from dovetail.joins.semistream.plan.session import difference
+from dovetail.joins.semistream.plan.session import Session, difference
 from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
-from dovetail.joins.semistream.plan.worker import enrich_rows, forget
+from dovetail.joins.semistream.plan.worker import SESSIONS, enrich_rows
 from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.joins.semistream.sizes import FITTED
 from dovetail.joins.semistream.versions import VersionLog
@@ -44,9 +43,14 @@ class Reports:
 
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
-    forget()
+    SESSIONS.close()
     yield
-    forget()
+    SESSIONS.close()
+
+
+def kept(plan: str) -> Session:
+    """The session that this worker keeps for a plan."""
+    return SESSIONS._kept[plan][2]
 
 
 def words(word: str, keys: int = 200) -> pa.Table:
@@ -79,9 +83,9 @@ def test_an_operator_serves_the_next_task_with_a_warm_cache(tmp_path: Path) -> N
     task = task_for(page_store(tmp_path / "m.pages", words("w")))
     rows = [batch for _ in range(5) for batch in batches(rows=20)]
     assert words_of(task, rows) == {"w": 100}
-    first = frame_worker._SESSIONS["p"].operator
+    first = kept("p").operator
     assert words_of(task, rows) == {"w": 100}
-    assert frame_worker._SESSIONS["p"].operator is first
+    assert kept("p").operator is first
     reports: list[Metrics] = task.sink.all  # type: ignore[attr-defined]  # see Reports
     assert [report.value("rows") for report in reports] == [100, 100]
     assert reports[1].value("answered_by_cache") > reports[0].value("answered_by_cache")
@@ -92,10 +96,10 @@ def test_a_new_version_is_taken_up_and_the_old_one_closed(tmp_path: Path) -> Non
     store = page_store(tmp_path / "m.pages", words("old"))
     task = task_for(store)
     assert words_of(task, batches()) == {"old": 100}
-    held = frame_worker._SESSIONS["p"]
+    held = kept("p")
     page_store(tmp_path / "m.pages", words("new"))
     assert words_of(replace(task, version=store.version()), batches()) == {"new": 100}
-    assert frame_worker._SESSIONS["p"] is held
+    assert kept("p") is held
     assert words_of(task, batches()) == {"old": 100}
 
 
@@ -113,7 +117,7 @@ def test_an_operator_that_was_interrupted_is_not_used_again(tmp_path: Path, stop
     store = page_store(tmp_path / "m.pages", words("w"))
     task = task_for(store)
     assert words_of(task, batches()) == {"w": 100}
-    held = frame_worker._SESSIONS["p"]
+    held = kept("p")
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield from batches()
@@ -126,9 +130,9 @@ def test_an_operator_that_was_interrupted_is_not_used_again(tmp_path: Path, stop
         answers: Any = enrich_rows(task, iter(batches()))
         next(answers)
         answers.close()
-    assert "p" not in frame_worker._SESSIONS
+    assert "p" not in SESSIONS._kept
     assert words_of(task, batches()) == {"w": 100}
-    assert frame_worker._SESSIONS["p"] is not held
+    assert kept("p") is not held
 
 
 def test_a_store_that_fails_leaves_nothing_behind_and_recovers(tmp_path: Path) -> None:
@@ -140,7 +144,7 @@ def test_a_store_that_fails_leaves_nothing_behind_and_recovers(tmp_path: Path) -
     rows_file.write_bytes(whole[:100])
     with pytest.raises(ConfigError):
         words_of(task, batches())
-    assert not frame_worker._SESSIONS
+    assert not SESSIONS._kept
     rows_file.write_bytes(whole)
     assert words_of(task, batches()) == {"w": 100}
 
@@ -149,7 +153,7 @@ def test_a_worker_keeps_few_operators(tmp_path: Path) -> None:
     store = page_store(tmp_path / "m.pages", words("w"))
     for n in range(7):
         assert words_of(task_for(store, f"plan {n}"), batches()) == {"w": 100}
-    assert list(frame_worker._SESSIONS) == ["plan 3", "plan 4", "plan 5", "plan 6"]
+    assert list(SESSIONS._kept) == ["plan 3", "plan 4", "plan 5", "plan 6"]
 
 
 def test_memory_is_split_anew_when_the_skew_moves(tmp_path: Path) -> None:
@@ -160,9 +164,9 @@ def test_memory_is_split_anew_when_the_skew_moves(tmp_path: Path) -> None:
     even = [pa.record_batch({"id": np.arange(2000), "k": rng.integers(0, 4000, 2000)}) for _ in range(16)]
     skewed = [pa.record_batch({"id": np.arange(2000), "k": rng.zipf(1.5, 2000) % 4000}) for _ in range(16)]
     assert all(words_of(task, [rows]) == {"w": 2000} for rows in even[:5])
-    before = frame_worker._SESSIONS["p"].operator.sizes
+    before = kept("p").operator.sizes
     assert all(words_of(task, [rows]) == {"w": 2000} for rows in skewed)
-    held = frame_worker._SESSIONS["p"]
+    held = kept("p")
     reports: list[Metrics] = task.sink.all  # type: ignore[attr-defined]  # see Reports
     assert [at for at, report in enumerate(reports, 1) if report.value("resplits")] == [16]
     assert held.operator.sizes != before
@@ -189,7 +193,7 @@ def test_memory_is_split_anew_when_reads_get_dearer(tmp_path: Path) -> None:
             Priced.device.model = DeviceModel("slow", seek_s=0.02, bytes_per_s=5e6)
         rows = pa.record_batch({"id": np.arange(1500), "k": rng.integers(0, 60_000, 1500)})
         assert words_of(task, [rows]) == {"w": 1500}
-        sizes.append(frame_worker._SESSIONS["p"].operator.sizes.per_segment or 0)
+        sizes.append(kept("p").operator.sizes.per_segment or 0)
     reports: list[Metrics] = task.sink.all  # type: ignore[attr-defined]  # see Reports
     assert [at for at, report in enumerate(reports, 1) if report.value("resplits")] == [16]
     assert sizes[14] == sizes[0]

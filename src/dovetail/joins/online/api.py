@@ -16,7 +16,6 @@ from dovetail.joins.online.bucket_rule import hot_as_text
 from dovetail.joins.online.graph import pair_graph
 from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.phases import PHASE_COLUMN
-from dovetail.joins.online.plan.pack import CHANGE_COLUMN
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
     OnlinePlan,
@@ -27,6 +26,7 @@ from dovetail.joins.online.plan.plan import (
     watermarks,
     with_collation_keys,
 )
+from dovetail.joins.online.plan.task import CHANGE_COLUMN
 from dovetail.joins.online.predicate import Predicate
 from dovetail.joins.online.request import OnlineJoinOptions, Request
 from dovetail.request.columns import Key, output_names, wanted_columns

@@ -1,9 +1,7 @@
-"""The join of one bucket as a value that travels as text: what to join, how, and inside which budget."""
+"""The join of one bucket as a value: what to join, how, and inside which budget."""
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -21,7 +19,6 @@ from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.predicate import Band, Distance, Predicate
 from dovetail.joins.online.schema_text import schema_text
 
-KIND = "two inputs"
 _INSIDE = ("", " of right")
 """Suffixes that no names of users have: the plan gives the columns of the answer the names that were asked for."""
 
@@ -68,23 +65,6 @@ class BucketJoin:
     def spread(self, buckets: int) -> BucketRule:
         """Which of so many buckets rows belong to."""
         return BucketRule(self.predicate, self.schemas, buckets, hot_codes(self.hot, self.on, self.schemas))
-
-    def to_json(self) -> str:
-        """The value as text."""
-        band = self.within
-        bounds = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
-        schemas = [base64.b64encode(schema.serialize()).decode() for schema in (self.left, self.right)]
-        whole = [KIND, self.algorithm, self.on, bounds, self.memory, self.with_phase, self.hot, *schemas]
-        return json.dumps(whole)
-
-    @classmethod
-    def from_json(cls, text: str) -> BucketJoin:
-        """What `to_json` wrote."""
-        _, algorithm, on, bounds, memory, with_phase, hot, *schemas = json.loads(text)
-        keys = tuple(key if isinstance(key, str) else (key[0], key[1]) for key in on)
-        band = None if bounds is None else Band(bounds[0], bounds[1], *map(bound_from_json, bounds[2:]))
-        left, right = (pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))) for schema in schemas)
-        return cls(algorithm, keys, band, memory, with_phase, left, right, hot)
 
     def meaning(self) -> dict[str, Any]:
         """What the rows of its state are and when they match: nothing of this can change while there is state."""

@@ -7,14 +7,12 @@ is deterministic: the same pieces make the same join.
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from dovetail.errors import DataError
+from dovetail.engine.packing import pack, unpack, unpack_rows
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
 EPOCH = 3
@@ -22,7 +20,6 @@ EPOCH = 3
 
 A tail that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
 """
-_LINE = 64  # payloads start where Arrow can use them in place
 
 
 class Event(NamedTuple):
@@ -39,15 +36,7 @@ class Event(NamedTuple):
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """The rows of a push; `DataError` if the bytes are not rows of these columns."""
-        try:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(self.rows), schema)
-            batch.validate()
-        except (pa.ArrowInvalid, pa.ArrowIndexError, OSError, ValueError) as error:
-            raise DataError(
-                f"{len(memoryview(self.rows))} bytes that should be rows of columns {schema.names} cannot be read "
-                f"({error}); the state or the exchange of this query is damaged: start it from an older checkpoint."
-            ) from error
-        return batch
+        return unpack_rows(self.rows, schema)
 
 
 class Piece(NamedTuple):
@@ -72,26 +61,11 @@ def joined_pauses(events: Iterable[Event]) -> list[Event]:
 def pack_events(events: Iterable[Event]) -> bytes:
     """Events as bytes."""
     listed = list(events)
-    heads = [[e.kind, e.side, e.units, e.times, len(memoryview(e.rows))] for e in listed]
-    text = json.dumps(heads).encode()
-    parts: list[bytes | memoryview] = [struct.pack("<I", len(text)), text]
-    at = 4 + len(text)
-    for event in (e for e in listed if e.kind == "push"):
-        parts += [b"\0" * (-at % _LINE), memoryview(event.rows)]
-        at += -at % _LINE + len(memoryview(event.rows))
-    return b"".join(parts)
+    return pack([event[:4] for event in listed], [event.rows for event in listed])
 
 
 def unpack_events(data: bytes | pa.Buffer) -> Iterator[Event]:
     """The events that `pack_events` was given; `DataError` if there are none such."""
-    buffer = pa.py_buffer(data)
-    try:
-        (size,) = struct.unpack_from("<I", buffer)
-        heads = json.loads(bytes(buffer[4 : 4 + size]))
-        at = 4 + size
-        for kind, side, units, times, length in heads:
-            at += -at % _LINE if kind == "push" else 0
-            yield Event(kind, side, units, times, buffer.slice(at, length))
-            at += length
-    except (struct.error, ValueError, TypeError, IndexError) as error:
-        raise DataError(f"a piece of the state of {buffer.size} bytes cannot be read: {error}.") from error
+    heads, parts = unpack(data)
+    for (kind, side, units, times), rows in zip(heads, parts, strict=True):
+        yield Event(kind, side, units, times, rows)

@@ -4,7 +4,7 @@ from the state and rows that leave it, counts."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from dovetail.engine.columns import row_bytes
 from dovetail.engine.kernels.arrays import I32
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import OperatorBase, OperatorError, Until
+from dovetail.engine.operator import Drains, OperatorBase, OperatorError, Resizes, Restores, Retires, Until
 from dovetail.joins.online.answers import Answers
 from dovetail.joins.online.blocks import Blocks
 from dovetail.joins.online.kernels.rows import Rows
@@ -24,9 +24,11 @@ from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
 from dovetail.joins.online.sizes import Fitted
 
 _WASTE = 0.5
+Stored = Iterable[tuple[str, pa.RecordBatch]]
+"""Rows with their input, in their order of arrival, whose answers with each other were all given."""
 
 
-class JoiningOperator(OperatorBase):
+class JoiningOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[int]):
     """An online join in progress, whatever the number of its inputs.
 
     `push` ends with all answers of arriving rows and rows in memory given. Rows leave memory by the flush policy of the
@@ -34,7 +36,7 @@ class JoiningOperator(OperatorBase):
     all that is still owed.
 
     Nothing is owed after `drain`. Such a state is no more than its rows: another operator of any algorithm and budget
-    takes them up with `load` and `loaded`, without joining them again, and `retire` lets the oldest of them go.
+    takes them up with `restore`, without joining them again, and `retire` lets the oldest of them go.
     """
 
     blocks: Sequence[Blocks]
@@ -161,12 +163,14 @@ class JoiningOperator(OperatorBase):
         yield
         self._arriving.shrink(size)
 
-    def load(self, side: str, batch: pa.RecordBatch) -> None:
-        """Take rows up whose answers with all others taken up so were given before; they are compared with none.
+    def restore(self, state: Stored) -> Iterator[pa.RecordBatch]:
+        """Take rows up; they are compared with none, and give nothing."""
+        for side, batch in state:
+            self._load(self.input_number(side, batch), batch)
+        self.loaded()
+        return iter(())
 
-        The operator is new, and `loaded` follows after the last of them. Rows come in their order of arrival.
-        """
-        number = self.input_number(side, batch)
+    def _load(self, number: int, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
         width = max(1, mean_row_bytes(batch))
@@ -192,6 +196,11 @@ class JoiningOperator(OperatorBase):
             self.flush_all()
             yield from self.settle_all()
             self.all_met()
+
+    def resize(self, sizes: int) -> Iterator[pa.RecordBatch]:
+        """Raise the budget to so many bytes, if it is smaller."""
+        self.budget.raise_limit(sizes)
+        return iter(())
 
     def retire(self, until: int) -> None:
         """Rows that arrived up to this tick leave memory and disk; nothing may be owed."""

@@ -16,7 +16,6 @@ from dovetail.joins.online.graph import JoinGraph, join_graph
 from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.phases import PHASE_COLUMN
-from dovetail.joins.online.plan.pack import CHANGE_COLUMN
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
     OnlinePlan,
@@ -27,6 +26,7 @@ from dovetail.joins.online.plan.plan import (
     watermarks,
     with_collation_keys,
 )
+from dovetail.joins.online.plan.task import CHANGE_COLUMN
 from dovetail.joins.online.request import MultiJoinOptions, MultiRequest, Terms
 from dovetail.request.columns import wanted_columns
 from dovetail.request.options import takes

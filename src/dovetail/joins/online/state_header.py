@@ -12,7 +12,7 @@ from dovetail.errors import ConfigError
 from dovetail.joins.online.event_log import EPOCH
 from dovetail.joins.online.lateness import Lateness
 
-FORMAT = 5
+FORMAT = 6
 NEVER_MATCHES = -(2**63)
 """The expiry of no rows at all."""
 _MOST_SPANS = 128  # so that a span is some hundredth of what is kept
@@ -96,7 +96,6 @@ class Header:
     pauses: int = 0
     settled: bool = True
     finished: bool = False
-    timer: int | None = None
     watermark: int | None = None
     spans: list[Span] = field(default_factory=list)
 
@@ -106,17 +105,10 @@ class Header:
         return cls(meaning, how, [False] * inputs, [None] * inputs)
 
     @classmethod
-    def load(cls, text: str | None, meaning: dict[str, Any], how: How, inputs: int) -> Header:
+    def load(cls, stored: dict[str, Any] | None, meaning: dict[str, Any], how: How, inputs: int) -> Header:
         """The stored header, or a new one; `ConfigError` if it is of another join."""
-        if text is None:
+        if stored is None:
             return cls.new(meaning, how, inputs)
-        stored = json.loads(text)
-        number = stored.pop("format")
-        if number != FORMAT:
-            raise ConfigError(
-                f"the checkpoint holds state of format {number}, and this version of Dovetail reads format {FORMAT}; "
-                f"run the version that wrote it, or start from a new checkpoint."
-            )
         coming, bounds, spans = stored.pop("coming"), stored.pop("bounds", None), stored.pop("spans")
         found = cls(**stored | {"how": How(*stored["how"])})
         found.coming, found.spans = How(*coming) if coming else None, [Span(*span) for span in spans]
@@ -149,9 +141,9 @@ class Header:
                 f"checkpoint."
             )
 
-    def dump(self) -> str:
+    def as_json(self) -> dict[str, Any]:
         """The header as it is stored."""
-        return json.dumps({"format": FORMAT, **asdict(self)})
+        return asdict(self)
 
     @staticmethod
     def new_nonce() -> str:

@@ -13,9 +13,7 @@ versions/
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,11 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.errors import ConfigError
+from dovetail.engine.packing import pack, unpack
+from dovetail.errors import ConfigError, DataError
 from dovetail.joins.semistream.decision import Decision
 from dovetail.joins.semistream.operators.operator import unanswered
 
-_FORMAT = 1
+FORMAT = 2
 NEXT = "next_ms"  # of a parked row: when it is tried again
 
 
@@ -41,8 +40,7 @@ class Carried:
     `decision` is what the operator must be opened by to take the snapshot up. `drained_ms` is the time of the batch
     since when rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be tried again,
     with when in column "next_ms". `turns` are micro-batches with rows so far. `name` tells the owner from all others,
-    those of other joins of the query among them; it has none in checkpoints from before there were names. `log` is
-    the mark of the version log in which the state is, too.
+    those of other joins of the query among them. `log` is the mark of the version log in which the state is, too.
     """
 
     version: str
@@ -74,36 +72,22 @@ class Carried:
         tables = dict(self.snapshot)
         if self.parked is not None and self.parked.num_rows:
             tables["parked"] = self.parked
-        parts = {name: table_bytes(table) for name, table in tables.items()}
         head = {
-            "format": _FORMAT, "version": self.version, **self.decision.to_json(), "drained_ms": self.drained_ms,
-            "turns": self.turns, "name": self.name, "log": self.log,
-            "tables": [(name, len(part)) for name, part in parts.items()],
+            "format": FORMAT, "version": self.version, **self.decision.to_json(), "drained_ms": self.drained_ms,
+            "turns": self.turns, "name": self.name, "log": self.log, "tables": list(tables),
         }  # fmt: skip
-        text = json.dumps(head).encode()
-        return b"".join([struct.pack("<I", len(text)), text, *parts.values()])
+        return pack(head, [table_bytes(table) for table in tables.values()])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Carried:
         """The state that was stored."""
-        (length,) = struct.unpack_from("<I", data)
-        head, at = json.loads(data[4 : 4 + length]), 4 + length
-        if head["format"] != _FORMAT:
-            raise ConfigError(f"the checkpoint has state of format {head['format']}, not {_FORMAT}; use a new one.")
-        tables = {}
-        for name, size in head["tables"]:
-            tables[name] = table_of(data[at : at + size])
-            at += size
-        if at != len(data):
-            raise ValueError(f"{len(data)} bytes of state, where {at} were stored")
+        head, parts = unpack(data)
+        if head["format"] != FORMAT:
+            raise ConfigError(f"the log has state of format {head['format']}, not {FORMAT}; use a new checkpoint.")
+        tables = {name: table_of(part) for name, part in zip(head["tables"], parts, strict=True)}
         parked = tables.pop("parked", None)
-        decision, turns, name, log = (
-            Decision.from_json(head),
-            head.get("turns", 0),
-            head.get("name", ""),
-            head.get("log", ""),
-        )
-        return cls(head["version"], decision, head["drained_ms"], tables, parked, turns, name, log)
+        decision, drained_ms = Decision.from_json(head), head["drained_ms"]
+        return cls(head["version"], decision, drained_ms, tables, parked, head["turns"], head["name"], head["log"])
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
@@ -114,9 +98,9 @@ def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def table_of(data: bytes) -> pa.Table:
+def table_of(data: pa.Buffer) -> pa.Table:
     """The table of an Arrow stream."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+    with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
 
@@ -150,7 +134,7 @@ class StateLog:
             raise self._unreachable(error) from error
         try:
             return Carried.from_bytes(data)
-        except (ValueError, KeyError, TypeError, OSError, struct.error) as error:
+        except (DataError, ValueError, KeyError, TypeError, OSError) as error:
             raise ConfigError(
                 f"{self.place} is damaged; restore it, or remove it to answer micro-batch {self.batch} as if it had "
                 f"not run, which may give rows twice that a sink has."

@@ -1,5 +1,5 @@
 """Online joins on Spark.
 
-* `plan`: the planned join, from DataFrames to buckets and back. `pack`: rows of a bucket as Arrow in binary columns.
-* `state`: the stateful processor of a stream. `batch`: the join of batch DataFrames.
+* `plan`: the planned join, from DataFrames to buckets and back. `task`: what tasks are told, and how they take rows.
+* `state`: a bucket of streams, for the stateful host. `batch`: the buckets of batch DataFrames, for the batch host.
 """

@@ -8,37 +8,32 @@ from contextlib import closing
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.packing import as_schema
 from dovetail.joins.online.event_log import Event
-from dovetail.joins.online.plan.pack import OnlineTask, as_schema
-from dovetail.joins.online.resident.pool import Running
+from dovetail.joins.online.plan.task import OnlineTask
+from dovetail.joins.online.running import Running
 from dovetail.spark.arrow import Batches
+from dovetail.spark.hosts.batch import Bucketed
 
 
-def join_buckets(task: OnlineTask, batches: Batches) -> Batches:
+def join_buckets(task: OnlineTask, packets: Bucketed) -> Batches:
     """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
     running: Running | None = None
     current, dropped = -1, [0] * len(task.join.names)
     try:
-        for bucket, event in _events(batches, dropped):
-            if bucket != current:
+        for bucket, packet in packets:
+            dropped[packet.side] += packet.dropped
+            if packet.rows is None:
+                continue
+            if running is None or bucket != current:
                 yield from _finished(task, running)
                 running, current = Running(task.join), bucket
-            assert running is not None  # noqa: S101  (for the type checker: the first bucket is not -1)
-            yield from _answers(task, running.apply(event))
+            yield from _answers(task, running.apply(Event("push", packet.side, rows=packet.rows)))
         yield from _finished(task, running)
         task.sink.task(counts_by_side("null_keys", task.join.names, dropped))
     finally:
         if running is not None:
             running.close()
-
-
-def _events(batches: Batches, dropped: list[int]) -> Iterator[tuple[int, Event]]:
-    for batch in batches:
-        lines = (batch.column(name).to_pylist() for name in ("bucket", "side", "dropped"))
-        for bucket, side, n, rows in zip(*lines, batch.column("rows"), strict=True):
-            dropped[side] += n
-            if rows.is_valid:
-                yield bucket, Event("push", side, rows=rows.as_buffer())
 
 
 def counts_by_side(name: str, sides: Sequence[str], counts: Sequence[int]) -> Metrics:

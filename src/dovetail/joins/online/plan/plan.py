@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,11 +19,12 @@ from dovetail.joins.online.graph import SIDES
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.batch import join_buckets
-from dovetail.joins.online.plan.pack import ORDER, PACKED, OnlineTask, given_as, is_flat, pack, unpack
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.resident.joins import ResidentJoin
-from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.joins.online.running import ResidentJoin
+from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import collation_key, collation_of
+from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.metrics import MetricsSink
 
 _END = "dovetail_end_of_input"
@@ -57,22 +58,13 @@ class OnlinePlan:
         return whole if self.columns is None else whole.select(*(quoted(name) for name in self.columns))
 
     def _whole(self) -> DataFrame:
-        parts = [map_in_arrow(rows, partial(pack, self.task, at), PACKED) for at, rows in enumerate(self.inputs)]
-        packed = reduce(DataFrame.union, parts)
         if not self.inputs[0].isStreaming:
-            placed = packed.repartitionById(self.buckets, F.col("bucket").cast("int"))
-            ordered = placed.sortWithinPartitions("bucket", *ORDER)
-            return map_in_arrow(ordered, partial(join_buckets, self.task), self.output)
-        from dovetail.joins.online.plan.state import Buckets  # brings pandas, which nothing else here needs
+            return bucket_frame(self.inputs, self.task, partial(join_buckets, self.task), self.buckets, self.output)
+        from dovetail.joins.online.plan.state import OnlineBuckets  # brings pandas, which nothing else here needs
+        from dovetail.spark.hosts.stateful import stateful_frame
 
-        # Within a micro-batch this is its logged time.
-        packed = packed.withColumn("now_ms", F.unix_millis(F.current_timestamp()))
-        mode = "processingTime" if self.task.request.reacts else "none"
-        given = given_as(self.output)
-        answers = packed.groupBy("bucket").transformWithStateInPandas(Buckets(self.task), given, "append", mode)
-        if self.task.flat:
-            return answers.toDF(*self.output.names)
-        return map_in_arrow(answers, partial(unpack, self.task), self.output)
+        join, reacts = OnlineBuckets(self.task), self.task.request.reacts
+        return stateful_frame(self.inputs, self.task, join, self.output, "by clock" if reacts else "never")
 
     def metrics(self) -> Metrics:
         """What the last run measured; of a stream, all its micro-batches."""
@@ -139,8 +131,8 @@ def build_plan(
     asked = terms.partitions if streaming else buckets
     out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
     marked = streaming and end_of_input is not None
-    sink, flat = MetricsSink(spark), is_flat(output)
-    task = OnlineTask(uuid.uuid4().hex, join, terms, asked, streaming, marked, answers, out, sink, lateness, flat)
+    sink = MetricsSink(spark)
+    task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answers, out, sink, lateness)
     frames = [
         frame.select(*map(quoted, join.schemas[name].names), *([_end(name, end_of_input)] if marked else []))
         for name, frame in inputs.items()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import OperatorBase, OperatorError, Until
+from dovetail.engine.operator import Drains, OperatorBase, OperatorError, Resizes, Restores, Snapshots, Until
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
@@ -25,6 +25,9 @@ from dovetail.joins.semistream.sizes import INTAKE_BYTES, Footprint, Sizes, asks
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.pages import Pages
     from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+
+
+Snapshot = Mapping[str, pa.Table]
 
 
 class Rows(NamedTuple):
@@ -53,7 +56,7 @@ def unanswered(snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
     return [batch for batch in rows.combine_chunks().to_batches() if batch.num_rows]
 
 
-class SemiStreamOperator(OperatorBase):
+class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Snapshot], Resizes[Sizes]):
     """A semi-stream join in progress.
 
     `push` ends with all rows of its batch answered or waiting inside; `idle` goes on until nothing waits; `drain`

@@ -1,281 +1,305 @@
 """Mode "carry": rows wait from one micro-batch to the next in the stream's checkpointed state.
 
-Rows travel packed, as Arrow streams in binary columns: types stay exact, and state is written once an owner and batch.
-The state that a batch leaves is also logged. An attempt that is repeated answers the rows that the first one answered
-and leaves the state that it left, whatever memory, cores and code there are by then.
+An owner of pages is a bucket of the stateful host. The state that a batch leaves is also logged. An attempt that is
+repeated answers the rows that the first one answered and leaves the state that it left, whatever memory, cores and code
+there are by then.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.packing import unpack_rows
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.options import Park
-from dovetail.joins.semistream.plan.arrivals import Arrivals
 from dovetail.joins.semistream.plan.columns import without_watermarks
 from dovetail.joins.semistream.plan.session import Session, changed_pages
 from dovetail.joins.semistream.plan.task import (
     EnrichTask,
     Where,
     holds_of,
+    matched,
     open_dead_letters,
     open_version,
     wanted_version,
 )
-from dovetail.joins.semistream.plan.worker import owners_of
-from dovetail.joins.semistream.state import NEXT, Carried, Kept, StateLog, table_bytes, table_of
+from dovetail.joins.semistream.plan.worker import Owners
+from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, Kept, StateLog
 from dovetail.joins.semistream.versions import MARK
-from dovetail.spark.arrow import Batches, map_in_arrow
+from dovetail.spark.arrow import Batches
 from dovetail.spark.connect import plan_text
-from dovetail.spark.pinned import state_partitions
-
-_PACKED = T.StructType(
-    [
-        T.StructField("owner", T.IntegerType()),
-        T.StructField("part", T.IntegerType()),
-        T.StructField("number", T.LongType()),
-        T.StructField("rows", T.BinaryType()),
-    ]
-)
-_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+from dovetail.spark.hosts.exchange import Exchange
+from dovetail.spark.hosts.stateful import Arrivals, BucketCall, stateful_frame
+from dovetail.spark.task import state_partitions
 
 
 def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T.StructType) -> DataFrame:
     """The answers of a stream whose rows may wait for later micro-batches, until it pauses or `max_wait` is over.
 
-    The time of batches is event time of our own, so that Spark runs one batch without rows when a stream pauses, and
-    ends after it where the stream is to end. A stream with a watermark cannot have another, be it of a column that was
-    dropped since or of a join in this mode before: there the rows of the last batch wait for the next.
+    A stream with a watermark cannot have another, be it of a column that was dropped since or of a join in this mode
+    before: there the rows of the last batch wait for the next.
     """
     timed = "EventTimeWatermark" not in plan_text(rows)
-    packed = map_in_arrow(rows, partial(pack, task), _PACKED)
-    packed = packed.withColumn("at", F.current_timestamp()).withColumn("now_ms", F.unix_millis("at"))
-    if timed:
-        packed = packed.withWatermark("at", "0 seconds")
-    packed = packed.drop("at")  # else Spark drops rows as late when a clock was set back
-    answers = packed.groupBy("owner").transformWithStateInPandas(
-        CarryProcessor(task, max_wait_ms, timed), _ANSWERS, "append", "eventTime" if timed else "none"
-    )
-    return map_in_arrow(answers, unpack, without_watermarks(output))
+    join = CarriedJoin(task, max_wait_ms, timed)
+    return stateful_frame([rows], join, join, without_watermarks(output), "without input" if timed else "never")
 
 
-def pack(task: EnrichTask, batches: Batches) -> Batches:
-    """The rows of each batch by the owner of their home page; an owner without rows hears of the first batch.
+@dataclass(frozen=True, slots=True)
+class CarriedJoin:
+    """An enrichment whose rows may wait, as the stateful host takes it.
 
     There are as many owners as partitions of the state, a number that stays the same for good, and all are called in
     every micro-batch: rows that wait would not be answered in time, or never, were an owner left out.
     """
-    where, owners, pages, number = Where.here(), state_partitions(), None, 0
-    try:
-        for batch in batches:
-            rows = task.stream_rows(batch).cast(task.stream)
-            if pages is None:
-                pages = open_version(task, where, wanted_version(task, where))
-            packets = _packets(rows, owners_of(task, pages, rows, owners, where.partition))
-            if number == 0:
-                packets = dict.fromkeys(range(owners), b"") | packets
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "owner": pa.array(packets.keys(), pa.int32()),
-                    "part": pa.array([where.partition] * len(packets), pa.int32()),
-                    "number": pa.array([number] * len(packets), pa.int64()),
-                    "rows": pa.array(packets.values(), pa.binary()),
-                }
-            )
-            number += 1
-    finally:
-        if pages is not None:
-            pages.close()
 
+    task: EnrichTask
+    max_wait_ms: int
+    timed: bool
 
-def _packets(rows: pa.RecordBatch, owner: np.ndarray[Any, np.dtype[np.int32]]) -> dict[int, bytes]:
-    """The rows of each owner, in their order."""
-    order = np.argsort(owner, kind="stable")
-    names, starts = np.unique(owner[order], return_index=True)
-    slices = np.split(order, starts[1:])
-    return {int(name): table_bytes(rows.take(pa.array(some))) for name, some in zip(names, slices, strict=True)}
+    marked: ClassVar[bool] = False
+    calls_all: ClassVar[bool] = True
+    state_name: ClassVar[str] = "carried"
+    state_format: ClassVar[int] = FORMAT
 
+    @property
+    def arrival_bytes(self) -> int:
+        """What packets of a micro-batch may take in memory."""
+        return self.task.request.arrival_memory
 
-def unpack(batches: Batches) -> Batches:
-    """Answers as rows again."""
-    for batch in batches:
-        for data in batch.column(0):
-            yield from table_of(data.as_buffer()).to_batches()
+    chunk_bytes = arrival_bytes
+
+    def exchange(self) -> AbstractContextManager[Exchange]:
+        """Rows go to the owner of their home page."""
+        return closing(Owners(self.task, state_partitions()))
+
+    def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows under our names."""
+        return self.task.stream_rows(batch).cast(self.task.stream)
+
+    def answer(self, call: BucketCall) -> Batches:
+        """The answers that new rows, and what waited or was parked, make possible."""
+        stored = call.state.load()
+        before = None if stored is None else Carried.from_bytes(call.state.piece(0))
+        arrived = call.arrived
+        if (arrived is not None and not arrived.is_empty) or (before is not None and before.keeps_rows):
+            yield from OwnerCall(self, call, before).answers()
 
 
 @dataclass(slots=True)
 class OwnerCall:
-    """One call for one owner: the session with the owner's state taken up, and the answers so far."""
+    """One call for one owner: with rows, or because none have come."""
 
-    session: Session
-    now_ms: int
-    drained_ms: int
-    dead: DeadLetters | None
-    out: list[bytes] = field(default_factory=list)
+    join: CarriedJoin
+    call: BucketCall
+    before: Carried | None
+    where: Where = field(default_factory=Where.here)
+    dead: DeadLetters | None = None
+    drained_ms: int = 0
     missed: list[pa.RecordBatch] = field(default_factory=list)
 
-    def take(self, batches: Batches) -> None:
-        """Pack the answers, and set those without a match aside."""
-        task = self.session.task
-        for batch in batches:
-            found, missed = task.split_misses(batch)
-            if self.dead is not None and missed is not None:
-                self.dead.add(task.dead_letter_rows(missed))
-            elif missed is not None and missed.num_rows and isinstance(task.request.on_miss, Park):
-                self.missed.append(missed)
-            if found.num_rows:
-                self.out.append(table_bytes(task.answer_rows(found)))
+    @property
+    def task(self) -> EnrichTask:
+        """What the task was told."""
+        return self.join.task
 
-    def answers(self) -> Iterator[pd.DataFrame]:
-        """The packed answers since the last call, as Spark takes them."""
-        if self.out:
-            out, self.out = self.out, []
-            yield pd.DataFrame({"rows": out})
+    @property
+    def arrived(self) -> Arrivals | None:
+        """New rows; None if the call is for want of any."""
+        return self.call.arrived
 
-    def push(self, batches: Batches) -> Iterator[pd.DataFrame]:
-        """The answers that these rows make possible."""
-        for batch in batches:
-            self.take(self.session.push(batch))
-            yield from self.answers()
-
-    def report(self, arrived: Arrivals | None = None) -> None:
-        """Tell the driver what was done."""
-        report = self.session.report()
-        if arrived is not None and arrived.spilled_bytes:
-            report.add("arrivals_spilled", arrived.spilled_bytes, unit="bytes")
-        if self.dead is not None:
-            report.add("dead_letters", self.dead.rows)
-        if self.missed:
-            report.add("set_aside", sum(batch.num_rows for batch in self.missed))
-        self.session.task.sink.task(report)
-
-
-class CarryProcessor(StatefulProcessor):
-    """Spark's face of the operator of one owner: its state is read and written once in a micro-batch."""
-
-    def __init__(self, task: EnrichTask, max_wait_ms: int, timed: bool) -> None:
-        self.task, self.max_wait_ms, self.timed = task, max_wait_ms, timed
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
-        self._handle = handle
-        self._state = handle.getValueState("carried", T.StructType([T.StructField("data", T.BinaryType())]))
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
-        """The answers that the new rows of a batch and what waited make possible."""
-        with Arrivals(self.task.request.arrival_memory) as arrived:
-            for frame in rows:
-                for row in frame.itertuples(index=False):
-                    arrived.add(row.part, row.number, row.now_ms, row.rows)
-            yield from self._call(int(key[0]), arrived, arrived.latest_ms)
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
-        """The answers of rows that have waited long enough, or are to be tried again."""
-        if self._state.exists():
-            yield from self._call(int(key[0]), None, timerValues.getCurrentProcessingTimeInMs())
-
-    def close(self) -> None:
-        """Nothing is held between calls."""
-
-    def _call(self, number: int, arrived: Arrivals | None, now_ms: int) -> Iterator[Any]:
-        """One call: with rows, or, where None, because none have come."""
-        task, where = self.task, Where.here()
-        before = Carried.from_bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]  # it exists
-        if not (arrived is None or not arrived.is_empty or (before is not None and before.keeps_rows)):
-            return
+    def answers(self) -> Batches:
+        """The answers of the call; after them the state is logged and stored."""
+        task, where, before, is_idle = self.task, self.where, self.before, self.arrived is None
+        self.drained_ms = self.call.now_ms if before is None else before.drained_ms
         _check_log(task, before)
-        dead = open_dead_letters(task, where, f"{number}{'-idle' if arrived is None else ''}")
-        log = _log(task, where, before, arrived)
+        self.dead = open_dead_letters(task, where, f"{where.partition}{'-idle' if is_idle else ''}")
+        log = None
+        if where.batch is not None and before is not None:  # the first micro-batch is answered in full
+            log = StateLog(Path(task.log.path) / where.batch.query, before.name, where.batch.number, is_idle)
         left = None if log is None else log.read()
-        with dead or nullcontext():
+        with self.dead or nullcontext():
             if before is None or log is None or left is None:
-                after = yield from self._answer(where, before, arrived, now_ms, dead)
+                after = yield from self._answered()
             else:
-                after = yield from _repeat(task, where, (before, left), arrived, now_ms, dead, log)
-            if dead is not None:
-                dead.commit()
+                after = yield from self._repeated(before, left, log)
+            if self.dead is not None:
+                self.dead.commit()
         data = after.to_bytes()
         if log is not None and left is None:
             log.write(data)
         holds = holds_of(task, where)
         if holds is not None:
             holds.wait(after.name, [state.version for state in (before, after) if state is not None and state.waiting])
-        self._store(after, data, now_ms)
+        self._report()
+        self._store(after, data)
 
-    def _answer(
-        self, where: Where, before: Carried | None, arrived: Arrivals | None, now_ms: int, dead: DeadLetters | None
-    ) -> Generator[pd.DataFrame, None, Carried]:
+    def _store(self, after: Carried, data: bytes) -> None:
+        """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
+        state, now_ms = self.call.state, self.call.now_ms
+        if self.join.timed:
+            state.wake_ms = now_ms if after.waiting else None
+            if not after.waiting and after.parked is not None and after.parked.num_rows:
+                state.wake_ms = max(now_ms, int(pc.min(after.parked[NEXT]).as_py()))
+        state.put(0, data)
+        state.store({})
+
+    def _matched(self, batches: Batches) -> Batches:
+        return matched(self.task, batches, self.dead, self.missed)
+
+    # ------------------------------------------------------------------ a first attempt
+
+    def _answered(self) -> Generator[pa.RecordBatch, None, Carried]:
         """Give what can be answered; the state after it comes back."""
-        first = arrived.head() if arrived is not None and before is None else []
-        call = _begun(self.task, where, before, first, now_ms, dead)
-        try:
-            return (yield from self._run(call, before, arrived))
-        finally:
-            call.session.close()
+        session = yield from self._begun()
+        with closing(session):
+            before, now_ms, last = self.before, self.call.now_ms, None
+            due, parked = _due(before.parked if before else None, now_ms)
+            for batch in due:
+                yield from self._matched(session.push(batch))
+            for last in self.arrived.batches(self.task.stream) if self.arrived else ():
+                yield from self._matched(session.push(self._born(last)))
+            if self.arrived is None or now_ms - self.drained_ms >= self.join.max_wait_ms or before is None:
+                yield from self._matched(session.drain())  # the first state has no log that tells what was answered
+            if last is not None:
+                yield from self._matched(session.resplit(last, None))
+            return self._state_after(session, parked)
 
-    def _run(
-        self, call: OwnerCall, before: Carried | None, arrived: Arrivals | None
-    ) -> Generator[pd.DataFrame, None, Carried]:
-        """Give what can be answered, batch by batch; the state after it comes back."""
-        session, task, last = call.session, self.task, None
-        due, parked = _due(before.parked if before else None, call.now_ms)
-        yield from call.push(iter(due))
-        for last in arrived.batches() if arrived else ():
-            yield from call.push(iter([_born(task, last, call.now_ms)]))
-        name = before.name if before else ""
-        if arrived is None or call.now_ms - call.drained_ms >= self.max_wait_ms or not name:
-            call.take(session.drain())  # a state without a name has no log that tells what was answered
-        if last is not None:
-            call.take(session.resplit(last, None))
-        yield from call.answers()
-        operator = session.operator
-        if not operator.waiting_rows:
-            call.drained_ms = call.now_ms
+    def _state_after(self, session: Session, parked: pa.Table | None) -> Carried:
+        operator, task = session.operator, self.task
+        drained_ms = self.drained_ms if operator.waiting_rows else self.call.now_ms
         snapshot, decision = {}, session.decision
         if not session.is_spent:
             snapshot, decision = operator.snapshot(), replace(decision, sizes=operator.sizes)
-        parked = _parked(task, parked, call.missed, call.now_ms)
-        call.report(arrived)
-        name = name or uuid.uuid4().hex
+        task.sink.task(session.report())
+        parked = self._parked(parked)
+        name = self.before.name if self.before else uuid.uuid4().hex
         version, mark = session.pages.version, task.log.mark or ""
-        return Carried(version, decision, call.drained_ms, snapshot, parked, session.turns, name, mark)
+        return Carried(version, decision, drained_ms, snapshot, parked, session.turns, name, mark)
 
-    def _store(self, after: Carried, data: bytes, now_ms: int) -> None:
-        """Keep the state, and ask to be called if the next batch brings no rows, or when parked rows are due."""
-        if self.timed:
-            for timer in list(self._handle.listTimers()):
-                self._handle.deleteTimer(timer)
-            if after.waiting:
-                self._handle.registerTimer(now_ms)
-            elif after.parked is not None and after.parked.num_rows:
-                self._handle.registerTimer(max(now_ms, int(pc.min(after.parked[NEXT]).as_py())))
-        self._state.update((data,))
+    def _begun(self) -> Generator[pa.RecordBatch, None, Session]:
+        """The session on the version of this batch, with the state before it taken up."""
+        task, where, before = self.task, self.where, self.before
+        version = wanted_version(task, where)
+        if before is None:
+            return Session.first(task, open_version(task, where, version), task.stream, self._head())
+        _check_columns(task, before)
+        waits_for_old = task.request.as_of == "admitted" and before.waiting
+        if version in (None, before.version) or not waits_for_old:
+            return (yield from self._resumed(before, open_version(task, where, version)))
+        session = yield from self._resumed(before, _awaited(task, before))
+        yield from self._matched(session.adopt(open_version(task, where, version)))
+        return session
 
+    def _head(self) -> list[pa.RecordBatch]:
+        """The first rows that came, which are given again."""
+        for packet in self.arrived.packets if self.arrived else ():
+            if self.arrived and packet.rows is not None:
+                return [unpack_rows(self.arrived.rows(packet), self.task.stream)]
+        return []
 
-def _log(task: EnrichTask, where: Where, before: Carried | None, arrived: Arrivals | None) -> StateLog | None:
-    """Where the state after this batch is logged; None for the first one, which is answered in full."""
-    if where.batch is None or before is None or not before.name:
-        return None
-    directory = Path(task.log.path) / where.batch.query
-    return StateLog(directory, before.name, where.batch.number, arrived is None)
+    def _resumed(self, before: Carried, pages: Pages) -> Generator[pa.RecordBatch, None, Session]:
+        """A session that goes on with the state: as it was, or, on a newer version, with rows that wait for that one.
+
+        If memory was changed so that the state no longer fits, another session answers what waited.
+        """
+        try:
+            session = Session(self.task, pages, self.task.stream, before.decision, before.turns)
+        except (PlanError, BudgetExceeded):
+            return (yield from self._restarted(before, pages))
+        if before.snapshot and pages.version == before.version:
+            yield from self._matched(session.timed(iter(session.operator.restore(before.snapshot))))
+        elif before.snapshot:
+            changed = changed_pages(self.task, before.version, pages.version)
+            yield from self._matched(session.timed(session.operator.readmit(before.snapshot, changed)))
+        return session
+
+    def _restarted(self, before: Carried, pages: Pages) -> Generator[pa.RecordBatch, None, Session]:
+        """Another session that has answered what waited."""
+        session = Session.first(self.task, pages, self.task.stream, before.unanswered)
+        session.turns, self.drained_ms = before.turns, self.call.now_ms
+        for batch in before.unanswered:
+            yield from self._matched(session.push(batch))
+        yield from self._matched(session.drain())
+        return session
+
+    # ------------------------------------------------------------------ a repeated attempt
+
+    def _repeated(self, before: Carried, left: Carried, log: StateLog) -> Generator[pa.RecordBatch, None, Carried]:
+        """Answer the rows of the state before and of the batch that the first attempt did not leave in its state."""
+        task, where = self.task, self.where
+        for state in (before, left):
+            _check_columns(task, state)
+        kept, version = Kept(left, task.stream), wanted_version(task, where)
+        new = (self._born(batch) for batch in (self.arrived.batches(task.stream) if self.arrived else ()))
+        parked = [] if before.parked is None else before.parked.drop_columns([NEXT]).to_batches()
+        yield from self._all_answered(open_version(task, where, version), kept.others(chain(new, parked)))
+        admitted = task.request.as_of == "admitted" and before.waiting and version != before.version
+        pages = _awaited(task, before) if admitted else open_version(task, where, version)
+        yield from self._all_answered(pages, kept.others(iter(before.unanswered)))
+        if len(kept):
+            raise ConfigError(
+                f"micro-batch {log.batch} left {len(kept)} rows waiting when it first ran and is now given rows "
+                f"without them; restore its source and its version of the master data, or remove {log.place} to answer "
+                f"it as if it had not run, which may give rows twice that a sink has."
+            )
+        return replace(left, parked=self._parked(left.parked))
+
+    def _all_answered(self, pages: Pages, batches: Batches) -> Batches:
+        """Answer all these rows."""
+        with closing(Session.first(self.task, pages, self.task.stream, [])) as session:
+            for batch in batches:
+                yield from self._matched(session.push(batch))
+            yield from self._matched(session.drain())
+            self.task.sink.task(session.report())
+
+    # ------------------------------------------------------------------ rows that are parked
+
+    def _born(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """New rows; where they may be parked, with the time they came."""
+        if not isinstance(self.task.request.on_miss, Park):
+            return batch
+        last, came = self.task.n_stream - 1, pa.array(np.full(batch.num_rows, self.call.now_ms, np.int64))
+        return batch.set_column(last, batch.schema.field(last), came)
+
+    def _parked(self, others: pa.Table | None) -> pa.Table | None:
+        """Rows to be tried again: those not due yet, and those that missed, unless they are too old or match never."""
+        task, misses, now_ms = self.task, self.task.request.on_miss, self.call.now_ms
+        if not isinstance(misses, Park) or not self.missed:
+            return others
+        rows = pa.Table.from_batches(self.missed)
+        came = rows.column(task.n_stream - 1).to_numpy()
+        young = now_ms - came < misses.deadline_s * 1000
+        for name in () if task.request.null_safe else task.wiring.on:
+            young &= rows[name].is_valid().to_numpy()
+        again = np.minimum(now_ms + int(misses.retry_s * 1000), came + int(misses.deadline_s * 1000))
+        kept = rows.append_column(NEXT, pa.array(again)).filter(pa.array(young))
+        return kept if others is None else pa.concat_tables([others, kept])
+
+    def _report(self) -> None:
+        """Tell the driver what became of rows outside of sessions."""
+        report = Metrics()
+        if self.arrived is not None and self.arrived.spilled_bytes:
+            report.add("arrivals_spilled", self.arrived.spilled_bytes, unit="bytes")
+        if self.dead is not None:
+            report.add("dead_letters", self.dead.rows)
+        if self.missed:
+            report.add("set_aside", sum(batch.num_rows for batch in self.missed))
+        self.task.sink.task(report)
 
 
 def _check_log(task: EnrichTask, before: Carried | None) -> None:
@@ -286,75 +310,6 @@ def _check_log(task: EnrichTask, before: Carried | None) -> None:
             f"{task.log.path}: master data or versions= were elsewhere in the last run. Put both back, or copy the "
             f"directory with all its files, {MARK} among them; if it is lost, use a new checkpoint."
         )
-
-
-def _repeat(
-    task: EnrichTask,
-    where: Where,
-    states: tuple[Carried, Carried],
-    arrived: Arrivals | None,
-    now_ms: int,
-    dead: DeadLetters | None,
-    log: StateLog,
-) -> Generator[pd.DataFrame, None, Carried]:
-    """Answer the rows of the state before and of the batch that are not in the state that the first attempt left."""
-    before, left = states
-    for state in states:
-        _check_columns(task, state)
-    kept, version = Kept(left, task.stream), wanted_version(task, where)
-    new = (_born(task, batch, now_ms) for batch in (arrived.batches() if arrived else ()))
-    parked = [] if before.parked is None else before.parked.drop_columns([NEXT]).to_batches()
-    missed = yield from _answered(
-        task, open_version(task, where, version), kept.others(chain(new, parked)), now_ms, dead
-    )
-    admitted = task.request.as_of == "admitted" and before.waiting and version != before.version
-    pages = _awaited(task, before) if admitted else open_version(task, where, version)
-    missed += yield from _answered(task, pages, kept.others(iter(before.unanswered)), now_ms, dead)
-    if len(kept):
-        raise ConfigError(
-            f"micro-batch {log.batch} left {len(kept)} rows waiting when it first ran and is now given rows without "
-            f"them; restore its source and its version of the master data, or remove {log.place} to answer it as if it "
-            f"had not run, which may give rows twice that a sink has."
-        )
-    return replace(left, parked=_parked(task, left.parked, missed, now_ms))
-
-
-def _answered(
-    task: EnrichTask, pages: Pages, batches: Batches, now_ms: int, dead: DeadLetters | None
-) -> Generator[pd.DataFrame, None, list[pa.RecordBatch]]:
-    """Answer all these rows; those set aside come back."""
-    call = OwnerCall(Session.first(task, pages, task.stream, []), now_ms, now_ms, dead)
-    try:
-        yield from call.push(batches)
-        call.take(call.session.drain())
-        yield from call.answers()
-        call.report()
-        return call.missed
-    finally:
-        call.session.close()
-
-
-def _begun(
-    task: EnrichTask,
-    where: Where,
-    before: Carried | None,
-    head: list[pa.RecordBatch],
-    now_ms: int,
-    dead: DeadLetters | None,
-) -> OwnerCall:
-    """The session on the version of this batch, with the state before it taken up."""
-    version = wanted_version(task, where)
-    if before is None:
-        session = Session.first(task, open_version(task, where, version), task.stream, head)
-        return OwnerCall(session, now_ms, now_ms, dead)
-    _check_columns(task, before)
-    if version in (None, before.version):
-        return _resumed(task, before, open_version(task, where, version), now_ms, dead)
-    if task.request.as_of == "admitted" and before.waiting:
-        call = _resumed(task, before, _awaited(task, before), now_ms, dead)
-        call.take(call.session.adopt(open_version(task, where, version)))
-        return call
-    return _resumed(task, before, open_version(task, where, version), now_ms, dead)
 
 
 def _check_columns(task: EnrichTask, before: Carried) -> None:
@@ -378,43 +333,6 @@ def _awaited(task: EnrichTask, before: Carried) -> Pages:
         ) from error
 
 
-def _resumed(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, dead: DeadLetters | None) -> OwnerCall:
-    """A session that goes on with the state: as it was, or, on a newer version, with rows that wait for that one.
-
-    If memory was changed so that the state no longer fits, another session answers what waited.
-    """
-    try:
-        session = Session(task, pages, task.stream, before.decision, before.turns)
-    except (PlanError, BudgetExceeded):
-        return _restarted(task, before, pages, now_ms, dead)
-    call = OwnerCall(session, now_ms, before.drained_ms, dead)
-    if before.snapshot and pages.version == before.version:
-        call.take(session.timed(iter(session.operator.restore(before.snapshot))))
-    elif before.snapshot:
-        changed = changed_pages(task, before.version, pages.version)
-        call.take(session.timed(session.operator.readmit(before.snapshot, changed)))
-    return call
-
-
-def _restarted(task: EnrichTask, before: Carried, pages: Pages, now_ms: int, dead: DeadLetters | None) -> OwnerCall:
-    """Another session that has answered what waited."""
-    session = Session.first(task, pages, task.stream, before.unanswered)
-    session.turns = before.turns
-    call = OwnerCall(session, now_ms, now_ms, dead)
-    for batch in before.unanswered:
-        call.take(session.push(batch))
-    call.take(session.drain())
-    return call
-
-
-def _born(task: EnrichTask, batch: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """New rows; where they may be parked, with the time they came."""
-    if not isinstance(task.request.on_miss, Park):
-        return batch
-    came = pa.array(np.full(batch.num_rows, now_ms, np.int64))
-    return batch.set_column(task.n_stream - 1, batch.schema.field(task.n_stream - 1), came)
-
-
 def _due(parked: pa.Table | None, now_ms: int) -> tuple[list[pa.RecordBatch], pa.Table | None]:
     """Parked rows that are to be tried now, and the others."""
     if parked is None:
@@ -422,18 +340,3 @@ def _due(parked: pa.Table | None, now_ms: int) -> tuple[list[pa.RecordBatch], pa
     due = pc.less_equal(parked[NEXT], now_ms)
     tried = parked.filter(due).drop_columns([NEXT]).combine_chunks()
     return [batch for batch in tried.to_batches() if batch.num_rows], parked.filter(pc.invert(due))
-
-
-def _parked(task: EnrichTask, others: pa.Table | None, missed: list[pa.RecordBatch], now_ms: int) -> pa.Table | None:
-    """Rows to be tried again: those not due yet, and those that missed, unless they are too old or can never match."""
-    misses = task.request.on_miss
-    if not isinstance(misses, Park) or not missed:
-        return others
-    rows = pa.Table.from_batches(missed)
-    came = rows.column(task.n_stream - 1).to_numpy()
-    young = now_ms - came < misses.deadline_s * 1000
-    for name in () if task.request.null_safe else task.wiring.on:
-        young &= rows[name].is_valid().to_numpy()
-    again = np.minimum(now_ms + int(misses.retry_s * 1000), came + int(misses.deadline_s * 1000))
-    kept = rows.append_column(NEXT, pa.array(again)).filter(pa.array(young))
-    return kept if others is None else pa.concat_tables([others, kept])

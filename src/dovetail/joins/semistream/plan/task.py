@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.dead_letters import DeadLetters, LetterFile
@@ -17,12 +15,13 @@ from dovetail.joins.semistream.master.page_file.generation import Holds
 from dovetail.joins.semistream.master.page_file.source import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import DeadLetter, Drop
+from dovetail.joins.semistream.options import DeadLetter, Drop, Park
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions
+from dovetail.spark.arrow import Batches
 from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import TaskAttempt
 
-_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, as far as this worker saw
 _MOVES = 20  # times that a store without history may change while a task tries to open it
 
@@ -101,25 +100,23 @@ class Where:
     @classmethod
     def here(cls) -> Where:
         """Where the calling code runs."""
-        context = TaskContext.get()
-        if context is None:
-            return cls(None)
-        query, number = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-        partition, action = context.partitionId(), context.getLocalProperty("spark.sql.execution.id") or "0"
-        if not (query and number):
-            return cls(None, partition=partition, action=action)
-        return cls(Batch(query, int(number)), _run_of(context), partition, action)
+        at = TaskAttempt.here()
+        batch = Batch(at.query, at.batch) if at.query and at.batch >= 0 else None
+        return cls(batch, at.run, at.partition, at.execution or "0")
 
 
-def _run_of(context: TaskContext) -> str:
-    """The run of the query, whose id Spark gives its jobs as their group.
-
-    If the function of foreachBatch named a group of its own, the application stands for the run.
-    """
-    group = context.getLocalProperty("spark.jobGroup.id") or ""
-    if _RUN_ID.fullmatch(group):
-        return group[:8]
-    return context.getLocalProperty("spark.app.startTime") or "0"
+def matched(
+    task: EnrichTask, batches: Batches, dead: DeadLetters | None, parked: list[pa.RecordBatch] | None = None
+) -> Batches:
+    """Batches as the result has them, without rows that go to the dead letters or are parked."""
+    for batch in batches:
+        found, missed = task.split_misses(batch)
+        if dead is not None and missed is not None:
+            dead.add(task.dead_letter_rows(missed))
+        elif parked is not None and missed is not None and missed.num_rows and isinstance(task.request.on_miss, Park):
+            parked.append(missed)
+        if found.num_rows:
+            yield task.answer_rows(found)
 
 
 def open_dead_letters(task: EnrichTask, where: Where, part: str) -> DeadLetters | None:

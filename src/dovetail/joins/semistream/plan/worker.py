@@ -7,8 +7,7 @@ its worker or after a failure, is opened again and answers alike.
 from __future__ import annotations
 
 import atexit
-from collections import OrderedDict
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from itertools import chain, islice
 
 import numpy as np
@@ -19,12 +18,22 @@ from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.master.pages import Pages, Resting
 from dovetail.joins.semistream.plan.session import Session
-from dovetail.joins.semistream.plan.task import EnrichTask, Where, open_dead_letters, open_version, wanted_version
+from dovetail.joins.semistream.plan.task import (
+    EnrichTask,
+    Where,
+    matched,
+    open_dead_letters,
+    open_version,
+    wanted_version,
+)
 from dovetail.spark.arrow import Batches
+from dovetail.spark.hosts.exchange import Homes
+from dovetail.spark.hosts.resident import Pool
 
-_MOST = 4  # sessions that a worker keeps, each with the budget of a task
 _PEEKED = 4  # batches that are looked at before a stream's first rows decide
-_SESSIONS: OrderedDict[str, Session] = OrderedDict()
+SESSIONS: Pool[Session] = Pool(most=4)
+"""What this worker keeps between tasks: each session has the budget of a task."""
+atexit.register(SESSIONS.close)
 
 
 def enrich_rows(task: EnrichTask, batches: Batches) -> Batches:
@@ -53,11 +62,11 @@ def _answers(session: Session, rows: Batches, dead: DeadLetters | None) -> Batch
     with dead or nullcontext():
         for batch in rows:
             last, n_rows = batch, n_rows + batch.num_rows
-            yield from _matched(session.task, dead, session.push(batch))
-        yield from _matched(session.task, dead, session.drain())
+            yield from matched(session.task, session.push(batch), dead)
+        yield from matched(session.task, session.drain(), dead)
         if dead is not None:
             dead.commit(n_rows)
-    yield from _matched(session.task, None, session.resplit(last, n_rows))  # none, as nothing waits
+    yield from matched(session.task, session.resplit(last, n_rows), None)  # none, as nothing waits
     report = session.report()
     if price is not None and price.rate > 0:
         report.add_ns("serving_predicted", round(n_rows / price.rate * 1e9))
@@ -66,21 +75,11 @@ def _answers(session: Session, rows: Batches, dead: DeadLetters | None) -> Batch
     session.task.sink.task(report)
 
 
-def _matched(task: EnrichTask, dead: DeadLetters | None, batches: Batches) -> Batches:
-    """Batches as the result has them, without the rows that go to the dead letters."""
-    for batch in batches:
-        found, missed = task.split_misses(batch)
-        if dead is not None and missed is not None:
-            dead.add(task.dead_letter_rows(missed))
-        if found.num_rows:
-            yield task.answer_rows(found)
-
-
 def _taken(
     task: EnrichTask, where: Where, head: list[pa.RecordBatch], rows: Batches
 ) -> tuple[Session, list[pa.RecordBatch]]:
     """The session of this plan on the version that the task must read, and the rows that were looked at."""
-    session = _SESSIONS.pop(task.plan, None)
+    session = SESSIONS.take(task.plan)
     try:
         version = wanted_version(task, where)
         if session is not None and session.stream.equals(head[0].schema):
@@ -116,55 +115,59 @@ def _adopted(session: Session, pages: Pages) -> bool:
 
 
 def _keep(plan: str, session: Session) -> None:
-    """Keep the session for the next task; of more plans than a worker keeps, the one unused for longest goes."""
-    other = _SESSIONS.pop(plan, None)
-    if other is not None:
-        other.close()
+    """Keep the session for the next task, unless that needs another one."""
     if session.is_spent:
         session.close()
         return
     if isinstance(session.pages, Resting):
         session.pages.rest()
-    _SESSIONS[plan] = session
-    while len(_SESSIONS) > _MOST:
-        _SESSIONS.popitem(last=False)[1].close()
-
-
-@atexit.register
-def forget() -> None:
-    """Close every session that this process keeps."""
-    while _SESSIONS:
-        _SESSIONS.popitem()[1].close()
+    SESSIONS.keep(plan, session)
 
 
 def owned_rows(task: EnrichTask, owners: int, batches: Batches) -> Batches:
     """Rows with, in front, the number of the owner of their home page."""
-    where, pages = Where.here(), None
-    try:
+    with closing(Owners(task, owners)) as found:
         for batch in batches:
-            if pages is None:
-                pages = open_version(task, where, wanted_version(task, where))
-            owner = owners_of(task, pages, task.stream_rows(batch), owners, where.partition)
+            owner = found.of(task.stream_rows(batch))
             yield pa.RecordBatch.from_arrays([pa.array(owner), *batch.columns], names=["owner", *batch.schema.names])
-    finally:
-        if pages is not None:
-            pages.close()
 
 
-def owners_of(
-    task: EnrichTask, pages: Pages, rows: pa.RecordBatch, owners: int, partition: int
-) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """The owner of each row: pages are dealt to owners in equal runs, keys that no page has by their hash.
+class Owners:
+    """The owner of each stream row: pages are dealt to owners in equal runs, keys that no page has by their hash.
 
     Rows with a null in their key match nothing and never wait. They go to the owner of this task's number: the same
-    one when Spark runs the task again with its rows in another order.
+    one when Spark runs the task again with its rows in another order. Rows may go to other owners from one version of
+    the master data to the next, as any owner can answer them.
     """
-    types = [pages.schema.field(name).type for name in pages.key]
-    key = key_columns(rows, task.wiring.on, types)
-    home = pages.home(key)
-    n_pages = max(1, len(pages.starts) - 1)
-    found = home * owners // n_pages
-    if (home < 0).any():
-        codes, valid = KeyCodes(types, null_safe=task.request.null_safe).encode(key)
-        found = np.where(home >= 0, found, np.where(valid, codes % owners, partition % owners))
-    return found.astype(np.int32)
+
+    rule = ""
+
+    def __init__(self, task: EnrichTask, count: int) -> None:
+        self.task, self.count, self._where = task, count, Where.here()
+        self._pages: Pages | None = None
+
+    def of(self, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """The owner of each row."""
+        task, where, owners = self.task, self._where, self.count
+        if self._pages is None:
+            self._pages = open_version(task, where, wanted_version(task, where))
+        pages = self._pages
+        types = [pages.schema.field(name).type for name in pages.key]
+        key = key_columns(rows, task.wiring.on, types)
+        home = pages.home(key)
+        found = home * owners // max(1, len(pages.starts) - 1)
+        if (home < 0).any():
+            codes, valid = KeyCodes(types, null_safe=task.request.null_safe).encode(key)
+            found = np.where(home >= 0, found, np.where(valid, codes % owners, where.partition % owners))
+        return found.astype(np.int32)
+
+    def homes(self, side: int, rows: pa.RecordBatch) -> Homes:
+        """The rows by owner."""
+        owner = self.of(rows)
+        order = np.argsort(owner, kind="stable")
+        return order, owner[order].astype(np.int64), 0
+
+    def close(self) -> None:
+        """Close the master data."""
+        if self._pages is not None:
+            self._pages.close()

@@ -1,0 +1,72 @@
+"""What a task of an online join is told: the join, how its rows are spread over buckets, and the columns of answers."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.engine.packing import CHUNK_BYTES, as_schema
+from dovetail.errors import DataError
+from dovetail.joins.online.bucket_rule import BucketRule, MultiBucketRule
+from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.request import Terms
+from dovetail.joins.online.running import ResidentJoin
+from dovetail.spark.hosts.exchange import Exchange
+from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import state_partitions
+
+CHANGE_COLUMN = "_change_type"
+"""What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineTask:
+    """One planned online join as its tasks see it.
+
+    Without `buckets`, a stream has as many as its checkpoint has partitions. With `marked` the last column of each
+    input says where it ends. `answers` are the columns that the join gives, `output` those that Spark shall see.
+    """
+
+    plan: str
+    join: ResidentJoin
+    request: Terms
+    buckets: int | None
+    marked: bool
+    answers: pa.Schema
+    output: pa.Schema
+    sink: MetricsSink
+    lateness: Lateness | None = None
+
+    calls_all: ClassVar[bool] = False
+    chunk_bytes: ClassVar[int] = CHUNK_BYTES
+
+    def spread(self) -> BucketRule | MultiBucketRule:
+        """Which buckets rows belong to, the same in every micro-batch and after every restart."""
+        return self.join.spread(self.buckets or state_partitions())
+
+    def exchange(self) -> AbstractContextManager[Exchange]:
+        """The buckets of rows; rows without a key are in none."""
+        return nullcontext(self.spread())
+
+    def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows in the types of the join; `DataError` if there are some that change or delete others."""
+        name = self.join.names[side]
+        rows = as_schema(batch, self.join.schemas[name])
+        _check_appended(name, rows)
+        return rows
+
+
+def _check_appended(name: str, rows: pa.RecordBatch) -> None:
+    """What was given for rows that change or are deleted later cannot be taken back."""
+    if CHANGE_COLUMN not in rows.schema.names:
+        return
+    kinds = set(pc.unique(rows.column(CHANGE_COLUMN)).to_pylist()) - {"insert", None}
+    if kinds:
+        raise DataError(
+            f"{name} has rows with {CHANGE_COLUMN} {sorted(map(str, kinds))}; online joins take rows that are only "
+            f"added: filter the input by {CHANGE_COLUMN} = 'insert', or drop that column to join each row as a new one."
+        )

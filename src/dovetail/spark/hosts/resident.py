@@ -1,0 +1,456 @@
+"""The resident host: keeps what lives on in an executor between tasks.
+
+A `Pool` keeps values in a process: those that a Python worker keeps for its own next task, such as caches, and those of
+the resident process, to which any worker of the machine sends turns of work. A value is disposable: one that is lost is
+made anew from the state that was stored.
+
+Workers ask the resident process over a socket in a directory that only this user can enter. The process ends when the
+one that started it does, and takes its directory with it. If it dies before that, the first worker that finds it gone
+has it started again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import pyarrow as pa
+
+from dovetail import errors
+from dovetail.engine.spool import HeldBytes
+from dovetail.errors import DovetailError
+
+ADDRESS = "DOVETAIL_RESIDENT"
+IDLE_S = 600.0
+_HELD_BYTES = 16 << 20
+_LOOK_S = 0.5
+_REVIVED_S = 10.0
+_MAGIC = 0x444F5632
+Log = Callable[[], Iterable[Any]]
+Answers = Generator[pa.Buffer, None, dict[str, Any]]
+
+
+class Closable(Protocol):
+    """What can be kept: something that is closed when it is not wanted any more."""
+
+    def close(self) -> None:
+        """Free memory and files."""
+        ...
+
+
+class Resident(Closable, Protocol):
+    """What lives on in the resident process."""
+
+    def take_up(self, pieces: Iterable[Any]) -> None:
+        """Be what has these pieces of state behind it."""
+        ...
+
+    def work(self, what: Any, is_new: bool) -> Answers:
+        """The answers of a turn, as bytes, and then what is to be told of it; `is_new` if state was just taken up."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is better made anew for the next turn."""
+        ...
+
+
+class Turn(NamedTuple):
+    """Work on what was kept as `before`, to be found again as `after`; all of it can be pickled.
+
+    Every state that is stored has a stamp of its own, so that what is in a state that was never stored is not found.
+    With an empty `after` nothing is kept.
+    """
+
+    name: str
+    before: str
+    after: str
+    made: Callable[[], Resident]
+    what: Any
+
+
+V = TypeVar("V", bound=Closable)
+
+
+class Pool(Generic[V]):
+    """Values by name, each under the stamp of its state; a value that is taken is its taker's. Any thread may ask.
+
+    Of more than `most`, the one that was not asked for the longest goes.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._kept: dict[str, tuple[str, float, V]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, name: str, stamp: str = "") -> V | None:
+        """The value of this name and stamp, if it is there; one with another stamp is closed."""
+        with self._lock:
+            found, _, value = self._kept.pop(name, (None, 0.0, None))
+        if found == stamp or value is None:
+            return value
+        value.close()
+        return None
+
+    def keep(self, name: str, value: V, stamp: str = "") -> None:
+        """Keep a value, in the place of another of that name."""
+        with self._lock:
+            gone = [self._kept.pop(name)] if name in self._kept else []
+            self._kept[name] = (stamp, time.monotonic(), value)
+            while self._most is not None and len(self._kept) > self._most:
+                gone.append(self._kept.pop(next(iter(self._kept))))
+        for _, _, other in gone:
+            other.close()
+
+    def forget_idle(self, idle_s: float = IDLE_S) -> None:
+        """Close values that were not asked for in so long."""
+        now = time.monotonic()
+        with self._lock:
+            names = [name for name, (_, kept, _) in self._kept.items() if now - kept > idle_s]
+            gone = [self._kept.pop(name)[2] for name in names]
+        for value in gone:
+            value.close()
+
+    def close(self) -> None:
+        """Close every value."""
+        self.forget_idle(-1.0)
+
+
+def run_in(pool: Pool[Resident], turn: Turn, log: Log) -> Answers:
+    """The answers of a turn in this process, and what is told of it; `log` gives the pieces of the state, if needed."""
+    found = pool.take(turn.name, turn.before)
+    value = found or turn.made()
+    try:
+        if found is None:
+            value.take_up(log())
+        report = yield from value.work(turn.what, found is None)
+    except BaseException:
+        value.close()
+        raise
+    if turn.after and not value.is_over:
+        pool.keep(turn.name, value, turn.after)
+    else:
+        value.close()
+    return report | {"replayed": found is None}
+
+
+# ---------------------------------------------------------------------- workers, which ask
+
+_POOL: Pool[Resident] = Pool()
+_CONNECTIONS: dict[str, socket.socket] = {}
+
+
+def run_turn(turn: Turn, log: Log, in_order: bool = True) -> Answers:
+    """As `run_in`, in the resident process if there is one.
+
+    If it dies on the way, the turn is repeated in the next one, and in this process if that dies too. What is made anew
+    gives the same answers. With `in_order` it gives them in the same order, and those that were given are left out.
+    Else they are held back, on disk if they are large, until the turn is complete.
+    """
+    given, address = 0, os.environ.get(ADDRESS, "")
+    for is_first in (True, False) if address else ():
+        try:
+            answers = _asked(address, turn, log)
+            answers = _without(answers, given) if in_order else _held_back(answers)
+            while True:
+                try:
+                    answer = next(answers)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]  # what the turn returned
+                yield answer
+                given += 1
+        except (ResidentGone, OSError):
+            _disconnect(address)
+            if given and not in_order:
+                raise  # the turn was complete: what failed is the disk that held its answers
+            if not is_first or not revived():
+                break
+        except BaseException:
+            _disconnect(address)  # a turn that is not finished: what follows would be taken for the next one
+            raise
+    _POOL.forget_idle()
+    return (yield from _without(run_in(_POOL, turn, log), given))
+
+
+def _without(answers: Answers, n: int) -> Answers:
+    """The answers after the first `n`."""
+    while True:
+        try:
+            answer = next(answers)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the turn returned
+        if n:
+            n -= 1
+        else:
+            yield answer
+
+
+def _held_back(answers: Answers) -> Answers:
+    """The same answers, the first of them when the last one is there."""
+    with HeldBytes(_HELD_BYTES, name="answers") as held:
+        kept = []
+        while True:
+            try:
+                kept.append(held.keep(next(answers)))
+            except StopIteration as end:
+                report: dict[str, Any] = end.value
+                break
+        for answer in kept:
+            yield held.read(answer)
+    return report
+
+
+def _asked(address: str, turn: Turn, log: Log) -> Answers:
+    sock = _connected(address)
+    send(sock, turn)
+    while True:
+        kind, value = receive(sock)
+        if kind == "answer":
+            yield value
+        elif kind == "log":
+            for piece in log():
+                send(sock, piece)
+            send(sock, None)
+        elif kind == "error":
+            raise error_of(*value)
+        else:
+            return value  # type: ignore[no-any-return]  # a report
+
+
+def _connected(address: str) -> socket.socket:
+    if address not in _CONNECTIONS:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(address)
+        _CONNECTIONS[address] = sock
+    return _CONNECTIONS[address]
+
+
+def _disconnect(address: str) -> None:
+    sock = _CONNECTIONS.pop(address, None)
+    if sock is not None:
+        sock.close()
+
+
+def error_of(name: str, message: str) -> Exception:
+    """The error that the resident process had, as it would have been here."""
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, DovetailError):
+        return kind(message)
+    return RuntimeError(f"{name} in the resident process: {message}")
+
+
+# ---------------------------------------------------------------------- messages
+
+
+class ResidentGone(ConnectionError):  # noqa: N818  (a state of affairs, which callers handle)
+    """The resident process does not answer any more, or there is none."""
+
+
+def send(sock: socket.socket, message: Any) -> None:
+    """One message; its buffers are not copied."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    views = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    sizes = [view.nbytes for view in views]
+    sock.sendall(struct.pack(f"<II{len(sizes)}Q", _MAGIC, len(sizes), *sizes))
+    for view in views:
+        if view.nbytes:
+            sock.sendall(view)
+
+
+def receive(sock: socket.socket) -> Any:
+    """The next message; `ResidentGone` at the end of all."""
+    magic, n = struct.unpack("<II", _exactly(sock, 8))
+    if magic != _MAGIC:
+        raise ResidentGone("what came is not a message")
+    sizes = struct.unpack(f"<{n}Q", _exactly(sock, 8 * n))
+    head, *buffers = (_exactly(sock, size) for size in sizes)
+    return pickle.loads(head, buffers=buffers)  # noqa: S301  (from a process of this user, by a socket of its own)
+
+
+def _exactly(sock: socket.socket, n: int) -> pa.Buffer:
+    buffer = pa.allocate_buffer(n)
+    view, at = memoryview(buffer), 0
+    while at < n:
+        got = sock.recv_into(view[at:])
+        if got == 0:
+            raise ResidentGone("the other side is gone")
+        at += got
+    return buffer
+
+
+# ---------------------------------------------------------------------- the process, and who starts it
+
+
+class _Starter:
+    """The resident process, as the process that starts it and those forked from that one see it."""
+
+    def __init__(self, place: Path) -> None:
+        self.address, self.starter, self._pid = place / "socket", os.getpid(), 0
+        self._is_reviving = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Fork the process; it can be reached when this returns."""
+        with self._listener() as listener:
+            self._pid = os.fork()
+            if self._pid == 0:
+                become_resident(listener, self.address.parent, self.starter)
+
+    def _listener(self) -> socket.socket:
+        self.address.parent.mkdir(mode=0o700, exist_ok=True)
+        self.address.unlink(missing_ok=True)  # of one that was killed
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(self.address))
+        listener.listen(256)
+        return listener
+
+    def revive(self, *_: Any) -> None:
+        """Start the process if there is none: what the starter does at a signal, of which workers may send several.
+
+        A signal may come while this process forks a worker, with locks held that another fork would wait for. So the
+        resident process is a new interpreter: to start one takes none of these locks.
+        """
+        if self._is_reviving:
+            return
+        self._is_reviving = True
+        try:
+            with contextlib.suppress(OSError):  # the starter has more to do than this
+                if not self._is_alive():
+                    self._spawn()
+        finally:
+            self._is_reviving = False
+
+    def _spawn(self) -> None:
+        with self._listener() as listener:
+            # Not with -m: then what is pickled would be of another module than what runs.
+            call = f"resident_from({listener.fileno()}, {str(self.address.parent)!r}, {self.starter})"
+            self._process = subprocess.Popen(  # noqa: S603  (our own module)
+                [sys.executable, "-c", f"from {__name__} import resident_from; {call}"],
+                pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+        self._pid = self._process.pid
+
+    def _is_alive(self) -> bool:
+        try:
+            return os.waitpid(self._pid, os.WNOHANG)[0] == 0
+        except ChildProcessError:
+            return False
+
+    def ask_for(self) -> bool:
+        """Whether the starter has seen to it that there is a process, in one that it has forked."""
+        if os.getppid() != self.starter:
+            return False
+        os.kill(self.starter, signal.SIGUSR1)
+        end = time.monotonic() + _REVIVED_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.connect(str(self.address))
+                return True
+            time.sleep(_LOOK_S / 10)
+        return False
+
+
+_STARTER: _Starter | None = None
+
+
+def start() -> str | None:
+    """Fork the resident process and say where it listens, in the environment too; None if that is not possible here.
+
+    To be called before there are threads, in the main one. This process starts it again at a SIGUSR1 if it has died.
+    """
+    global _STARTER
+    if not hasattr(os, "fork") or not hasattr(socket, "AF_UNIX"):
+        return None
+    _STARTER = _Starter(Path(tempfile.mkdtemp(prefix="dovetail-resident-")))
+    _STARTER.start()
+    signal.signal(signal.SIGUSR1, _STARTER.revive)
+    os.environ[ADDRESS] = str(_STARTER.address)
+    return os.environ[ADDRESS]
+
+
+def revived() -> bool:
+    """Whether there is a resident process again, after one was gone; false where nobody can start one."""
+    return _STARTER is not None and _STARTER.ask_for()
+
+
+def resident_from(listener: int, place: str, parent: int) -> None:
+    """What a new interpreter does: be the resident process, on a socket that it was given."""
+    become_resident(socket.socket(fileno=listener), Path(place), parent)
+
+
+def become_resident(listener: socket.socket, place: Path, parent: int) -> None:
+    """Serve, then leave without returning to the code of the parent."""
+    code = 1
+    try:
+        os.setsid()  # signals to the parent's group are not for us
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):  # those of the parent end its workers
+            signal.signal(number, signal.SIG_DFL)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, 0)
+        os.dup2(nowhere, 1)
+        serve(listener, lambda: os.getppid() == parent)
+        code = 0
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        atexit._run_exitfuncs()  # spill files go
+        os._exit(code)
+
+
+def serve(listener: socket.socket, wanted: Callable[[], bool]) -> None:
+    """Answer everyone who connects, each in a thread, while `wanted()`."""
+    pool: Pool[Resident] = Pool()
+    while wanted():
+        if select.select([listener], [], [], _LOOK_S)[0]:
+            connection, _ = listener.accept()
+            threading.Thread(target=_serve_one, args=(connection, pool), daemon=True).start()
+        pool.forget_idle()
+    pool.close()
+
+
+def _serve_one(sock: socket.socket, pool: Pool[Resident]) -> None:
+    with sock, contextlib.suppress(OSError):
+        while True:
+            _serve_turn(sock, pool, receive(sock))
+
+
+def _serve_turn(sock: socket.socket, pool: Pool[Resident], turn: Turn) -> None:
+    answers = run_in(pool, turn, lambda: _fetched(sock))
+    try:
+        while True:
+            try:
+                answer = next(answers)
+            except StopIteration as end:
+                send(sock, ("done", end.value))
+                return
+            send(sock, ("answer", answer))
+    except OSError:
+        raise
+    except Exception as error:  # whatever it is, the worker that asked must hear of it
+        send(sock, ("error", (type(error).__name__, str(error))))
+    finally:
+        answers.close()
+
+
+def _fetched(sock: socket.socket) -> Iterator[Any]:
+    """The pieces of the state, which the worker has."""
+    send(sock, ("log", None))
+    while (piece := receive(sock)) is not None:
+        yield piece

@@ -1,0 +1,268 @@
+"""The stateful host: a join of buckets over the micro-batches of streams, with its state in the checkpoint.
+
+Rows go to their buckets as packets (see `exchange`). In a micro-batch a bucket is called once, with the packets that
+came for it in the order in which they were read, or because its timer fired. Its state is a header and numbered pieces,
+all bytes, read and written once a call: PySpark's protocol of state is slow by the row. Answers leave as columns where
+pandas has their types as they are, and packed otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from dovetail.engine.packing import in_chunks, unpack_rows
+from dovetail.engine.spool import HeldBytes
+from dovetail.errors import ConfigError
+from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
+from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
+
+LAYOUT = 1
+"""The format number of headers and pieces; what is in them has a number of the join's own."""
+_HEADER = -1  # among the numbers of pieces: each variable of the state costs every task some milliseconds
+_PACKED_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
+_FLAT = (
+    T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
+    T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType,
+)  # fmt: skip
+"""Types that come through pandas as they are, without a copy, if their columns are Arrow's."""
+Wakes = Literal["never", "by clock", "without input"]
+"""When timers of buckets fire: never; when their time has come; also in a micro-batch that brings no rows."""
+_TIME_MODES = {"never": "none", "by clock": "processingTime", "without input": "eventTime"}
+
+
+class StatefulJoin(Protocol):
+    """What a join declares of its buckets over micro-batches; a value that is pickled into tasks."""
+
+    @property
+    def state_name(self) -> str:
+        """The name of the state variable. It never changes, or Spark takes state of an older version for none."""
+        ...
+
+    @property
+    def state_format(self) -> int:
+        """The number of the format of header and pieces; state of another one is refused."""
+        ...
+
+    @property
+    def arrival_bytes(self) -> int | None:
+        """Bytes of packets in memory; others wait on disk until they are read. None for all in memory."""
+        ...
+
+    def answer(self, call: BucketCall) -> Batches:
+        """The answers that a call brings, in the columns of the output."""
+        ...
+
+
+def stateful_frame(
+    inputs: Sequence[DataFrame], bucketed: BucketedInputs, join: StatefulJoin, output: T.StructType, wakes: Wakes
+) -> DataFrame:
+    """The answers of a join of streams, as a lazy DataFrame."""
+    parts = [map_in_arrow(rows, partial(pack, bucketed, True, side), PACKED) for side, rows in enumerate(inputs)]
+    packed = reduce(DataFrame.union, parts).withColumn("at", F.current_timestamp())  # the logged time of a micro-batch
+    packed = packed.withColumn("now_ms", F.unix_millis("at"))
+    if wakes == "without input":
+        # Event time of our own: Spark runs one micro-batch without rows when a stream pauses, or is to end.
+        packed = packed.withWatermark("at", "0 seconds")
+    packed = packed.drop("at")  # else Spark drops rows as late when a clock was set back
+    flat = is_flat(output)
+    given = T.StructType([T.StructField(f"c{n}", f.dataType, f.nullable) for n, f in enumerate(output)])
+    answers = packed.groupBy("bucket").transformWithStateInPandas(
+        Buckets(join, flat), given if flat else _PACKED_ANSWERS, "append", _TIME_MODES[wakes]
+    )
+    if flat:
+        return answers.toDF(*output.names)
+    schema = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
+    return map_in_arrow(answers, partial(_unpacked, schema), output)
+
+
+def is_flat(output: T.StructType) -> bool:
+    """Whether answers of these columns need not be packed."""
+    return all(type(field.dataType) in _FLAT for field in output)
+
+
+def _unpacked(schema: pa.Schema, batches: Batches) -> Batches:
+    for batch in batches:
+        for data in batch.column(0):
+            yield unpack_rows(data.as_buffer(), schema)
+
+
+class Buckets(StatefulProcessor):
+    """Spark's face of a join of buckets."""
+
+    def __init__(self, join: StatefulJoin, flat: bool) -> None:
+        self.join, self.flat = join, flat
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._handle = handle
+        number = T.StructType([T.StructField("number", T.LongType())])
+        data = T.StructType([T.StructField("data", T.BinaryType())])
+        self._pieces = handle.getMapState(self.join.state_name, number, data)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The answers that packets bring."""
+        with Arrivals(self.join.arrival_bytes) as arrived:
+            for frame in rows:
+                arrived.take(frame)
+            yield from self._answers(int(key[0]), arrived.latest_ms, arrived)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
+        """The answers that a timer brings."""
+        now_ms, fired_ms = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
+        yield from self._answers(int(key[0]), int(now_ms), None, int(fired_ms))
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _answers(self, key: int, now_ms: int, arrived: Arrivals | None, fired_ms: int | None = None) -> Iterator[Any]:
+        state = BucketState(self._handle, self._pieces, self.join.state_format, fired_ms is not None)
+        for answer in in_chunks(self.join.answer(BucketCall(key, now_ms, arrived, fired_ms, state))):
+            if self.flat:
+                columns = (pd.Series(pd.arrays.ArrowExtensionArray(column)) for column in answer.columns)
+                yield pd.DataFrame({f"c{n}": column for n, column in enumerate(columns)}, copy=False)
+            else:
+                yield pd.DataFrame({"rows": [answer.serialize().to_pybytes()]})
+
+
+class BucketState:
+    """The state of the bucket that is called: a header, pieces of bytes by number, and one timer."""
+
+    def __init__(self, handle: StatefulProcessorHandle, pieces: Any, number: int, has_fired: bool) -> None:
+        self._handle, self._pieces, self._format, self._has_fired = handle, pieces, number, has_fired
+        self._timer: int | None = None
+        self.wake_ms: int | None = None
+        """When the bucket is to be called though no rows come; `store` sees to it."""
+
+    def load(self) -> dict[str, Any] | None:
+        """The header; None if there is none. `ConfigError` if it is of another format."""
+        stored = self._pieces.getValue((_HEADER,))
+        if stored is None:
+            return None
+        head: dict[str, Any] = json.loads(bytes(stored[0]))
+        found, here = (head.pop("layout", 0), head.pop("format")), (LAYOUT, self._format)
+        if found != here:
+            told = [".".join(map(str, some)) for some in (found, here)]
+            raise ConfigError(
+                f"the checkpoint holds state of format {told[0]}, and this version of Dovetail reads format {told[1]}; "
+                f"run the version that wrote it, or start from a new checkpoint."
+            )
+        timer = head.pop("timer")
+        self._timer = self.wake_ms = None if self._has_fired else timer
+        return head
+
+    def store(self, head: dict[str, Any]) -> None:
+        """Write the header, and have the timer fire at `wake_ms`; after `load`."""
+        if self.wake_ms != self._timer:
+            if self._timer is not None:
+                self._handle.deleteTimer(self._timer)
+            if self.wake_ms is not None:
+                self._handle.registerTimer(self.wake_ms)
+        whole = {"layout": LAYOUT, "format": self._format, "timer": self.wake_ms, **head}
+        self._pieces.updateValue((_HEADER,), (json.dumps(whole).encode(),))
+
+    def piece(self, number: int) -> bytes:
+        """A piece; `ConfigError` if it is not there."""
+        found = self._pieces.getValue((number,))
+        if found is None:
+            raise ConfigError(f"piece {number} of the state is missing; start from an older checkpoint.")
+        return bytes(found[0])
+
+    def put(self, number: int, data: bytes) -> None:
+        """Write a piece."""
+        self._pieces.updateValue((number,), (data,))
+
+    def remove(self, first: int, end: int) -> None:
+        """Remove the pieces from `first` to before `end`."""
+        for number in range(first, end):
+            self._pieces.removeKey((number,))
+
+    def clear(self) -> None:
+        """Remove header and pieces."""
+        self._pieces.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class BucketCall:
+    """A call of one bucket: packets that came, or the time at which its timer was to fire; and its state.
+
+    `key` is the bucket's name among all of the query. `now_ms` is the logged time of the micro-batch if rows came.
+    """
+
+    key: int
+    now_ms: int
+    arrived: Arrivals | None
+    fired_ms: int | None
+    state: BucketState
+
+
+class Arrivals:
+    """The packets of a bucket in a micro-batch, taken in any order and given in that in which they were read.
+
+    At most `limit` bytes of rows stay in memory; later ones wait on disk, and are read again one at a time.
+    """
+
+    def __init__(self, limit: int | None = None, directory: Path | None = None) -> None:
+        self._packets: list[Packet] = []
+        self._held = HeldBytes(limit, directory, "arrivals")
+        self.latest_ms = 0
+
+    def take(self, frame: pd.DataFrame) -> None:
+        """Packets as Spark gives them."""
+        for row in frame.itertuples(index=False):
+            self.latest_ms = max(self.latest_ms, int(row.now_ms))
+            number, part, side, n, dropped = map(int, (row.number, row.part, row.side, row.n, row.dropped))
+            rows = None if row.rows is None else self._held.keep(row.rows)
+            self._packets.append(Packet(number, part, side, n, dropped, bool(row.ends), row.rule, rows))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no rows."""
+        return all(packet.rows is None for packet in self._packets)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of rows in memory."""
+        return self._held.held
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes written to disk."""
+        return self._held.spilled
+
+    @property
+    def packets(self) -> list[Packet]:
+        """All packets in their order."""
+        return sorted(self._packets, key=lambda packet: packet[:3])
+
+    def rows(self, packet: Packet) -> pa.Buffer:
+        """The rows of a packet that has some."""
+        return self._held.read(packet.rows)
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows, of inputs of one schema, in their order; a packet is let go when its rows were taken."""
+        waiting = self.packets[::-1]
+        self._packets.clear()
+        while waiting:
+            packet = waiting.pop()
+            if packet.rows is not None:
+                self._held.let_go(packet.rows)
+                yield unpack_rows(self.rows(packet), schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._packets.clear()
+        self._held.close()
