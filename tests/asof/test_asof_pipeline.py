@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from dovetail.pipeline.file.read import read_pipeline
 from pyarrow import dataset
 from rich.console import Console
 
 from dovetail.pipeline.check import check_pipeline
+from dovetail.pipeline.file.read import read_pipeline
 from dovetail.pipeline.run import Run, watch_of
 
 if TYPE_CHECKING:
