@@ -27,6 +27,8 @@ from dovetail.joins.asof.kernels.search import pieces_of
 from dovetail.joins.asof.right_index import ROW_BYTES, RightIndex, key_hashes, usable_rows
 from dovetail.joins.asof.spec import AsofJoin
 
+RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8
+"""Of the budget: right rows being indexed, left rows that wait, distinct keys, answers; the rest is for blocks."""
 SAMPLE_ROWS = 4096  # right rows from which boundaries are chosen
 MOST_PIECES = 16
 PIECE_ROOM = 1.5  # pieces are not equal: as many are made as would hold so many times the rows
@@ -47,13 +49,14 @@ class AsofOperator(OperatorBase):
         self._on = dict(zip(("left", "right"), spec.on, strict=True))
         self._left_out = spec.left_out(schemas["left"])
         self._right_out = spec.right_out(schemas["right"])
-        self._left = self.own(_Rows(self, "left", self._limit // 4, self._limit // 32))
+        self._keys = budget.child("index", max(1, int(self._limit * KEYS_SHARE)))
+        self._left = self.own(_Rows(self, "left", int(self._limit * LEFT_SHARE), self._limit // 32))
         self._right = self.own(_Rows(self, "right", self._room // 2, self._limit // 32))
 
     @property
     def _room(self) -> int:
         """Bytes that right rows may take while they are indexed: twice their own size and `ROW_BYTES` each."""
-        return max(1, min(self._limit * 5 // 8, _LONGEST))
+        return max(1, min(int(self._limit * RIGHT_SHARE), _LONGEST))
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Keep the rows; left rows that can match nothing come out at once if they are part of the answer."""
@@ -96,7 +99,7 @@ class AsofOperator(OperatorBase):
         if needed > self._room or not held.try_grow(needed - rights.held_bytes):
             return None
         try:
-            index = RightIndex(self.spec, rights.whole(carried), self.budget)
+            index = RightIndex(self.spec, rights.whole(carried), self._keys)
         except BudgetExceeded:
             return None
         rights.close()
@@ -118,16 +121,15 @@ class AsofOperator(OperatorBase):
         if not self._right_out:
             yield self._batch(rows, [])
             return
-        size = taken_bytes(right, found) + nbytes(rows)
-        if size > self._limit // 8 and len(found) > 1:
-            half = len(found) // 2
-            yield from self._paired(rows.slice(0, half), right, found[:half])
-            yield from self._paired(rows.slice(half), right, found[half:])
-            return
+        size, half = taken_bytes(right, found) + nbytes(rows), len(found) // 2
         with self.budget.reserve("answer") as held:
-            held.grow(size)
-            matched = take_columns(right, found)
-            yield self._batch(rows, matched.columns)
+            if not half:
+                held.grow(size)
+            if not half or (size <= self._limit * ANSWER_SHARE and held.try_grow(size)):
+                yield self._batch(rows, take_columns(right, found).columns)
+                return
+        yield from self._paired(rows.slice(0, half), right, found[:half])
+        yield from self._paired(rows.slice(half), right, found[half:])
 
     def _unmatched(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         nulls = [pa.nulls(rows.num_rows, self._schemas["right"].field(name).type) for name in self._right_out]

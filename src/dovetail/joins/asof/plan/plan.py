@@ -12,6 +12,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
+from dovetail.joins.asof.operator import LEFT_SHARE, RIGHT_SHARE
 from dovetail.joins.asof.plan.cells import Cells, choose_cells, draw, even_cells
 from dovetail.joins.asof.plan.index import IndexWay
 from dovetail.joins.asof.plan.sides import RESERVED, Side, prepare, quoted, spark_only, tolerance_units, unquoted
@@ -26,7 +27,6 @@ SMALL_BYTES = 4 << 20  # inputs that Spark thinks smaller than this are not samp
 SAMPLED_BYTES = 64 << 20  # of a larger input about so much is looked at for a sample
 UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
 CELL_ROOM = 1.5  # cells are not equal: as many are made as would hold so many times the rows
-LEFT_SHARE, RIGHT_SHARE = 1 / 4, 5 / 8  # of a task's budget, as the operator divides it
 _AT = f"{RESERVED}matched"
 _WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
 _TEXT_BYTES = 32  # a value without a fixed width is taken at this
