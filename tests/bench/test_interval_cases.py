@@ -63,7 +63,7 @@ def test_every_rival_gives_the_expected_answer(case: Case, params: Params) -> No
     with BenchContext("small", case.seed) as bench:
         expected = case.expected(bench, params)
         found = outcomes(case, params, bench)
-    assert expected > 0
+    assert expected > 0 or params.get("question") == "left_anti"  # so dense that each of a few rows has a match
     assert {name: outcome.answer for name, outcome in found.items()} == dict.fromkeys(found, expected)
     bounds = [bound for bound in case.bounds if bound.covers(params)]
     assert {bound.rival for bound in bounds} <= set(found)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -383,23 +382,6 @@ def test_two_runs_do_not_write_to_one_directory_at_a_time(spark: SparkSession, t
         run(spark, file, ["pipeline.checkpoint=other"], once=streams)
     run(spark, file, once=streams)
     assert dataset.dataset(tmp_path / "out").to_table()["n"].to_numpy().sum() == 200
-
-
-def test_no_two_sinks_share_a_name(tmp_path: Path) -> None:
-    names = [
-        ("a", "b_c"),
-        ("a_b", "c"),
-        ("a", "b c"),
-        ("a.b", "c"),
-        ("a", "b.c"),
-        ("a", "b=2e=c"),
-        ("a", "ü"),
-        ("a", "_"),
-    ]
-    pipeline = read_pipeline(written(tmp_path, COMPLETE))
-    (sink,) = pipeline.of("sink")
-    labels = {label_of(replace(pipeline, name=one), replace(sink, name=other)) for one, other in names}
-    assert len(labels) == len(names)
 
 
 def test_why_files_cannot_be_moved_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was asked for in the background, instead of being made."""
     calls: list[str] = []
     monkeypatch.setattr(class_archive, "_make_in_background", lambda: calls.append("made"))
+    monkeypatch.setattr(class_archive, "is_prepared", lambda: True)
     return calls
 
 
@@ -50,6 +51,12 @@ def test_what_the_user_says_wins(cache: Path, asked: list[str], monkeypatch: pyt
     monkeypatch.delenv("DOVETAIL_CLASS_ARCHIVE")
     monkeypatch.setenv("DOVETAIL_CACHE", str(cache / "a b"))  # Spark would cut the path in two
     assert class_archive.added({}, java) == {}
+    assert asked == []
+
+
+def test_kernels_come_first(cache: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive, "is_prepared", lambda: False)
+    assert class_archive.added({}, Java(Path("/java"), "17.0.15", "PATH")) == {}
     assert asked == []
 
 

@@ -44,3 +44,19 @@ def test_a_process_is_read_to_its_end() -> None:
         subprocess.run([sys.executable, "-c", code], stdout=descriptor, check=True)
     assert output.text() == "mine"
     output.remove()
+
+
+def test_traces_of_two_processes_at_once_are_no_errors_if_each_is_healthy() -> None:
+    output = Output()
+    trace, frame, end = (
+        "Traceback (most recent call last):",
+        '  File "daemon.py", line 95',
+        "BrokenPipeError: [Errno 32]",
+    )
+    for line in (trace, trace, frame, end, frame, end):
+        output.take(line)
+    assert output.errors == 0
+    for line in (trace, trace, frame, "ValueError: x", frame, end):
+        output.take(line)
+    assert output.errors == 1
+    output.remove()

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError
 from dovetail.spark.java import Java, cache_root, find_java
+from dovetail.spark.warm import is_prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTING = "spark.driver.defaultJavaOptions"  # which Spark puts before those of the user
 _AOT = 25  # the first release whose AOT cache is made in one run
+_RUNNING: list[subprocess.Popen[bytes]] = []  # it is not waited for, which Python would warn of
 _KEPT = 2  # archives, of some 150 MB each: this one, and that of the version before
 _SECONDS_TO_WRITE = 300
 _QUIET = {True: "-Xlog:aot*=off", False: "-Xlog:cds*=off"}  # Java tells of every class that it leaves out
@@ -39,7 +41,7 @@ def added(settings: Mapping[str, str], java: Java) -> dict[str, str]:
     path = archive(java)
     if path.is_file():
         return {**settings, SETTING: f"{_option(java, path, make=False)} {_QUIET[java.major >= _AOT]}"}
-    if not _failure(path).exists():
+    if is_prepared() and not _failure(path).exists():  # else this machine still compiles kernels, which come first
         _make_in_background()
     return dict(settings)
 
@@ -97,13 +99,14 @@ def _failure(path: Path) -> Path:
 def _make_in_background() -> None:
     """A process of its own that outlives this one: a short program would never see its archive done otherwise."""
     with contextlib.suppress(OSError):
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "dovetail.spark.class_archive", "background"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        _RUNNING.append(process)
 
 
 def _train(option: str, quiet: str, folder: Path) -> None:
@@ -117,6 +120,7 @@ def _train(option: str, quiet: str, folder: Path) -> None:
     conf = {
         SETTING: f"{option} {quiet}",
         "spark.master": "local[2]",
+        "spark.driver.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
@@ -174,17 +178,11 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> None:
-    """Make the archive; in the background, after the kernels and with what the machine has left."""
-    os.nice(19 if arguments else 0)
+    """Make the archive; in the background with what the machine has left."""
     if arguments:
-        from dovetail.spark.warm import prepare
-
+        os.nice(19)
         time.sleep(5)  # the session that asked for it is starting
-        prepare()
-        make()
-        return
-    path = make()
-    print(path or "this Java cannot make an archive of its classes")
+    print(make() or "this Java cannot make an archive of its classes")
 
 
 if __name__ == "__main__":

@@ -70,11 +70,11 @@ class Output:
         file = self._file
         if file is not None:
             file.emit(logging.LogRecord("spark", logging.INFO, "", 0, line, None, None))
-        if self._in_trace and not line.startswith(" "):
+        if line == _TRACE:  # perhaps of another process, in the middle of the one before
+            self._in_trace = True
+        elif self._in_trace and not line.startswith(" "):
             self._in_trace = False  # the line after the frames names the error
             self.errors += not _HEALTHY.match(line)
-        elif line == _TRACE:
-            self._in_trace = True
         elif _LOGGED.match(line):
             self.errors += not _HEALTHY.match(line)
 

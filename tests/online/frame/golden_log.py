@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
 from dovetail.joins.online.event_log import EPOCH, Event, Piece, pack_events, unpack_events
-from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 from dovetail.joins.online.predicate import Band
 from dovetail.joins.online.running import ResidentJoin, Running

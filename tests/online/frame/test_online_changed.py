@@ -19,9 +19,8 @@ from tests.oracle import equi_join
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.online import event_log, state_header
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
 from dovetail.joins.online.event_log import EPOCH
-from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.plan import state as frame_state
 from dovetail.joins.online.plan.state import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask

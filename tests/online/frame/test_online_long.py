@@ -17,8 +17,7 @@ from tests.online.frame.cases import bag
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
-from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.plan.state import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask

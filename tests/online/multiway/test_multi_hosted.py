@@ -13,11 +13,11 @@ import pytest
 from tests.online.frame.test_online_hosted import Joins
 from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations_of, random_table
 
+from dovetail.joins.online.bucket_join import MultiBucketJoin
 from dovetail.joins.online.bucket_rule import Cells, choose_cells, key_classes
 from dovetail.joins.online.event_log import Event, Piece, pack_events
 from dovetail.joins.online.graph import join_graph
 from dovetail.joins.online.lateness import lateness_of
-from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.operators.miner import Miner
 
 BANDS: dict[str, tuple[Any, ...]] = {

@@ -1,4 +1,4 @@
-"""The join of one bucket as a value: what to join, how, and inside which budget."""
+"""The join of one bucket as a value, of two inputs or of many: what to join, how, and inside which budget."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from dovetail.engine.layout import Key
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.bucket_rule import BucketRule, hot_codes
-from dovetail.joins.online.graph import SIDES
-from dovetail.joins.online.operators import ALGORITHMS
+from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
+from dovetail.joins.online.graph import SIDES, Term, join_graph
+from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin
 from dovetail.joins.online.predicate import Band, Distance, Predicate
 from dovetail.joins.online.schema_text import schema_text
 
@@ -74,16 +74,52 @@ class BucketJoin:
         return {"on": [list(pair) for pair in self.predicate.pairs], "within": within, **columns}
 
 
+@dataclass(frozen=True, slots=True)
+class MultiBucketJoin:
+    """An algorithm with its predicates, budget and inputs; `rows` are those expected of some inputs, by name."""
+
+    algorithm: str
+    on: tuple[Term, ...]
+    memory: int
+    with_phase: bool
+    inputs: tuple[tuple[str, pa.Schema], ...]
+    rows: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs."""
+        return tuple(name for name, _ in self.inputs)
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of each input."""
+        return dict(self.inputs)
+
+    def cells(self, buckets: int) -> Cells:
+        """At most so many buckets, as cells of a cube."""
+        return choose_cells(join_graph(self.names, self.on), buckets, dict(self.rows))
+
+    def spec(self) -> MultiJoin:
+        """The specification of the operator."""
+        return MULTIWAY[self.algorithm](inputs=self.names, on=self.on, with_phase=self.with_phase)
+
+    def open(self) -> OnlineOperator:
+        """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
+        return self.spec().open(MemoryBudget(self.memory, "online multijoin"), self.schemas)
+
+    def spread(self, buckets: int) -> MultiBucketRule:
+        """Which of at most so many buckets rows belong to."""
+        return MultiBucketRule(self.cells(buckets), self.schemas)
+
+    def meaning(self) -> dict[str, Any]:
+        """What the rows of its state are and when they match: nothing of this can change while there is state."""
+        on = [[*term[:2], *map(bound_as_json, term[2:])] for term in self.on]
+        columns = {f"columns of {name}": schema_text(schema) for name, schema in self.inputs}
+        return {"inputs": list(self.names), "on": on, **columns}
+
+
 def bound_as_json(bound: Distance) -> list[Any]:
     """A bound of a band as JSON takes it."""
     if isinstance(bound, timedelta):
         return ["timedelta", bound // timedelta(microseconds=1)]
     return ["decimal", str(bound)] if isinstance(bound, Decimal) else ["number", bound]
-
-
-def bound_from_json(tagged: list[Any]) -> Distance:
-    """What `bound_as_json` gave."""
-    kind, value = tagged
-    if kind == "timedelta":
-        return timedelta(microseconds=value)
-    return Decimal(value) if kind == "decimal" else value

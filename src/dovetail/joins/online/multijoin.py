@@ -12,9 +12,9 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.errors import PlanError
 from dovetail.joins.online.answers import multi_schema
+from dovetail.joins.online.bucket_join import MultiBucketJoin
 from dovetail.joins.online.graph import JoinGraph, join_graph
 from dovetail.joins.online.lateness import lateness_of
-from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)

@@ -14,10 +14,9 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.operator import OperatorError
 from dovetail.engine.packing import CHUNK_ROWS, in_chunks
 from dovetail.errors import BudgetExceeded
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
 from dovetail.joins.online.event_log import Event, Piece, unpack_events
 from dovetail.joins.online.joining import JoiningOperator
-from dovetail.joins.online.multiway.bucket_join import MultiBucketJoin
 
 _ANSWER_BYTES = 4 << 20
 ResidentJoin: TypeAlias = BucketJoin | MultiBucketJoin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -28,10 +27,8 @@ Taker = Callable[[DataFrame, int], object]
 
 
 def label_of(pipeline: Pipeline, sink: Step) -> str:
-    """The name of a sink among all pipelines, fit for a file; no two sinks have the same."""
-    return ".".join(
-        re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"={ord(sign[0]):x}=", name) for name in (pipeline.name, sink.name)
-    )
+    """The name of a sink among all pipelines, fit for a file."""
+    return "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in f"{pipeline.name}.{sink.name}")
 
 
 def check_place(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame, owner: str) -> None:

@@ -1,1 +1,0 @@
-"""Online joins of three and more streams over a tree of predicates."""
