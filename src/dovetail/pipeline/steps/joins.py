@@ -17,7 +17,7 @@ from dovetail.joins.asof.api import plan_asof_join
 from dovetail.joins.interval.api import plan_interval_join
 from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.plan import output_columns
-from dovetail.joins.interval.plan.sides import prepare, quoted
+from dovetail.joins.interval.plan.sides import prepare
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.api import plan_online_join
 from dovetail.joins.online.multijoin import plan_online_multijoin
@@ -32,6 +32,7 @@ from dovetail.pipeline.file.arguments import arguments_of
 from dovetail.pipeline.file.declared import Pipeline, Step
 from dovetail.pipeline.steps.masters import is_missing
 from dovetail.pipeline.steps.sources import empty
+from dovetail.spark.columns import quoted
 from dovetail.xml.api import plan_xquery
 
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.joins.asof.plan.sides import RESERVED, Side, quoted
+from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.spec import Direction
+from dovetail.spark.columns import RESERVED, quoted
 
 CELL = f"{RESERVED}cell"
 MOST_CELLS = 1000

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.metrics import Metrics
 from dovetail.joins.asof.plan.cells import CELL, Cells
-from dovetail.joins.asof.plan.sides import RESERVED, Side, quoted, unquoted
+from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
 from dovetail.joins.asof.spec import AsofJoin
 from dovetail.joins.asof.task import LEFT, RIGHT, SIDE, AsofTask, join_task
-from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.arrow import map_in_arrow, reported
+from dovetail.spark.columns import RESERVED, quoted, unquoted
 from dovetail.spark.metrics import MetricsSink
 
 
@@ -39,7 +37,9 @@ class IndexWay:
         fields = [
             _nullable(side.frame.schema[name]) for side, out in ((left, left_out), (right, right_out)) for name in out
         ]
-        return map_in_arrow(self._placed(left, right, *places), partial(_run, task, self.sink), T.StructType(fields))
+        return map_in_arrow(
+            self._placed(left, right, *places), partial(reported, join_task, task, self.sink), T.StructType(fields)
+        )
 
     def _spec(self, left: Side, right: Side, left_out: tuple[str, ...], right_out: tuple[str, ...]) -> AsofJoin:
         request = self.request
@@ -98,15 +98,3 @@ def _tagged(rows: DataFrame, tag: int, places: dict[str, str], every: dict[str, 
 
 def _nullable(field: T.StructField) -> T.StructField:
     return T.StructField(field.name, field.dataType, True)
-
-
-def _run(task: AsofTask, sink: MetricsSink, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task's answers; its metrics are reported before the last batch, because Spark may not ask for more."""
-    metrics, waiting = Metrics(), None
-    for batch in join_task(task, batches, metrics):
-        if waiting is not None:
-            yield waiting
-        waiting = batch
-    sink.task(metrics)
-    if waiting is not None:
-        yield waiting

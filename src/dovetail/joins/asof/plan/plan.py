@@ -15,11 +15,12 @@ from dovetail.errors import PlanError
 from dovetail.joins.asof.operator import LEFT_SHARE, RIGHT_SHARE
 from dovetail.joins.asof.plan.cells import Cells, choose_cells, draw, even_cells
 from dovetail.joins.asof.plan.index import IndexWay
-from dovetail.joins.asof.plan.sides import RESERVED, Side, prepare, quoted, spark_only, tolerance_units, unquoted
+from dovetail.joins.asof.plan.sides import Side, prepare, spark_only, tolerance_units
 from dovetail.joins.asof.plan.window import WindowWay
 from dovetail.joins.asof.request import Request
 from dovetail.joins.asof.right_index import ROW_BYTES
 from dovetail.request.columns import wanted_columns
+from dovetail.spark.columns import RESERVED, quoted, unquoted
 from dovetail.spark.connect import is_connect, parallelism
 from dovetail.spark.metrics import MetricsSink
 

@@ -17,26 +17,16 @@ from dovetail.engine.codes import NARROW_DIGITS
 from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.asof.request import Request, Tolerance
-from dovetail.request.columns import known_column, output_names, wanted_columns
+from dovetail.request.columns import output_names, wanted_columns
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import check_collations, collation_key, collation_of
+from dovetail.spark.columns import RESERVED, find_column, position, quoted, unquoted
 
-RESERVED = "__dt_"
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _FLOATS = (T.FloatType, T.DoubleType)
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
 _FARTHEST = 2**64 - 1  # no two codes are farther apart
 TIME_TYPES = (*_WHOLE, *_FLOATS, T.DecimalType, *_TIMES)
-
-
-def quoted(name: str) -> str:
-    """A column name as a SQL identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def unquoted(identifier: str) -> str:
-    """The column name that a SQL identifier stands for."""
-    return identifier[1:-1].replace("``", "`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +57,7 @@ class Side:
     @property
     def position(self) -> str:
         """SQL: the time as a double that never falls as time grows."""
-        if isinstance(self.kind, T.DateType):
-            return f"cast(unix_date({self.on}) as double)"
-        if isinstance(self.kind, T.TimestampNTZType):
-            return f"cast(cast({self.on} - timestamp_ntz'1970-01-01 00:00:00' as decimal(30, 6)) as double)"
-        if isinstance(self.kind, T.DayTimeIntervalType):
-            return f"cast(cast(cast({self.on} as interval day to second) as decimal(30, 6)) as double)"
-        return f"cast({self.on} as double)"
+        return position(self.kind, self.on)
 
     def pruned(self, columns: Sequence[str]) -> Side:
         """The side with only the columns that are wanted or joined on."""
@@ -86,12 +70,12 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     """Both sides under output names; every column that the request names is checked here, and no job starts."""
     for name, frame in (("left", left), ("right", right)):
         _check_input(name, frame)
-    on = _find("left", left, request.on.left, "on"), _find("right", right, request.on.right, "on")
+    on = find_column("left", left, request.on.left, "on"), find_column("right", right, request.on.right, "on")
     kind = _common_type(left, "on", left.schema[on[0]].dataType, right.schema[on[1]].dataType)
     kind = _checked_time(left, kind)
-    keys = [(_find("left", left, k.left, "by"), _find("right", right, k.right, "by")) for k in request.keys]
+    keys = [(find_column("left", left, k.left, "by"), find_column("right", right, k.right, "by")) for k in request.keys]
     kinds = [_key_type(left, right, *pair) for pair in keys]
-    order = [_find("right", right, name, "ties") for name in request.tie_order]
+    order = [find_column("right", right, name, "ties") for name in request.tie_order]
     for name in order:
         _check_orderable(name, right.schema[name].dataType)
     shared = {pair[1] for key, pair in zip(request.keys, keys, strict=True) if key.shared}
@@ -151,13 +135,6 @@ def _check_input(name: str, frame: DataFrame) -> None:
         raise PlanError(
             f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved.", argument=name
         )
-
-
-def _find(name: str, frame: DataFrame, column: str, argument: str) -> str:
-    same = [each for each in frame.columns if each.lower() == column.lower()]
-    if column not in frame.columns and len(same) == 1:
-        return same[0]
-    return known_column(f"{name} input", column, frame.columns, argument)
 
 
 def _common_type(frame: DataFrame, argument: str, left: T.DataType, right: T.DataType) -> T.DataType:

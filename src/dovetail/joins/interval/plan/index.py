@@ -33,11 +33,12 @@ from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
 from dovetail.joins.interval.plan.join_types import ROW, WHOLE, CellsJoin
-from dovetail.joins.interval.plan.ranges import ORDER, RangeCells, nullable, reported, side_columns, tagged
-from dovetail.joins.interval.plan.sides import Side, quoted, raise_inverted, unquoted
+from dovetail.joins.interval.plan.ranges import ORDER, RangeCells, nullable, side_columns, tagged
+from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.plan.statistics import Inputs, row_counts
 from dovetail.joins.interval.request import Request
-from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.arrow import map_in_arrow, reported
+from dovetail.spark.columns import quoted, unquoted
 from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
 

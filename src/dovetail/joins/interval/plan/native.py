@@ -23,9 +23,10 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, Bins, choose_bins
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, WHOLE, CellsJoin
-from dovetail.joins.interval.plan.sides import RESERVED, Side, quoted
+from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics
 from dovetail.joins.interval.relation import EQUAL, GREATER, LESS, Relation
+from dovetail.spark.columns import RESERVED, quoted
 from dovetail.spark.connect import require_classic
 from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
 

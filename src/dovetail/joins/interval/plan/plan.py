@@ -25,12 +25,13 @@ from dovetail.joins.interval.plan.choose import (
 )
 from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
-from dovetail.joins.interval.plan.sides import RESERVED, Side, prepare, quoted, unquoted
+from dovetail.joins.interval.plan.sides import Side, prepare
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
 from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import Request
 from dovetail.request.columns import wanted_columns
 from dovetail.spark.arrow import arrow_type
+from dovetail.spark.columns import RESERVED, quoted, unquoted
 from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
 

@@ -10,7 +10,7 @@ Spark, which places rows, and the tasks never disagree about a time zone.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import partial
@@ -29,10 +29,11 @@ from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin,
 from dovetail.joins.interval.cost import Choice
 from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, CellsJoin
 from dovetail.joins.interval.plan.native import as_column
-from dovetail.joins.interval.plan.sides import RESERVED, Side, quoted, unquoted
+from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation
-from dovetail.spark.arrow import arrow_type, map_in_arrow
+from dovetail.spark.arrow import arrow_type, map_in_arrow, reported
+from dovetail.spark.columns import RESERVED, quoted, unquoted
 from dovetail.spark.metrics import MetricsSink
 
 ORDER = f"{RESERVED}order"
@@ -208,24 +209,6 @@ def nullable(field: T.StructField) -> T.StructField:
 
 def _run(task: CellJoin, sink: MetricsSink, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return reported(join_cell, task, sink, batches)
-
-
-def reported(
-    join: Callable[[Any, Iterator[pa.RecordBatch], Metrics], Iterator[pa.RecordBatch]],
-    task: Any,
-    sink: MetricsSink,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """The join's batches; its metrics are reported before the last batch, because Spark may not ask for more."""
-    metrics = Metrics()
-    waiting: pa.RecordBatch | None = None
-    for batch in join(task, batches, metrics):
-        if waiting is not None:
-            yield waiting
-        waiting = batch
-    sink.task(metrics)
-    if waiting is not None:
-        yield waiting
 
 
 def points_from_positions(kind: T.DataType, positions: npt.NDArray[np.float64]) -> tuple[Any, ...]:

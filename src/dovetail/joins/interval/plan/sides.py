@@ -15,9 +15,10 @@ from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
-from dovetail.request.columns import known_column, output_names
+from dovetail.request.columns import output_names
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import check_collations, collation_key, collation_of
+from dovetail.spark.columns import RESERVED, find_column, position, quoted, unquoted
 
 BOUND_TYPES = (
     T.ByteType,
@@ -33,17 +34,6 @@ BOUND_TYPES = (
     T.DayTimeIntervalType,
     T.TimeType,
 )
-RESERVED = "__dt_"
-
-
-def quoted(name: str) -> str:
-    """A column name as a SQL identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def unquoted(identifier: str) -> str:
-    """The column name that a SQL identifier stands for."""
-    return identifier[1:-1].replace("``", "`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +105,7 @@ class Side:
 
     def position(self, bound: str) -> str:
         """SQL: a bound as a double that grows with it, for bins; equal bounds have equal positions."""
-        if isinstance(self.bound_type, T.DateType):
-            return f"cast(unix_date({bound}) as double)"
-        if isinstance(self.bound_type, T.TimestampNTZType):
-            return f"cast(cast({bound} - timestamp_ntz'1970-01-01 00:00:00' as decimal(30, 6)) as double)"
-        if isinstance(self.bound_type, T.DayTimeIntervalType):
-            return f"cast(cast(cast({bound} as interval day to second) as decimal(30, 6)) as double)"
-        return f"cast({bound} as double)"
+        return position(self.bound_type, bound)
 
     def measure(self, bound: str) -> str:
         """SQL: a bound as a number whose differences are lengths: exact, but for floats, which are doubles."""
@@ -168,8 +152,8 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
                 argument="left_interval",
             )
         bound_type = T.DecimalType(11, 6)  # seconds since midnight
-    left_keys = [_find("left", left, key.left, "on") for key in request.keys]
-    right_keys = [_find("right", right, key.right, "on") for key in request.keys]
+    left_keys = [find_column("left", left, key.left, "on") for key in request.keys]
+    right_keys = [find_column("right", right, key.right, "on") for key in request.keys]
     for lk, rk in zip(left_keys, right_keys, strict=True):
         for name, key, frame in (("left", lk, left), ("right", rk, right)):
             _check_comparable(name, key, frame.schema[key].dataType)
@@ -246,22 +230,13 @@ def _check_names(name: str, frame: DataFrame) -> None:
         )
 
 
-def _find(name: str, frame: DataFrame, column: str, argument: str) -> str:
-    if column in frame.columns:
-        return column
-    same = [c for c in frame.columns if c.lower() == column.lower()]
-    if len(same) == 1:
-        return same[0]
-    return known_column(f"{name} input", column, frame.columns, argument)
-
-
 def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, str, str]:
     if len(interval) == 2:
-        start, end = (_find(name, frame, column, f"{name}_interval") for column in interval)
+        start, end = (find_column(name, frame, column, f"{name}_interval") for column in interval)
         kinds = (frame.schema[bound].dataType for bound in (start, end))
         kind = _common_type(frame, f"{name}_interval", f"{name} interval", *kinds)
         return kind, quoted(start), quoted(end)
-    column = _find(name, frame, interval[0], f"{name}_interval")
+    column = find_column(name, frame, interval[0], f"{name}_interval")
     struct = frame.schema[column].dataType
     if not isinstance(struct, T.StructType) or len(struct.fields) != 2:
         raise PlanError(

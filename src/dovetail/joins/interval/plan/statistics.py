@@ -15,8 +15,9 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.kernels.arrays import AnyArray
 from dovetail.joins.interval.bins import Sample
-from dovetail.joins.interval.plan.sides import Side, quoted, raise_inverted, unquoted
+from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.request import Request
+from dovetail.spark.columns import quoted, unquoted
 from dovetail.spark.connect import parallelism
 from dovetail.spark.metrics import MetricsSink
 

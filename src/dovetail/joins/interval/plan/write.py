@@ -23,8 +23,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
-from dovetail.joins.interval.plan.ranges import reported
-from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.arrow import map_in_arrow, reported
 from dovetail.spark.metrics import MetricsSink
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
