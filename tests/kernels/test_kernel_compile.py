@@ -69,6 +69,15 @@ def test_an_edit_of_the_source_is_noticed_even_at_the_same_time_and_size(script,
     assert answer(started(script, cache, "int64")) == {"found": [-45.0], "hits": 0, "misses": 1}
 
 
+def test_a_copy_of_the_source_in_another_place_finds_what_was_compiled(script, tmp_path):
+    cache = tmp_path / "cache"
+    answer(started(script, cache, "int64"))
+    copy = tmp_path / "elsewhere" / script.name
+    copy.parent.mkdir()
+    copy.write_text(SUM)
+    assert answer(started(copy, cache, "int64")) == {"found": [45.0], "hits": 1, "misses": 0}
+
+
 def test_a_read_only_process_loads_but_writes_nothing(script, tmp_path):
     cache = tmp_path / "cache"
     assert answer(started(script, cache, "int64", DOVETAIL_CACHE_READONLY="1"))["misses"] == 1

@@ -13,15 +13,18 @@ import atexit
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from dovetail.errors import ConfigError
 
 _running: list[subprocess.Popen[bytes]] = []
+_KEEP_S = 60 * 24 * 3600.0
 
 
 def is_prepared() -> bool:
@@ -45,6 +48,17 @@ def prepare() -> None:
         if not marker.is_file():
             _compile_all()
             marker.touch()
+            _remove_old()
+
+
+def _remove_old() -> None:
+    """Remove compiled kernels that were written long ago, by other versions: an installation in use compiles again."""
+    from dovetail.engine.kernels.compile import cache_dir
+
+    oldest = time.time() - _KEEP_S
+    for entry in cache_dir().iterdir():
+        if entry.stat().st_mtime < oldest and (entry.is_dir() or entry.name.startswith("prepared-")):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _compile_all() -> None:
@@ -133,15 +147,12 @@ def _stop_all() -> None:
 
 
 def _marker() -> Path:
-    """A file that exists once all kernels of this source are compiled; its name depends on all of it, and on its place.
-
-    Compiled code is kept by the place of its source: another copy of the same version has none yet.
-    """
+    """A file that exists once all kernels of this source are compiled; its name depends on the text of all of it."""
     from dovetail.engine.kernels.compile import cache_dir, kernel_files
 
     source = hashlib.sha256()
     for file in kernel_files():
-        source.update(str(file).encode() + file.read_bytes())
+        source.update("/".join(file.parts[-3:]).encode() + file.read_bytes())
     return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
 
 

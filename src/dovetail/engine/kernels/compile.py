@@ -107,13 +107,17 @@ def source_stamp(source: str) -> str:
 
 
 class _Locator(UserProvidedCacheLocator):
-    """Places a kernel's files under `cache_dir()` and stamps them with all source they were compiled from."""
+    """Places a kernel's files under `cache_dir()`, in a directory named after its module and all source it comes from.
+
+    So every installation of one version shares its compiled kernels, and those of two versions do not displace each
+    other.
+    """
 
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
         self._py_file = py_file
         self._lineno = py_func.__code__.co_firstlineno
-        self._cache_path = str(cache_dir() / self.get_suitable_cache_subpath(py_file))  # type: ignore[no-untyped-call]  # numba's
         self._stamp = source_stamp("".join(inspect.findsource(py_func)[0]))
+        self._cache_path = str(cache_dir() / f"{py_func.__module__}-{self._stamp[:16]}")
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
