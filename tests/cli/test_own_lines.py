@@ -44,6 +44,7 @@ def command(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([DOVETAIL, *words], cwd=place, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.sampled(4)  # it starts a Spark of its own
 @pytest.mark.parametrize(("words", "code"), [(("check",), 1), (("run", "--once"), 2)])
 def test_a_connector_that_cannot_be_fetched_is_one_line(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
     (tmp_path / "clicks.toml").write_text(KAFKA.replace("@place@", str(tmp_path)))
@@ -100,6 +101,7 @@ path = "out"
 """
 
 
+@pytest.mark.sampled(4)  # it starts a Spark of its own
 def test_a_run_that_fails_tells_where_the_log_is(tmp_path: Path) -> None:
     (tmp_path / "fails.toml").write_text(FAILS)
     done = command(tmp_path, "run", "fails.toml")

@@ -156,6 +156,7 @@ spark.stop()
 """
 
 
+@pytest.mark.sampled(4)  # it starts a Spark of its own
 def test_spark_runs_on_a_machine_without_java_and_counts_a_retried_task_once(
     env: dict[str, str], tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dovetail.spark.java import find_java
 
 PROGRAM = """
@@ -49,6 +51,7 @@ def submitted(tmp_path: Path, options: list[str], env: dict[str, str]) -> dict[s
     return dict(answer)
 
 
+@pytest.mark.sampled(4)  # it starts a Spark of its own
 def test_what_spark_submit_is_given_wins(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in IN_FILE.items()))
     options = [word for key, value in SUBMITTED.items() for word in ("--conf", f"{key}={value}")]
