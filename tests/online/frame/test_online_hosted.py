@@ -393,6 +393,16 @@ CASES: list[tuple[Any, Any, pa.DataType]] = [
 ]
 
 
+def test_a_band_that_is_lost_in_rounding_is_in_every_bucket() -> None:
+    """Less small numbers, a large one stays as it is: it matches numbers of more cells than can be counted."""
+    schema, far = pa.schema([("x", pa.float64())]), 1e300
+    spread = BucketRule(Predicate((), Band("x", "x", far, far)), {"left": schema, "right": schema}, 7)
+    homes = spread.homes(1, pa.RecordBatch.from_pydict({"x": [far, 5.0]}, schema))
+    found = Counter(zip(homes.rows.tolist(), homes.buckets.tolist(), strict=True))
+    assert {bucket: n for (row, bucket), n in found.items() if row == 0} == dict.fromkeys(range(7), 1)
+    assert sum(row == 1 for row, _ in found) == 1
+
+
 @pytest.mark.parametrize(("lo", "hi", "kind"), CASES)
 @pytest.mark.parametrize("buckets", [1, 2, 7])
 def test_every_pair_of_a_band_meets_in_one_bucket(lo: Any, hi: Any, kind: pa.DataType, buckets: int) -> None:

@@ -102,11 +102,13 @@ class BucketRule:
         return every[order], of[order]
 
     def _copies(self, rows: I64, low: I64, high: I64) -> tuple[I64, I64]:
-        """Each row once for every bucket of the cells from low to high."""
-        n = np.maximum(high - low + 1, 0)
+        """Each row once for every bucket of the cells from low to high; for all buckets if there are more cells."""
+        many = high.astype(np.float64) - low >= self._buckets  # so many that their number may not fit
+        n = np.where(many, self._buckets, np.maximum(high - low + 1, 0))
         at = np.repeat(np.arange(len(rows)), n)
-        cell = low[at] + np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
-        pairs = np.unique(np.stack([rows[at], bucket_of(cell, self._buckets)]), axis=1)
+        nth = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
+        buckets = np.where(many[at], nth, bucket_of(low[at] + nth, self._buckets))
+        pairs = np.unique(np.stack([rows[at], buckets]), axis=1)
         return pairs[0], pairs[1]
 
     def _cell(self, key: AnyArray) -> I64:
