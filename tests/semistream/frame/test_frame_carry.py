@@ -155,6 +155,36 @@ def test_a_log_that_is_elsewhere_is_refused(spark: SparkSession, tmp_path: Path)
     )
 
 
+@pytest.mark.usefixtures("unfinished", "one_owner")
+@pytest.mark.parametrize(
+    ("columns", "on"),
+    [(["other", "id", "k"], "k"), (["id as number", "other", "k"], "k"), (["id", "other", "k"], [("id", "k")])],
+)
+def test_rows_that_wait_are_not_taken_up_under_other_names(
+    spark: SparkSession, tmp_path: Path, columns: list[str], on: Any
+) -> None:
+    """Types alone do not tell that columns were exchanged: rows would have the values of others."""
+    store = page_store(tmp_path / "m.pages", words("only", keys=3000))
+    for number in range(3):
+        rows = numbers(1000 * number, rows=700, keys=2900)
+        drop_file(tmp_path / "in", rows.append_column("other", pc.add(rows["id"], 5_000_000)), number)
+    (tmp_path / "in" / "00002.parquet").rename(tmp_path / "later")
+    sink, asked = Ledger(fails_after=-1), CARRY | {"memory": "64KB", "algorithm": "cachejoin"}
+    stream = file_stream(spark, tmp_path / "in").select("id", "other", "k")
+    sink.run(enrich(stream, store, **asked), tmp_path)
+    assert 0 < sum(table.num_rows for table in sink.kept.values()) < 1400
+    (tmp_path / "later").rename(tmp_path / "in" / "00002.parquet")
+    with pytest.raises(
+        StreamingQueryException, match=r"rows that wait .* columns \['id', 'other', 'k'\] on k = k, .* put"
+    ):
+        sink.run(enrich(stream.selectExpr(*columns), store, **asked | {"on": on}), tmp_path)
+    spark.conf.unset(NO_DATA)
+    sink.run(enrich(stream, store, **asked), tmp_path)
+    found = pa.concat_tables(sink.kept.values())
+    assert sorted(found["id"].to_pylist()) == [1000 * number + at for number in range(3) for at in range(700)]
+    assert pc.subtract(found["other"], found["id"]).unique().to_pylist() == [5_000_000]
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.usefixtures("unfinished", "one_owner")
 @pytest.mark.parametrize("as_of", ["answered", "admitted"])

@@ -41,6 +41,7 @@ class Carried:
     since when rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be tried again,
     with when in column "next_ms". `turns` are micro-batches with rows so far. `name` tells the owner from all others,
     those of other joins of the query among them. `log` is the mark of the version log in which the state is, too.
+    `columns` has the names of the stream's columns, and `on` as it was; empty in states of versions that did not tell.
     """
 
     version: str
@@ -51,6 +52,7 @@ class Carried:
     turns: int = 0
     name: str = ""
     log: str = ""
+    columns: str = ""
 
     @property
     def waiting(self) -> int:
@@ -74,7 +76,8 @@ class Carried:
             tables["parked"] = self.parked
         head = {
             "format": FORMAT, "version": self.version, **self.decision.to_json(), "drained_ms": self.drained_ms,
-            "turns": self.turns, "name": self.name, "log": self.log, "tables": list(tables),
+            "turns": self.turns, "name": self.name, "log": self.log, "columns": self.columns,
+            "tables": list(tables),
         }  # fmt: skip
         return pack(head, [table_bytes(table) for table in tables.values()])
 
@@ -86,8 +89,10 @@ class Carried:
             raise ConfigError(f"the log has state of format {head['format']}, not {FORMAT}; use a new checkpoint.")
         tables = {name: table_of(part) for name, part in zip(head["tables"], parts, strict=True)}
         parked = tables.pop("parked", None)
-        decision, drained_ms = Decision.from_json(head), head["drained_ms"]
-        return cls(head["version"], decision, drained_ms, tables, parked, head["turns"], head["name"], head["log"])
+        return cls(
+            head["version"], Decision.from_json(head), head["drained_ms"], tables, parked, head["turns"], head["name"],
+            head["log"], head.get("columns", ""),
+        )  # fmt: skip
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:

@@ -189,7 +189,7 @@ class OwnerCall:
         parked = self._parked(parked)
         name = self.before.name if self.before else uuid.uuid4().hex
         version, mark = session.pages.version, task.log.mark or ""
-        return Carried(version, decision, drained_ms, snapshot, parked, session.turns, name, mark)
+        return Carried(version, decision, drained_ms, snapshot, parked, session.turns, name, mark, _columns(task))
 
     def _begun(self) -> Generator[pa.RecordBatch, None, Session]:
         """The session on the version of this batch, with the state before it taken up."""
@@ -312,6 +312,12 @@ def _check_log(task: EnrichTask, before: Carried | None) -> None:
         )
 
 
+def _columns(task: EnrichTask) -> str:
+    """The names of the stream's columns, which rows that wait have by position, and those that are joined by."""
+    on = " and ".join(f"{key.left} = {key.right}" for key in task.request.on)
+    return f"{task.dead_letter_columns.names} on {on}"
+
+
 def _check_columns(task: EnrichTask, before: Carried) -> None:
     parked = None if before.parked is None else before.parked.drop_columns([NEXT])
     for what, rows in (("wait", before.snapshot.get("rows")), ("are parked", parked)):
@@ -319,6 +325,11 @@ def _check_columns(task: EnrichTask, before: Carried) -> None:
             raise ConfigError(
                 f"rows that {what} in the checkpoint have columns of types {rows.schema.types}, those of the stream "
                 f"are now {task.stream.types}; put the stream's columns and on_miss back, or use a new checkpoint."
+            )
+        if rows is not None and rows.num_rows and before.columns not in ("", _columns(task)):
+            raise ConfigError(
+                f"rows that {what} in the checkpoint have columns {before.columns}, the stream's are now "
+                f"{_columns(task)}; put names, order and on= back, or use a new checkpoint."
             )
 
 
