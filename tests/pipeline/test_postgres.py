@@ -284,6 +284,17 @@ def test_rows_that_are_read_anew_are_neither_lost_nor_doubled(shop: Shop, postgr
     assert shop.count("anew") == 200
 
 
+def test_a_pipeline_of_another_name_repeats_no_micro_batch(shop: Shop, tmp_path: Path) -> None:
+    """The checkpoint is the same, and so is the sink: a micro-batch that the table has is not written again."""
+    shop.run(table="renamed")
+    for number in ("1", ".1.crc"):  # the last micro-batch is in the table, and Spark does not know it
+        (tmp_path / "checkpoint" / "out" / "commits" / number).unlink(missing_ok=True)
+    shop.run(table="renamed", name="market")
+    assert shop.count("renamed") == 200
+    shutil.rmtree(tmp_path / "checkpoint")
+    assert "wrote with another checkpoint" in shop.refused(table="renamed", name="market")
+
+
 def test_rows_of_others_are_kept_by_a_sink_that_appends(shop: Shop, postgres: Server) -> None:
     postgres.execute(
         "CREATE TABLE shared (product_id bigint, n bigint)",

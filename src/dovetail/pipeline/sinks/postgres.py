@@ -191,7 +191,9 @@ def _check_claim(cursor: Any, target: Target) -> None:
     """An error if writing would repeat or delete rows that are in the table; an empty table is free to take."""
     notes = _noted(cursor, target)
     mine = next((note for note in notes if note.sink == target.sink), None)
-    others = [note for note in notes if note.sink != target.sink]
+    if mine is None:  # the pipeline may have another name than in the last run
+        mine = next((note for note in notes if note.owner == target.owner), None)
+    others = [note for note in notes if note is not mine]
     told = _objection(target, mine, others)
     if told is not None and _has_rows(cursor, target):
         kind = ConfigError if target.streams else DataError
@@ -229,6 +231,11 @@ def _has_rows(cursor: Any, target: Target) -> bool:
 
 def _claim(cursor: Any, target: Target) -> None:
     """Note this sink and checkpoint; notes of sinks that cannot write beside it are of the past, and go."""
+    cursor.execute(
+        f"UPDATE {target.notes} SET sink = $2 WHERE target = {_TARGET} AND owner = $3 AND NOT EXISTS (SELECT 1 FROM "
+        f"{target.notes} other WHERE other.sink = $2 AND other.target = {_TARGET})",
+        (target.name, target.sink, target.owner),
+    )
     stale = "TRUE" if target.replaces else "replaces"
     cursor.execute(
         f"DELETE FROM {target.notes} WHERE target = {_TARGET} AND sink <> $2 AND {stale}", (target.name, target.sink)
