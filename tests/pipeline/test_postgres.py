@@ -295,6 +295,18 @@ def test_a_pipeline_of_another_name_repeats_no_micro_batch(shop: Shop, tmp_path:
     assert "wrote with another checkpoint" in shop.refused(table="renamed", name="market")
 
 
+def test_an_older_copy_of_the_checkpoint_is_an_error(shop: Shop, tmp_path: Path) -> None:
+    """Its next micro-batch has the number of one that the table has, and may have other rows."""
+    shop.run(table="older", per="50")
+    for log in ("offsets", "commits"):
+        for number in ("1", "2", "3"):
+            (tmp_path / "checkpoint" / "out" / log / number).unlink()
+            (tmp_path / "checkpoint" / "out" / log / f".{number}.crc").unlink(missing_ok=True)
+    with pytest.raises(ConfigError, match=r"up to 3, and the checkpoint is at 1: it was replaced by an older copy"):
+        shop.run(table="older", per="150")
+    assert shop.count("older") == 200
+
+
 def test_rows_of_others_are_kept_by_a_sink_that_appends(shop: Shop, postgres: Server) -> None:
     postgres.execute(
         "CREATE TABLE shared (product_id bigint, n bigint)",

@@ -24,9 +24,10 @@ from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.checkpoint import Checkpoint
 from dovetail.pipeline.file.problems import PipelineError
 from dovetail.pipeline.file.read import read_pipeline
+from dovetail.pipeline.record.failures import plain_error
 from dovetail.pipeline.record.watch import Watch
 from dovetail.pipeline.run import Run, watch_of
-from dovetail.pipeline.sinks.files import held_place
+from dovetail.pipeline.sinks.files import FileSink, held_place
 from dovetail.pipeline.sinks.write import label_of
 from dovetail.pipeline.terminal import line_of, live_table, summary
 
@@ -384,19 +385,34 @@ def test_two_runs_do_not_write_to_one_directory_at_a_time(spark: SparkSession, t
     assert dataset.dataset(tmp_path / "out").to_table()["n"].to_numpy().sum() == 200
 
 
+def test_an_older_copy_of_the_checkpoint_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    """Its next micro-batches have the rows of files that are there, under numbers of their own."""
+    orders = COMPLETE.replace('"totals"', '"orders"').replace("complete", "append")
+    file = written(tmp_path, orders[: orders.index("[join")] + orders[orders.index("[sink") :])
+    run(spark, file, ["source.orders.options.rows_per_batch=50"], once=True)
+    for number in ("1", "2", "3"):
+        for log in ("offsets", "commits"):
+            (tmp_path / "checkpoint" / "out" / log / number).unlink()
+            (tmp_path / "checkpoint" / "out" / log / f".{number}.crc").unlink(missing_ok=True)
+    with pytest.raises(ConfigError, match=r"up to 3, and the checkpoint is at 1: it was replaced by an older copy"):
+        run(spark, file, ["source.orders.options.rows_per_batch=150"], once=True)
+    assert dataset.dataset(tmp_path / "out", exclude_invalid_files=True).count_rows() == 200
+
+
 def test_why_files_cannot_be_moved_is_told(spark: SparkSession, tmp_path: Path) -> None:
     orders = COMPLETE.replace('"totals"', '"orders"').replace("complete", "append")
     file = written(tmp_path, orders[: orders.index("[join")] + orders[orders.index("[sink") :])
-    run(spark, file, once=True)
-    for number in ("1", ".1.crc"):  # the second micro-batch is repeated, as two smaller ones
-        for log in ("offsets", "commits"):
-            (tmp_path / "checkpoint" / "out" / log / number).unlink(missing_ok=True)
-    (second,) = (tmp_path / "out").glob("*-000000001-*.parquet")
-    taken = second.with_name(second.name.replace("-000000001-", "-000000002-"))
+    pipeline = read_pipeline(file)
+    (sink,) = pipeline.of("sink")
+    files = FileSink.of(spark, sink, label_of(pipeline, sink), "a" * 32, True)
+    files.write(spark.range(1), 0)
+    (first,) = (tmp_path / "out").glob("*-000000000-*.parquet")
+    taken = first.with_name(first.name.replace("-000000000-", "-000000001-"))
     taken.write_text("mine")
-    with pytest.raises(DataError, match=rf"OSError: cannot move .* to {taken}$"):
-        run(spark, file, ["source.orders.options.rows_per_batch=50"], once=True)
+    with pytest.raises(OSError, match=rf"cannot move .* to {taken}$") as error:
+        files.write(spark.range(1), 1)
     assert taken.read_text() == "mine"
+    assert str(plain_error(error.value, pipeline.secrets)) == f"OSError: {error.value}"
 
 
 def test_a_batch_replaces_its_own_files_only(spark: SparkSession, tmp_path: Path) -> None:

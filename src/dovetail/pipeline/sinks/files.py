@@ -108,6 +108,8 @@ class FileSink:
     def write(self, rows: DataFrame, number: int) -> int:
         """Take a micro-batch as a whole; how many files it has."""
         prefix = f"{self.owner[:8]}-{number:09d}"
+        if self.fresh and self._mode != "complete":
+            self._check_is_newest(number)
         staged = self._staged(rows, prefix)
         if self._mode == "complete":
             return len(self._exchanged(staged, prefix))
@@ -115,6 +117,16 @@ class FileSink:
             self._remove(lambda name: _file(name).startswith(f"{prefix}-"))
             self.fresh = False
         return len(self._moved(staged, prefix))
+
+    def _check_is_newest(self, number: int) -> None:
+        """ConfigError if the directory has later micro-batches: their rows would come again under other numbers."""
+        mine = [name for name in map(_file, self._mine([self.owner])) if "-batch-" not in name]
+        newest = max((int(name.split("-")[1]) for name in mine), default=number)
+        if newest > number:
+            raise ConfigError(
+                f"path: {self.place} has micro-batches of this checkpoint up to {newest}, and the checkpoint is at "
+                f"{number}: it was replaced by an older copy. Put the newest back, or give another path and checkpoint."
+            )
 
     def _exchanged(self, staged: str, prefix: str) -> set[str]:
         """Put files in place of all that this sink has there: the new ones come before the former ones go."""

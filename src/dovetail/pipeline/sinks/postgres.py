@@ -278,6 +278,28 @@ def write_batch(rows: DataFrame, target: Target, number: int) -> tuple[int, bool
     return 0, bool(empty.to_pylist()[0]["skipped"])
 
 
+def take_batch(rows: DataFrame, target: Target, number: int) -> None:
+    """Put in the rows of a micro-batch of a stream; ConfigError if the table is ahead of the checkpoint.
+
+    Spark repeats the newest micro-batch only. One before that comes from an older copy of the checkpoint; its rows may
+    be others than those that the table has under this number, so that to skip it could lose some.
+    """
+    _, skipped = write_batch(rows, target, number)
+    newest = _newest(target) if skipped else number
+    if newest > number:
+        raise ConfigError(
+            f"{target} has micro-batches of this checkpoint up to {newest}, and the checkpoint is at {number}: it was "
+            f"replaced by an older copy. Put the newest back, or empty the table and give another checkpoint."
+        )
+
+
+def _newest(target: Target) -> int:
+    with _transaction(target) as cursor:
+        mine = f"SELECT max(batch) FROM {target.notes} WHERE owner = $1 AND sink = $2"
+        cursor.execute(mine, (target.owner, target.sink))
+        return int(cursor.fetchone()[0])
+
+
 def _written(target: Target, number: int, batches: Batches) -> Batches:
     """What the one task does: the number and the rows, together or not at all."""
     with _transaction(target) as cursor:

@@ -115,7 +115,7 @@ def _taker(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, owner: str
     if sink.type == "postgres":
         target = sink_postgres.Target.of(sink, lineage.frame, label_of(pipeline, sink), owner)
         sink_postgres.prepare(target, sink.values.get("create", True))
-        return lambda rows, number: sink_postgres.write_batch(rows, target, number)
+        return lambda rows, number: sink_postgres.take_batch(rows, target, number)
     console = Console()
     return lambda rows, number: print_rows(console, sink, rows, number)
 
