@@ -233,12 +233,11 @@ def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[
     keys: list[tuple[str, str]] = []
     for key in found.keys:
         if _same_type(frames["left"], frames["right"], key):
-            names = []
-            for side, term in (("left", key.left), ("right", key.right)):
-                terms = _key_terms(frames[side], key, term)
-                frames[side], columns = with_terms(pair.query, frames[side], terms, pair.guard(side))
-                names.append(columns)
-            keys += zip(*names, strict=True)
+            names: dict[str, list[str]] = {}
+            for of, term in (("left", key.left), ("right", key.right)):
+                terms = _key_terms(frames[of], key, term)
+                frames[of], names[of] = with_terms(pair.query, frames[of], terms, pair.guard(of))
+            keys += zip(names["left"], names["right"], strict=True)
         elif key.condition.whole is not None:
             residual.append(key.condition.whole)
     return frames["left"], frames["right"], tuple(keys), residual

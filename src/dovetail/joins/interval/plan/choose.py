@@ -189,7 +189,7 @@ def _native(inputs: Inputs, because: str = "") -> NativeRoute:
     by_keys = _seconds_by_keys(inputs) if request.keys and not wants_cells else None
     if way not in ("bins", "order"):
         return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], seconds=by_keys)
-    cells = bin_cells(inputs) if way == "bins" else order_cells(inputs)
+    cells: BinCells | OrderCells = bin_cells(inputs) if way == "bins" else order_cells(inputs)
     rows, seconds = _rows_and_seconds(inputs, cells)
     exploded = seconds + rows * load_profile().shuffle_row.seconds * (EXPLODED_ROW - 1)
     if by_keys is not None and by_keys <= exploded * _joins_of_cells(request):
