@@ -165,3 +165,35 @@ def test_tables_of_a_query() -> None:
     assert tables_of("select from where orders ((", steps) == ["orders"]
     assert keeps_state("select k, count(*) from orders group by k")
     assert not keeps_state("select k from orders where v > 1")
+
+
+_LIVE = """
+[pipeline]
+name = "shop"
+[source.orders]
+type = "rate"
+[join.pairs]
+type = "online_join"
+{0}
+[sink.out]
+type = "console"
+from = "pairs"
+trigger = "availableNow"
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ('left = 1.5\nright = "orders"\non = "value"', "left"),
+        ('left = 1979-05-27\nright = true\non = "value"', "right"),
+        ('left = "orders"\nright = "orders"\non = "value"\nmaster = "orders"', "master"),
+    ],
+)
+def test_a_value_or_key_that_cannot_be_is_told_with_its_line(tmp_path: Path, keys: str, told: str) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(_LIVE.format(keys))
+    with pytest.raises(PipelineError) as caught:
+        read_pipeline(file)
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith(f"{told} ="))
+    assert any(f":{line}:" in each and told in each for each in str(caught.value).splitlines()), str(caught.value)

@@ -78,6 +78,29 @@ def test_what_the_user_configured_elsewhere_is_found(tmp_path: Path) -> None:
     assert configured_elsewhere(env, tmp_path) == {"spark.master": "spark://host:7077", "spark.c": "x=y", **mine}
 
 
+def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    """What we read is given to Spark again, so that a misread value would take the place of the user's."""
+    text = r"""
+! another comment, which ends in a backslash \
+spark.driver.extraJavaOptions -Da=b \
+    -Dc=d
+spark.redaction.regex (?i)secret\\d|a\=b
+spark.local.dir=C\:\\tmp
+spark.sql.x \u00e9\tz
+   spark.y : = 1
+spark.z
+"""
+    (tmp_path / "spark-defaults.conf").write_text(text)
+    assert configured_elsewhere({"SPARK_CONF_DIR": str(tmp_path)}, tmp_path) == {
+        "spark.driver.extraJavaOptions": "-Da=b -Dc=d",
+        "spark.redaction.regex": r"(?i)secret\d|a=b",
+        "spark.local.dir": r"C:\tmp",
+        "spark.sql.x": "é\tz",
+        "spark.y": "= 1",
+        "spark.z": "",
+    }
+
+
 def test_our_defaults_give_way_to_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 11\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))

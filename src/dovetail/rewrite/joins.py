@@ -6,9 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    DateTimeException,
+    NumberFormatException,
+    SparkRuntimeException,
+)
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from sqlglot import exp
 
 from dovetail.errors import DataError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
@@ -19,7 +26,7 @@ from dovetail.rewrite.overlap import INTEGERS, comparisons_sql, most_selective, 
 from dovetail.rewrite.query import Part, Query
 from dovetail.rewrite.recognise import Found, Key, Overlap, find_functions, find_overlaps, found_function, found_overlap
 from dovetail.rewrite.report import NO_PREDICATE, Recognised
-from dovetail.rewrite.text import quoted
+from dovetail.rewrite.text import expression, quoted
 from dovetail.spark.connect import is_connect
 
 KEY_TYPES = (
@@ -44,6 +51,9 @@ FILTERS = {
     "right": ("left",),
     "full": (),
 }
+# What Spark raises for a row that an expression has no value for: a division by zero, a text that is no number.
+NO_VALUE = (ArithmeticException, DateTimeException, NumberFormatException, SparkRuntimeException)
+RANDOM = (exp.Anonymous, exp.Rand, exp.Randn, exp.Randstr, exp.Shuffle, exp.Uniform, exp.Uuid)
 PARTIAL = re.compile(r"(?m)^[\s:+|*'-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample)\b")
 
 
@@ -63,6 +73,12 @@ class Pair:
     left: Part
     right: Part
     how: str
+    guards: tuple[Term, ...] = ()  # conditions that a pair must meet, whatever the join makes of them
+
+    def guard(self, side: str) -> str | None:
+        """What must hold for a row of this side before any other expression over it has to have a value."""
+        numbers = dict(zip(("left", "right"), self.numbers, strict=True))[side]
+        return _all([term for term in self.guards if term.inputs and term.inputs <= numbers])
 
     @property
     def numbers(self) -> tuple[frozenset[int], frozenset[int]]:
@@ -89,12 +105,19 @@ def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Conditi
     trouble = _trouble(pair, must)
     if trouble:
         return trouble
+    pair = replace(pair, guards=tuple(each.whole for each in conditions if each.whole and _guards(each)))
     if functions:
         return _by_function(pair, found_function(must, may, functions[0], pair.numbers))
     try:
         return _by_overlap(pair, must, may, overlaps)
-    except (PlanError, UnsupportedError, AnalysisException) as error:
+    except (PlanError, UnsupportedError, AnalysisException, *NO_VALUE) as error:
         return str(error).partition("\n")[0]
+
+
+def _guards(condition: Condition) -> bool:
+    """Whether a condition may be evaluated twice, beside its own place: it has no random value in it."""
+    read = expression(condition.piece.text)
+    return not condition.bounds and read is not None and not any(read.find(kind) for kind in RANDOM)
 
 
 def _trouble(pair: Pair, must: Sequence[Condition]) -> str | None:
@@ -116,8 +139,8 @@ def _by_function(pair: Pair, found: Found) -> Joined:
     bounds = found.bounds
     assert bounds is not None, "an interval function was found"  # noqa: S101  (by the caller)
     left, right, keys, residual = _sides(pair, found)
-    left, (ls, le) = with_terms(pair.query, left, found.terms[:2])
-    right, (rs, re_) = with_terms(pair.query, right, found.terms[2:])
+    left, (ls, le) = with_terms(pair.query, left, found.terms[:2], pair.guard("left"))
+    right, (rs, re_) = with_terms(pair.query, right, found.terms[2:], pair.guard("right"))
     try:
         frame = interval_join(
             left,
@@ -147,8 +170,8 @@ def _by_overlap(
         return overlap
     found = found_overlap(must, may, overlap, pair.numbers)
     left, right, keys, residual = _sides(pair, found)
-    left, of_left = with_terms(pair.query, left, found.terms[:2])
-    right, of_right = with_terms(pair.query, right, found.terms[2:])
+    left, of_left = with_terms(pair.query, left, found.terms[:2], pair.guard("left"))
+    right, of_right = with_terms(pair.query, right, found.terms[2:], pair.guard("right"))
     if not all(_repeatable(frame) for frame in (left, right)):
         return "an input may give other rows each time it is read (random values, LIMIT, sample or stream)"
     kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
@@ -174,8 +197,8 @@ def _choose(pair: Pair, overlaps: Sequence[Overlap]) -> Overlap | str:
     left, right = pair.left.frame(), pair.right.frame()
     fitting, conditions, trouble = [], [], None
     for overlap in overlaps:
-        left, of_left = with_terms(pair.query, left, overlap.terms[:2])
-        right, of_right = with_terms(pair.query, right, overlap.terms[2:])
+        left, of_left = with_terms(pair.query, left, overlap.terms[:2], pair.guard("left"))
+        right, of_right = with_terms(pair.query, right, overlap.terms[2:], pair.guard("right"))
         kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
         trouble = type_trouble(kinds)
         if trouble is None:
@@ -210,11 +233,11 @@ def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[
     keys: list[tuple[str, str]] = []
     for key in found.keys:
         if _same_type(frames["left"], frames["right"], key):
-            frames["left"], left = with_terms(pair.query, frames["left"], _key_terms(frames["left"], key, key.left))
-            frames["right"], right = with_terms(
-                pair.query, frames["right"], _key_terms(frames["right"], key, key.right)
-            )
-            keys += zip(left, right, strict=True)
+            names: dict[str, list[str]] = {}
+            for of, term in (("left", key.left), ("right", key.right)):
+                terms = _key_terms(frames[of], key, term)
+                frames[of], names[of] = with_terms(pair.query, frames[of], terms, pair.guard(of))
+            keys += zip(names["left"], names["right"], strict=True)
         elif key.condition.whole is not None:
             residual.append(key.condition.whole)
     return frames["left"], frames["right"], tuple(keys), residual
@@ -239,14 +262,20 @@ def _same_type(left: DataFrame, right: DataFrame, key: Key) -> bool:
     return one == other and isinstance(one, KEY_TYPES) and (not isinstance(one, T.StringType) or one == T.StringType())
 
 
-def with_terms(query: Query, frame: DataFrame, terms: Sequence[Term]) -> tuple[DataFrame, list[str]]:
-    """The frame with a column for every term, and the names of these; a plain column serves as it is."""
+def with_terms(
+    query: Query, frame: DataFrame, terms: Sequence[Term], guard: str | None = None
+) -> tuple[DataFrame, list[str]]:
+    """The frame with a column for every term, and the names of these; a plain column serves as it is.
+
+    A term is null where `guard` does not hold: `v <> 0 and 10 div v < b` says that rows with 0 match nothing.
+    """
     names = []
     for term in terms:
         name = next((each for each in frame.columns if quoted(each) == term.sql.strip()), None)
         if name is None:
             name = query.names.fresh("bound")
-            frame = frame.selectExpr("*", f"({term.sql}) as {quoted(name)}")
+            value = f"({term.sql})" if guard is None else f"case when {guard} then ({term.sql}) end"
+            frame = frame.selectExpr("*", f"{value} as {quoted(name)}")
         names.append(name)
     return frame, names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -91,14 +92,28 @@ def _apart(word: str) -> list[str]:
 
 
 def _properties(path: Path) -> Iterator[tuple[str, str]]:
+    """The settings in a file, as Java's properties files and Spark have them."""
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        text = line.strip()
-        if text and not text.startswith(("#", "!")):
-            # A Java properties file: the key ends at the first blank, "=" or ":".
-            key = text.replace("=", " ", 1).replace(":", " ", 1).split(maxsplit=1)[0]
-            yield key, text[len(key) :].strip().lstrip("=:").strip()
+    for line in _CONTINUED.sub(r"\1", _COMMENT.sub("", path.read_text(encoding="utf-8"))).splitlines():
+        found = _PROPERTY.match(line)
+        if found is not None and found[1]:
+            yield _unescaped(found[1]), _unescaped(found[2]).strip()
+
+
+_COMMENT = re.compile(r"^[ \t\f]*[#!].*", re.MULTILINE)
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")  # a line that ends in an odd number of backslashes
+_PROPERTY = re.compile(r"\s*((?:\\.|[^\\\s=:])*)\s*[=:]?\s*(.*)")  # the key ends at the first blank, "=" or ":"
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescaped(text: str) -> str:
+    def read(found: re.Match[str]) -> str:
+        mark = found[1]
+        return chr(int(mark[1:], 16)) if len(mark) > 1 else _ESCAPED.get(mark, mark)
+
+    return _ESCAPE.sub(read, text)
 
 
 _OPTIONS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}

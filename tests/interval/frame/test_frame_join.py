@@ -13,7 +13,7 @@ from dovetail.engine.layout import HOWS
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
 from dovetail.joins.interval.plan.functions import interval_duration, overlapping_interval
-from dovetail.joins.interval.plan.native import BinCells, strategy
+from dovetail.joins.interval.plan.native import BinCells, OrderCells, strategy
 from dovetail.joins.interval.relation import RELATIONS, Relation
 
 if TYPE_CHECKING:
@@ -123,6 +123,25 @@ def test_few_rows_a_key_are_joined_by_the_keys(spark: SparkSession, how: str, ke
     if keep == "all":
         assert joined == expected(left, right, how, on=arguments["on"])
     assert joined == answered(bins.frame()) == answered(interval_join(l_frame, r_frame, **arguments))
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("relation", ["before", "after"])
+def test_few_rows_a_key_are_not_copied_to_later_ranges(spark: SparkSession, relation: str, how: str) -> None:
+    left, right, l_frame, r_frame = frames(spark, 43)
+    arguments: dict[str, Any] = {"relation": relation, "how": how, "on": [("k", "k"), ("j", "j")]}
+    plan = plan_interval_join(l_frame, r_frame, algorithm="native", **arguments)
+    assert (plan.route.name, plan.route.algorithm, plan.route.cells) == ("native", "keys", None)
+    ranges = plan_interval_join(l_frame, r_frame, partitions=3, algorithm="native", **arguments)
+    assert isinstance(ranges.route.cells, OrderCells), "ranges that were asked for are used"
+    wanted = expected(left, right, how, relation=relation, on=arguments["on"])
+    assert answered(plan.frame()) == answered(ranges.frame()) == wanted
+
+
+def test_few_keys_are_cut_by_time_for_before(spark: SparkSession) -> None:
+    keyed = spark.range(20_000).selectExpr("id % 3 as k", "id as start", "id + 2 as end")
+    plan = plan_interval_join(keyed, keyed, on="k", relation="before", algorithm="native")
+    assert isinstance(plan.route.cells, OrderCells)
 
 
 def test_many_rows_a_key_are_not_joined_by_the_keys_alone(spark: SparkSession) -> None:

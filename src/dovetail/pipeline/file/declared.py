@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,8 @@ def inputs_of(kind: str, type_: str, values: Mapping[str, Any], steps: frozenset
     shape = shape_of(kind, type_)
     for key in shape.references if shape else ():
         given = values.get(key)
-        named = (
-            [given] if isinstance(given, str) else list(given.values() if isinstance(given, Mapping) else given or ())
+        named: Iterable[Any] = (
+            given.values() if isinstance(given, Mapping) else given if isinstance(given, list) else [given]
         )
         yield from ((name, key) for name in named if isinstance(name, str))
     if type_ == "sql" and "inputs" not in values and isinstance(values.get("query"), str):

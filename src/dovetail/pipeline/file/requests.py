@@ -68,6 +68,8 @@ def check_ends(pipeline: Pipeline, sink: Step, problems: Problems) -> None:
         return  # references are wrong, which is told elsewhere
     live = any(step.kind == "source" and streams(step) for step in steps)
     for step in steps:
+        if problems.of(step.name):
+            continue
         if live and step.type in ("online_join", "online_multijoin") and _reacts(pipeline, step):
             problems.add(
                 step.path, f"{step.name} keeps work for pauses of its input, so a run to the end of input never ends",

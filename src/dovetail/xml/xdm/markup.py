@@ -164,6 +164,7 @@ def check_declarations(tree: Any, name: str) -> None:
 
 
 _NAME = re.compile(NCNAME)
+_DECLARATION = re.compile(rb'[ \n]xmlns(:[^ =]+)?="([^"]*)"')
 _COPYING = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)  # reads what was written here
 Namespaces = dict[str | None, str]
 
@@ -271,14 +272,28 @@ def copy_into(parent: Any, node: Any) -> Any:
     """A copy of an element, comment or instruction at the end of a parent."""
     if type(node) is Element and parent.nsmap:
         return _copy_with_namespaces(parent, node)
-    if type(node) is Element and node.nsmap:
-        # lxml's own copies lose namespaces that no name uses, and take one prefix where a namespace has several
-        new = etree.fromstring(etree.tostring(node, encoding="utf-8", with_tail=False), _COPYING)
-    else:
+    written = etree.tostring(node, encoding="utf-8", with_tail=False) if type(node) is Element else b""
+    if b"xmlns" not in written:
         new = copy.deepcopy(node)
         new.tail = None
+    elif _has_synonyms(written) and any(map(_adds_synonym, node.iterdescendants("*"))):
+        return _copy_with_namespaces(parent, node)
+    else:  # lxml's own copies lose namespaces that no name uses
+        new = etree.fromstring(written, _COPYING)
     parent.append(new)
     return new
+
+
+def _has_synonyms(written: bytes) -> bool:
+    """Whether a namespace has two prefixes somewhere in the markup."""
+    declared = set(_DECLARATION.findall(written))
+    return len({uri for _, uri in declared}) < len(declared)
+
+
+def _adds_synonym(element: Any) -> bool:
+    """Whether an element has a prefix for a namespace that has another one above it, which lxml's moves drop."""
+    outer = element.getparent().nsmap
+    return any(outer.get(prefix) != uri and uri in outer.values() for prefix, uri in element.nsmap.items())
 
 
 def _copy_with_namespaces(parent: Any, node: Any) -> Any:

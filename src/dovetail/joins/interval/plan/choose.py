@@ -14,7 +14,15 @@ from dovetail.joins.interval.cost import Choice, FrameMemory, IntervalStatistics
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.operators.spec import sweepable
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
-from dovetail.joins.interval.plan.native import NativeRoute, bin_cells, order_cells, strategy
+from dovetail.joins.interval.plan.native import (
+    BinCells,
+    NativeRoute,
+    OrderCells,
+    bin_cells,
+    candidate_cost,
+    order_cells,
+    strategy,
+)
 from dovetail.joins.interval.plan.ranges import RangesRoute, range_cells
 from dovetail.joins.interval.plan.sides import Side, spark_only
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, kept_row_counts, text_bytes
@@ -90,7 +98,7 @@ def choose_join(inputs: Inputs) -> Decision:
     if by_ranges or request.algorithm != "auto" or request.route != "auto":
         return Decision(native, native.seconds)
     index = _index(inputs)
-    if index is not None and (native.algorithm != "keys" or _cheaper(index, native)):
+    if index is not None and (native.cells is not None or native.seconds is None or _cheaper(index, native)):
         return Decision(index)
     if _ranges_obstacle(inputs) is not None:
         return Decision(native, native.seconds)
@@ -173,27 +181,43 @@ def _is_wide_decimal(kind: T.DataType) -> bool:
 
 
 def _native(inputs: Inputs, because: str = "") -> NativeRoute:
-    """The cheapest plan of Spark's own operators: bins, or for few rows a key its equality join on the keys."""
+    """The cheapest plan of Spark's own operators: cells, or for few rows a key its equality join on the keys."""
     request, way = inputs.request, strategy(inputs.request.relation)
     if request.algorithm == "nested_loop":
         return NativeRoute(inputs, "nested_loop", "named by the user")
-    if way == "order":
-        return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], order_cells(inputs))
-    if way != "bins":
-        return NativeRoute(inputs, way, because + _NATIVE_REASONS[way])
-    cells, row = bin_cells(inputs), load_profile().shuffle_row.seconds
-    seconds = cells.bins.rows * row + cells.bins.candidates * cells.bins.candidate_cost
-    if request.keys and request.algorithm != "bins":
-        by_keys = sum(s.usable for s in inputs.statistics) * row
-        by_keys += key_pairs(*(s.sample for s in inputs.statistics)) * cells.bins.candidate_cost
-        exploded = seconds + cells.bins.rows * row * (EXPLODED_ROW - 1)
-        if by_keys <= exploded * _joins_of_bins(request):
-            return NativeRoute(inputs, "keys", because + _NATIVE_REASONS["keys"], seconds=by_keys)
+    wants_cells = request.algorithm == "bins" or (way == "order" and request.partitions is not None)
+    by_keys = _seconds_by_keys(inputs) if request.keys and not wants_cells else None
+    if way not in ("bins", "order"):
+        return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], seconds=by_keys)
+    cells: BinCells | OrderCells = bin_cells(inputs) if way == "bins" else order_cells(inputs)
+    rows, seconds = _rows_and_seconds(inputs, cells)
+    exploded = seconds + rows * load_profile().shuffle_row.seconds * (EXPLODED_ROW - 1)
+    if by_keys is not None and by_keys <= exploded * _joins_of_cells(request):
+        return NativeRoute(inputs, "keys", because + _NATIVE_REASONS["keys"], seconds=by_keys)
     return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], cells, seconds)
 
 
-def _joins_of_bins(request: Request) -> int:
-    """How many joins bins need: rows of several bins that no bin can decide alone are joined again."""
+def _seconds_by_keys(inputs: Inputs) -> float:
+    """One core's time for Spark's equality join on the keys, the relation as its condition."""
+    rows = sum(s.usable for s in inputs.statistics)
+    return rows * load_profile().shuffle_row.seconds + _pairs_of_keys(inputs) * candidate_cost(inputs)
+
+
+def _rows_and_seconds(inputs: Inputs, cells: BinCells | OrderCells) -> tuple[float, float]:
+    """Rows after they are copied to cells, and one core's time for a join by them."""
+    if isinstance(cells, BinCells):
+        rows, candidates = cells.bins.rows, cells.bins.candidates
+    else:  # a range meets few pairs but those that match, which are half of all if times are spread alike
+        rows, candidates = cells.rows(*(s.sample for s in inputs.statistics)), _pairs_of_keys(inputs) / 2
+    return rows, rows * load_profile().shuffle_row.seconds + candidates * candidate_cost(inputs)
+
+
+def _pairs_of_keys(inputs: Inputs) -> float:
+    return key_pairs(*(s.sample for s in inputs.statistics))
+
+
+def _joins_of_cells(request: Request) -> int:
+    """How many joins cells need: rows of several cells that no cell can decide alone are joined again."""
     undecided = (request.left_only or request.keeps_left) + request.keeps_right
     return 1 + undecided + (request.keep != "all" and request.keeps_left)
 

@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, Bins, choose_bins
+from dovetail.joins.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, Bins, Sample, choose_bins
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, WHOLE, CellsJoin
 from dovetail.joins.interval.plan.sides import Side
@@ -123,13 +123,18 @@ def _sign(a: int, b: int) -> int:
 def bin_cells(inputs: Inputs) -> BinCells:
     """The cheapest bins for the samples of both inputs."""
     left, right = inputs.statistics
-    cost = HASHED_CANDIDATE_COST if _broadcasts(inputs.statistics, inputs.left.frame.sparkSession) else CANDIDATE_COST
     longest = max(left.max_length, right.max_length)
-    bins = choose_bins(left.sample, right.sample, longest, cost)
+    bins = choose_bins(left.sample, right.sample, longest, candidate_cost(inputs))
     furthest = max(abs(bound) for side in inputs.statistics for bound in (side.low, side.high))
     integral = isinstance(inputs.left.bound_type, T.IntegralType)
     whole = integral and bins.spans(longest) and furthest < _FURTHEST
     return BinCells(bins.whole() if whole else bins, whole)
+
+
+def candidate_cost(inputs: Inputs) -> float:
+    """One core's time to test a pair, in a hash join if Spark is likely to take one, else in a merge join."""
+    broadcasts = _broadcasts(inputs.statistics, inputs.left.frame.sparkSession)
+    return HASHED_CANDIDATE_COST if broadcasts else CANDIDATE_COST
 
 
 def _broadcasts(stats: tuple[SideStatistics, SideStatistics], spark: SparkSession) -> bool:
@@ -244,6 +249,12 @@ class OrderCells:
 
     points: tuple[float, ...]
     earlier: str  # "left" for before, "right" for after
+
+    def rows(self, left: Sample, right: Sample) -> float:
+        """Rows after replication, as the samples tell."""
+        earlier, later = (left, right) if self.earlier == "left" else (right, left)
+        first = np.searchsorted(self.points, earlier.end, side="right")
+        return later.rows + float((len(self.points) + 1 - first).sum()) * earlier.weight
 
     def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
         """The frame with a row for every cell, and of our columns those to keep."""
