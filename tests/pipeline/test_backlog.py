@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.pipeline.file.declared import Step
-from dovetail.pipeline.record.backlog import Arrivals
+from dovetail.pipeline.record.follow import Arrivals
 
 
 def source(type_: str, **values: Any) -> Arrivals:

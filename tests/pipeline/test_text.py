@@ -13,13 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.pipeline.checkpoint import _bearing
+from dovetail.pipeline.checkpoint import _refused_changes
+from dovetail.pipeline.file.declared import Secrets, query_keeps_state, tables_of
 from dovetail.pipeline.file.keys import JOIN_TYPES, WORKLOADS, join_shape, options_of
-from dovetail.pipeline.file.locate import KeyPath, key_lines, nearest_line, value_at
-from dovetail.pipeline.file.problems import PipelineError
+from dovetail.pipeline.file.problems import KeyPath, PipelineError, key_lines, nearest_line
 from dovetail.pipeline.file.read import read_pipeline
-from dovetail.pipeline.file.secrets import Secrets
-from dovetail.pipeline.file.sql_tables import keeps_state, tables_of
 from dovetail.pipeline.sinks.write import trigger_of
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*.toml"))
@@ -69,7 +67,6 @@ def test_every_key_has_its_line() -> None:
     assert text[lines["a", "b c", "late", 'quo"ted'] - 1].startswith('"quo')
     assert nearest_line(lines, ("many", 1, "absent")) == lines["many", 1]
     assert nearest_line(lines, ("absent",)) == 1
-    assert value_at(tomllib.loads(TRICKY), ("many", 1, "n")) == 2
 
 
 _names = st.from_regex(r"[a-z][a-z0-9_-]{0,4}", fullmatch=True)
@@ -134,7 +131,7 @@ def test_what_a_join_may_be_told_later() -> None:
         ({"retain": "1 hour"}, False),
         ({"on": "b"}, True),
     ):
-        assert bool(list(_bearing("j", {"j": join}, {"j": join | change}, is_sink=False))) == changed
+        assert bool(list(_refused_changes("j", {"j": join}, {"j": join | change}, is_sink=False))) == changed
 
 
 def test_triggers(tmp_path: Path) -> None:
@@ -163,8 +160,8 @@ def test_tables_of_a_query() -> None:
     found = tables_of("with x as (select * from Orders) select * from x join items using (id)", steps)
     assert sorted(found) == ["items", "orders"]
     assert tables_of("select from where orders ((", steps) == ["orders"]
-    assert keeps_state("select k, count(*) from orders group by k")
-    assert not keeps_state("select k from orders where v > 1")
+    assert query_keeps_state("select k, count(*) from orders group by k")
+    assert not query_keeps_state("select k from orders where v > 1")
 
 
 _LIVE = """

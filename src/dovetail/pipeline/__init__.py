@@ -1,6 +1,11 @@
-"""Pipelines declared in a file: sources, masters, joins and sinks, checked before they run, watched while they do.
+"""Runs pipelines that a file declares: sources, masters, joins and sinks.
 
-`file/` reads the text, `check` holds it against its surroundings, `explain` shows the choices, `start` opens a session,
-`steps/` are DataFrames, `sinks/` take their rows, `run` starts the queries over a `checkpoint`, `record/` is what
-happened, and `terminal` shows it.
+In the order of a run:
+
+* `file/`: reads the text and checks it.
+* `start`: opens the Spark session.
+* `check`: checks columns, files and servers without running a job.
+* `run`: runs the queries. `checkpoint`: the directory that they continue from.
+* `steps/`: makes DataFrames of the steps. `sinks/`: writes their rows.
+* `record/`: records the progress of a run. `terminal`: prints it.
 """

@@ -1,4 +1,4 @@
-"""Checking a pipeline against its surroundings: columns, types, files and servers. Spark analyses; no job runs."""
+"""Checks a pipeline against its inputs and outputs: columns, types, files and servers. No Spark job runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from dovetail.errors import ConfigError, DataError, DovetailError, PlanError
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.pipeline.checkpoint import owner_of
 from dovetail.pipeline.file.declared import Pipeline, Step
-from dovetail.pipeline.file.locate import nearest_line
-from dovetail.pipeline.file.problems import Problem, Problems, listed, meant
-from dovetail.pipeline.file.requests import key_of
+from dovetail.pipeline.file.problems import Problem, Problems, listed, meant, nearest_line
+from dovetail.pipeline.file.requests import key_of, query_line
 from dovetail.pipeline.sinks.write import KEPT, check_place
 from dovetail.pipeline.steps.joins import Given, checked_join, spark_says
 from dovetail.pipeline.steps.masters import promised_master
@@ -28,7 +27,7 @@ _STREAM_MODES = {"parquet": ("append", "complete"), "csv": ("append", "complete"
 
 
 def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
-    """Everything that a run would refuse, by line; what comes after a wrong step is not looked at."""
+    """Everything that a run would refuse, by line; steps after a wrong step are not checked."""
     return _Check(spark, pipeline).all()
 
 
@@ -62,33 +61,30 @@ class _Check:
                 for key, text in sink_problems(self._spark, self._pipeline, step, self._frames[step.values["from"]]):
                     self._problems.add((*step.path, key), text)
         except DovetailError as error:
-            self._told(step, str(error), key_of(step, error, _reached(step)))
+            self._report(step, str(error), key_of(step, error, _reached(step)))
         except (PySparkException, Py4JJavaError) as error:
-            told = f"Spark refuses it: {spark_says(error)}; see what its {step.type} takes"
-            self._told(step, told, _reached(step))
+            message = f"Spark refuses it: {spark_says(error)}; see what its {step.type} takes"
+            self._report(step, message, _reached(step))
 
-    def _told(self, step: Step, message: str, key: str) -> None:
-        """The problem at the key that it is about, and in a query at its line."""
+    def _report(self, step: Step, message: str, key: str) -> None:
+        """Add a problem at the line of a key; in a query, at the line that Spark names."""
         masked = self._pipeline.secrets.masked(message)
-        line = nearest_line(self._pipeline.lines, (*step.path, key))
         place = _PLACE.search(masked) if key == "query" else None
-        if place is not None:
-            line += int(place[1]) - (0 if self._begins_below(line) else 1)
+        if place is None:
+            line = nearest_line(self._pipeline.lines, (*step.path, key))
+        else:
+            line = query_line(self._pipeline, step, int(place[1]))
         self._problems.at(line, f"{step.name}: {masked}", step.name)
-
-    def _begins_below(self, line: int) -> bool:
-        text = self._pipeline.path.read_text(encoding="utf-8").splitlines()[line - 1]
-        return text.rstrip().endswith(('"""', "'''"))
 
 
 def _reached(step: Step) -> str:
-    """The key of what a step reaches for, which an error that names no argument is about."""
+    """The key that an error without an argument is about: the path, server or format that the step reads."""
     keys = ("path", "uri", "format", "options") if step.kind in ("source", "master") else ()
     return next((key for key in keys if key in step.values), "type")
 
 
 def sink_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
-    """What is wrong between a sink and its rows: key and text."""
+    """Problems of a sink with the rows that it takes: key and text."""
     yield from _mode_problems(sink, rows.isStreaming)
     if rows.isStreaming:
         yield from _stream_problems(spark, pipeline, sink, rows)
@@ -108,9 +104,9 @@ def sink_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: Dat
 
 
 def overlapping(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> Iterator[tuple[Step, str]]:
-    """Sinks whose directory is that of an earlier sink, or inside it or around it: sink and text.
+    """Sinks whose directory overlaps that of an earlier sink: sink and text.
 
-    Two that append files of one kind can share a directory.
+    Two sinks that append files of one format can share a directory.
     """
     sinks = [sink for sink in pipeline.of("sink") if "path" in sink.values and sink.values["from"] in frames]
     for at, sink in enumerate(sinks):
@@ -131,7 +127,7 @@ def _folder(place: str) -> str:
 
 
 def _appended(sink: Step, frames: Mapping[str, DataFrame]) -> str | None:
-    """The kind of files that a sink adds to a directory; None if it also replaces some."""
+    """The format of the files that a sink appends to a directory; None if it also replaces files."""
     usual = "append" if frames[sink.values["from"]].isStreaming else "overwrite"
     is_added = sink.values.get("mode", usual) == "append" and sink.type != "format"
     return sink.type if is_added else None
@@ -190,7 +186,7 @@ def _place_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: D
 
 
 def _as_problem(sink: Step, key: str, look: Any) -> Iterator[tuple[str, str]]:
-    """What a look at a place says, at the key that it is about; at this one if it does not say."""
+    """The error that a check raises, as key and text; the key is `key` if the error names none."""
     try:
         look()
     except (ConfigError, DataError, PlanError) as error:

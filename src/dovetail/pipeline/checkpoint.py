@@ -1,4 +1,4 @@
-"""Checkpoints of a pipeline: one directory, one run at a time, and no change that what is kept there cannot bear."""
+"""Keeps the checkpoint of a pipeline: one run at a time, and no change that its state does not allow."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from dovetail.errors import ConfigError
-from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.declared import Pipeline, Step, query_keeps_state
 from dovetail.pipeline.file.problems import PipelineError, Problem, Problems
-from dovetail.pipeline.file.sql_tables import keeps_state
 from dovetail.pipeline.file.wiring import streams
 from dovetail.pipeline.sinks.hadoop import Files
 
 _PACES = {"rowsperbatch", "rowspersecond", "pace", "partitions", "maxfilespertrigger", "maxbytespertrigger",
           "maxoffsetspertrigger", "minpartitions", "numpartitions"}  # fmt: skip
-"""Options that say how fast a source is read, and change none of its rows."""
+"""Options that set how fast a source is read, and do not change its rows."""
 
 
 @contextmanager
 def locked(file: Path, taken: str) -> Iterator[None]:
-    """Hold a file, made for that, or a directory for the block; `ConfigError` with the text `taken` if another does."""
+    """Lock a file, which is created, or a directory for the block; `ConfigError(taken)` if it is locked already."""
     with ExitStack() as stack:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -43,10 +42,10 @@ def locked(file: Path, taken: str) -> Iterator[None]:
 
 
 class Checkpoint:
-    """The directory where streams remember how far they are; held by one run at a time.
+    """The directory that keeps the progress of streams; locked by one run at a time.
 
-    It has one directory for each sink, with Spark's own files, and `pipeline.json`: what each sink's query was when it
-    began, and an id that its output is marked with. Secrets are not in it: values stand there as the file has them.
+    It has one directory for each sink, with Spark's own files, and `pipeline.json`: the steps of each sink's query when
+    it began, and an id that marks its output. Values are stored as the file has them, so secrets are not stored.
     """
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, place: str) -> None:
@@ -67,14 +66,14 @@ class Checkpoint:
         self._held.close()
 
     def _take(self) -> None:
-        """Keep other runs out while this process lives; on a file system of another machine nobody can tell."""
+        """Lock the directory while this process lives; a directory on a remote file system cannot be locked."""
         if "://" in self.place:
             return
         taken = f"another run uses the checkpoint {self.place}; wait for it to end, or give another directory."
         self._held.enter_context(locked(Path(self.place) / "lock", taken))
 
     def of(self, sink: Step) -> str:
-        """Where the query of a sink keeps its files."""
+        """The checkpoint directory of a sink's query."""
         return f"{self.place}/{sink.name}"
 
     def owner(self, sink: Step) -> str:
@@ -82,11 +81,11 @@ class Checkpoint:
         return str(self._known[sink.name]["id"])
 
     def admit(self, sinks: list[Step]) -> None:
-        """Take these sinks up; PipelineError for every change that a query which has begun cannot bear."""
+        """Record these sinks; PipelineError for every change that a query with a checkpoint does not allow."""
         found = [problem for sink in sinks for problem in self._changes(sink)]
         if found:
             raise PipelineError(str(self._pipeline.path), sorted(set(found)))
-        writers, places = self.letters(), _dead_letters(self._pipeline)
+        writers, places = self.dead_letter_writers(), _dead_letters(self._pipeline)
         for sink in sinks:
             begun = self._known[sink.name].get("id") if self._has_begun(sink) else None
             self._known[sink.name] = {
@@ -96,11 +95,11 @@ class Checkpoint:
             }
         self._files.keep(f"{self.place}/pipeline.json", json.dumps(self._known, indent=1))
 
-    def letters(self) -> dict[str, str]:
-        """For each join that keeps dead letters, the sink whose query writes them, so that each is there once.
+    def dead_letter_writers(self) -> dict[str, str]:
+        """For each join with dead letters, the one sink whose query writes them.
 
-        It is the first sink of the file that reads the join, and stays so as long as the directory does: another one
-        may be further in the stream, or less far. PipelineError if that sink is gone.
+        It is the first sink of the file that reads the join. It does not change while the directory is the same, as
+        another sink's query may have read more of the stream, or less. PipelineError if that sink is gone.
         """
         found: dict[str, str] = {}
         problems = Problems(self._pipeline.lines)
@@ -126,7 +125,7 @@ class Checkpoint:
         return {step.name: {"kind": step.kind, **json.loads(json.dumps(step.written, default=str))} for step in steps}
 
     def _has_begun(self, sink: Step) -> bool:
-        """Whether the query of a sink remembers how far it is; if its files were removed, it begins anew."""
+        """Whether the query of a sink has a checkpoint; if its files were removed, it starts again."""
         return _has_begun(self._files, self.of(sink))
 
     def _changes(self, sink: Step) -> Iterator[Problem]:
@@ -140,18 +139,18 @@ class Checkpoint:
         before, now = self._known[sink.name]["steps"], self._steps(sink)
         problems = Problems(self._pipeline.lines)
         for name in dict.fromkeys([*before, *now]):
-            for key, old, new in _bearing(name, before, now, name == sink.name):
+            for key, old, new in _refused_changes(name, before, now, name == sink.name):
                 kind = now.get(name, before.get(name))["kind"]
                 problems.add(
                     (kind, name, key),
                     f"{kind}.{name}{f'.{key}' if key else ''} was {old} when the checkpoint began and is {new} now",
-                    "what is kept there fits the former only",
-                    f"put it back, or give another checkpoint than {self.place}, with which everything is read anew",
+                    "its state fits the former only",
+                    f"put it back, or give another checkpoint than {self.place}, which starts from the beginning",
                 )
         yield from problems.found
 
     def _renamed(self, sink: Step) -> Iterator[Problem]:
-        """A sink that would write all rows of one that is gone once more, to the same place."""
+        """Problems of a sink that would write all rows of a removed sink again, to the same place."""
         names, mine = {one.name for one in self._pipeline.of("sink")}, _target(self._steps(sink)[sink.name])
         problems = Problems(self._pipeline.lines)
         for name, known in self._known.items():
@@ -171,7 +170,7 @@ def _has_begun(files: Files, place: str) -> bool:
 
 
 def _target(step: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a sink writes and where, as the file has it; None if it keeps nothing."""
+    """What a sink writes and where, as the file has it; None for console and memory."""
     if step["type"] in ("console", "memory"):
         return None
     return {key: step.get(key) for key in ("type", "from", "path", "uri", "table", "format", "options")}
@@ -183,7 +182,7 @@ def _read(files: Files, place: str) -> dict[str, Any]:
 
 
 def owner_of(spark: SparkSession, pipeline: Pipeline, sink: Step) -> str:
-    """The id of a sink's output in the checkpoint as it is now; nothing if its query has not begun."""
+    """The id of a sink's output in the checkpoint as it is now; empty if its query has not begun."""
     place = pipeline.checkpoint
     if place is None or not _has_begun(Files(spark, place), f"{place}/{sink.name}"):
         return ""
@@ -191,47 +190,46 @@ def owner_of(spark: SparkSession, pipeline: Pipeline, sink: Step) -> str:
 
 
 def _dead_letters(pipeline: Pipeline) -> dict[str, str]:
-    """The joins that keep dead letters, each with the directory as the file has it."""
+    """The joins that write dead letters, each with its directory as the file has it."""
     misses = {step.name: step.written.get("on_miss") for step in pipeline.of("join")}
     return {name: str(given["dead_letter"]) for name, given in misses.items()
             if isinstance(given, Mapping) and "dead_letter" in given}  # fmt: skip
 
 
-def _bearing(
+def _refused_changes(
     name: str, before: Mapping[str, Any], now: Mapping[str, Any], is_sink: bool
 ) -> Iterator[tuple[str, str, str]]:
-    """Changes of a step that its query's checkpoint cannot bear: key, former value, present one."""
+    """Changes of a step that its query's checkpoint does not allow: key, former value, present value."""
     old, new = before.get(name), now.get(name)
     if old is None or new is None:
         present = old or new
-        if present is not None and _remembers(present):
+        if present is not None and _keeps_state(present):
             yield "", "absent" if old is None else "there", "absent" if new is None else "there"
         return
     for key in dict.fromkeys([*old, *new]):
         a, b = old.get(key), new.get(key)
         if key == "options":
             a, b = ({k: x for k, x in (o or {}).items() if k.replace("_", "").lower() not in _PACES} for o in (a, b))
-        if a != b and not _harmless(old, new, key, is_sink):
+        if a != b and not _is_allowed(old, new, key, is_sink):
             yield key, repr(a), repr(b)
 
 
-def _remembers(step: Mapping[str, Any]) -> bool:
-    """Whether a query keeps something for the step: offsets of a source, state of a join."""
+def _keeps_state(step: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint has state of the step: offsets of a source, operator state of a join."""
     kind, type_ = step["kind"], step["type"]
     if kind == "source":
         return streams(Step(kind, "", type_, step, step, ()))
     if type_ == "sql":
-        return keeps_state(step["query"])
+        return query_keeps_state(step["query"])
     return type_ in ("online_join", "online_multijoin") or (type_ == "enrich" and step.get("mode") == "carry")
 
 
-def _harmless(old: Mapping[str, Any], new: Mapping[str, Any], key: str, is_sink: bool) -> bool:
+def _is_allowed(old: Mapping[str, Any], new: Mapping[str, Any], key: str, is_sink: bool) -> bool:
+    """Whether a query may go on after this key of a step has changed."""
     if is_sink:
         return key not in ("from", "mode")
     if key in ("rows_per_second", "wait", "end_of_input", "memory", "retain"):
-        return True  # state moves along
-    if old["kind"] == "source":
-        return not (_remembers(old) or _remembers(new))
-    if old["type"] == "enrich" and key == "stream":
+        return True  # joins adopt these at a restart
+    if old["kind"] == "join" and old["type"] == "enrich" and key == "stream":
         return False
-    return not (_remembers(old) or _remembers(new))
+    return not (_keeps_state(old) or _keeps_state(new))

@@ -1,8 +1,9 @@
-"""Running a pipeline: its queries started, followed and stopped, with a record of all that happened."""
+"""Runs a pipeline: starts its queries, follows them into the record, and stops them."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 import threading
 import time
@@ -15,18 +16,18 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from dovetail.errors import DovetailError, PlanError
+from dovetail.errors import DataError, DovetailError, PlanError
 from dovetail.pipeline.checkpoint import Checkpoint
-from dovetail.pipeline.file.declared import Pipeline
+from dovetail.pipeline.file.declared import Pipeline, Secrets
 from dovetail.pipeline.file.problems import PipelineError, Problems
 from dovetail.pipeline.file.requests import check_ends
-from dovetail.pipeline.record.failures import plain_error
 from dovetail.pipeline.record.figures import predictions
 from dovetail.pipeline.record.follow import Follower, record_batch
 from dovetail.pipeline.record.watch import Watch
 from dovetail.pipeline.sinks.files import held_place
 from dovetail.pipeline.sinks.write import KEPT, check_place, label_of, start_stream, write_once
 from dovetail.pipeline.steps.build import Lineage, build_lineage
+from dovetail.spark.task_errors import task_error
 
 _POLL_S = 0.2
 _PATIENCE_S = 60.0
@@ -39,7 +40,7 @@ def watch_of(pipeline: Pipeline) -> Watch:
 
 @dataclass(slots=True)
 class Running:
-    """A query that runs, and who follows it."""
+    """A running query and its follower."""
 
     sink: str
     query: StreamingQuery
@@ -48,10 +49,10 @@ class Running:
 
 @dataclass(slots=True)
 class Run:
-    """One run of a pipeline. `seconds` ends it after a while; `once` when all input that is there now is taken.
+    """One run of a pipeline. It ends after `seconds`, or with `once` when it has read all input that exists now.
 
-    `stop` may be called from a signal handler: micro-batches that have begun are finished first; called twice, they
-    are left, to be repeated by the next run.
+    `stop` may be called from a signal handler. The first call finishes the micro-batches that have begun; the second
+    one abandons them, and the next run repeats them.
     """
 
     spark: SparkSession
@@ -66,7 +67,7 @@ class Run:
 
     @property
     def given_up(self) -> bool:
-        """Whether the run was asked twice to end, and did not finish what it had begun."""
+        """Whether `stop` was called twice, so that micro-batches were abandoned."""
         return self._stops > 1
 
     def stop(self) -> None:
@@ -75,12 +76,12 @@ class Run:
         self._woken.set()
 
     def finish(self) -> None:
-        """End the run because its streams have given all their rows: it is finished, not stopped."""
+        """End the run because its streams have produced all their rows: its state is finished, not stopped."""
         self._is_complete = True
         self._woken.set()
 
     def go(self) -> None:
-        """Run to the end; what goes wrong is in the record and raised, in our words where they are ours."""
+        """Run to the end; an error is recorded and raised as a `DovetailError`."""
         try:
             self._check_once()
             with self._checkpoint() as place:
@@ -108,9 +109,9 @@ class Run:
             yield stack.enter_context(Checkpoint(self.spark, self.pipeline, place))
 
     def _go(self, checkpoint: Checkpoint) -> None:
-        letters = checkpoint.letters()
+        writers = checkpoint.dead_letter_writers()
         sinks = self.pipeline.of("sink")
-        lineages = [build_lineage(self.spark, self.pipeline, sink, letters=letters) for sink in sinks]
+        lineages = [build_lineage(self.spark, self.pipeline, sink, dead_letter_writers=writers) for sink in sinks]
         owned = _owned(lineages)
         for lineage in lineages:
             for name, plan in lineage.plans.items():
@@ -180,7 +181,7 @@ class Run:
         _raise_failure(running)
 
     def _end(self, running: list[Running]) -> None:
-        """Let micro-batches that have begun finish, then stop the queries."""
+        """Wait for micro-batches that have begun, then stop the queries."""
         begun = {one.sink: _newest(one.query) for one in running}
         end = time.monotonic() + _PATIENCE_S
         for one in running:
@@ -190,7 +191,7 @@ class Run:
             one.follower.poll()
 
     def _is_busy(self, query: StreamingQuery, newest: int) -> bool:
-        """Whether the micro-batch that ran when this was asked first still runs; of a complete run, any micro-batch."""
+        """Whether the micro-batch after `newest` still runs; in a complete run, whether any micro-batch runs."""
         is_running = query.isActive and bool(query.status["isTriggerActive"])
         return is_running and (self._is_complete or _newest(query) == newest)
 
@@ -208,7 +209,7 @@ def _raise_failure(running: list[Running]) -> None:
 
 
 def _owned(lineages: list[Lineage]) -> dict[str, frozenset[str]]:
-    """For each sink the steps that it speaks for: those that no sink before it has."""
+    """For each sink the steps that its query reports: those that no earlier sink has."""
     taken: set[str] = set()
     owned = {}
     for lineage in lineages:
@@ -219,7 +220,7 @@ def _owned(lineages: list[Lineage]) -> dict[str, frozenset[str]]:
 
 
 def _seen(observation: Observation, patience_s: float = 2.0) -> int | None:
-    """Rows that Spark counted; None if it did not, because its optimiser found that there was nothing to run."""
+    """Rows that Spark counted; None if Spark ran nothing, as for a plan that it found to be empty."""
     found: list[int] = []
 
     def ask() -> None:
@@ -232,8 +233,42 @@ def _seen(observation: Observation, patience_s: float = 2.0) -> int | None:
 
 
 def record_place(pipeline: Pipeline) -> Path:
-    """Where the record of a run is saved: beside the checkpoint, or beside the file if that is elsewhere or nowhere."""
+    """Where the record of a run is saved: in the checkpoint, or beside the file if there is no local checkpoint."""
     place = pipeline.checkpoint
     if place is None or "://" in place:
         return pipeline.path.with_name(f"{pipeline.path.stem}.watch.json")
     return Path(place) / "watch.json"
+
+
+_LONGEST = 600
+_CLASSED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+?)(?: SQLSTATE:|$)", re.MULTILINE)
+_PYTHON = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF"}
+"""Error classes that only wrap another error."""
+
+
+def plain_error(error: Exception, secrets: Secrets) -> DovetailError:
+    """The error as a `DovetailError` without secrets; of a Spark error the cause, without the stack trace."""
+    if isinstance(error, PipelineError):
+        return error
+    if isinstance(error, DovetailError):
+        error.args = (secrets.masked(str(error)), *error.args[1:])
+        return error
+    text = secrets.masked(str(error))
+    ours = task_error(text)
+    if ours is not None:
+        return ours
+    return DataError(f"{type(error).__name__}: {_first(text)}")
+
+
+def _first(text: str) -> str:
+    """The cause in a Spark message: the first error with a class of its own that is not a wrapper."""
+    told = [found for found in _CLASSED.findall(text) if found[0].partition(".")[0] not in _WRAPPERS]
+    if told:
+        return f"[{told[0][0]}] {told[0][1].strip()}"[:_LONGEST]
+    raised = _PYTHON.findall(text.partition("\n\tat ")[0])
+    if raised:  # by a sink of ours, on the driver
+        return ": ".join(raised[-1])[:_LONGEST]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    plain = [line for line in lines if not line.startswith(("at ", "==", "File ", "Traceback", "...", "^"))]
+    return " ".join(plain[:3])[:_LONGEST]

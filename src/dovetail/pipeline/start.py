@@ -1,4 +1,4 @@
-"""The Spark session of a command: a quiet one of its own, with the pipeline's settings, or the one that runs."""
+"""Opens the Spark session of a command, with the pipeline's settings; a running session is used as it is."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from rich.console import Console
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.file.declared import Pipeline
-from dovetail.pipeline.file.locate import nearest_line
-from dovetail.pipeline.file.problems import PipelineError, Problem
+from dovetail.pipeline.file.problems import PipelineError, Problem, nearest_line
 from dovetail.spark.output import Output
 from dovetail.spark.session import configure, open_session
 
@@ -26,10 +25,10 @@ _QUIET: Mapping[str, str] = {
 
 @contextmanager
 def started_session(pipeline: Pipeline) -> Iterator[SparkSession]:
-    """A session for the block; one that was started here is stopped at its end.
+    """A session for the block; a session that is started here is stopped at the end.
 
-    What Spark prints goes to a log. Its path is told if the block fails, unless the pipeline's text is why, or if
-    there are errors in it; otherwise the log is removed.
+    Spark's output goes to a log. The path of the log is printed if the log has errors, or if the block fails for
+    another reason than the pipeline's text; otherwise the log is removed.
     """
     # PySpark logs every error of analysis to the terminal, as JSON with its stack, beside raising it.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -39,26 +38,26 @@ def started_session(pipeline: Pipeline) -> Iterator[SparkSession]:
         yield running
         return
     output = Output()
-    is_told = True
+    is_kept = True
     try:
         spark = _session(pipeline, output)
         try:
             yield spark
         finally:
             spark.stop()
-        is_told = output.errors > 0
+        is_kept = output.errors > 0
     except PlanError:
-        is_told = False
+        is_kept = False
         raise
     finally:
-        if is_told and output.path.stat().st_size:
+        if is_kept and output.path.stat().st_size:
             Console(stderr=True).print(f"what Spark printed: {output.path}", highlight=False, soft_wrap=True)
         else:
             output.remove()
 
 
 def _session(pipeline: Pipeline, output: Output) -> SparkSession:
-    """A new session; what its settings in the file have wrong is told with the line."""
+    """A new session; an error in a setting of the file is raised with its line."""
     given = pipeline.settings.get("spark", {})
     asked = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
     try:

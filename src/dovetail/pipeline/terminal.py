@@ -1,4 +1,4 @@
-"""A run on the terminal: a table that lives while it runs, and a summary at its end. Both read the record alone."""
+"""Prints a run on the terminal: a live table while it runs, and a summary at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIVE = ("step", "rows in", "rows out", "arriving /s", "served /s", "backlog", "
 
 
 def written(least: int = 140) -> Console:
-    """A console for what stays: as wide as the terminal is, and in a file or pipe as wide as tables are read well."""
+    """A console for results: as wide as the terminal, and at least `least` characters wide in a file or pipe."""
     console = Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = least
@@ -23,12 +23,12 @@ def written(least: int = 140) -> Console:
 
 
 def _state(watch: Watch) -> str:
-    """The state of a run, as the page has it."""
+    """The state of a run, in the words of the page."""
     return "finished" if watch.state == "ended" else watch.state
 
 
 def live_table(watch: Watch) -> RenderableType:
-    """How each step stands at this moment."""
+    """The current figures of each step."""
     table = Table(title=f"{watch.name}: {_state(watch)}, {watch.seconds:.0f} s", title_justify="left")
     for at, name in enumerate(_LIVE):
         table.add_column(name, justify="left" if at == 0 else "right", no_wrap=True)
@@ -57,7 +57,7 @@ def _memory(now: dict[str, float]) -> str:
 
 
 def line_of(watch: Watch) -> str:
-    """How the run stands, in one line, for output that is no terminal."""
+    """The progress of the run in one line, for output that is not a terminal."""
     parts = []
     for node in watch.nodes:
         now = watch.latest(node.name)
@@ -70,7 +70,7 @@ def line_of(watch: Watch) -> str:
 
 
 def summary(watch: Watch, console: Console) -> None:
-    """Rows in and out of every step, and what was measured beside what was predicted."""
+    """Print rows in and out of every step, and measured figures beside predicted ones."""
     rows = Table("step", title=f"{watch.name}: {_state(watch)} after {watch.seconds:.1f} s", title_justify="left")
     for name in ("rows in", "rows out", "cache hits", "page loads", "spilled", "peak memory of budget"):
         rows.add_column(name, justify="right")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 import dovetail
 from dovetail import MasterStore
 from dovetail.errors import PlanError
-from dovetail.pipeline.steps.file_schema import inferred_schema
+from dovetail.pipeline.steps.sources import inferred_schema
 
 COLLATED = "string collate UTF8_LCASE"
 

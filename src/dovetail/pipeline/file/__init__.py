@@ -1,5 +1,7 @@
-"""The file of a pipeline: `keys` and `values` are its format, `read` takes its text, `problems` says what is wrong.
+"""Reads pipeline files.
 
-`locate` finds lines, `secrets` fills in the environment, `declared` is what comes out; `wiring` and `requests` check
-how steps hang together and what joins are asked for, with `arguments` and `sql_tables`.
+* `read`: reads the text and checks each table against the format, which `keys` defines.
+* `declared`: the pipeline that results: steps, their inputs, secrets from the environment.
+* `wiring`: checks the references between steps. `requests`: checks the options of joins.
+* `problems`: the problems that were found, each with its line.
 """

@@ -1,22 +1,96 @@
-"""A pipeline as its file declares it: steps by name, what each reads, and the order in which they can be built."""
+"""A pipeline as its file declares it: steps, their inputs and order, and secrets from the environment."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from dovetail.pipeline.file.keys import shape_of
-from dovetail.pipeline.file.locate import KeyPath
-from dovetail.pipeline.file.secrets import Secrets
-from dovetail.pipeline.file.sql_tables import tables_of
+from dovetail.pipeline.file.problems import KeyPath
 from dovetail.pipeline.record.watch import Kind, Node
+
+HIDDEN = "***"
+_NAMED = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(slots=True)
+class Secrets:
+    """Values from the environment: fills them into texts, and hides them in messages."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    values: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def missing(self, text: str) -> list[str]:
+        """Names in the text that are not in the environment, in order."""
+        return [name for escaped, name in _NAMED.findall(text) if not escaped and name not in self.environment]
+
+    def filled(self, value: Any) -> Any:
+        """The value with every `${NAME}` in its texts replaced; `$${NAME}` becomes `${NAME}`."""
+        if isinstance(value, str):
+            return _NAMED.sub(self._replaced, value)
+        if isinstance(value, Mapping):
+            return {key: self.filled(part) for key, part in value.items()}
+        return [self.filled(part) for part in value] if isinstance(value, list) else value
+
+    def _replaced(self, found: re.Match[str]) -> str:
+        if found[1]:
+            return found[0][1:]
+        self.values[found[2]] = value = self.environment.get(found[2], "")
+        return value
+
+    def masked(self, text: str) -> str:
+        """The text with all of the values hidden, also in their URL encoding."""
+        forms: Iterable[str] = {form for value in self.values.values() for form in (value, quote(value, safe=""))}
+        for form in sorted(filter(None, forms), key=len, reverse=True):
+            text = text.replace(form, HIDDEN)
+        return text
+
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def tables_of(query: str, steps: frozenset[str]) -> list[str]:
+    """Names of the tables that a query reads, in the order of the text, without those that WITH defines.
+
+    If the parser cannot read the query, which Spark may still accept, every step whose name occurs in it counts.
+    """
+    import logging
+
+    import sqlglot
+    from sqlglot import expressions as e
+
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        tree = sqlglot.parse_one(query, read="spark")
+    except sqlglot.errors.SqlglotError:
+        return list(dict.fromkeys(word for word in _WORD.findall(query) if word in steps))
+    defined = {cte.alias_or_name.lower() for cte in tree.find_all(e.CTE)}
+    found = [table for table in tree.find_all(e.Table) if isinstance(table.this, e.Identifier) and not table.db]
+    names = [table.name for table in found if table.name.lower() not in defined]
+    by_fold = {step.lower(): step for step in steps}
+    return list(dict.fromkeys(by_fold.get(name.lower(), name) for name in names))
+
+
+def query_keeps_state(query: str) -> bool:
+    """Whether a query over a stream may keep state between micro-batches: it groups, joins or removes duplicates."""
+    import sqlglot
+    from sqlglot import expressions as e
+
+    try:
+        tree = sqlglot.parse_one(query, read="spark")
+    except sqlglot.errors.SqlglotError:
+        return True
+    kinds = (e.Group, e.Distinct, e.Join, e.Window, e.Having, e.AggFunc, e.Intersect, e.Except)
+    return any(True for _ in tree.find_all(*kinds))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One table of the file. `values` are as the step gets them, `written` as the file has them: without secrets."""
+    """One table of the file: `values` with secrets filled in, `written` as the file has them."""
 
     kind: str
     name: str
@@ -24,11 +98,11 @@ class Step:
     values: Mapping[str, Any]
     written: Mapping[str, Any]
     inputs: tuple[tuple[str, str], ...]
-    """Names of the steps that it reads, each with the key that names it."""
+    """Names of the steps that it reads, each with the key that names the step."""
 
     @property
     def path(self) -> KeyPath:
-        """Where it stands in the file."""
+        """Its path in the file."""
         return (self.kind, self.name)
 
     @property
@@ -51,7 +125,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A file that was read and found to be right in itself."""
+    """A pipeline file that was read and is valid by itself."""
 
     path: Path
     name: str
@@ -61,11 +135,11 @@ class Pipeline:
     secrets: Secrets
 
     def of(self, kind: str) -> list[Step]:
-        """The steps of a kind, as they stand in the file."""
+        """The steps of a kind, in the order of the file."""
         return [step for step in self.steps.values() if step.kind == kind]
 
     def ordered(self, sink: str | None = None) -> list[Step]:
-        """Steps so that each comes after those it reads; of one sink, those that it needs."""
+        """Steps in an order in which each comes after those it reads; with `sink`, only the steps that it needs."""
         done: dict[str, Step] = {}
         wanted = [self.steps[sink]] if sink else list(self.steps.values())
         for step in wanted:
@@ -79,7 +153,7 @@ class Pipeline:
             done[step.name] = step
 
     def edges(self) -> list[tuple[str, str]]:
-        """From each step that is read to the step that reads it, once."""
+        """Pairs of a step and a step that reads it, each pair once."""
         pairs = ((name, step.name) for step in self.steps.values() for name in step.sources)
         return list(dict.fromkeys(pairs))
 
@@ -89,17 +163,17 @@ class Pipeline:
         return self.settings.get("checkpoint")
 
     def located(self, place: str) -> str:
-        """A path of the file: as it is if it is absolute or a URI, else beside the file."""
+        """A path of the file, made absolute; relative paths start at the file."""
         return located(self.path, place)
 
 
 def located(file: Path, place: str) -> str:
-    """A path that the file names: as it is if it is absolute or a URI, else beside the file."""
+    """A path that a file names, made absolute; relative paths start at the file, and URIs stay as they are."""
     return place if "://" in place else str((file.parent / Path(place).expanduser()).absolute())
 
 
 def inputs_of(kind: str, type_: str, values: Mapping[str, Any], steps: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """The names of the steps that a table reads, whether they exist or not, each with the key that names it."""
+    """Names of the steps that a table reads, whether they exist or not, each with the key that names the step."""
     shape = shape_of(kind, type_)
     for key in shape.references if shape else ():
         given = values.get(key)

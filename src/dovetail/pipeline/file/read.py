@@ -1,4 +1,4 @@
-"""From the text of a pipeline file to a pipeline, or to everything that is wrong with the text alone."""
+"""Reads pipeline files and checks their text; needs neither Spark nor the files and servers that they name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.pipeline.file.declared import Pipeline, Step, inputs_of, located
+from dovetail.pipeline.file.declared import Pipeline, Secrets, Step, inputs_of, located
 from dovetail.pipeline.file.keys import KINDS, PIPELINE, Shape, shape_of, types_of
-from dovetail.pipeline.file.locate import KeyPath, key_lines
-from dovetail.pipeline.file.problems import PipelineError, Problem, Problems, listed, meant
+from dovetail.pipeline.file.problems import KeyPath, PipelineError, Problem, Problems, key_lines, listed, meant
 from dovetail.pipeline.file.requests import check_requests
-from dovetail.pipeline.file.secrets import Secrets
 from dovetail.pipeline.file.wiring import check_wiring
 
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
@@ -27,7 +25,7 @@ def read_pipeline(
 ) -> Pipeline:
     """The pipeline that a file declares; `overrides` are texts such as "join.enriched.memory=20MB".
 
-    Raises PipelineError with every problem of the text: nothing but the file is looked at, and Spark is not started.
+    Raises PipelineError with every problem of the text. Reads nothing but the file, and does not start Spark.
     """
     path = Path(file)
     data, text = _parsed(path)
@@ -59,7 +57,7 @@ def _parsed(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _override(data: dict[str, Any], overrides: Sequence[str], problems: Problems) -> None:
-    """Put the values of --set in their places, before anything is checked."""
+    """Apply the values of --set, before anything is checked."""
     for one in overrides:
         name, equals, text = one.partition("=")
         parts = [part.strip() for part in name.split(".")]
@@ -76,7 +74,7 @@ def _override(data: dict[str, Any], overrides: Sequence[str], problems: Problems
 
 
 def _override_value(text: str) -> Any:
-    """A TOML value, or the text itself: 20MB needs no quotes."""
+    """A TOML value, or the text itself, so that 20MB needs no quotes."""
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
@@ -180,7 +178,7 @@ def _step(
 
 
 def _with_places(file: Path, table: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Paths made absolute; those in a table of paths each."""
+    """The table with its paths made absolute, also in tables of paths."""
     for key in shape.paths:
         value = table.get(key)
         if isinstance(value, str):
@@ -198,7 +196,7 @@ def _check_table(place: KeyPath, table: Mapping[str, Any], shape: Shape, problem
             what = f"{title} has no key {key!r}"
             problems.add((*place, key), what, f"keys are {listed(shape.keys)}", meant(key, shape.keys))
             continue
-        why = kind.wrong(value)
+        why = kind.fault(value)
         if why is not None:
             problems.add((*place, key), f"{key} of {title} does not fit: {why}", f"it must be {kind.said}")
         elif key in shape.words and value not in shape.words[key]:

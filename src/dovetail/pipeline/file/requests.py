@@ -1,34 +1,91 @@
-"""Requests of joins, checked by the joins themselves as far as that needs no data: words, sizes, queries."""
+"""Checks the options of joins with the joins' own parsers, as far as that needs no data."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
 from dovetail.errors import DovetailError, XQueryError
-from dovetail.pipeline.file.arguments import arguments_of
-from dovetail.pipeline.file.declared import Pipeline, Step
-from dovetail.pipeline.file.keys import options_of
-from dovetail.pipeline.file.locate import nearest_line
-from dovetail.pipeline.file.problems import Problems
+from dovetail.joins.semistream.options import Freshness, OnMiss, dead_letter, park, ttl
+from dovetail.pipeline.file.declared import Pipeline, Step, located
+from dovetail.pipeline.file.keys import join_shape, options_of
+from dovetail.pipeline.file.problems import Problems, nearest_line
 from dovetail.pipeline.file.wiring import streams
+from dovetail.request.amounts import parse_seconds
+
+
+def arguments_of(pipeline: Pipeline, step: Step) -> dict[str, Any]:
+    """The options of a join's function; `memory` is the pipeline's if the step has none."""
+    shape = join_shape(step.type)
+    plain = {"type", "watermark", *(() if step.type == "xquery" else shape.references)}
+    given = {key: value for key, value in step.values.items() if key not in plain}
+    if "memory" in pipeline.settings and "memory" in shape.keys:
+        given.setdefault("memory", pipeline.settings["memory"])
+    return {key: _converted(pipeline, key, value) for key, value in given.items()}
+
+
+def _converted(pipeline: Pipeline, key: str, value: Any) -> Any:
+    if key == "hot":
+        return [tuple(part) if isinstance(part, list) else part for part in value]
+    if key == "on" and isinstance(value, list):
+        return [_term(term) if isinstance(term, list) else term for term in value]
+    if key == "within":
+        return tuple(_distance(part) if at >= len(value) - (1 if len(value) == 2 else 2) else part
+                     for at, part in enumerate(value))  # fmt: skip
+    if key == "on_miss":
+        return _misses(pipeline, value)
+    if key == "freshness":
+        return ttl(value["ttl"]) if isinstance(value, Mapping) else Freshness.of(value)
+    if key in ("suffixes", "closed") and isinstance(value, list):
+        return tuple(value)
+    return value
+
+
+def _term(term: list[Any]) -> tuple[Any, ...]:
+    """A pair of columns, or a band between two columns: ["orders.at", "items.at", "-1 hour", "2 hours"]."""
+    return tuple(_distance(part) if at >= 2 else part for at, part in enumerate(term))
+
+
+def _distance(bound: Any) -> Any:
+    """A number unchanged; a duration, which may be negative, as a timedelta."""
+    if not isinstance(bound, str):
+        return bound
+    text = bound.strip()
+    sign = -1 if text.startswith("-") else 1
+    text = text.lstrip("-").strip()
+    seconds = 0.0 if text.split()[:1] == ["0"] else parse_seconds("band", text)
+    return sign * timedelta(seconds=seconds)
+
+
+def _misses(pipeline: Pipeline, value: Any) -> OnMiss | str:
+    if isinstance(value, str):
+        return value
+    if "dead_letter" in value:
+        return dead_letter(located(pipeline.path, value["dead_letter"]))
+    return park(**value["park"])
 
 
 def check_requests(pipeline: Pipeline, problems: Problems) -> None:
-    """What each join says of its arguments; joins with problems of their own are left alone."""
+    """Add a problem for each join that refuses its options; joins that already have problems are skipped."""
     for step in pipeline.of("join"):
         if problems.of(step.name) or step.type == "sql":
             continue
         try:
             _check(pipeline, step)
         except XQueryError as error:
-            problems.at(_query_line(pipeline, step, error), f"{step.name}: {error}; correct the query here", step.name)
+            line = query_line(pipeline, step, max(1, error.line))
+            problems.at(line, f"{step.name}: {error}; correct the query here", step.name)
         except DovetailError as error:
             problems.add((*step.path, key_of(step, error)), f"{step.name}: {error}")
     for step in pipeline.of("sink"):
-        if not problems.of(step.name):
-            _check_trigger(pipeline, step, problems)
+        trigger = step.values.get("trigger", pipeline.settings.get("trigger"))
+        if trigger == "availableNow" and not problems.of(step.name):
+            check_ends(pipeline, step, problems)
 
 
 def key_of(step: Step, error: DovetailError, otherwise: str = "type") -> str:
-    """The key that an error is about, if the step has it."""
+    """The key that an error is about, if the step has it; else `otherwise`."""
     return error.argument if error.argument in step.values else otherwise  # type: ignore[return-value]  # a key is text
 
 
@@ -42,30 +99,19 @@ def _check(pipeline: Pipeline, step: Step) -> None:
     options_of(step.type)(**arguments).request()
 
 
-def _query_line(pipeline: Pipeline, step: Step, error: XQueryError) -> int:
-    """The line in the file of a line in the query, which may begin on the line after its key."""
+def query_line(pipeline: Pipeline, step: Step, line: int) -> int:
+    """The line in the file of a line of the step's query, which may begin on the line after its key."""
     start = nearest_line(pipeline.lines, (*step.path, "query"))
-    return start + max(0, error.line - 1) + (1 if _begins_below(pipeline, start) and error.line else 0)
-
-
-def _begins_below(pipeline: Pipeline, line: int) -> bool:
-    text = pipeline.path.read_text(encoding="utf-8").splitlines()[line - 1]
-    return text.rstrip().endswith(('"""', "'''"))
-
-
-def _check_trigger(pipeline: Pipeline, sink: Step, problems: Problems) -> None:
-    """A run to the end of input needs joins that owe nothing between micro-batches."""
-    trigger = sink.values.get("trigger", pipeline.settings.get("trigger"))
-    if trigger == "availableNow":
-        check_ends(pipeline, sink, problems)
+    first = pipeline.path.read_text(encoding="utf-8").splitlines()[start - 1]
+    return start + line - (0 if first.rstrip().endswith(('"""', "'''")) else 1)
 
 
 def check_ends(pipeline: Pipeline, sink: Step, problems: Problems) -> None:
-    """A problem for each online join of streams that would keep a run to the end of input from ending."""
+    """Add a problem for each online join that would keep a run to the end of input from ending."""
     try:
         steps = pipeline.ordered(sink.name)
     except (KeyError, RecursionError):
-        return  # references are wrong, which is told elsewhere
+        return  # wrong references are reported by check_wiring
     live = any(step.kind == "source" and streams(step) for step in steps)
     for step in steps:
         if problems.of(step.name):
@@ -81,4 +127,4 @@ def _reacts(pipeline: Pipeline, step: Step) -> bool:
     try:
         return bool(options_of(step.type)(**arguments_of(pipeline, step)).request().terms.reacts)
     except DovetailError:
-        return False  # the request is wrong, which is told elsewhere
+        return False  # wrong options are reported by check_requests

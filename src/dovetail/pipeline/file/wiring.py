@@ -1,4 +1,4 @@
-"""How the steps of a file hang together: references, cycles, steps that nothing uses, and rules of single steps."""
+"""Checks how steps are connected: references, cycles, unused steps, and rules between keys of one step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KAFKA_TOPICS = ("subscribe", "subscribePattern", "assign")
 
 
 def check_wiring(pipeline: Pipeline, problems: Problems) -> None:
-    """Everything that names of steps can have wrong, and rules between keys of one table."""
+    """Add a problem for each wrong reference, cycle, unused step and broken rule."""
     for step in pipeline.steps.values():
         for name, key in step.inputs:
             _check_reference(pipeline, step, name, key, problems)
@@ -45,7 +45,7 @@ def _check_reference(pipeline: Pipeline, step: Step, name: str, key: str, proble
     other = pipeline.steps.get(name)
     if other is None:
         if _declared_somewhere(problems, name):
-            return  # it is there, and what is wrong with it is told where it stands
+            return  # it exists, and its own problems are reported at its line
         problems.add(
             (*step.path, key), f"{key} of {step.name} names {name!r}, which is no step", said, meant(name, known)
         )
@@ -59,7 +59,7 @@ def _declared_somewhere(problems: Problems, name: str) -> bool:
 
 
 def _cycle(pipeline: Pipeline) -> list[str]:
-    """Steps that read each other in turn, or none."""
+    """Steps that form a cycle; empty if there is none."""
     clean: set[str] = set()
     for start in pipeline.steps:
         found = _walk(pipeline, start, [], clean)
@@ -87,7 +87,7 @@ def _check_use(pipeline: Pipeline, problems: Problems) -> None:
         problems.at(1, "the pipeline has no sink; results go to at least one [sink.NAME]; add one with from = a step")
         return
     if any(name not in pipeline.steps for step in pipeline.steps.values() for name in step.sources):
-        return  # a name that is wrong is why the step it should name seems to be of no use
+        return  # a wrong name makes the step that was meant look unused
     used = {name for step in pipeline.steps.values() for name in step.sources}
     for step in pipeline.steps.values():
         if step.kind != "sink" and step.name not in used and sinks:

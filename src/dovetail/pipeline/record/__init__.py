@@ -1,1 +1,1 @@
-"""The record of a run: `watch` keeps it, `follow` fills it from Spark's progress; `backlog`, `figures`, `failures`."""
+"""Records a run: `follow` reads Spark's progress, `figures` reads the joins' metrics, `watch` keeps both."""

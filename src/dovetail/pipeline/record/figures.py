@@ -1,4 +1,4 @@
-"""What the plans of joins predict, and what their metrics say, in the names of the record of a run."""
+"""Figures of joins in the names of the record: predictions of their plans, and measurements of their metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def budget_of(plan: Plan) -> int | None:
 
 
 def predictions(plan: Plan) -> list[tuple[str, str]]:
-    """What is expected: the choice, the memory split, the rate."""
+    """Predictions of a plan: algorithm, memory split, rate."""
     budget = budget_of(plan)
     memory = [] if budget is None else [(MEMORY, f"{format_bytes(budget)} at most")]
     if isinstance(plan, EnrichPlan):
@@ -55,7 +55,7 @@ def _enrich_predictions(plan: EnrichPlan) -> list[tuple[str, str]]:
 
 
 def collected(plan: Plan) -> Metrics:
-    """What the plan has measured so far; nothing where it cannot be known."""
+    """Metrics of the plan so far; empty over Spark Connect."""
     try:
         return plan.metrics()
     except UnsupportedError:
@@ -92,13 +92,13 @@ def _memory(plan: Plan, metrics: Metrics, names: set[str]) -> dict[str, float]:
 
 
 def expected(metrics: Metrics) -> list[tuple[str, str]]:
-    """What tasks expect once they have seen rows, in place of what was predicted before there were any."""
+    """Predictions that tasks make once they have seen rows; they replace those of the plan."""
     rate = predicted_rate(metrics)
     return [] if rate is None else [(RATE, f"{rate:,.0f} rows/s")]
 
 
 def measured(plan: Plan, metrics: Metrics) -> dict[str, str]:
-    """What turned out, under the names of what was predicted."""
+    """Measurements under the names of the predictions."""
     found: dict[str, Any] = {}
     rate = measured_rate(metrics)
     if rate is not None:

@@ -1,4 +1,4 @@
-"""From the progress of Spark's queries to the record of a run: one follower for each query."""
+"""Follows Spark's queries into the record of a run: progress, backlog and latency, one follower a query."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -14,16 +15,93 @@ from dovetail.engine.metrics import Metrics
 from dovetail.joins.semistream.plan.plan import measured_rate
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.file.wiring import streams
-from dovetail.pipeline.record.backlog import Arrivals
 from dovetail.pipeline.record.figures import collected, expected, measured, totals
 from dovetail.pipeline.record.watch import Watch
 from dovetail.pipeline.steps.build import Lineage
 
+QUANTILES = {"latency_p50_s": 0.50, "latency_p95_s": 0.95, "latency_p99_s": 0.99}
+
+
+class Arrivals:
+    """Arrival times of the rows of one source, as a curve of time and row number; gives backlog, rate and latency."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._read = 0
+        self._points: list[tuple[float, float]] = []
+        self._newest: tuple[float, float] | None = None
+        self.backlog: float | None = None
+        self.rate: float | None = None
+
+    def batch(self, progress: Mapping[str, Any], at: float, done: float) -> dict[str, float]:
+        """Add a micro-batch whose offsets were fixed `at` and that ended when `done`; quantiles of its rows' latency.
+
+        Within a batch rows are taken in the order of their arrival.
+        """
+        first = self._read
+        self._read += int(progress["numInputRows"])
+        self.backlog = self._waiting(progress)
+        available = self._read + (self.backlog or 0.0)
+        # Workloads report their latest offset at the end of a batch, other sources when its offsets are fixed.
+        known = done if self._step.type == "workload" else at
+        self._advance(at, self._read)
+        self._advance(known, available)
+        self._measure(known, available)
+        waited = self._waited(first, done)
+        self._forget(first)
+        return waited
+
+    def _waited(self, first: int, done: float) -> dict[str, float]:
+        if self._read == first:
+            return {}
+        times, numbers = zip(*self._points, strict=True)
+        rows = [self._read - q * (self._read - first) for q in QUANTILES.values()]
+        arrived = np.interp(rows, numbers, times)
+        return {name: max(0.0, done - float(when)) for name, when in zip(QUANTILES, arrived, strict=True)}
+
+    def _advance(self, at: float, available: float) -> None:
+        """Add a point to the curve, which never falls; rows that existed at the start arrived then."""
+        if self._points:
+            at, available = max(at, self._points[-1][0]), max(available, self._points[-1][1])
+        self._points.append((at, available))
+
+    def _measure(self, at: float, available: float) -> None:
+        if self._newest is not None and at > self._newest[0]:
+            self.rate = max(0.0, available - self._newest[1]) / (at - self._newest[0])
+        self._newest = at, available
+
+    def _forget(self, first: int) -> None:
+        """Drop points that only answered rows need."""
+        needed = next((n for n, (_, number) in enumerate(self._points) if number >= first), 0)
+        del self._points[: max(0, needed - 1)]
+
+    def _waiting(self, progress: Mapping[str, Any]) -> float | None:
+        """Rows that are available and not read; None if the source does not report it."""
+        end, latest = progress.get("endOffset"), progress.get("latestOffset")
+        if isinstance(end, Mapping) and isinstance(latest, Mapping):
+            if self._step.type == "workload":
+                return max(0.0, float(latest["row"]) - float(end["row"]))
+            if self._step.type == "kafka":
+                return float(sum(_behind(end, latest)))
+        if self._step.type == "rate" and isinstance(end, (int, float)) and isinstance(latest, (int, float)):
+            return max(0.0, float(latest - end)) * float(self._step.values.get("rows_per_second", 1))
+        files = (progress.get("metrics") or {}).get("numFilesOutstanding")
+        return None if files is None else float(files) * max(1, int(progress["numInputRows"]))
+
+
+def _behind(end: Mapping[str, Any], latest: Mapping[str, Any]) -> list[int]:
+    """How far each partition of each topic is behind."""
+    return [
+        max(0, int(newest) - int(end.get(topic, {}).get(part, 0)))
+        for topic, parts in latest.items()
+        for part, newest in parts.items()
+    ]
+
 
 class Follower:
-    """Takes each finished micro-batch of one query into the record.
+    """Adds each finished micro-batch of one query to the record.
 
-    `owned` are the steps that this query speaks for: a step that several sinks need is counted in one of them.
+    `owned` are the steps that this query reports: a step that several sinks read is reported by one of them.
     """
 
     def __init__(self, watch: Watch, lineage: Lineage, query: StreamingQuery, owned: frozenset[str]) -> None:
@@ -37,7 +115,7 @@ class Follower:
         self._seen = -1
 
     def poll(self) -> None:
-        """Take in what is new."""
+        """Add the micro-batches that have finished since the last call."""
         last = self._query.lastProgress
         if last is None or int(last["batchId"]) <= self._seen:
             return
@@ -119,9 +197,9 @@ class Follower:
 
 
 def source_order(lineage: Lineage) -> list[str | None]:
-    """The source steps in the order in which Spark reports the sources of the query; None for one of another origin.
+    """The source steps in the order in which Spark reports the sources of the query; None for any other source.
 
-    A source is known again by the numbers that Spark gave to its columns.
+    A source is identified by the expression ids of its columns.
     """
     known = {marks: name for name, frame in lineage.sources.items() for marks in _leaves(frame)}
     found = [known.get(marks) for marks in _leaves(lineage.frame)]
@@ -142,7 +220,7 @@ def _leaves(frame: DataFrame) -> list[tuple[int, ...]]:
 
 
 def record_batch(watch: Watch, lineage: Lineage, owned: frozenset[str], rows: int | None, seconds: float) -> None:
-    """Take a batch that was written as a whole into the record."""
+    """Add a batch that was written as a whole to the record."""
     shared = {"batch_s": seconds}
     for step in lineage.steps:
         if step.name not in owned:

@@ -1,4 +1,4 @@
-"""The record of a run: steps, samples, predictions, errors; all that the terminal, the page and the summary read."""
+"""Keeps the record of a run: steps, samples, predictions, errors. The terminal and the live page read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind = Literal["source", "master", "join", "sql", "sink"]
 State = Literal["starting", "running", "ended", "failed", "stopped"]
 
 MOST_SAMPLES = 2_000
-"""Samples kept of a step. Beyond it every other one is let go, so that a run of months has the same size."""
+"""Samples kept of a step. Beyond it every other one is dropped, so that long runs take no more memory."""
 
 _FORMAT = "dovetail-watch"
 _VERSION = 1
@@ -40,18 +40,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was known of a step `at` seconds after the start; totals count from the start of the run."""
+    """Values of a step `at` seconds after the start; totals count from the start of the run."""
 
     at: float
     values: dict[str, float]
 
 
 class Watch:
-    """What happened in a run, step by step; any thread may write and read.
+    """The record of one run. Any thread may write and read.
 
-    A step has at most `MOST_SAMPLES` samples, thinned evenly over the run; its first and newest are always there, so
-    totals are exact. Values that are no finite number are left out. A run that has ended takes no further state, but
-    late samples still count.
+    A step has at most `MOST_SAMPLES` samples, thinned evenly over the run; its first and newest are always kept, so
+    totals are exact. Values that are not finite are left out. The state does not change after the end of the run, but
+    later samples are still added.
     """
 
     def __init__(self, name: str, nodes: Sequence[Node], edges: Sequence[tuple[str, str]]) -> None:
@@ -79,23 +79,23 @@ class Watch:
 
     @property
     def seconds(self) -> float:
-        """How long the run has lasted, or did last."""
+        """Seconds since the start, up to the end of the run."""
         return time.monotonic() - self._began if self.ended_at is None else self.ended_at - self.started_at
 
     @property
     def errors(self) -> list[tuple[float, str | None, str]]:
-        """When, at which step if it is known, and what."""
+        """Time, step (None if it is not known) and message of each error."""
         with self._lock:
             return list(self._errors)
 
     def run(self) -> None:
-        """The run has begun; does nothing after its end."""
+        """Set the state to running; does nothing after the end of the run."""
         with self._lock:
             if self._state == "starting":
                 self._state = "running"
 
     def add(self, step: str, values: Mapping[str, float]) -> None:
-        """One more sample of the step, taken now."""
+        """Add a sample of the step, taken now."""
         kept = {name: float(value) for name, value in values.items() if math.isfinite(value)}
         with self._lock:
             samples = self._of(self._samples, step)
@@ -110,24 +110,24 @@ class Watch:
             return [sample for sample in self._of(self._samples, step) if sample.at > since]
 
     def latest(self, step: str) -> dict[str, float]:
-        """The newest value of everything that was ever sampled of the step."""
+        """The newest value of every name that the step's samples have had."""
         with self._lock:
             return dict(self._of(self._latest, step))
 
     def predict(self, step: str, rows: Sequence[tuple[str, str]]) -> None:
-        """What is expected of the step: pairs of what and how much, in the order to show them."""
+        """Set predictions of the step: pairs of name and value, in the order to show them."""
         with self._lock:
             self._of(self._samples, step)
             self._predicted.setdefault(step, {}).update((what, str(value)) for what, value in rows)
 
     def measured(self, step: str, rows: Mapping[str, str]) -> None:
-        """What turned out, to stand beside what was predicted; a later value of the same thing replaces the former."""
+        """Set measurements of the step, shown beside predictions of the same name; later values win."""
         with self._lock:
             self._of(self._samples, step)
             self._measured.setdefault(step, {}).update((what, str(value)) for what, value in rows.items())
 
     def explained(self, step: str) -> list[tuple[str, str, str | None]]:
-        """What, predicted and, once it is known, measured; things measured without a prediction have an empty one."""
+        """Name, prediction and measurement (None until it is known); the prediction is empty if there is none."""
         with self._lock:
             self._of(self._samples, step)
             predicted, measured = self._predicted.get(step, {}), self._measured.get(step, {})
@@ -137,14 +137,14 @@ class Watch:
             return rows + [(what, "", value) for what, value in measured.items() if what not in predicted]
 
     def error(self, step: str | None, message: str) -> None:
-        """Something went wrong, at a step if it is known which."""
+        """Add an error, with its step if it is known."""
         with self._lock:
             if step is not None:
                 self._of(self._samples, step)
             self._errors.append((self.seconds, step, message))
 
     def end(self, state: State) -> None:
-        """The run is over: ended, failed or stopped. The first call decides."""
+        """Set the final state: ended, failed or stopped. Later calls do nothing."""
         if state not in ("ended", "failed", "stopped"):
             raise PlanError(f"a run ends as 'ended', 'failed' or 'stopped', not {state!r}.")
         with self._lock:
@@ -153,7 +153,7 @@ class Watch:
                 self._state = state
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the record as JSON; a reader never meets half a file."""
+        """Write the record as JSON; the file is replaced as a whole."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self._content(), indent=1)
@@ -164,7 +164,7 @@ class Watch:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Watch:
-        """A record that was saved; DataError if the file is something else."""
+        """A saved record; DataError if the file is not one."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             if (content["format"], content["version"]) != (_FORMAT, _VERSION):

@@ -1,1 +1,1 @@
-"""Sinks: `write` for all of them, `files` (with `hadoop`) and `postgres`, which take every micro-batch once."""
+"""Writes sinks: `write` for all types; `files` (over `hadoop`) and `postgres` write every micro-batch exactly once."""

@@ -1,12 +1,12 @@
-"""Sinks that are directories of Parquet or CSV files: every micro-batch once, for any reader.
+"""Writes directories of Parquet or CSV files, every micro-batch exactly once.
 
-Files are written apart and then renamed into the directory under names that carry the checkpoint's id and the number of
-their micro-batch. One that is repeated after a crash first removes what it had put there. Spark repeats the newest
-micro-batch only, so all others are final. Unlike with Spark's own sink, a reader needs no log to tell files that count
-from those that do not.
+Files are written to a staging directory and then renamed into the target under names with the checkpoint's id and the
+number of their micro-batch. A micro-batch that is repeated after a crash first removes the files of its first attempt.
+Spark repeats the newest micro-batch only, so all earlier ones are final. Readers need no log, unlike with Spark's own
+file sink.
 
-A mark in the directory holds the ids under which the sink wrote: by them and their names it knows its own files, and it
-removes no others. Only a batch whose pipeline says mode = "overwrite" replaces files of others.
+A mark file in the directory holds the ids under which the sink wrote. By these ids and the file names the sink knows
+its own files; it removes no others. Only a batch with mode = "overwrite" in the pipeline replaces other files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMED = re.compile(r"([0-9a-f]{8})-(?:\d{9}|batch)-")
 
 @dataclass(slots=True)
 class FileSink:
-    """A directory that one sink of one pipeline writes to. `owner` is the same as long as the checkpoint is."""
+    """The directory of one sink of one pipeline. `owner` is the sink's id in the checkpoint."""
 
     files: Files
     step: Step
@@ -41,19 +41,19 @@ class FileSink:
     owner: str
     streams: bool
     fresh: bool = True
-    """Nothing was written in this run yet, so that the next micro-batch may be a repeated one."""
+    """Nothing was written in this run yet, so the next micro-batch may be a repeated one."""
 
     @classmethod
     def of(cls, spark: SparkSession, step: Step, label: str, owner: str, streams: bool) -> FileSink:
-        """The sink of a step; `label` is its name among all pipelines."""
+        """The sink of a step; `label` is the name of pipeline and sink together."""
         place = step.values["path"].rstrip("/")
         return cls(Files(spark, place), step, place, label, owner, streams)
 
     def check(self) -> None:
-        """An error if what is in the directory would be repeated or mixed with what this sink writes.
+        """Raise an error if rows in the directory would be repeated, or mixed with the rows of this sink.
 
-        A run that starts anew would write all rows once more beside those of the former checkpoint. An answer that
-        replaces the former one is the only one there.
+        A run with a new checkpoint would write all rows again beside those of the former checkpoint. A mode that
+        replaces the former result needs the directory for itself.
         """
         owners = self._owners()
         if self._mode == "error" and any(self.files.files(self.place)):
@@ -77,7 +77,7 @@ class FileSink:
             self._check_is_empty()
 
     def _unmarked(self) -> str | None:
-        """A file that a sink wrote under an id that no mark has; None if there is none."""
+        """A file with an id that no mark file has; None if there is none."""
         home = f"{self.place}/{_OURS}"
         marks = [self.files.text(f"{home}/{name}") or "" for name in self.files.files(home) if "/" not in name]
         known = [self.owner, *" ".join(marks).split()]
@@ -99,14 +99,14 @@ class FileSink:
         )
 
     def claim(self) -> None:
-        """Mark the directory as this checkpoint's; errors as `check` has them."""
+        """Mark the directory as this checkpoint's; raises the errors of `check`."""
         self.check()
         owners = self._owners()
         self._clear([self.owner, *owners])
         self._note(owners)
 
     def write(self, rows: DataFrame, number: int) -> int:
-        """Take a micro-batch as a whole; how many files it has."""
+        """Write a micro-batch; returns the number of files."""
         prefix = f"{self.owner[:8]}-{number:09d}"
         if self.fresh and self._mode != "complete":
             self._check_is_newest(number)
@@ -129,7 +129,7 @@ class FileSink:
             )
 
     def _exchanged(self, staged: str, prefix: str) -> set[str]:
-        """Put files in place of all that this sink has there: the new ones come before the former ones go."""
+        """Replace all files of this sink: new files are moved in before the former ones are removed."""
         owners = self._owners()
         moved = self._moved(staged, f"{prefix}-{uuid.uuid4().hex[:8]}")
         self._remove(lambda name: name not in moved and _is_of(name, owners))
@@ -138,10 +138,10 @@ class FileSink:
         return moved
 
     def write_batch(self, rows: DataFrame) -> int:
-        """Take a whole batch DataFrame; the answer of an earlier run is replaced, kept, or in the way, by mode.
+        """Write a batch DataFrame; the mode decides whether the result of an earlier run is replaced, kept or an error.
 
-        With mode = "overwrite" in the pipeline, files of others that a reader would take for the table's go as well:
-        those of the directory itself and of folders such as day=1, not those of other folders.
+        With mode = "overwrite" in the pipeline, other files of the table are removed as well: those of the directory
+        itself and of partition folders such as day=1, not those of other folders.
         """
         self.check()
         owners = self._owners()
@@ -149,7 +149,7 @@ class FileSink:
         self._note(owners)
         prefix = f"{self.owner[:8]}-batch"
         staged = self._staged(rows, prefix)
-        # A run that died while it renamed is remembered here; what it had put in place does not count.
+        # Marks a run that renames: files that a killed run had moved in are removed by the next one.
         begun = self.files.text(f"{self._mark}.begun")
         self.files.put(f"{self._mark}.begun", prefix)
         if begun:
@@ -173,11 +173,11 @@ class FileSink:
 
     @property
     def _replaces_its_own(self) -> bool:
-        """Whether former files of this sink go, and no others."""
+        """Whether former files of this sink are removed, and no others."""
         return self._mode == "complete" or (self._mode == "overwrite" and "mode" not in self.step.values)
 
     def _owners(self) -> list[str]:
-        """The ids under which this sink wrote to the directory, newest first; none if it never did."""
+        """The ids under which this sink wrote to the directory, newest first; empty if it never did."""
         return (self.files.kept(self._mark) or "").split()
 
     def _note(self, former: Iterable[str]) -> None:
@@ -203,7 +203,7 @@ class FileSink:
         return staging
 
     def _moved(self, staging: str, prefix: str) -> set[str]:
-        """The names of the files in the directory, once they are there."""
+        """Move staged files into the directory; returns their names there."""
         moved = set()
         for number, name in enumerate(sorted(self.files.files(staging))):
             directory, _, file = name.rpartition("/")
@@ -216,7 +216,7 @@ class FileSink:
         return moved
 
     def _clear(self, owners: list[str]) -> None:
-        """Remove what runs of this sink that died had written apart."""
+        """Remove staging directories that killed runs of this sink left."""
         left = {name.split("/")[0] for name in self.files.files(f"{self.place}/{_OURS}") if "/" in name}
         for name in left:
             if _is_of(name, owners):
@@ -229,9 +229,9 @@ class FileSink:
 
 
 def held_place(step: Step, label: str) -> AbstractContextManager[None]:
-    """Keep other runs of the sink out of its directory for the block; on another machine's files nobody can tell.
+    """Lock the sink's directory for the block; a directory on a remote file system cannot be locked.
 
-    A second run would take what this one has written apart for what a dead run left.
+    A second run would remove the staged files of this one.
     """
     place = step.values["path"]
     taken = f"path: another run writes to {place} for this sink; wait for it to end, or give another path."
@@ -243,18 +243,18 @@ def _file(name: str) -> str:
 
 
 def _is_of(name: str, owners: list[str]) -> bool:
-    """Whether a file has a name that a sink gave it under one of these ids."""
+    """Whether a sink wrote the file under one of these ids."""
     found = _NAMED.match(_file(name))
     return found is not None and any(owner.startswith(found[1]) for owner in owners)
 
 
 def _is_of_table(name: str) -> bool:
-    """Whether readers take a file for one of the table: it lies in the directory itself or in folders of partitions."""
+    """Whether a file belongs to the table: it is in the directory itself or in a partition folder."""
     return all("=" in folder for folder in name.split("/")[:-1])
 
 
 def check_format_place(spark: SparkSession, step: Step, label: str) -> None:
-    """An error if a batch in a format of Spark would delete files of others: Spark overwrites whole directories."""
+    """Raise an error if a batch in a Spark format would delete other files: Spark overwrites whole directories."""
     if "path" not in step.values or "mode" in step.values:
         return
     place = step.values["path"].rstrip("/")
@@ -270,7 +270,7 @@ def check_format_place(spark: SparkSession, step: Step, label: str) -> None:
 
 
 def mark_format_place(spark: SparkSession, step: Step, label: str) -> None:
-    """Note that this sink wrote the directory."""
+    """Mark the directory as written by this sink."""
     if "path" in step.values:
         place = step.values["path"].rstrip("/")
         files = Files(spark, place)

@@ -1,4 +1,4 @@
-"""Files wherever Spark keeps them: a few calls of Hadoop's file systems, for commits that rename."""
+"""Files on any file system that Spark reaches, by Hadoop's API; used for commits by renaming."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 class Files:
-    """The file system of one place."""
+    """The file system of one path."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         session: Any = spark
@@ -19,28 +19,28 @@ class Files:
         self._system = self._root.getFileSystem(conf)
 
     def path(self, place: str) -> Any:
-        """The place as Hadoop has it."""
+        """The path as a Hadoop object."""
         return self._jvm.org.apache.hadoop.fs.Path(place)
 
     def exists(self, place: str) -> bool:
-        """Whether there is anything."""
+        """Whether the path exists."""
         return bool(self._system.exists(self.path(place)))
 
     def make(self, place: str) -> None:
-        """Make a directory and those above it."""
+        """Make a directory and its parents."""
         self._system.mkdirs(self.path(place))
 
     def delete(self, place: str) -> None:
-        """Remove a file or a directory with all that is in it; what is not there is no harm."""
+        """Remove a file, or a directory with its content, if it exists."""
         self._system.delete(self.path(place), True)
 
     def rename(self, old: str, new: str) -> None:
-        """Move one file; OSError if it is not done."""
+        """Rename one file; OSError if that fails."""
         if not self._system.rename(self.path(old), self.path(new)):
             raise OSError(f"cannot move {old} to {new}")
 
     def files(self, place: str) -> Iterator[str]:
-        """Paths of the data files below a place, relative to it; names that begin with _ or . are passed over."""
+        """Paths of the data files below a directory, relative to it; names that begin with _ or . are skipped."""
         root = self.path(place)
         if not self._system.exists(root):
             return
@@ -63,7 +63,7 @@ class Files:
             stream.close()
 
     def put(self, place: str, text: str) -> None:
-        """Write a small file in place of any that is there."""
+        """Write a small file; one that exists is replaced."""
         stream = self._system.create(self.path(place), True)
         try:
             stream.write(bytearray(text.encode()))
@@ -71,7 +71,7 @@ class Files:
             stream.close()
 
     def keep(self, place: str, text: str) -> None:
-        """Write a small file that `kept` gives back whole, whenever the process dies: the former or this one."""
+        """Replace a small file atomically: after a crash `kept` reads the former content or this one."""
         self.put(f"{place}.new", text)
         self.delete(place)
         self.rename(f"{place}.new", place)

@@ -1,10 +1,11 @@
-"""Sinks that are tables of PostgreSQL: the rows of a micro-batch and its number are one transaction.
+"""Writes PostgreSQL tables: the rows of a micro-batch and its number are one transaction.
 
-The rows of a micro-batch go through one task and one connection: into a temporary table by COPY, from there into the
-table. A micro-batch that is repeated finds its number there and writes nothing.
+The rows of a micro-batch go through one task and one connection: by COPY into a temporary table, from there into the
+table. A micro-batch that is repeated finds its number in the table of notes and writes nothing.
 
-A note beside the table says which sink wrote to it, with which checkpoint, and whether it replaces all rows. A claim
-reads it before anything is written, and each transaction confirms it: no sink repeats or deletes rows in silence.
+The table of notes, beside the target, says which sink wrote to it, with which checkpoint, and whether it replaces all
+rows. A sink reads the notes before it writes, and each transaction confirms them: no sink repeats or deletes rows in
+silence.
 """
 # ruff: noqa: S608  (every name in a statement is quoted, every value is bound)
 
@@ -37,7 +38,7 @@ _TYPES: tuple[tuple[Any, str], ...] = (
 
 
 def column_type(kind: pa.DataType) -> str | None:
-    """The type of PostgreSQL for a column of ours; None if there is none."""
+    """The PostgreSQL type for an Arrow type; None if there is none."""
     if pa.types.is_timestamp(kind):
         return "timestamptz" if kind.tz else "timestamp"
     if pa.types.is_decimal(kind):
@@ -46,13 +47,13 @@ def column_type(kind: pa.DataType) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it literally."""
+    """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table and how rows get into it; the password is in the value, but never shown."""
+    """A table and how rows are written to it; the password is in the value, but never shown."""
 
     url: str
     table: str
@@ -67,9 +68,9 @@ class Target:
 
     @classmethod
     def of(cls, step: Step, rows: DataFrame, sink: str, owner: str) -> Target:
-        """The table that a step names, for rows like these; PlanError for columns that it cannot have.
+        """The table of a step, for rows like these; PlanError for columns that a table cannot have.
 
-        `sink` is the step's name among all pipelines; `owner` is the same as long as the checkpoint is.
+        `sink` is the name of pipeline and sink together; `owner` is the sink's id in the checkpoint.
         """
         values = step.values
         key = values.get("key", ())
@@ -101,13 +102,13 @@ class Target:
 
     @property
     def notes(self) -> str:
-        """The table of notes, beside the rows."""
+        """The table of notes, in the schema of the target."""
         place, _, _ = self.table.rpartition(".")
         return ".".join(quoted(part) for part in (*place.split("."), NOTES) if part)
 
     @property
     def replaces(self) -> bool:
-        """Whether rows that are there are deleted before new ones come in."""
+        """Whether existing rows are deleted before new ones are written."""
         return self.mode in REPLACING
 
     def __str__(self) -> str:
@@ -115,9 +116,9 @@ class Target:
 
 
 def prepare(target: Target, create: bool) -> None:
-    """Make the tables if they are not there, see that the rows fit, and claim the table for this sink and checkpoint.
+    """Create the tables if they are missing, check that the rows fit, and note this sink and checkpoint.
 
-    ConfigError or DataError if rows that are there would be repeated or deleted; nothing is changed then.
+    ConfigError or DataError, without any change, if existing rows would be repeated or deleted.
     """
     with _transaction(target) as cursor:
         if create and not existing_columns(cursor, target):
@@ -164,7 +165,7 @@ def _check_fits(cursor: Any, target: Target, create: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What is known of a sink that wrote to the table."""
+    """The note of a sink that wrote to the table."""
 
     sink: str
     owner: str
@@ -188,7 +189,7 @@ def _noted(cursor: Any, target: Target) -> list[_Note]:
 
 
 def _check_claim(cursor: Any, target: Target) -> None:
-    """An error if writing would repeat or delete rows that are in the table; an empty table is free to take."""
+    """Raise an error if writing would repeat or delete existing rows; an empty table raises none."""
     notes = _noted(cursor, target)
     mine = next((note for note in notes if note.sink == target.sink), None)
     if mine is None:  # the pipeline may have another name than in the last run
@@ -230,7 +231,7 @@ def _has_rows(cursor: Any, target: Target) -> bool:
 
 
 def _claim(cursor: Any, target: Target) -> None:
-    """Note this sink and checkpoint; notes of sinks that cannot write beside it are of the past, and go."""
+    """Note this sink and checkpoint; notes of sinks that cannot write beside it are removed."""
     cursor.execute(
         f"UPDATE {target.notes} SET sink = $2 WHERE target = {_TARGET} AND owner = $3 AND NOT EXISTS (SELECT 1 FROM "
         f"{target.notes} other WHERE other.sink = $2 AND other.target = {_TARGET})",
@@ -269,11 +270,11 @@ def _has_unique(cursor: Any, target: Target) -> bool:
 
 
 def write_batch(rows: DataFrame, target: Target, number: int) -> tuple[int, bool]:
-    """Put the rows in, once, whatever happens to the task that does it; how many, and if they were there already."""
+    """Write the rows once, however often the task is repeated; their number, and whether they were written before."""
     report = map_in_arrow(rows.repartition(1), partial(_written, target, number), _REPORT).collect()
     if report:
         return report[0]["rows"], report[0]["skipped"]
-    # Adaptive execution runs no task where there are no rows; an empty answer may have a former one to replace.
+    # Adaptive execution runs no task without rows, but an empty result may have to replace a former one.
     (empty,) = _written(target, number, iter(()))
     return 0, bool(empty.to_pylist()[0]["skipped"])
 
@@ -301,7 +302,7 @@ def _newest(target: Target) -> int:
 
 
 def _written(target: Target, number: int, batches: Batches) -> Batches:
-    """What the one task does: the number and the rows, together or not at all."""
+    """The work of the one task: the number and the rows in one transaction."""
     with _transaction(target) as cursor:
         n_rows, skipped = 0, not _is_new(cursor, target, number)
         if not skipped:
@@ -325,10 +326,10 @@ _MINE = f"target = {_TARGET} AND sink = $2 AND owner = $3"
 
 
 def _is_new(cursor: Any, target: Target, number: int) -> bool:
-    """Whether this micro-batch is not in the table; a rival that writes it at this moment is waited for.
+    """Whether this micro-batch is not in the table yet; waits for a concurrent transaction that writes it.
 
     A number that the same checkpoint wrote to another table counts as well. ConfigError if another run, with another
-    checkpoint, has claimed the table since.
+    checkpoint, has noted the table since.
     """
     mine = (target.name, target.sink, target.owner)
     cursor.execute(
@@ -345,7 +346,7 @@ def _is_new(cursor: Any, target: Target, number: int) -> bool:
 
 
 def _staged(target: Target) -> pa.Schema:
-    """The columns on their way: PostgreSQL has no whole number of one byte."""
+    """The columns of the temporary table: PostgreSQL has no integer of one byte."""
     return pa.schema([pa.field(f.name, pa.int16() if pa.types.is_int8(f.type) else f.type) for f in target.schema])
 
 
@@ -362,7 +363,7 @@ def _insert(target: Target, stage: str) -> str:
         return f"INSERT INTO {target.name} ({columns}) SELECT {columns} FROM {quoted(stage)}"
     others = [name for name in target.schema.names if name not in target.key]
     newest = [f"{quoted(target.newest)} DESC NULLS LAST"] if target.newest else []
-    # Of rows of one key the largest wins where nothing says which is newest: the same one in every attempt.
+    # Without `newest` the largest row of a key wins, so that every attempt writes the same one.
     order = [*map(quoted, target.key), *newest, *(f"{quoted(name)} DESC NULLS LAST" for name in others)]
     chosen = f"SELECT DISTINCT ON ({_names(target.key)}) {columns} FROM {quoted(stage)} ORDER BY {', '.join(order)}"
     return (
@@ -387,7 +388,7 @@ def _names(names: Any) -> str:
 
 @contextmanager
 def _transaction(target: Target) -> Iterator[Any]:
-    """A cursor whose work is kept if the block ends well; errors are ours and show no password."""
+    """A cursor whose work is committed if the block succeeds; errors become ours and show no password."""
     try:
         import adbc_driver_manager
         from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # ships no type information

@@ -1,4 +1,4 @@
-"""Sinks: how each takes a stream, micro-batch by micro-batch, or a batch as a whole."""
+"""Writes streams and batches to sinks of every type."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.pipeline.file.declared import Pipeline, Step
-from dovetail.pipeline.file.values import AT_ONCE
+from dovetail.pipeline.file.keys import AT_ONCE
 from dovetail.pipeline.sinks import postgres as sink_postgres
 from dovetail.pipeline.sinks.files import FileSink, check_format_place, mark_format_place
 from dovetail.pipeline.steps.build import Lineage
 from dovetail.request.amounts import parse_ms
 
 KEPT = ("parquet", "csv", "postgres", "format")
-"""Sinks whose rows outlive the run, so that their streams need a checkpoint."""
+"""Types of sinks whose rows are kept after the run, so that their streams need a checkpoint."""
 
-Taker = Callable[[DataFrame, int], object]
+Writer = Callable[[DataFrame, int], object]
 
 
 def label_of(pipeline: Pipeline, sink: Step) -> str:
-    """The name of a sink among all pipelines, fit for a file."""
+    """The name of pipeline and sink together, as a file name."""
     return "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in f"{pipeline.name}.{sink.name}")
 
 
 def check_place(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame, owner: str) -> None:
-    """An error if the place that a sink writes to cannot take these rows, or has others that would be repeated or lost.
+    """Raise an error if a sink's target cannot take these rows, or has rows that would be repeated or lost.
 
-    Nothing is changed there. `owner` is the id of the sink's output in its checkpoint, if it has one.
+    The target is not changed. `owner` is the id of the sink's output in its checkpoint, if it has one.
     """
     label = label_of(pipeline, sink)
     if sink.type in ("parquet", "csv"):
@@ -49,7 +49,7 @@ def check_place(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataF
 def start_stream(
     spark: SparkSession, pipeline: Pipeline, lineage: Lineage, checkpoint: str, owner: str, once: bool
 ) -> StreamingQuery:
-    """The running query of a sink that takes a stream."""
+    """The running query of a sink that writes a stream."""
     sink, rows = lineage.sink, lineage.frame
     writer: Any = rows.writeStream.outputMode(sink.values.get("mode", "append"))
     writer = writer.queryName(f"{pipeline.name}.{sink.name}" if sink.type != "memory" else sink.name)
@@ -59,7 +59,9 @@ def start_stream(
     elif sink.type == "format":
         writer = _optioned(writer.format(sink.values["format"]), sink).option("checkpointLocation", checkpoint)
     else:
-        writer = writer.foreachBatch(_taker(spark, pipeline, lineage, owner)).option("checkpointLocation", checkpoint)
+        writer = writer.foreachBatch(_batch_writer(spark, pipeline, lineage, owner)).option(
+            "checkpointLocation", checkpoint
+        )
     started: StreamingQuery = writer.start()
     return started
 
@@ -96,7 +98,7 @@ def _optioned(writer: Any, sink: Step) -> Any:
 
 
 def trigger_of(pipeline: Pipeline, sink: Step, once: bool) -> dict[str, Any]:
-    """When micro-batches of a sink begin, as Spark wants it said."""
+    """The trigger of a sink, as arguments of Spark's `trigger`."""
     given = sink.values.get("trigger", pipeline.settings.get("trigger", "1 second"))
     if once or given == "availableNow":
         return {"availableNow": True}
@@ -105,8 +107,8 @@ def trigger_of(pipeline: Pipeline, sink: Step, once: bool) -> dict[str, Any]:
     return {"processingTime": f"{parse_ms('trigger', given)} milliseconds"}
 
 
-def _taker(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, owner: str) -> Taker:
-    """What takes each micro-batch of a sink."""
+def _batch_writer(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, owner: str) -> Writer:
+    """The function that writes each micro-batch of a sink."""
     sink = lineage.sink
     if sink.type in ("parquet", "csv"):
         file_sink = FileSink.of(spark, sink, label_of(pipeline, sink), owner, True)
@@ -121,11 +123,11 @@ def _taker(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, owner: str
 
 
 def print_rows(console: Console, sink: Step, rows: DataFrame, number: int | None) -> None:
-    """Some rows as a table on the terminal."""
+    """Print the first rows as a table on the terminal."""
     most = int(sink.values.get("options", {}).get("numRows", 20))
     title = sink.name if number is None else f"{sink.name}, micro-batch {number}"
     table = Table(*map(escape, rows.columns), title=title, title_justify="left")
-    # All partitions must run, in a stream for the sake of their state: a limit alone would run some of them.
+    # All partitions must run, so that a stream updates all its state: a limit alone would run some of them.
     kept = rows.persist()
     try:
         kept.count()

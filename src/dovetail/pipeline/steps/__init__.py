@@ -1,1 +1,1 @@
-"""Steps as DataFrames: `sources` (with `file_schema`), `masters`, `joins`; `build` puts them together for each sink."""
+"""Makes DataFrames of steps: `sources`, `masters` and `joins`; `build` combines them for each sink."""

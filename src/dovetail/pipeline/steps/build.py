@@ -1,8 +1,8 @@
-"""From a declared pipeline to DataFrames: for each sink its own, so that its query is a query of its own."""
+"""Builds the DataFrames of a pipeline, separately for each sink, so that each sink has a query of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,12 +15,10 @@ from dovetail.pipeline.steps.joins import Given, Plan, plan_join
 from dovetail.pipeline.steps.masters import open_master
 from dovetail.pipeline.steps.sources import load_source, watermarked
 
-Saying = Callable[[str], None]
-
 
 @dataclass(slots=True)
 class Lineage:
-    """What one sink writes and how it comes about: the frames and plans of all steps before it."""
+    """The frames, stores and plans of a sink and of all steps that it reads."""
 
     sink: Step
     steps: list[Step]
@@ -31,22 +29,26 @@ class Lineage:
 
     @property
     def frame(self) -> DataFrame:
-        """What the sink takes."""
+        """The rows that the sink writes."""
         return self.frames[self.sink.values["from"]]
 
     @property
     def streams(self) -> bool:
-        """Whether the sink takes a stream."""
+        """Whether the sink writes a stream."""
         return self.frame.isStreaming
 
 
 def build_lineage(
-    spark: SparkSession, pipeline: Pipeline, sink: Step, observe: bool = True, letters: Mapping[str, str] | None = None
+    spark: SparkSession,
+    pipeline: Pipeline,
+    sink: Step,
+    observe: bool = True,
+    dead_letter_writers: Mapping[str, str] | None = None,
 ) -> Lineage:
-    """The frames that lead to a sink; page files that are missing are built on the way.
+    """The frames that a sink reads; page files that are missing are built.
 
-    With `observe`, Spark counts the rows that each join of a stream gives, under the step's name. `letters` has for
-    each join that keeps dead letters the sink whose query writes them.
+    With `observe`, Spark counts the rows of each join of a stream, under the step's name. `dead_letter_writers` has for
+    each join with dead letters the sink whose query writes them.
     """
     steps = pipeline.ordered(sink.name)
     lineage = Lineage(sink, steps)
@@ -58,7 +60,7 @@ def build_lineage(
             lineage.stores[step.name] = open_master(step, lineage.frames.get(source))
         elif step.kind == "join":
             plan = plan_join(Given(spark, pipeline, lineage.frames, lineage.stores), step)
-            if isinstance(plan, EnrichPlan) and (letters or {}).get(step.name, sink.name) != sink.name:
+            if isinstance(plan, EnrichPlan) and (dead_letter_writers or {}).get(step.name, sink.name) != sink.name:
                 plan = plan.without_dead_letters()
             lineage.plans[step.name] = plan
             frame = watermarked(plan.frame(), step)
@@ -67,13 +69,13 @@ def build_lineage(
 
 
 def _counted(frame: DataFrame, step: Step, pipeline: Pipeline, sink: Step) -> DataFrame:
-    """The frame with its rows counted by Spark, unless it is read twice: Spark wants a count to be in a plan once."""
+    """The frame with its rows counted by Spark, unless it is read twice: a plan may have an observation once."""
     once = frame.isStreaming and _paths(pipeline, sink, step.name) == 1
     return frame.observe(step.name, F.count(F.lit(1)).alias("rows")) if once else frame
 
 
 def _paths(pipeline: Pipeline, step: Step, target: str) -> int:
-    """How many ways lead from a step back to the target."""
+    """Number of paths from a step back to the target."""
     if step.name == target:
         return 1
     return sum(_paths(pipeline, pipeline.steps[name], target) for name in step.sources)

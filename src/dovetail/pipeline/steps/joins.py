@@ -1,4 +1,4 @@
-"""Joins: each planned by its own function, on real inputs or, for checking, on empty ones without any job."""
+"""Plans joins with the functions of their families; a check plans them on empty inputs, without a job."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from dovetail.joins.semistream.plan.columns import plan_columns
 from dovetail.joins.semistream.plan.condition import Conditioned
 from dovetail.joins.semistream.plan.plan import make_plan
 from dovetail.joins.semistream.request import EnrichOptions
-from dovetail.pipeline.file.arguments import arguments_of
 from dovetail.pipeline.file.declared import Pipeline, Step
+from dovetail.pipeline.file.requests import arguments_of
 from dovetail.pipeline.steps.masters import is_missing
 from dovetail.pipeline.steps.sources import empty
 from dovetail.spark.columns import quoted
@@ -43,21 +43,21 @@ class Plan(Protocol):
     """A join that is planned but not run."""
 
     def frame(self) -> DataFrame:
-        """The answer, lazily."""
+        """The result, as a lazy DataFrame."""
         ...
 
     def explain(self) -> str:
-        """What was chosen, and why."""
+        """The plan, and why it was chosen."""
         ...
 
     def metrics(self) -> Metrics:
-        """What the last run measured."""
+        """Metrics of the last run."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a join reads: frames and stores by the names of their steps."""
+    """The inputs of joins: frames and stores by the names of their steps."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -73,22 +73,22 @@ class SqlPlan:
     reads: tuple[str, ...]
 
     def frame(self) -> DataFrame:
-        """The answer, lazily."""
+        """The result, as a lazy DataFrame."""
         return self.answer
 
     def explain(self) -> str:
-        """What it reads and gives; Spark's own plan is not repeated here."""
+        """The inputs and the columns of the result; Spark's own plan is not repeated here."""
         columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in self.answer.schema.fields)
         kind = "a stream" if self.answer.isStreaming else "a batch"
         return f"SQL by Spark: reads {', '.join(self.reads) or 'no step'}, gives {kind} of ({columns})"
 
     def metrics(self) -> Metrics:
-        """Nothing: Spark counts rows of SQL steps itself."""
+        """Empty: Spark counts rows of SQL steps itself."""
         return Metrics()
 
 
 def plan_join(given: Given, step: Step) -> Plan:
-    """The plan of a join over what it reads; planning batch inputs may run small jobs."""
+    """The plan of a join over its inputs; planning batch inputs may run small jobs."""
     arguments = arguments_of(given.pipeline, step)
     if step.type == "sql":
         return _sql(given, step)
@@ -109,19 +109,19 @@ def plan_join(given: Given, step: Step) -> Plan:
 
 
 def checked_join(given: Given, step: Step) -> DataFrame:
-    """A frame with the columns of the join's answer, over empty inputs; PlanError for what a run would refuse."""
+    """A frame with the columns of the join's result, over empty inputs; PlanError for what a run would refuse."""
     if step.type == "enrich":
         return _checked_enrich(given, step)
     if step.type == "interval_join":
         return _checked_interval(given, step)
-    if step.type == "asof_join":  # by window functions, which sample nothing and have the same columns
+    if step.type == "asof_join":  # window functions need no sample and give the same columns
         sides = given.frames[step.values["left"]], given.frames[step.values["right"]]
         return plan_asof_join(*sides, **(arguments_of(given.pipeline, step) | {"algorithm": "window"})).frame()
     return plan_join(given, step).frame()
 
 
 def _checked_enrich(given: Given, step: Step) -> DataFrame:
-    """A named algorithm with an even split needs no sample of the stream, and has the same columns."""
+    """A named algorithm with an even split needs no sample of the stream and gives the same columns."""
     rows, store = given.frames[step.values["stream"]], given.stores[step.values["master"]]
     request = EnrichOptions(**arguments_of(given.pipeline, step)).request()
     if is_missing(given.pipeline.steps[step.values["master"]]):
@@ -173,7 +173,7 @@ def _ends(given: Any) -> Any:
 
 
 def _sql(given: Given, step: Step) -> SqlPlan:
-    """The query over views that have the names of steps; a view serves while Spark reads the text, and no longer."""
+    """The query over views named as its steps; the views are dropped once Spark has analysed the query."""
     for name in step.sources:
         given.frames[name].createOrReplaceTempView(name)
     try:
@@ -188,7 +188,7 @@ def _sql(given: Given, step: Step) -> SqlPlan:
 
 
 def spark_says(error: Exception) -> str:
-    """The first sentence of Spark's message, without its plan and stack; of an error of ours inside it, that one."""
+    """The first sentence of Spark's message, without plan and stack trace; or the error of ours inside it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line.rpartition("dovetail.errors.")[2] for line in lines if "dovetail.errors." in line]
     if ours:

@@ -1,4 +1,4 @@
-"""Masters: stores opened by name, page files built where they are missing."""
+"""Opens master stores, and builds page files that are missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dovetail.spark.collation import refuse_collated
 
 
 def open_master(step: Step, build_from: DataFrame | None) -> MasterStore:
-    """The store of a master; a page file that is absent is built from the source that the file names for it."""
+    """The store of a master; a page file that is missing is built from its source."""
     if build_from is not None and is_missing(step):
         build = {key: value for key, value in step.values["build"].items() if key != "from"}
         return MasterStore.build(build_from, step.values["path"], step.values["key"], **build)
@@ -25,7 +25,7 @@ def open_master(step: Step, build_from: DataFrame | None) -> MasterStore:
 
 
 def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
-    """The store of a master for checking; of one that a run would build, its columns and its key alone."""
+    """The store of a master for a check; a page file that a run would build has columns and key only."""
     if build_from is None or not is_missing(step):
         return _opened(step)
     schema = pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in build_from.schema])
@@ -43,7 +43,7 @@ def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
 
 
 def is_missing(step: Step) -> bool:
-    """Whether a master is a page file that has yet to be built."""
+    """Whether a master is a page file that does not exist yet."""
     return step.type == "pages" and not (Path(step.values["path"]) / MANIFEST).exists()
 
 
