@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.page.layers import place
+from dovetail.page.graph import place
 
 
 @st.composite

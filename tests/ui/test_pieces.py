@@ -16,16 +16,15 @@ from tests.ui.play import MB, new_watch, recorded
 
 from dovetail.page import markup
 from dovetail.page.board import WORDS_EVERY, Board
-from dovetail.page.charts import HIT_SHARE, LOADS_PER_S, charts_of
-from dovetail.page.colours import COMPONENTS, PALETTE, colours_of
-from dovetail.page.columns import AT, Unrolling
+from dovetail.page.charts import AT, HIT_SHARE, LOADS_PER_S, Unrolling, charts_of
+from dovetail.page.theme import COMPONENTS, PALETTE, colours_of
 from dovetail.page.units import amount, quantity
 from dovetail.pipeline.record.watch import Sample, Watch
 
 NAMES = ("rows_in", "memory.cache rows", "results.arriving", "cache_hits", "cache_misses", "page_loads")
 
 
-@pytest.mark.parametrize("module", ["units", "colours", "graph", "gate"])
+@pytest.mark.parametrize("module", ["units", "theme", "graph", "gate"])
 def test_examples_in_docstrings(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"dovetail.page.{module}"))
     assert result.attempted > 0

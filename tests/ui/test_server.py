@@ -16,7 +16,7 @@ from tests.ui.play import new_watch, recorded, step
 
 from dovetail.errors import ConfigError
 from dovetail.page import serve
-from dovetail.page.columns import AT
+from dovetail.page.charts import AT
 from dovetail.page.server import Page
 
 TOKEN = "correct horse battery/staple&?=ü"  # noqa: S105  (a token of the tests)

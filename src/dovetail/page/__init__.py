@@ -1,4 +1,12 @@
-"""The live page of a pipeline: what a run does, in a browser, while it runs and after it has ended.
+"""Shows a pipeline in the browser, while it runs and after it has ended: the live page.
+
+In the order in which a request passes them:
+
+* `server`: serves the page; `gate` decides which requests it answers.
+* `document`: the HTML around the page, and the page as one file.
+* `board`: the page of one reader, which follows the record of the run.
+* `charts`: the charts of a step and their data. `graph`: the drawing of the pipeline. `markup`: pieces of HTML.
+* `units` and `theme`: numbers as text; colours and fonts.
 
 Needs the extra `ui` (Bokeh). Everything that the page loads comes from this machine.
 """
@@ -33,7 +41,7 @@ def serve(watch: Watch, host: str = "127.0.0.1", port: int = 0, token: str | Non
 def freeze(watch: Watch, path: str | os.PathLike[str]) -> Path:
     """Write the page as it is now to one HTML file that needs neither a server nor the internet; its path."""
     _need_bokeh()
-    from dovetail.page.static_page import freeze as write
+    from dovetail.page.document import freeze as write
 
     return write(watch, path)
 

@@ -1,24 +1,155 @@
-"""The page of one reader: every piece of it, and how it follows the record of the run."""
+"""Builds the page of one reader from Bokeh models, and updates it from the record of the run."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from bokeh.layouts import column
-from bokeh.models import ColumnDataSource, InlineStyleSheet, Range1d
+from bokeh.models import (
+    AdaptiveTicker,
+    ColumnDataSource,
+    DataRange1d,
+    HoverTool,
+    InlineStyleSheet,
+    NumeralTickFormatter,
+    PrintfTickFormatter,
+    Range1d,
+)
+from bokeh.models.formatters import TickFormatter
 from bokeh.models.layouts import Column
+from bokeh.models.renderers import GlyphRenderer
 from bokeh.models.ui import UIElement
+from bokeh.models.widgets import Div
+from bokeh.plotting import figure
 
 from dovetail.page import markup
-from dovetail.page.chart_card import ChartCard, text
-from dovetail.page.charts import charts_of
-from dovetail.page.columns import AT, Unrolling
+from dovetail.page.charts import AT, Chart, Series, Unrolling, charts_of
 from dovetail.page.graph import Graph
+from dovetail.page.markup import chart_head, empty_state
+from dovetail.page.theme import SANS
+from dovetail.page.units import Unit
 from dovetail.pipeline.record.watch import MOST_SAMPLES, Node, Watch
 
+HEIGHT = 170
+TIME = "00:00:00"
+POWERS_OF_TWO = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+_TICKS: dict[Unit, str] = {"rows": "0.[00]a", "rows/s": "0.[00]a", "pages/s": "0.[00]a", "bytes": "0.[0] ib"}
+
+
+class ChartCard:
+    """A chart on the page: title, legend with the newest values, curves. Its data are in the given source."""
+
+    def __init__(self, chart: Chart, source: ColumnDataSource, time: Range1d, sheet: InlineStyleSheet) -> None:
+        self.chart, self._source = chart, source
+        self.head = text("", sheet, styles={"flex": "1 0 auto"})  # plots of a row of cards stand on one line
+        self.empty = text("", sheet)
+        self.plot = _plot(chart, source, time)
+        self.card = column(
+            self.head,
+            self.plot,
+            self.empty,
+            css_classes=["card"],
+            stylesheets=[sheet],
+            styles={"align-self": "stretch"},
+            sizing_mode="stretch_width",
+        )
+
+    def refresh(self, over: bool, words: bool = True) -> None:
+        """Update the legend, if `words` are due; a chart without a value above zero becomes a sentence."""
+        something = any(self._largest(series) > 0 for series in self.chart.series)
+        if words or not self.head.text:
+            self.head.text = chart_head(self.chart, {name: self._newest(name) for name in self.chart.columns})
+        self.empty.text = "" if something else empty_state(self.chart.empty, over)
+        self.plot.visible, self.empty.visible = something, not something
+
+    def _newest(self, name: str) -> float | None:
+        values = self._source.data.get(name, ())
+        return float(values[-1]) if len(values) else None
+
+    def _largest(self, series: Series) -> float:
+        values = self._source.data.get(series.column, ())
+        return max((float(value) for value in values if value == value), default=0.0)
+
+
+def text(content: str, sheet: InlineStyleSheet, **options: Any) -> Div:
+    """A piece of HTML, which was escaped where it was made; formulas in it are not rendered."""
+    return Div(text=content, disable_math=True, stylesheets=[sheet], margin=0, sizing_mode="stretch_width", **options)
+
+
+def _plot(chart: Chart, source: ColumnDataSource, time: Range1d) -> figure:
+    # BokehJS fits a DataRange1d to the data, but for the end that is given.
+    heights: Any = {"start": 0, "end": 100} if chart.unit == "%" else {"start": 0}
+    plot = figure(
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        min_width=200,
+        toolbar_location=None,
+        tools="",
+        x_range=time,
+        y_range=DataRange1d(range_padding=0.1, default_span=1, **heights),
+        min_border_left=54,
+        min_border_right=14,
+        name=f"chart-{chart.key}",
+    )
+    touched = _draw(plot, chart, source)
+    _calm(plot, chart.unit)
+    tips = [("after", f"@{AT}{{{TIME}}}"), *(_tip(series, chart.unit) for series in _named(chart))]
+    plot.add_tools(HoverTool(mode="vline", tooltips=tips, renderers=[touched]))
+    return plot
+
+
+def _draw(plot: Any, chart: Chart, source: ColumnDataSource) -> GlyphRenderer[Any]:
+    """Draw every series; returns the renderer that shows tooltips."""
+    if chart.stacked:
+        names, shades = [one.column for one in chart.series], [one.colour for one in chart.series]
+        plot.varea_stack(names, x=AT, source=source, fill_color=shades, fill_alpha=0.8)
+    else:
+        for one in chart.series:
+            plot.line(x=AT, y=one.column, source=source, line_color=one.colour, line_width=2, line_join="round")
+    if chart.limit is not None:
+        limit = chart.limit
+        plot.line(x=AT, y=limit.column, source=source, line_color=limit.colour, line_width=1.5, line_dash=[6, 4])
+    # Areas have no tooltips, and lines with gaps have none in the gaps.
+    touched: GlyphRenderer[Any] = plot.line(x=AT, y=chart.series[0].column, source=source, line_alpha=0, line_width=2)
+    return touched
+
+
+def _calm(plot: Any, unit: Unit) -> None:
+    """Set few ticks, faint horizontal lines and no frame. The page's style sheet has the colours of text and lines."""
+    plot.outline_line_color = plot.background_fill_color = plot.border_fill_color = None
+    plot.xgrid.visible = False
+    plot.axis.axis_line_color = plot.axis.minor_tick_line_color = plot.axis.major_tick_line_color = None
+    plot.axis.major_label_text_font = SANS
+    plot.axis.major_label_text_font_size = "11px"
+    plot.xaxis.ticker = AdaptiveTicker(base=60, mantissas=[1, 2, 5, 10, 15, 30], min_interval=1, desired_num_ticks=4)
+    plot.xaxis.formatter = NumeralTickFormatter(format=TIME)
+    plot.yaxis.formatter = _formatter(unit)
+    plot.yaxis.ticker.desired_num_ticks = 4
+    if unit == "bytes":
+        plot.yaxis.ticker = AdaptiveTicker(base=1024, mantissas=POWERS_OF_TWO, desired_num_ticks=4)
+
+
+def _formatter(unit: Unit) -> TickFormatter:
+    if unit == "s":
+        return PrintfTickFormatter(format="%.3g s")
+    return PrintfTickFormatter(format="%d %%") if unit == "%" else NumeralTickFormatter(format=_TICKS[unit])
+
+
+def _named(chart: Chart) -> list[Series]:
+    """Series that a tooltip can show: a column name with braces is not possible there."""
+    return [one for one in chart.series if not set("{}") & set(one.column)]
+
+
+def _tip(series: Series, unit: Unit) -> tuple[str, str]:
+    form = {"bytes": "0.[0] ib", "%": "0.[0]", "s": "0.[0000]"}.get(unit, "0,0.[0]")
+    return series.label, f"@{{{series.column}}}{{{form}}} " + ("" if unit == "bytes" else unit)
+
+
 CHARTED = ("join",)
-"""Kinds of steps with charts of their own; the others share a table."""
+"""Kinds of steps that have charts; the others share a table."""
 
 CONCLUDED = "concluded"
-"""Class of the status once the server has said good-bye; the style sheet then hides Bokeh's word of a lost server."""
+"""CSS class of the status after the server has stopped; the style sheet then hides Bokeh's message about it."""
 
 WORDS_EVERY = 3
 """Refreshes between two updates of a panel's texts: each makes the browser lay out the page, curves do not."""
@@ -45,7 +176,7 @@ class StepPanel:
         self.view: Column = column(self.head, self.grid, spacing=12, sizing_mode="stretch_width")
 
     def refresh(self, over: bool, words: bool) -> None:
-        """Take the samples since the last call; charts that came to apply are added. Texts change if they are due."""
+        """Add the samples since the last call, and charts that now apply. Texts are updated if `words` are due."""
         latest = self._watch.latest(self._node.name)
         self._follow(set(latest))
         for drawing in self.drawings:
@@ -57,12 +188,12 @@ class StepPanel:
 
     @property
     def newest(self) -> float | None:
-        """When the newest sample was taken, in seconds of the run."""
+        """Time of the newest sample, in seconds of the run."""
         times = self.source.data.get(AT, ())
         return float(times[-1]) if len(times) else None
 
     def _follow(self, names: set[str]) -> None:
-        """Stream what is new; start over where names are new or where the record itself has been thinned."""
+        """Stream new samples; load all of them if there are new names or if the record was thinned."""
         if names != set(self._unrolling.names):
             self._rebuild(names)
             return
@@ -92,7 +223,7 @@ class StepPanel:
 
 
 class Board:
-    """All roots of the page, by the name of their place in the template."""
+    """The root models of the page, named as their places in the template."""
 
     def __init__(self, watch: Watch, parts_css: str, frozen: bool = False) -> None:
         self._watch, self._frozen = watch, frozen
@@ -115,17 +246,17 @@ class Board:
 
     @property
     def roots(self) -> list[UIElement]:
-        """What is embedded in the page."""
+        """The models that the page embeds."""
         return [self.status, self.problems, self.kinds, self.graph.figure, self.steps, self.others]
 
     def freeze(self) -> None:
-        """Show the last state and say that no other will follow."""
+        """Show the last state, and that it is final."""
         self._frozen = True
         self.status.css_classes = [CONCLUDED]
         self.refresh()
 
     def refresh(self) -> None:
-        """Bring everything up to date; what has not changed is not sent."""
+        """Update everything; Bokeh sends what has changed."""
         over = self._frozen or self._watch.ended_at is not None
         self.graph.refresh()
         for place, panel in enumerate(self.panels):
@@ -139,7 +270,7 @@ class Board:
         self.others.text = markup.other_steps([(node, self._watch.latest(node.name)) for node in self._others])
 
     def _note_time(self) -> None:
-        """When the newest sample of any step was taken; all charts end there."""
+        """Find the time of the newest sample of any step, where all charts end."""
         since = -1.0 if self._newest is None else self._newest
         fresh = [sample.at for node in self._watch.nodes for sample in self._watch.samples(node.name, since)]
         self._newest = max(fresh, default=self._newest)

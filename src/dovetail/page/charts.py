@@ -1,21 +1,26 @@
-"""Which charts a step deserves, decided from the names of its values alone; no drawing here."""
+"""Chooses the charts of a step by the names of its values, and turns its samples into columns to draw."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dovetail.page import colours
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.page import theme
 from dovetail.page.units import Unit
+from dovetail.pipeline.record.watch import Sample
 
 MEMORY, RESULTS = "memory.", "results."
 HIT_SHARE, LOADS_PER_S = "cache_hit_share", "page_loads_per_s"
-"""Columns that are computed from totals; no sample carries them."""
+"""Columns that are computed from totals; samples do not have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line or one layer of a chart: a column of the step's data, what it is called, its colour."""
+    """One line or layer of a chart: a column of the step's data, its label and its colour."""
 
     column: str
     label: str
@@ -41,7 +46,7 @@ class Chart:
 
 
 def charts_of(names: Collection[str]) -> list[Chart]:
-    """The charts that apply to a step whose samples carry these names, in the order to read them."""
+    """The charts of a step whose samples have these names, in the order to show them."""
     found = [
         _lines("throughput", "Arrival and service rate", "rows/s", _THROUGHPUT, names, "No rows have arrived"),
         _lines("backlog", "Backlog", "rows", _BACKLOG, names, "No rows are waiting"),
@@ -57,17 +62,17 @@ def charts_of(names: Collection[str]) -> list[Chart]:
 
 
 _THROUGHPUT = (
-    Series("arrival_rows_per_s", "arriving", colours.ORANGE),
-    Series("service_rows_per_s", "served", colours.BLUE),
+    Series("arrival_rows_per_s", "arriving", theme.ORANGE),
+    Series("service_rows_per_s", "served", theme.BLUE),
 )
-_BACKLOG = (Series("backlog_rows", "waiting", colours.PURPLE),)
+_BACKLOG = (Series("backlog_rows", "waiting", theme.PURPLE),)
 _LATENCY = (
-    Series("latency_p50_s", "median", colours.BLUE),
-    Series("latency_p95_s", "95 %", colours.OCHRE),
-    Series("latency_p99_s", "99 %", colours.RED),
+    Series("latency_p50_s", "median", theme.BLUE),
+    Series("latency_p95_s", "95 %", theme.OCHRE),
+    Series("latency_p99_s", "99 %", theme.RED),
 )
-_SPILLS = (Series("spilled_bytes", "in total", colours.BROWN),)
-_BATCHES = (Series("batch_s", "duration", colours.SLATE),)
+_SPILLS = (Series("spilled_bytes", "in total", theme.BROWN),)
+_BATCHES = (Series("batch_s", "duration", theme.SLATE),)
 
 
 def _lines(
@@ -78,36 +83,104 @@ def _lines(
 
 
 def _memory(names: Collection[str]) -> Chart | None:
-    """Components stacked below the budget; a join that does not tell them apart shows its peak."""
-    layers = _layers(names, MEMORY, colours.COMPONENTS)
+    """Components stacked below the budget; the peak for a join without components."""
+    layers = _layers(names, MEMORY, theme.COMPONENTS)
     if not layers and "memory_peak" in names:
-        layers = (Series("memory_peak", "peak", colours.BLUE),)
+        layers = (Series("memory_peak", "peak", theme.BLUE),)
     if not layers:
         return None
-    limit = Series("memory_budget", "budget", colours.LIMIT) if "memory_budget" in names else None
+    limit = Series("memory_budget", "budget", theme.LIMIT) if "memory_budget" in names else None
     return Chart("memory", "Memory", "bytes", layers, "No memory in use", stacked=True, limit=limit)
 
 
 def _phases(names: Collection[str]) -> Chart | None:
-    layers = _layers(names, RESULTS, colours.PHASES)
+    layers = _layers(names, RESULTS, theme.PHASES)
     return Chart("results", "Results by phase", "rows", layers, "No results", stacked=True) if layers else None
 
 
 def _layers(names: Collection[str], prefix: str, known: dict[str, str]) -> tuple[Series, ...]:
     parts = sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
     parts.sort(key=lambda part: list(known).index(part) if part in known else len(known))
-    chosen = colours.colours_of(parts, known)
+    chosen = theme.colours_of(parts, known)
     return tuple(Series(prefix + part, part, chosen[part]) for part in parts)
 
 
 def _cache(names: Collection[str]) -> Chart | None:
     if "cache_hits" not in names:
         return None
-    share = Series(HIT_SHARE, "of lookups", colours.GREEN)
+    share = Series(HIT_SHARE, "of lookups", theme.GREEN)
     return Chart("cache", "Cache hits", "%", (share,), "No hits in the cache")
 
 
 def _loads(names: Collection[str]) -> Chart | None:
     if "page_loads" not in names:
         return None
-    return Chart("loads", "Page loads", "pages/s", (Series(LOADS_PER_S, "loaded", colours.TEAL),), "No page was loaded")
+    return Chart("loads", "Page loads", "pages/s", (Series(LOADS_PER_S, "loaded", theme.TEAL),), "No page was loaded")
+
+
+Columns = dict[str, NDArray[np.float64]]
+AT = "at"
+
+
+class Unrolling:
+    """Turns samples into columns, piece by piece; the result does not depend on how samples are split into pieces.
+
+    A value that a sample does not have keeps its last value: parts of a step report at different times. Layers of
+    stacks start at zero, everything else at NaN, which is not drawn.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = tuple(sorted(names))
+        self._last = {name: 0.0 if name.startswith((MEMORY, RESULTS)) else math.nan for name in self.names}
+        self._derived = _Derived()
+
+    def take(self, samples: Sequence[Sample]) -> Columns:
+        """Columns of the next samples: `at`, every name, and the rates computed from them."""
+        wanted = (AT, *self.names, *self._derived.columns(self.names))
+        columns: Columns = {name: np.empty(len(samples), dtype=np.float64) for name in wanted}
+        for row, sample in enumerate(samples):
+            self._last.update((name, value) for name, value in sample.values.items() if name in self._last)
+            for name, value in {AT: sample.at, **self._last, **self._derived.next(sample.at, self._last)}.items():
+                columns[name][row] = value
+        return columns
+
+
+class _Derived:
+    """Share of cache hits, and page loads per second, between two samples, from running totals."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._hits = self._lookups = self._loads = 0.0
+        self._share = math.nan
+
+    @staticmethod
+    def columns(names: Collection[str]) -> tuple[str, ...]:
+        """The columns that `next` gives for samples with these names."""
+        pairs = (("cache_hits", HIT_SHARE), ("page_loads", LOADS_PER_S))
+        return tuple(column for name, column in pairs if name in names)
+
+    def next(self, at: float, values: dict[str, float]) -> dict[str, float]:
+        """Values since the last sample; totals that fell, as after a restart, count from zero."""
+        found = {}
+        if "cache_hits" in values:
+            found[HIT_SHARE] = self._hit_share(values["cache_hits"], values.get("cache_misses", math.nan))
+        if "page_loads" in values:
+            found[LOADS_PER_S] = self._load_rate(at, values["page_loads"])
+        self._at = at
+        return found
+
+    def _hit_share(self, hits: float, misses: float) -> float:
+        """Percent of the lookups since the last sample; unchanged if there were none."""
+        lookups = hits + misses
+        if lookups < self._lookups or hits < self._hits:
+            self._hits = self._lookups = 0.0
+        if lookups > self._lookups:
+            self._share = 100.0 * (hits - self._hits) / (lookups - self._lookups)
+            self._hits, self._lookups = hits, lookups
+        return self._share
+
+    def _load_rate(self, at: float, loads: float) -> float:
+        if math.isnan(loads):
+            return math.nan
+        before, self._loads = (self._loads if loads >= self._loads else 0.0), loads
+        return (loads - before) / (at - self._at) if at > self._at else 0.0

@@ -1,4 +1,4 @@
-"""Who may see the page: readers on this machine, or readers who know the token; decided before anything is served."""
+"""Decides which requests are answered: those from this machine, or those with the token."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dovetail.errors import ConfigError
 
 SHORTEST_TOKEN = 16
 OPEN_PATHS = frozenset({"/", "/ws", "/static/js/bokeh.min.js", "/static/js/bokeh-widgets.min.js"})
-"""All there is; Bokeh's other addresses serve embedding in foreign pages."""
+"""All paths that are served; Bokeh's other paths are for embedding in other pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The request may go on; `greet` if it has just shown the token and should be given the cookie."""
+    """The request is accepted; `greet` if it carries the token and should get the cookie."""
 
     greet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The request ends here, with this status and sentence."""
+    """The request is refused, with this status and sentence."""
 
     status: int
     reason: str
@@ -34,7 +34,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Gate:
-    """The rules of one server. A token counts in the address of the page only; afterwards a cookie stands for it.
+    """The rules of one server. The token is accepted in the address of the page only; afterwards a cookie replaces it.
 
     The cookie is a secret of this server and not the token. Both are compared in constant time. A page of another
     site can neither open the web socket (its origin is not ours) nor reach a loopback server under a name of its own.
@@ -59,12 +59,12 @@ class Gate:
 
     @property
     def cookie(self) -> str:
-        """Name of the cookie; cookies do not tell ports apart, so that the name must."""
+        """Name of the cookie; it contains the port, because browsers share cookies between ports."""
         return f"dovetail-{self.port}"
 
     @property
     def origins(self) -> list[str]:
-        """Hosts from which the web socket may be opened, as Bokeh wants them; `judge` is stricter."""
+        """Hosts that may open the web socket, for Bokeh's own check; `judge` is stricter."""
         return [f"{name}:{self.port}" for name in self._names()] if is_loopback(self.host) else ["*"]
 
     def judge(self, request: HTTPServerRequest) -> Pass | Refusal:
@@ -79,7 +79,7 @@ class Gate:
         return Pass(greet) if request.path in OPEN_PATHS else Refusal(404, "There is nothing here.")
 
     def _is_ours(self, request: HTTPServerRequest) -> bool:
-        """Against pages of other sites: foreign origins, and foreign names that were made to point to this machine."""
+        """Whether origin and host are this server's, and not those of another site or of a name that resolves to it."""
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
             return False

@@ -1,7 +1,13 @@
-"""The pipeline drawn as a graph: boxes coloured by kind, curves from what is read to what reads it."""
+"""Draws the pipeline as a graph: boxes coloured by kind, curves from each step to its readers.
+
+Steps are placed by the layered method of Sugiyama, Tagawa and Toda: longest paths, bends in the layers that a line
+passes, barycentres.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import pi
 from typing import Any
@@ -11,10 +17,87 @@ from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.plotting import figure
 
 from dovetail.page import units
-from dovetail.page.colours import KINDS
-from dovetail.page.fonts import SANS
-from dovetail.page.layers import Places, place
+from dovetail.page.theme import KINDS, SANS
 from dovetail.pipeline.record.watch import Node, Watch
+
+SWEEPS = 6
+"""Passes that move each step towards its neighbours; placement settles after two or three."""
+
+Edge = tuple[str, str]
+Spot = tuple[float, float]
+Key = str | tuple[Edge, int]
+"""A step, or the place where a long line passes a layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Column and row of every step, and the spots that every line passes, ends included.
+
+    Rows are centred on zero; whatever stands or passes in a column is at least one row apart.
+    """
+
+    of: Mapping[str, Spot]
+    lines: Mapping[Edge, tuple[Spot, ...]]
+    columns: int
+    rows: int
+
+
+def place(names: Sequence[str], edges: Sequence[Edge]) -> Places:
+    """Place every step right of its inputs, and as near to its readers as that allows."""
+    layer = _layers(names, edges)
+    chains = {edge: _chain(edge, layer) for edge in edges}
+    grid: list[list[Key]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    for name in names:
+        grid[layer[name]].append(name)
+    for (source, _), chain in chains.items():
+        for depth, bend in enumerate(chain[1:-1], start=layer[source] + 1):
+            grid[depth].append(bend)
+    links = [pair for chain in chains.values() for pair in pairwise(chain)]
+    for sweep in range(SWEEPS):
+        _order(grid if sweep % 2 == 0 else grid[::-1], links)
+    spots = {key: _spot(depth, row, len(column)) for depth, column in enumerate(grid) for row, key in enumerate(column)}
+    lines = {edge: tuple(spots[key] for key in chain) for edge, chain in chains.items()}
+    return Places({name: spots[name] for name in names}, lines, len(grid), max(map(len, grid), default=0))
+
+
+def _layers(names: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
+    """The layer of each step by its longest path from a source; steps with readers then move next to the first."""
+    layer = dict.fromkeys(names, 0)
+    for _ in names:  # a path has at most as many steps as there are, so that a cycle in a bad record ends as well
+        for source, target in edges:
+            layer[target] = min(max(layer[target], layer[source] + 1), len(names))
+    for name in sorted(names, key=layer.__getitem__, reverse=True):
+        readers = [layer[target] for source, target in edges if source == name]
+        layer[name] = max(layer[name], min(readers) - 1) if readers else layer[name]
+    used = sorted(set(layer.values()))
+    return {name: used.index(depth) for name, depth in layer.items()}
+
+
+def _chain(edge: Edge, layer: Mapping[str, int]) -> list[Key]:
+    source, target = edge
+    return [source, *((edge, depth) for depth in range(layer[source] + 1, layer[target])), target]
+
+
+def _order(grid: Sequence[list[Key]], links: Sequence[tuple[Key, Key]]) -> None:
+    """Sort each layer by the mean row of its neighbours in the layers before it."""
+    height = {key: _spot(0, row, len(column))[1] for column in grid for row, key in enumerate(column)}
+    seen: set[Key] = set()
+    for column in grid:
+        mean = {key: _mean_height(key, links, height, seen) for key in column}
+        column.sort(key=mean.__getitem__, reverse=True)
+        height.update((key, _spot(0, row, len(column))[1]) for row, key in enumerate(column))
+        seen.update(column)
+
+
+def _mean_height(key: Key, links: Sequence[tuple[Key, Key]], height: Mapping[Key, float], seen: set[Key]) -> float:
+    near = [a if b == key else b for a, b in links if key in (a, b)]
+    heights = [height[other] for other in near if other in seen]
+    return sum(heights) / len(heights) if heights else height[key]
+
+
+def _spot(depth: int, row: int, rows: int) -> Spot:
+    return float(depth), (rows - 1) / 2 - row
+
 
 BOX_WIDTH, BOX_HEIGHT, ACROSS, DOWN, MARGIN = 164, 64, 220, 82, 8
 """Pixels: a box, the distance between columns and between rows, the empty border."""
@@ -31,7 +114,7 @@ FLOWS: tuple[tuple[tuple[str, ...], units.Unit], ...] = (
 
 
 class Graph:
-    """A picture of the steps, in pixels of its own so that labels fit at any width of the window."""
+    """The drawing, in fixed pixels, so that labels fit at any width of the window."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -44,7 +127,7 @@ class Graph:
         self.refresh()
 
     def refresh(self) -> None:
-        """Write the newest rate or total of every step into its box."""
+        """Show the newest rate or total of every step in its box."""
         flows = [_flow(self._watch.latest(node.name)) for node in self._watch.nodes]
         if flows != list(self.nodes.data["flow"]):
             self.nodes.patch({"flow": [(slice(len(flows)), flows)]})
@@ -108,7 +191,7 @@ def _boxes(nodes: tuple[Node, ...], places: Places) -> dict[str, list[Any]]:
 
 
 def _curves(places: Places) -> dict[str, list[float]]:
-    """One curve between neighbouring columns: a long line bends where it passes a column of boxes."""
+    """One curve between neighbouring columns; a long line bends where it passes a column of boxes."""
     found: dict[str, list[float]] = {"x0": [], "x1": [], "cx": [], "y0": [], "y1": []}
     for line in places.lines.values():
         last = len(line) - 2
@@ -135,7 +218,7 @@ def _tips(places: Places) -> dict[str, list[float]]:
 
 
 def _flow(latest: dict[str, float]) -> str:
-    """What flows: a rate where one is known, otherwise a total, otherwise nothing."""
+    """The rate of a step if it is known, else its total, else nothing."""
     for names, unit in FLOWS:
         for name in names:
             if name in latest:

@@ -1,4 +1,4 @@
-"""Pieces of HTML. Every name, message and value that comes from a run passes through `escape`."""
+"""Makes pieces of HTML. Every name, message and value of a run is escaped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 from dovetail.page import units
 from dovetail.page.charts import Chart, Series
-from dovetail.page.colours import KINDS
+from dovetail.page.theme import KINDS
 from dovetail.pipeline.record.watch import Node, Watch
 
 STATES = {
@@ -23,13 +23,13 @@ MOST_ERRORS = 50
 
 
 def state_of(watch: Watch) -> str:
-    """The state for a reader: a record that stops in the middle of a run was interrupted."""
+    """The state to show: a record that stops in the middle of a run was interrupted."""
     unfinished = watch.state in ("starting", "running")
     return "interrupted" if unfinished and watch.ended_at is not None else watch.state
 
 
 def status(watch: Watch, now: float, last_sample: float | None, frozen: bool) -> str:
-    """Name, state and age of the run; that it is over, if it is."""
+    """Name, state and age of the run, and whether it is over."""
     state = state_of(watch)
     over = frozen or watch.ended_at is not None
     facts = [
@@ -57,13 +57,13 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def kinds(nodes: Sequence[Node]) -> str:
-    """What the colours of the graph mean, for the kinds that occur."""
+    """The legend of the graph, for the kinds that occur."""
     present = [kind for kind in KINDS if any(node.kind == kind for node in nodes)]
     return '<div class="legend">' + "".join(_swatch(KINDS[kind], kind) for kind in present) + "</div>"
 
 
 def problems(errors: Sequence[tuple[float, str | None, str]]) -> str:
-    """The newest errors first; nothing where there are none."""
+    """The errors, newest first; empty if there are none."""
     if not errors:
         return ""
     rows = "".join(
@@ -96,12 +96,12 @@ def _swatch(colour: str, label: str, value: str = "", style: str = "") -> str:
 
 
 def empty_state(sentence: str, over: bool) -> str:
-    """What stands in the place of a chart that has nothing to show."""
+    """The sentence in place of a chart without values."""
     return f'<p class="empty">{escape(sentence)}{" in this run" if over else " so far"}.</p>'
 
 
 def step_head(node: Node, latest: Mapping[str, float], over: bool) -> str:
-    """The step's name and type, what it does in one line, and its totals."""
+    """The step's name, type, details and totals."""
     title = f'<h2>{escape(node.name)} <span class="type">{escape(node.type)}</span></h2>'
     detail = f'<p class="detail">{escape(node.detail)}</p>' if node.detail else ""
     tiles = "".join(f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for what, value in totals(latest))
@@ -110,7 +110,7 @@ def step_head(node: Node, latest: Mapping[str, float], over: bool) -> str:
 
 
 def totals(latest: Mapping[str, float]) -> list[tuple[str, str]]:
-    """What a step has done since the start, in the order to read it."""
+    """The totals of a step since the start, in the order to show them."""
     found = [(what, units.quantity(latest[name], "rows")) for what, name in _COUNTS if name in latest]
     if "memory_peak" in latest:
         limit = f" of {units.quantity(latest['memory_budget'], 'bytes')}" if "memory_budget" in latest else ""
@@ -131,7 +131,7 @@ _COUNTS = (("Rows in", "rows_in"), ("Rows out", "rows_out"))
 
 
 def explain_table(rows: Sequence[tuple[str, str, str | None]]) -> str:
-    """Predicted beside measured; nothing where nothing was predicted."""
+    """The table of predictions and measurements; empty if there are none."""
     if not rows:
         return ""
     lines = "".join(

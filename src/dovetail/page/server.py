@@ -1,4 +1,4 @@
-"""The live page on a port of this machine, served from a thread of its own."""
+"""Serves the live page: Bokeh's web application behind the gate, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -9,25 +9,152 @@ import threading
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.document import Document
+from bokeh.embed.server import server_html_page_for_session
+from bokeh.resources import Resources
 from bokeh.server.server import BaseServer
+from bokeh.server.tornado import BokehTornado
+from bokeh.server.views.session_handler import SessionHandler
 from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerRequest
 from tornado.ioloop import IOLoop
+from tornado.web import RequestHandler
 
 from dovetail.errors import ConfigError
-from dovetail.page.gate import Gate
-from dovetail.page.handlers import GatedApplication
+from dovetail.page.board import Board
+from dovetail.page.document import COMPONENTS, content_policy, new_nonce, page_template, parts_css, template_variables
+from dovetail.page.gate import Gate, Refusal
 from dovetail.pipeline.record.watch import Watch
 
+EVERY_MS = 1_000
+"""How often a page reads the record."""
+
+LARGEST_MESSAGE = 2**20
+"""Bytes of a message from a browser; a page sends a few hundred."""
+
+
+class Refused(RequestHandler):
+    """Answers a refused request, for a page, a script or the web socket, with the reason."""
+
+    def initialize(self, refusal: Refusal) -> None:
+        """Take the refusal."""
+        self._refusal = refusal
+
+    def prepare(self) -> None:
+        """Answer at once, whatever the method."""
+        self.set_status(self._refusal.status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(self._refusal.reason + "\n")
+
+
+class Welcome(RequestHandler):
+    """Answers a request with the right token: sets a cookie in its place, so that it leaves the address bar."""
+
+    def get(self) -> None:
+        """Set the cookie and redirect to the page."""
+        gate: Gate = self.settings["gate"]
+        self.set_cookie(gate.cookie, gate.pass_secret, httponly=True, samesite="Strict", path="/")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.redirect("/", status=303)
+
+
+class LivePage(SessionHandler):
+    """The page for one reader."""
+
+    async def get(self) -> None:
+        """The HTML; data follow over the web socket."""
+        opened: Any = self.get_session()  # a coroutine behind a decorator that hides it
+        session = await opened
+        nonce = new_nonce()
+        html = server_html_page_for_session(
+            session,
+            resources=self.application.resources(),
+            title=session.document.title,
+            template=page_template(),
+            template_variables=template_variables(nonce),
+        )
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        for name, value in _headers(nonce, self.request.host).items():
+            self.set_header(name, value)
+        self.write(html)
+
+
+class GatedApplication(BokehTornado):
+    """Bokeh's application; every request passes the gate first."""
+
+    def __init__(self, watch: Watch, gate: Gate) -> None:
+        self._gate, self._watch = gate, watch
+        self._boards: WeakKeyDictionary[Document, Board] = WeakKeyDictionary()
+        super().__init__(
+            Application(FunctionHandler(self._fill)),
+            extra_websocket_origins=gate.origins,
+            use_index=False,
+            # Bokeh would write cookies into the page, where scripts could read them.
+            include_cookies=[],
+            include_headers=[],
+            websocket_max_message_size_bytes=LARGEST_MESSAGE,
+            gate=gate,
+            log_function=lambda handler: None,  # requests are not logged: their addresses may carry the token
+        )
+
+    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+        """The handler of an accepted request; `Refused` for any other."""
+        verdict = self._gate.judge(request)
+        if isinstance(verdict, Refusal):
+            return self.get_handler_delegate(request, Refused, {"refusal": verdict})
+        if verdict.greet:
+            return self.get_handler_delegate(request, Welcome)
+        if request.path == "/":
+            context = {"application_context": self.applications["/"], "bokeh_websocket_path": "/ws"}
+            return self.get_handler_delegate(request, LivePage, context)
+        return super().find_handler(request, **kwargs)
+
+    def resources(self, absolute_url: str | bool | None = None) -> Resources:
+        """Scripts of this server, whatever Bokeh's environment variables say."""
+        return Resources(mode="server", root_url="/", components=COMPONENTS, minified=True, log_level="fatal")
+
+    def conclude(self, document: Document) -> None:
+        """Show the last state in this page, and that it is final."""
+        if document in self._boards:
+            self._boards[document].freeze()
+
+    def _fill(self, document: Document) -> None:
+        """Make a page for one reader, which follows the record until the reader leaves."""
+        board = self._boards[document] = Board(self._watch, parts_css())
+        document.title = self._watch.name
+        for root in board.roots:
+            document.add_root(root)
+        document.add_periodic_callback(board.refresh, EVERY_MS)
+
+
+def _headers(nonce: str, host: str) -> dict[str, str]:
+    socket = f"ws://{quote(host, safe=':[].')}"
+    script = content_policy(nonce, connect=f"'self' {socket}")
+    return {
+        "Content-Security-Policy": f"{script}; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    }
+
+
 FLUSH_S = 0.25
-"""Time that open pages have for the last state before the server goes."""
+"""Time in which open pages receive the last state before the server stops."""
 
 
 def serve(watch: Watch, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> Page:
     """The live page of the run, open until `close`; port 0 takes a free one.
 
-    The page is read-only. On a host other than loopback a token is demanded: readers open `Page.url`, which carries
-    it. It is sent in clear; across networks that you do not trust, put a server with TLS in front.
+    The page is read-only. A host other than loopback needs a token, which `Page.url` contains. The token is sent
+    unencrypted; across networks that you do not trust, put a server with TLS in front.
     """
     Gate(host, port, token)  # refuses before a port is taken
     try:
@@ -45,7 +172,7 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 class Page:
-    """A page that is being served. `url` opens it; `close` sends the last state to its readers and ends it."""
+    """A page that is being served. `url` is its address; `close` sends the last state to its readers and stops it."""
 
     def __init__(self, watch: Watch, gate: Gate, listening: socket.socket) -> None:
         self._watch, self._gate, self._listening = watch, gate, listening
@@ -69,7 +196,7 @@ class Page:
         return f"http://{name}:{self._gate.port}/{query}"
 
     def close(self) -> None:
-        """End the server; pages that are open keep what they show. A second call does nothing."""
+        """Stop the server; open pages keep the last state. A second call does nothing."""
         with self._closing:
             if self._closed:
                 return
@@ -86,7 +213,7 @@ class Page:
         self.close()
 
     def _run(self) -> None:
-        # A reader who closes a tab in the middle of a message is no news for the terminal of the run.
+        # Bokeh warns when a reader closes a tab during a message; the terminal of the run should not show that.
         logging.getLogger("bokeh.server").setLevel(logging.ERROR)
         asyncio.set_event_loop(asyncio.new_event_loop())
         self._loop = IOLoop.current()
@@ -102,7 +229,7 @@ class Page:
             self._loop.close(all_fds=True)
 
     async def _finish(self) -> None:
-        """Send every reader the last state and tell the page not to look for the server again."""
+        """Send every reader the last state, and stop the pages from reconnecting."""
         for session in self._server.get_sessions("/"):
             concluded: Any = session.with_document_locked(self._application.conclude, session.document)
             await concluded

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: at most three or four digits and a unit."""
+"""Formats numbers for readers: at most four digits and a unit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def seconds(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    """How long something lasted, in its two largest units.
+    """A duration in its two largest units.
 
     >>> duration(7.2), duration(75), duration(3_700), duration(90_000)
     ('7 s', '1 min 15 s', '1 h 1 min', '1 d 1 h')
@@ -53,12 +53,12 @@ def duration(value: float) -> str:
 
 
 def moment(epoch: float) -> str:
-    """A point in time, to the second, in UTC so that every reader sees the same."""
+    """A point in time, to the second, in UTC."""
     return datetime.fromtimestamp(epoch, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def quantity(value: float | None, unit: Unit) -> str:
-    """A value with its unit; a dash where there is none.
+    """A value with its unit; a dash for no value.
 
     >>> quantity(12_345.6, "rows/s"), quantity(41.5 * 2**20, "bytes"), quantity(93.21, "%"), quantity(None, "rows")
     ('12.3 k rows/s', '41.5 MiB', '93.2 %', '–')

@@ -1,9 +1,12 @@
-"""Colours that mean the same everywhere on the page and are legible on white and on near-black."""
+"""Colours and fonts of the page: each colour has one meaning and is legible on white and on near-black."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
+
+SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', sans-serif"
+
 
 BLUE, ORANGE, GREEN, PURPLE, RED = "#3d85c6", "#e08a2c", "#2f9e78", "#9470c9", "#d6566b"
 TEAL, OCHRE, PINK, SLATE, BROWN = "#29a3b5", "#b8992e", "#d673ae", "#7d8ba0", "#a5785a"
@@ -34,7 +37,7 @@ PHASES = {"arriving": BLUE, "reactive": OCHRE, "cleanup": PURPLE}
 
 
 def colours_of(names: Iterable[str], known: dict[str, str]) -> dict[str, str]:
-    """A colour for each name: the known one, otherwise one that follows from the name; distinct while they last.
+    """A colour for each name: the known one, else one by a hash of the name; distinct while there are enough.
 
     >>> colours_of(["cache rows", "stream buffer"], COMPONENTS) == {"cache rows": GREEN, "stream buffer": ORANGE}
     True
