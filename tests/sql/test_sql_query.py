@@ -16,7 +16,7 @@ import oracle
 from dovetail.errors import DataError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
 from dovetail.rewrite import sql
-from dovetail.rewrite.calls import interval_calls
+from dovetail.rewrite.conditions import interval_calls
 from dovetail.rewrite.plan import plan
 from dovetail.rewrite.text import Source
 

@@ -9,11 +9,17 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import ALIASES, EQUAL, GREATER, LESS, RELATIONS, Relation
-from dovetail.rewrite.calls import interval_calls
-from dovetail.rewrite.conditions import Condition, read_condition
+from dovetail.rewrite.conditions import (
+    Condition,
+    find_functions,
+    find_overlaps,
+    found_function,
+    found_overlap,
+    interval_calls,
+    read_condition,
+)
+from dovetail.rewrite.interval import ordered_sql, type_trouble
 from dovetail.rewrite.names import Input, Scope
-from dovetail.rewrite.overlap import ordered_sql, type_trouble
-from dovetail.rewrite.recognise import find_functions, find_overlaps, found_function, found_overlap
 from dovetail.rewrite.text import Source, conjuncts
 
 LEFT, RIGHT = frozenset({0}), frozenset({1})

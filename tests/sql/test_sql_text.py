@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.rewrite.blocks import Block, find_blocks
+from dovetail.rewrite.blocks import (
+    Block,
+    Join,
+    Node,
+    Relation,
+    alias_and_qualifiers,
+    find_blocks,
+    relation_tree,
+    relations_of,
+)
 from dovetail.rewrite.names import Input, Names, Scope
-from dovetail.rewrite.relations import Join, Node, Relation, alias_and_qualifiers, relation_tree, relations_of
 from dovetail.rewrite.text import Patches, Source, conjuncts
 
 

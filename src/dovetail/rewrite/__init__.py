@@ -1,6 +1,11 @@
-"""SQL with interval and as-of joins: `dovetail.sql(spark, query)`.
+"""Runs SQL with interval and as-of joins: `dovetail.sql(spark, query)`.
 
-Interval predicates and ASOF JOIN are recognised in the text, everything else stays Spark's own, letter by letter.
+Interval predicates and ASOF JOIN are recognised in the text. Everything else goes to Spark as it was written.
+
+* `text`: the query as tokens. `blocks`: its SELECT blocks and their FROM clauses.
+* `names`: columns of the inputs. `conditions`: conditions of joins, and interval joins recognised in them.
+* `plan`: plans each block. `query`: the state of a query while it is planned.
+* `interval` and `asof`: plan one join.
 """
 
 from __future__ import annotations
@@ -12,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from dovetail.rewrite.calls import interval_calls
+from dovetail.rewrite.conditions import interval_calls
 from dovetail.rewrite.plan import plan
-from dovetail.rewrite.report import NO_PREDICATE, Report
+from dovetail.rewrite.query import NO_PREDICATE, Report
 from dovetail.rewrite.text import QUERY_WORDS, Source
 
 __all__ = ["sql"]
@@ -32,7 +37,7 @@ def sql(spark: SparkSession, query: str, *, explain: Literal[True]) -> str: ...
 
 
 def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame | str:
-    """The answer of a SQL query as an ordinary DataFrame, its interval and as-of joins planned as such.
+    """The result of a SQL query as a DataFrame; its interval and as-of joins are planned as such.
 
     Recognised in ON (every join type) and in the WHERE of inner joins: `interval_<relation>(start, end, start, end)`
     for each relation of `interval_join`, and two comparisons that say overlap, `r.start < s.end and s.start < r.end`;
@@ -65,7 +70,7 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
 
 
 def _warn(report: Report) -> None:
-    """Say which range joins Spark plans as it can; Python shows the same warning once."""
+    """Warn about range joins that are left to Spark; Python shows the same warning once."""
     for what, why in report.spark:
         if not why.startswith(NO_PREDICATE):
             warnings.warn(f"dovetail.sql leaves this to Spark: {what}: {why}", stacklevel=3)
@@ -74,7 +79,7 @@ def _warn(report: Report) -> None:
 def _read(query: str) -> Source | None:
     """The query in tokens; None for what is not one SELECT in tokens that sqlglot knows.
 
-    Whether the query is right, Spark says: it reads the text before anything of it is planned.
+    Spark checks the query itself, before anything is planned.
     """
     try:
         source = Source(query)

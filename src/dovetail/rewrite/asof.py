@@ -1,4 +1,4 @@
-"""Two parts of FROM as one as-of join: `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t`, as DuckDB writes it."""
+"""Plans two parts of FROM as one as-of join: `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t`, as in DuckDB."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dovetail.errors import UnsupportedError
 from dovetail.joins.asof.api import asof_join
 from dovetail.joins.asof.spec import Direction
 from dovetail.rewrite.conditions import Comparison, Condition
-from dovetail.rewrite.joins import Pair, hidden_input, with_terms
-from dovetail.rewrite.report import RecognisedAsof
+from dovetail.rewrite.interval import Pair, hidden_input, with_terms
+from dovetail.rewrite.query import RecognisedAsof
 
 _DIRECTIONS: dict[str, tuple[Direction, bool]] = {
     ">=": ("backward", True),
@@ -22,7 +22,7 @@ _DIRECTIONS: dict[str, tuple[Direction, bool]] = {
 
 
 def asof_joined(pair: Pair, must: Sequence[Condition], merges: bool) -> DataFrame:
-    """The rows of the join; an `UnsupportedError` for what no as-of join says: Spark cannot run it either."""
+    """The rows of the join; `UnsupportedError` for conditions that no as-of join has, which Spark cannot run either."""
     trouble = _trouble(pair, merges)
     if trouble is not None:
         raise UnsupportedError(f"{pair.left.shown} ASOF JOIN {pair.right.shown}: {trouble}")

@@ -1,17 +1,86 @@
-"""One part of a join's condition, read: an interval function, comparisons of two expressions, or anything else."""
+"""Reads conditions of joins, and recognises interval joins in them.
+
+A condition is an interval function, `interval_<relation>(start, end, start, end)`, comparisons of two expressions, or
+anything else. An interval function, or two comparisons that say "overlap", make an interval join.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import TokenType as T
 from sqlglot import exp
 
-from dovetail.joins.interval.relation import INVERSE, Relation
-from dovetail.rewrite.calls import IntervalCall
+from dovetail.errors import PlanError
+from dovetail.joins.interval.relation import ALIASES, INVERSE, RELATIONS, Relation
+from dovetail.request.choices import nearest
 from dovetail.rewrite.names import Scope, Term
-from dovetail.rewrite.text import Piece, expression
+from dovetail.rewrite.text import Piece, Source, expression
+
+PREFIX = "interval_"
+KNOWN = tuple(PREFIX + name for name in (*RELATIONS, *ALIASES))
+# After these tokens a name before parentheses is not a call, but an alias, part of a name or a table function.
+NOT_BEFORE_A_CALL = (T.ALIAS, T.DOT, T.VAR, T.IDENTIFIER, T.R_PAREN, T.FROM, T.JOIN, T.WITH, T.RECURSIVE, T.LATERAL)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalCall:
+    """One call of an interval function, from its name to its closing parenthesis."""
+
+    piece: Piece
+    relation: Relation
+    arguments: tuple[Piece, Piece, Piece, Piece]
+
+    def comparisons(self) -> str:
+        """The comparisons of the relation as Spark SQL, so that Spark checks names and types."""
+        return f"({self.relation.sql(*(f'({argument.text})' for argument in self.arguments))})"
+
+
+def interval_calls(source: Source, is_users: Callable[[str], bool]) -> list[IntervalCall]:
+    """Every interval function that the query calls.
+
+    A `PlanError` for a name that is neither ours nor a function of the session, and for a wrong number of arguments.
+    """
+    found = []
+    for number in range(len(source.tokens)):
+        name = source.tokens[number].text.lower()
+        if not name.startswith(PREFIX) or not _is_call(source, number):
+            continue
+        if name in KNOWN:
+            found.append(_call(source, number, name))
+        elif not is_users(name):
+            raise PlanError(_unknown(name))
+    return found
+
+
+def _is_call(source: Source, number: int) -> bool:
+    named = source.kind(number) in (T.VAR, T.IDENTIFIER) and source.kind(number - 1) not in NOT_BEFORE_A_CALL
+    if not named or source.kind(number + 1) is not T.L_PAREN:
+        return False
+    end = source.partner.get(number + 1, number + 1)
+    return not (source.kind(end + 1) is T.ALIAS and source.kind(end + 2) is T.L_PAREN)
+
+
+def _call(source: Source, number: int, name: str) -> IntervalCall:
+    end = source.partner[number + 1]
+    piece = source.piece(number, end + 1)
+    inside = source.piece(number + 2, end) if number + 2 < end else None
+    arguments = inside.split(inside.find(T.COMMA)) if inside else []
+    if len(arguments) != 4:
+        raise PlanError(
+            f"{piece.text}: {name} takes 4 arguments (start and end of one input, start and end of the other), "
+            f"not {len(arguments)}"
+        )
+    first, second, third, fourth = arguments
+    return IntervalCall(piece, Relation.parse(name.removeprefix(PREFIX)), (first, second, third, fourth))
+
+
+def _unknown(name: str) -> str:
+    near = nearest(name, KNOWN)
+    hint = "." if near is None else f"; did you mean {near!r}?"
+    return f"unknown interval function {name!r}{hint} Known: {', '.join(KNOWN)}."
+
 
 Numbers = frozenset[int]
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<=>": "<=>"}
@@ -35,7 +104,7 @@ class Comparison:
     right: Term
 
     def across(self, left: Numbers, right: Numbers) -> Comparison | None:
-        """The comparison with its left expression over the left inputs only, turned round if need be."""
+        """The comparison with its left expression over the left inputs only, reversed if necessary; else None."""
         if _over(self.left, left) and _over(self.right, right):
             return self
         if _over(self.left, right) and _over(self.right, left):
@@ -51,7 +120,7 @@ class Bounds:
     terms: tuple[Term, Term, Term, Term]
 
     def across(self, left: Numbers, right: Numbers) -> Bounds | None:
-        """The same with the left interval over the left inputs only; None if the bounds do not fall so."""
+        """The same with the left interval over the left inputs only; None if the bounds mix the inputs."""
         sides = [all(_over(term, side) for term in pair) for side in (left, right) for pair in self._pairs()]
         if sides[0] and sides[3]:
             return self
@@ -75,7 +144,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A part of an ON or WHERE condition; `whole` is None for what only Spark can evaluate, in its place."""
+    """A part of an ON or WHERE condition; `whole` is None if only Spark can evaluate it, at its place."""
 
     piece: Piece
     whole: Term | None
@@ -85,7 +154,7 @@ class Condition:
 
     @property
     def inputs(self) -> Numbers | None:
-        """The inputs that it reads, if that is known."""
+        """The inputs that it reads; None if that is not known."""
         return None if self.whole is None else self.whole.inputs
 
     @property
@@ -95,7 +164,7 @@ class Condition:
 
 
 def read_condition(piece: Piece, scope: Scope, calls: Iterable[IntervalCall]) -> Condition:
-    """What a part of a condition says about the inputs in scope."""
+    """Read a part of a condition over the inputs in scope."""
     inside = tuple(call for call in calls if piece.start <= call.piece.start and call.piece.stop <= piece.stop)
     if inside:
         bounds = _bounds(piece, scope, inside)
@@ -152,3 +221,111 @@ def _over(term: Term, inputs: Numbers) -> bool:
 def _sum(sql: str, terms: tuple[Term, ...], text: str) -> Term:
     inputs = frozenset(number for term in terms for number in term.inputs)
     return Term(sql, inputs, " ".join(text.split()), False)
+
+
+MOST_CANDIDATES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two comparisons that make an overlap: left start before right end, left end after right start.
+
+    A touch counts where the comparison allows equality. Any two comparisons in opposite directions fit, also those
+    of a point between bounds and of containment.
+    """
+
+    terms: tuple[Term, Term, Term, Term]
+    touching_start: bool  # left start <= right end
+    touching_end: bool  # left end >= right start
+    used: frozenset[tuple[int, int]]  # (condition, comparison), by number
+
+    def __str__(self) -> str:
+        ls, le, rs, re = (term.shown for term in self.terms)
+        before, after = ("<=" if self.touching_start else "<"), (">=" if self.touching_end else ">")
+        return f"{ls} {before} {re} and {le} {after} {rs}"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An equality between the two sides, and its condition; `<=>` takes nulls as equal."""
+
+    left: Term
+    operator: str
+    right: Term
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An interval predicate between two sides, with its equality keys and the other conditions of its join."""
+
+    terms: tuple[Term, Term, Term, Term]
+    bounds: Bounds | None  # None for two comparisons
+    keys: tuple[Key, ...]
+    residual: tuple[Condition, ...]
+    consumed: tuple[Condition, ...]  # conditions that the join evaluates itself
+
+
+def find_functions(conditions: Sequence[Condition], left: Numbers, right: Numbers) -> list[int]:
+    """Numbers of the conditions that are interval functions between the two sides."""
+    return [n for n, each in enumerate(conditions) if each.bounds and each.bounds.across(left, right)]
+
+
+def find_overlaps(conditions: Sequence[Condition], left: Numbers, right: Numbers) -> list[Overlap]:
+    """Pairs of comparisons between the two sides that say overlap, in the order of the text."""
+    across = [
+        ((n, m), turned)
+        for n, each in enumerate(conditions)
+        for m, comparison in enumerate(each.comparisons)
+        if (turned := comparison.across(left, right)) is not None
+    ]
+    upper = [(at, each) for at, each in across if each.operator in ("<", "<=")]
+    lower = [(at, each) for at, each in across if each.operator in (">", ">=")]
+    found = [_overlap(first, second, frozenset({a, b})) for a, first in upper for b, second in lower]
+    return found[:MOST_CANDIDATES]
+
+
+def _overlap(first: Comparison, second: Comparison, used: frozenset[tuple[int, int]]) -> Overlap:
+    terms = (first.left, second.left, second.right, first.right)
+    return Overlap(terms, first.operator == "<=", second.operator == ">=", used)
+
+
+def found_function(
+    must: Sequence[Condition], may: Sequence[Condition], chosen: int, sides: tuple[Numbers, Numbers]
+) -> Found:
+    """The join by the chosen interval function; further functions become conditions."""
+    conditions = [*must, *may]
+    bounds = conditions[chosen].bounds
+    turned = bounds and bounds.across(*sides)
+    assert turned is not None, "chosen among those that fall on both sides"  # noqa: S101  (by find_functions)
+    keys, takes = _keys(conditions, sides)
+    others = [each for n, each in enumerate(conditions) if n != chosen and n not in takes]
+    residual = tuple(each for each in others if each in must or each.bounds)
+    consumed = (conditions[chosen], *(conditions[n] for n in takes), *(each for each in residual if each.bounds))
+    return Found(turned.terms, turned, keys, residual, consumed)
+
+
+def found_overlap(
+    must: Sequence[Condition], may: Sequence[Condition], chosen: Overlap, sides: tuple[Numbers, Numbers]
+) -> Found:
+    """The join by the chosen comparisons; a BETWEEN of which one half is used stays a condition."""
+    conditions = [*must, *may]
+    keys, takes = _keys(conditions, sides)
+    whole = {
+        n
+        for n, each in enumerate(conditions)
+        if each.comparisons and all((n, m) in chosen.used for m in range(len(each.comparisons)))
+    }
+    said = whole | takes
+    residual = tuple(each for n, each in enumerate(conditions) if n not in said and each in must)
+    return Found(chosen.terms, None, keys, residual, tuple(conditions[n] for n in sorted(said)))
+
+
+def _keys(conditions: Sequence[Condition], sides: tuple[Numbers, Numbers]) -> tuple[tuple[Key, ...], set[int]]:
+    keys, takes = [], set()
+    for n, each in enumerate(conditions):
+        turned = each.comparisons[0].across(*sides) if len(each.comparisons) == 1 else None
+        if turned is not None and turned.operator in EQUALITIES:
+            keys.append(Key(turned.left, turned.operator, turned.right, each))
+            takes.add(n)
+    return tuple(keys), takes

@@ -1,4 +1,4 @@
-"""Which column a name in a query means, by Spark's rules, and expressions rewritten to names of our own."""
+"""Resolves column names by Spark's rules, and rewrites expressions to unique names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dovetail.rewrite.text import OFFSET, expression, quoted
+from dovetail.rewrite.text import OFFSET, expression
+from dovetail.spark.columns import quoted
 
-# A part with one of these must see the whole query: it is never moved.
+# An expression with one of these depends on the whole query, and is never moved.
 FIXED = (exp.Query, exp.Star, exp.Placeholder, exp.Parameter, exp.Window, exp.SessionParameter)
 
 # Conditions made of these alone give the same answer wherever and however often they run.
@@ -22,7 +23,7 @@ PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One relation of FROM: its columns as the query sees them, and our names for them, which are unique."""
+    """One relation of FROM: its columns as the query names them, and our unique names for them."""
 
     number: int
     alias: str
@@ -34,7 +35,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An expression over our names, the inputs that it reads, and how the query wrote it."""
+    """An expression over our names, the inputs that it reads, and its text in the query."""
 
     sql: str
     inputs: frozenset[int]
@@ -50,7 +51,7 @@ class Scope:
     fold: Callable[[str], str]
 
     def term(self, text: str) -> Term | None:
-        """The expression over our names; None if it reads anything but columns of these inputs."""
+        """The expression over our names; None if it reads anything else than columns of these inputs."""
         read = expression(text)
         if read is None or isinstance(read, exp.Query) or any(read.find(kind) for kind in FIXED):
             return None
@@ -79,7 +80,7 @@ class Scope:
         return (first["start"] - OFFSET, last["end"] + 1 - OFFSET), number, name
 
     def resolve(self, parts: list[str]) -> tuple[int, str, int] | None:
-        """Input number, our name, and how many parts of the written name it took; what follows are fields."""
+        """Input number, our name, and how many parts of the written name it took; the other parts are fields."""
         folded = [self.fold(part) for part in parts]
         for length in range(min(3, len(parts) - 1), -1, -1):
             found = self._columns(tuple(folded[:length]), folded[length])
@@ -108,7 +109,7 @@ def _replaced(text: str, spots: dict[tuple[int, int], str]) -> str:
 
 
 class Names:
-    """Gives out names that nothing in the query uses."""
+    """Makes names that the query does not use."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = {name.lower() for name in taken}

@@ -1,25 +1,104 @@
-"""One query while it is planned: its text with replacements, the frames that the text names, and parts of FROM."""
+"""Keeps a query while it is planned: its text with replacements, its frames, parts of FROM, and the report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import UnsupportedError
-from dovetail.rewrite.blocks import Block
-from dovetail.rewrite.calls import IntervalCall
+from dovetail.rewrite.blocks import Block, Relation, alias_and_qualifiers
+from dovetail.rewrite.conditions import IntervalCall
 from dovetail.rewrite.names import Input, Names
-from dovetail.rewrite.relations import Relation, alias_and_qualifiers
-from dovetail.rewrite.report import Report
-from dovetail.rewrite.text import Patches, Source, escaped, quoted, select_from
+from dovetail.rewrite.text import Patches, Source, escaped, select_from
+from dovetail.spark.columns import quoted
+
+WORDS = {"left_semi": "left semi", "left_anti": "left anti"}
+
+NO_PREDICATE = "no interval predicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """One interval join."""
+
+    left: str
+    right: str
+    how: str
+    relation: str
+    bounds: tuple[str, str, str, str]
+    keys: tuple[str, ...]
+    residual: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The join in a few lines."""
+        ls, le, rs, re = self.bounds
+        return [
+            f"{self.left} {WORDS.get(self.how, self.how)} join {self.right}",
+            f"relation: {self.relation}",
+            f"intervals: ({ls}, {le}) with ({rs}, {re})",
+            f"keys: {', '.join(self.keys) or 'none'}",
+            f"residual: {' and '.join(self.residual) or 'none'}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedAsof:
+    """One as-of join."""
+
+    left: str
+    right: str
+    how: str
+    comparison: str
+    keys: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The join in a few lines."""
+        return [
+            f"{self.left} as-of {self.how} join {self.right}",
+            f"times: {self.comparison}",
+            f"keys: {', '.join(self.keys) or 'none'}",
+        ]
+
+
+@dataclass(slots=True)
+class Report:
+    """The report of one query: joins that were recognised, and parts that Spark plans."""
+
+    joins: list[Recognised | RecognisedAsof] = field(default_factory=list)
+    spark: list[tuple[str, str]] = field(default_factory=list)
+
+    def leave(self, what: str, why: str) -> None:
+        """Note that Spark plans this part, and why."""
+        if (what, why) not in self.spark:
+            self.spark.append((what, why))
+
+    def leave_all(self, why: str) -> None:
+        """Note that Spark plans the whole query."""
+        self.joins.clear()
+        self.leave("the whole query", why)
+
+    def text(self) -> str:
+        """The report for a reader."""
+        counts = {"interval": 0, "as-of": 0}
+        for join in self.joins:
+            counts["as-of" if isinstance(join, RecognisedAsof) else "interval"] += 1
+        heads = [f"{count} {kind} join{'s' if count != 1 else ''}" for kind, count in counts.items() if count]
+        lines = [", ".join(heads) or "no interval join; the query goes to Spark as written"]
+        for number, join in enumerate(self.joins, 1):
+            first, *rest = join.lines()
+            lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
+        if self.spark:
+            lines.append("left to Spark:")
+            lines += [f"- {what}: {why}" for what, why in self.spark]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of FROM: its text, the inputs that it shows, and its rows under our names, built when asked for."""
+    """A part of FROM: its text, its inputs, and its rows under our names, built on demand."""
 
     text: str
     inputs: tuple[Input, ...]
@@ -40,7 +119,7 @@ class Part:
 
 
 class Query:
-    """The text and the frames of a query; every interval join becomes a frame that the text names."""
+    """The text and the frames of a query; every planned join becomes a frame that the text names."""
 
     def __init__(self, spark: SparkSession, source: Source, calls: Sequence[IntervalCall]) -> None:
         self.spark, self.source, self.calls = spark, source, tuple(calls)
@@ -57,11 +136,11 @@ class Query:
         self._inputs = 0
 
     def run(self, text: str) -> DataFrame:
-        """The answer of rendered text; temporary views live only while Spark reads it."""
+        """The result of rendered text; temporary views exist only while Spark analyses it."""
         return self.spark.sql(text, None, **self._views) if self._views else self.spark.sql(text.format())
 
     def within(self, block: Block, text: str) -> str:
-        """A query that sees what the block sees by WITH."""
+        """The text with the WITH clauses that the block sees."""
         for number, seen in enumerate(reversed(block.withs)):
             text = select_from(f"({text})") if number else text
             definitions = ", ".join(self.patches.render(piece.span) for piece in seen.definitions)
@@ -69,7 +148,7 @@ class Query:
         return text
 
     def load(self, relations: Sequence[Relation], block: Block) -> list[Part]:
-        """The relations of FROM, read; columns that the query names nowhere are left out, if no star asks for them."""
+        """The relations of FROM as parts; columns that the query does not name are left out, unless it has a star."""
         frames = [self._frame(relation, block) for relation in relations]
         for frame in frames:
             self.names.reserve(frame.columns if frame is not None else ())
@@ -82,7 +161,7 @@ class Query:
         try:
             frame = self.run(self.within(block, select_from(self.patches.render(relation.piece.span))))
             return frame if frame.columns else None
-        except AnalysisException:  # it reads columns of the query around it
+        except AnalysisException:  # a correlated subquery
             return None
 
     def _part(self, relation: Relation, frame: DataFrame | None, everything: bool) -> Part:
@@ -117,7 +196,7 @@ class Query:
         return Part(text, inputs, frame, False, exposed, merged)
 
     def planned(self, block: Block, frame: DataFrame, inputs: tuple[Input, ...]) -> Part:
-        """A frame that takes the place of a join: every input can be named as before, in its old order.
+        """A frame in place of a join: every input keeps its name and its order.
 
         One view holds the rows. Each input is a lateral one-row query over it, which Spark folds into a projection.
         """

@@ -1,6 +1,6 @@
-"""Query text as tokens: runs of them, their brackets, the parts of a conjunction or of an argument list.
+"""Reads query text as tokens, and replaces parts of the text.
 
-Text is cut at token positions and never printed anew, so that what is not recognised reaches Spark letter by letter.
+Text is cut at token positions and never printed from a parse tree, so everything else reaches Spark as it was written.
 """
 
 from __future__ import annotations
@@ -17,11 +17,6 @@ from sqlglot.errors import SqlglotError
 DIALECT = "spark"
 BRACKETS = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 QUERY_WORDS = (TokenType.SELECT, TokenType.WITH)
-
-
-def quoted(name: str) -> str:
-    """A name as a Spark SQL identifier."""
-    return exp.to_identifier(name, quoted=True).sql(DIALECT)
 
 
 def select_from(relations: str, columns: str = "*") -> str:
@@ -50,7 +45,7 @@ class Source:
 
     @cached_property
     def asof(self) -> frozenset[int]:
-        """The words ASOF that make an as-of join; where the query has an alias of this name, they are that alias."""
+        """Token numbers of ASOF before JOIN; none if the query has an alias of this name."""
         kinds = [token.token_type for token in self.tokens]
         found = [number for number, kind in enumerate(kinds) if kind is TokenType.ASOF]
         names = [n for n in found if kinds[n + 1 : n + 2] == [TokenType.DOT] or kinds[n - 1] is TokenType.ALIAS]
@@ -59,7 +54,7 @@ class Source:
         return frozenset(n for n in found if after[n] is TokenType.JOIN) if not names else frozenset()
 
     def kind(self, number: int) -> TokenType | None:
-        """What a token is; a word after a dot is part of a name, whatever it means elsewhere. None outside the text."""
+        """The type of a token; a word after a dot is part of a name. None outside the text."""
         if not 0 <= number < len(self.tokens):
             return None
         kind = self.tokens[number].token_type
@@ -86,7 +81,7 @@ class Piece:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where the piece stands in the text: first character, and the one after the last."""
+        """The position in the text: first character, and the one after the last."""
         tokens = self.source.tokens
         return tokens[self.start].start, tokens[self.stop - 1].end + 1
 
@@ -97,14 +92,14 @@ class Piece:
         return self.source.text[start:stop]
 
     def top(self) -> Iterator[int]:
-        """Token numbers outside all brackets; of a bracketed part only the opening bracket."""
+        """Token numbers outside all brackets; a bracketed part gives its opening bracket only."""
         number = self.start
         while number < self.stop:
             yield number
             number = self.source.partner.get(number, number) + 1
 
     def outside_case(self) -> Iterator[int]:
-        """Like `top`, without what stands between CASE and its END."""
+        """Like `top`, without the tokens between CASE and its END."""
         depth = 0
         for number in self.top():
             kind = self.source.kind(number)
@@ -116,7 +111,7 @@ class Piece:
                 yield number
 
     def find(self, *kinds: TokenType) -> list[int]:
-        """Where tokens of these kinds stand, outside brackets and CASE."""
+        """Numbers of the tokens of these types, outside brackets and CASE."""
         return [number for number in self.outside_case() if self.source.kind(number) in kinds]
 
     def split(self, cuts: list[int]) -> list[Piece]:
@@ -125,19 +120,19 @@ class Piece:
         return [Piece(self.source, a + 1, b) for a, b in pairwise(edges) if a + 1 < b]
 
     def inside(self) -> Piece | None:
-        """What one pair of parentheses around the whole piece holds."""
+        """The piece without the parentheses around the whole of it; None if there are none."""
         wrapped = self.source.kind(self.start) is TokenType.L_PAREN
         if wrapped and self.source.partner.get(self.start) == self.stop - 1 and self.stop - self.start > 2:
             return Piece(self.source, self.start + 1, self.stop - 1)
         return None
 
     def first_kind(self) -> TokenType | None:
-        """What the first token is."""
+        """The type of the first token."""
         return self.source.kind(self.start)
 
 
 def conjuncts(piece: Piece) -> list[Piece]:
-    """The parts that AND joins, parentheses opened; a condition with OR at the top is one part."""
+    """The parts between ANDs, without parentheses; a condition with OR at the top is one part."""
     if piece.find(TokenType.OR, TokenType.XOR):
         return [piece]
     cuts, between = [], 0
@@ -158,7 +153,7 @@ def conjuncts(piece: Piece) -> list[Piece]:
 
 
 def expression(text: str) -> exp.Expression | None:
-    """One SQL expression, read; None if sqlglot cannot read it as one. Positions count from the start of the text."""
+    """The parse tree of one SQL expression; None if sqlglot cannot read it as one."""
     try:
         query = sqlglot.parse_one(f"SELECT {text}", dialect=DIALECT)
     except SqlglotError:
@@ -173,19 +168,19 @@ OFFSET = len("SELECT ")
 
 
 class Patches:
-    """Replacements in a text; what is rendered can be given to `str.format` with the views that it names."""
+    """Replacements in a text; rendered text is a format string for `str.format`, with the views that it names."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._found: dict[tuple[int, int], str] = {}
 
     def add(self, span: tuple[int, int], replacement: str) -> None:
-        """Replace a stretch of the text; replacements inside it no longer count."""
+        """Replace a part of the text; earlier replacements inside it are dropped."""
         self._found = {(a, b): to for (a, b), to in self._found.items() if not (span[0] <= a and b <= span[1])}
         self._found[span] = replacement
 
     def render(self, span: tuple[int, int] | None = None) -> str:
-        """A stretch of the text with the replacements inside it."""
+        """A part of the text with the replacements inside it."""
         start, stop = span or (0, len(self.text))
         parts, at = [], start
         for (a, b), to in sorted(self._found.items()):
@@ -196,5 +191,5 @@ class Patches:
 
 
 def escaped(text: str) -> str:
-    """Text that `str.format` gives back unchanged."""
+    """Text that `str.format` leaves unchanged."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -1,4 +1,11 @@
-"""Two parts of FROM as one interval join, if their condition says so."""
+"""Plans two parts of FROM as one interval join.
+
+SQL compares bounds as they are: an empty interval inside another one matches, and so may one that ends before it
+starts. An interval join matches neither. So for `r.start < s.end and s.start < r.end` the join runs over intervals that
+are never empty or inverted, closed at both bounds: from the smaller bound to the end. If ls < re and rs < le, then
+min(ls, le) <= re and min(rs, re) <= le: every pair that SQL wants is among those that meet, and the comparisons
+themselves, kept as a condition, select it.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +26,29 @@ from sqlglot import exp
 
 from dovetail.errors import DataError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
+from dovetail.joins.interval.plan.sides import BOUND_TYPES
 from dovetail.request.choices import parse_how
-from dovetail.rewrite.conditions import Condition
+from dovetail.rewrite.conditions import (
+    Condition,
+    Found,
+    Key,
+    Overlap,
+    find_functions,
+    find_overlaps,
+    found_function,
+    found_overlap,
+)
 from dovetail.rewrite.names import Term
-from dovetail.rewrite.overlap import INTEGERS, comparisons_sql, most_selective, ordered_sql, type_trouble
-from dovetail.rewrite.query import Part, Query
-from dovetail.rewrite.recognise import Found, Key, Overlap, find_functions, find_overlaps, found_function, found_overlap
-from dovetail.rewrite.report import NO_PREDICATE, Recognised
-from dovetail.rewrite.text import expression, quoted
+from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Recognised
+from dovetail.rewrite.text import expression
+from dovetail.spark.columns import quoted
 from dovetail.spark.connect import is_connect
 
 KEY_TYPES = (
     *(T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.FloatType, T.DoubleType, T.DecimalType),
     *(T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType),
 )
-# A value to stand for null beside the information that it is null; of numbers 0.
+# The value in place of null beside a column that says whether it is null; 0 for numbers.
 _SOMETHING: dict[type[T.DataType], str] = {
     T.BooleanType: "false",
     T.StringType: "''",
@@ -59,7 +74,7 @@ PARTIAL = re.compile(r"(?m)^[\s:+|*'-]*(GlobalLimit|LocalLimit|Offset|Tail|Sampl
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """An interval join that is planned: its rows, and the conditions that it has taken care of."""
+    """A planned interval join: its rows, and the conditions that it evaluates."""
 
     frame: DataFrame
     consumed: tuple[Condition, ...]
@@ -67,7 +82,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two sides of a join while its columns are worked out."""
+    """The two sides of a join."""
 
     query: Query
     left: Part
@@ -94,8 +109,8 @@ class Pair:
 def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Condition]) -> Joined | str:
     """The interval join of two parts, or why Spark has to join them.
 
-    `must` are the conditions of the join itself; `may` those of WHERE that an inner join can take over.
-    Errors of an interval function are the user's; what hinders the raw form only means that Spark keeps it.
+    `must` are the conditions of the join itself; `may` those of WHERE that an inner join can evaluate. An interval
+    function that cannot be planned is an error; comparisons that cannot be planned are left to Spark.
     """
     conditions = [*must, *may]
     functions = find_functions(conditions, *pair.numbers)
@@ -193,7 +208,7 @@ def _by_overlap(
 
 
 def _choose(pair: Pair, overlaps: Sequence[Overlap]) -> Overlap | str:
-    """The overlap to join by: the others, if there are any, remain conditions."""
+    """The overlap to join by, or why none fits; the others remain conditions."""
     left, right = pair.left.frame(), pair.right.frame()
     fitting, conditions, trouble = [], [], None
     for overlap in overlaps:
@@ -218,7 +233,7 @@ def _with_ordered(
 
 
 def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[str, str], ...], list[Term]]:
-    """Both frames, filtered and with a column for every key; the key columns; the conditions that are left."""
+    """Both frames, filtered and with a column for every key; the key columns; the remaining conditions."""
     frames = {"left": pair.left.frame(), "right": pair.right.frame()}
     numbers = dict(zip(("left", "right"), pair.numbers, strict=True))
     residual, open_ = [], set(FILTERS[pair.how])
@@ -244,7 +259,7 @@ def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[
 
 
 def _key_terms(frame: DataFrame, key: Key, term: Term) -> tuple[Term, ...]:
-    """What must be equal for a key to match: for `<=>` whether it is null, and its value if it is not."""
+    """The terms of a key; for `<=>` whether it is null, and its value if it is not."""
     if key.operator == "=":
         return (term,)
     kind = frame.selectExpr(term.sql).schema[0].dataType
@@ -253,7 +268,7 @@ def _key_terms(frame: DataFrame, key: Key, term: Term) -> tuple[Term, ...]:
 
 
 def _same_type(left: DataFrame, right: DataFrame, key: Key) -> bool:
-    """Whether an equality compares as one type without loss, so that a key means the same."""
+    """Whether an equality compares both sides as one type without loss, so that it can be a key."""
     one, other = (
         frame.selectExpr(term.sql).schema[0].dataType for frame, term in ((left, key.left), (right, key.right))
     )
@@ -265,9 +280,9 @@ def _same_type(left: DataFrame, right: DataFrame, key: Key) -> bool:
 def with_terms(
     query: Query, frame: DataFrame, terms: Sequence[Term], guard: str | None = None
 ) -> tuple[DataFrame, list[str]]:
-    """The frame with a column for every term, and the names of these; a plain column serves as it is.
+    """The frame with a column for every term, and the names of the columns; an existing column is reused.
 
-    A term is null where `guard` does not hold: `v <> 0 and 10 div v < b` says that rows with 0 match nothing.
+    A term is null if `guard` does not hold: by `v <> 0 and 10 div v < b` rows with 0 match nothing.
     """
     names = []
     for term in terms:
@@ -302,3 +317,47 @@ def _report(pair: Pair, found: Found, keys: Sequence[tuple[str, str]], residual:
     rest = (*filters, *(term.shown for term in residual))
     joined = Recognised(*pair.shown, relation, (ls, le, rs, re_), kept, rest)
     pair.query.report.joins.append(joined)
+
+
+INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+FLOATS = (T.FloatType, T.DoubleType)
+PROBE_ROWS = 200
+FAR = "1e300D"
+
+
+def comparisons_sql(overlap: Overlap, names: Sequence[str]) -> str:
+    """The two comparisons over columns that hold the bounds: left start and end, right start and end."""
+    ls, le, rs, re = map(quoted, names)
+    return f"{ls} {'<=' if overlap.touching_start else '<'} {re} and {le} {'>=' if overlap.touching_end else '>'} {rs}"
+
+
+def ordered_sql(start: str, end: str, kinds: Sequence[T.DataType]) -> tuple[str, str]:
+    """SQL for bounds in order: the smaller of the two, and the end; null if either is null.
+
+    Floats are made finite, so that lengths are finite: NaN, which Spark sorts above all numbers, becomes the largest.
+    Bounds that were in order stay in order, which is enough for the join.
+    """
+    first, last = quoted(start), quoted(end)
+    if any(isinstance(kind, FLOATS) for kind in kinds):
+        first, last = (f"if({x} > {FAR}, {FAR}, if({x} < -{FAR}, -{FAR}, double({x})))" for x in (first, last))
+    return (first if start == end else f"if({first} > {last}, {last}, {first})"), last
+
+
+def type_trouble(bounds: Sequence[T.DataType]) -> str | None:
+    """Why bounds of these types do not compare as one type; None if they do, without loss."""
+    for kind in bounds:
+        if not isinstance(kind, BOUND_TYPES):
+            return f"a bound has type {kind.simpleString()}"
+    for family in (INTEGERS, FLOATS):
+        if all(isinstance(kind, family) for kind in bounds):
+            return None
+    if len({kind.simpleString() for kind in bounds}) == 1:
+        return None
+    return f"the bounds have different types ({', '.join(sorted({kind.simpleString() for kind in bounds}))}); cast them"
+
+
+def most_selective(left: DataFrame, right: DataFrame, conditions: Sequence[str]) -> int:
+    """The number of the condition that holds for the fewest pairs of a sample of both sides. Runs one small job."""
+    pairs = left.limit(PROBE_ROWS).crossJoin(right.limit(PROBE_ROWS))
+    counted = pairs.selectExpr(*(f"count_if({condition}) as n{n}" for n, condition in enumerate(conditions))).collect()
+    return min(range(len(conditions)), key=lambda n: int(counted[0][n]))
