@@ -38,7 +38,18 @@ from dovetail.joins.online.request import OnlineJoinOptions
 from dovetail.joins.online.running import ResidentJoin, Running, Work
 from dovetail.joins.online.state_header import Header, How, Span
 from dovetail.spark.hosts import resident
-from dovetail.spark.hosts.resident import ADDRESS, Answers, Log, Pool, Turn, receive, run_in, run_turn, send, serve
+from dovetail.spark.hosts.resident import (
+    ADDRESS,
+    Answers,
+    Log,
+    Pool,
+    ResidentCall,
+    receive,
+    run_call,
+    run_in,
+    send,
+    serve,
+)
 
 ROWS = 400
 LEFT, RIGHT = side_table("a", ROWS, 30, seed=2), side_table("b", ROWS, 30, seed=3)
@@ -51,8 +62,10 @@ def join_of(algorithm: str, memory: int = 32 << 10) -> BucketJoin:
     return BucketJoin(algorithm, ("k",), None, memory, False, LEFT.schema, RIGHT.schema)
 
 
-def turn_of(name: str, before: str, after: str, join: ResidentJoin, events: Sequence[Event], leaving: int = 0) -> Turn:
-    return Turn(name, before, after, partial(Running, join), Work(events, leaving))
+def call_of(
+    name: str, before: str, after: str, join: ResidentJoin, events: Sequence[Event], leaving: int = 0
+) -> ResidentCall:
+    return ResidentCall(name, before, after, partial(Running, join), Work(events, leaving))
 
 
 class Joins(Pool[Any]):
@@ -68,14 +81,14 @@ class Joins(Pool[Any]):
         log: Log,
         leaving: int = 0,
     ) -> Answers:
-        return run_in(self, turn_of(name, before, after, join, events, leaving), log)
+        return run_in(self, call_of(name, before, after, join, events, leaving), log)
 
 
 def asked(
     name: str, before: str, after: str, join: ResidentJoin, events: Sequence[Event], log: Log, in_order: bool = True
 ) -> Answers:
     """A turn in the resident process."""
-    return run_turn(turn_of(name, before, after, join, events), log, in_order)
+    return run_call(call_of(name, before, after, join, events), log, in_order)
 
 
 def turns(seed: int) -> Iterator[list[Event]]:

@@ -1,6 +1,6 @@
-"""Exchanges rows between tasks: rows of all inputs, packed by bucket as Arrow record batches in binary columns.
+"""Exchanges rows between tasks, packed by bucket as Arrow record batches in a binary column.
 
-So types stay exact, and what Spark shuffles is few and large.
+Types stay exact, and Spark shuffles few large rows.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PACKED = T.StructType(
 ORDER = ["number", "part", "side"]  # as read, all inputs in turn, whatever the shuffle did
 _SEED, _MASK = 42, 0xFFFFFFFF  # of Spark's hash partitioning
 Homes = tuple[I64, I64, int]
-"""Row numbers and their buckets, ordered by bucket and then by row; and how many rows no bucket takes."""
+"""Row numbers and their buckets, ordered by bucket and then by row; and the number of rows without a bucket."""
 
 
 class Packet(NamedTuple):
-    """What came of one input from one partition in one piece; `rows` is where they are held, None if there are none."""
+    """Rows of one input from one partition for one bucket; `rows` says where they are held, None if there are none."""
 
     number: int
     part: int
@@ -53,7 +53,7 @@ class Packet(NamedTuple):
 
 
 class Exchange(Protocol):
-    """Which buckets the rows of inputs belong to."""
+    """Assigns rows of inputs to buckets."""
 
     @property
     def count(self) -> int:
@@ -62,7 +62,7 @@ class Exchange(Protocol):
 
     @property
     def rule(self) -> str:
-        """All that a row's bucket depends on beyond what the join itself says, as text."""
+        """Everything that a row's bucket depends on beside the join itself, as text."""
         ...
 
     def homes(self, side: int, rows: pa.RecordBatch) -> Homes:
@@ -71,7 +71,7 @@ class Exchange(Protocol):
 
 
 class BucketedInputs(Protocol):
-    """What a join declares of its inputs: the columns that it takes, and how its rows are spread over buckets."""
+    """A join's declaration of its inputs: their columns, and how rows are assigned to buckets."""
 
     @property
     def marked(self) -> bool:
@@ -80,32 +80,32 @@ class BucketedInputs(Protocol):
 
     @property
     def calls_all(self) -> bool:
-        """Whether every bucket is called in every micro-batch that has rows, be there some for it or not."""
+        """Whether every bucket is called in every micro-batch that has rows, even if the bucket has none."""
         ...
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of rows that are packed together, in all buckets; a batch of Spark's may be larger."""
+        """Bytes of rows that are packed together, over all buckets; a batch of Spark may be larger."""
         ...
 
     def exchange(self) -> AbstractContextManager[Exchange]:
-        """The exchange of the task that runs."""
+        """The exchange of the running task."""
         ...
 
     def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of Spark's, without a mark, as the join takes it."""
+        """A batch of Spark, without the column of marks, in the columns of the join."""
         ...
 
 
 def pack(inputs: BucketedInputs, labelled: bool, side: int, batches: Batches) -> Batches:
     """Packets of the rows of an input. If `labelled`, Spark's hash of the column `bucket` is the bucket.
 
-    The first bucket hears of every batch, and so sees how rows are spread before any go elsewhere than they did.
+    The first bucket gets a packet of every batch, so that it sees a new rule before any bucket gets rows by it.
     """
     number, ended = 0, False
     with inputs.exchange() as exchange:
-        everyone: dict[int, pa.RecordBatch | None] = dict.fromkeys(range(exchange.count))
-        labels = np.array([label(n) if labelled else n for n in everyone], np.int64)
+        every: dict[int, pa.RecordBatch | None] = dict.fromkeys(range(exchange.count))
+        labels = np.array([label(n) if labelled else n for n in every], np.int64)
         address = _Address(labels, exchange.rule, side, TaskAttempt.here().partition)
         for chunk in in_chunks(batches, CHUNK_ROWS, inputs.chunk_bytes):
             rows = chunk
@@ -114,11 +114,11 @@ def pack(inputs: BucketedInputs, labelled: bool, side: int, batches: Batches) ->
                 ended = ended or bool(pc.any(marks).as_py())
             rows = inputs.take_rows(side, rows)
             positions, buckets, dropped = exchange.homes(side, rows)
-            called = everyone if inputs.calls_all and number == 0 else {0: None}
+            called = every if inputs.calls_all and number == 0 else {0: None}
             yield address.packets(number, called | _by_bucket(rows, positions, buckets), dropped)
             number += 1
         if ended:
-            yield address.packets(number, everyone, 0, ends=True)
+            yield address.packets(number, every, 0, ends=True)
 
 
 def _by_bucket(rows: pa.RecordBatch, positions: I64, buckets: I64) -> dict[int, pa.RecordBatch]:
@@ -131,7 +131,7 @@ def _by_bucket(rows: pa.RecordBatch, positions: I64, buckets: I64) -> dict[int, 
 
 
 class _Address(NamedTuple):
-    """What all packets of a task have in common: names of buckets, what these depend on, where the rows are from."""
+    """Fields that all packets of a task share: labels of buckets, their rule, input and partition."""
 
     labels: I64
     rule: str
@@ -162,8 +162,8 @@ class _Address(NamedTuple):
 def label(bucket: int) -> int:
     """The value of Spark's grouping key for a bucket: the one whose hash is the bucket's number.
 
-    So buckets are spread evenly over partitions, bucket i in partition i modulo their number, however many there are,
-    and a bucket's name depends on nothing that can change. It is Murmur3 of a long, backwards; the lower half is 0.
+    So bucket i is in partition i modulo the number of partitions, whatever that number is, and a bucket's label never
+    changes. It is the inverse of Murmur3 of a long whose lower half is 0.
     """
     h = bucket
     h ^= h >> 16

@@ -1,12 +1,12 @@
-"""The resident host: keeps what lives on in an executor between tasks.
+"""Resident host: keeps values in an executor between tasks.
 
-A `Pool` keeps values in a process: those that a Python worker keeps for its own next task, such as caches, and those of
-the resident process, to which any worker of the machine sends turns of work. A value is disposable: one that is lost is
-made anew from the state that was stored.
+A `Pool` keeps values in a process: values that a Python worker keeps for its own next task, such as caches, and values
+of the resident process, which any worker of the machine calls. A value is disposable: one that is lost is rebuilt from
+the stored state.
 
-Workers ask the resident process over a socket in a directory that only this user can enter. The process ends when the
-one that started it does, and takes its directory with it. If it dies before that, the first worker that finds it gone
-has it started again.
+Workers call the resident process over a socket in a directory that only this user can enter. The process ends with the
+process that started it, and removes its directory. If it dies before that, the first worker that notices has it started
+again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Answers = Generator[pa.Buffer, None, dict[str, Any]]
 
 
 class Closable(Protocol):
-    """What can be kept: something that is closed when it is not wanted any more."""
+    """A value that a pool can keep, and closes when it is no longer needed."""
 
     def close(self) -> None:
         """Free memory and files."""
@@ -54,33 +54,33 @@ class Closable(Protocol):
 
 
 class Resident(Closable, Protocol):
-    """What lives on in the resident process."""
+    """A value of the resident process."""
 
     def take_up(self, pieces: Iterable[Any]) -> None:
-        """Be what has these pieces of state behind it."""
+        """Restore the state from its pieces."""
         ...
 
     def work(self, what: Any, is_new: bool) -> Answers:
-        """The answers of a turn, as bytes, and then what is to be told of it; `is_new` if state was just taken up."""
+        """The results of a call, as bytes, and at last its report; `is_new` if the state was just restored."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Whether it is better made anew for the next turn."""
+        """Whether the value should be rebuilt for the next call."""
         ...
 
 
-class Turn(NamedTuple):
-    """Work on what was kept as `before`, to be found again as `after`; all of it can be pickled.
+class ResidentCall(NamedTuple):
+    """A call of the value that is kept under the stamp `before`, and is kept under `after` afterwards; can be pickled.
 
-    Every state that is stored has a stamp of its own, so that what is in a state that was never stored is not found.
-    With an empty `after` nothing is kept.
+    Every stored state has a stamp of its own, so that a value with state that was never stored is not found. With an
+    empty `after` the value is not kept.
     """
 
     name: str
     before: str
     after: str
-    made: Callable[[], Resident]
+    make: Callable[[], Resident]
     what: Any
 
 
@@ -88,9 +88,9 @@ V = TypeVar("V", bound=Closable)
 
 
 class Pool(Generic[V]):
-    """Values by name, each under the stamp of its state; a value that is taken is its taker's. Any thread may ask.
+    """Values by name, each with the stamp of its state; the caller owns a value that it takes. Thread-safe.
 
-    Of more than `most`, the one that was not asked for the longest goes.
+    Of more than `most` values, the least recently used one is closed.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -99,7 +99,7 @@ class Pool(Generic[V]):
         self._lock = threading.Lock()
 
     def take(self, name: str, stamp: str = "") -> V | None:
-        """The value of this name and stamp, if it is there; one with another stamp is closed."""
+        """The value of this name and stamp, if there is one; a value with another stamp is closed."""
         with self._lock:
             found, _, value = self._kept.pop(name, (None, 0.0, None))
         if found == stamp or value is None:
@@ -108,7 +108,7 @@ class Pool(Generic[V]):
         return None
 
     def keep(self, name: str, value: V, stamp: str = "") -> None:
-        """Keep a value, in the place of another of that name."""
+        """Keep a value; another value of that name is closed."""
         with self._lock:
             gone = [self._kept.pop(name)] if name in self._kept else []
             self._kept[name] = (stamp, time.monotonic(), value)
@@ -118,7 +118,7 @@ class Pool(Generic[V]):
             other.close()
 
     def forget_idle(self, idle_s: float = IDLE_S) -> None:
-        """Close values that were not asked for in so long."""
+        """Close values that were not used for `idle_s` seconds."""
         now = time.monotonic()
         with self._lock:
             names = [name for name, (_, kept, _) in self._kept.items() if now - kept > idle_s]
@@ -131,69 +131,69 @@ class Pool(Generic[V]):
         self.forget_idle(-1.0)
 
 
-def run_in(pool: Pool[Resident], turn: Turn, log: Log) -> Answers:
-    """The answers of a turn in this process, and what is told of it; `log` gives the pieces of the state, if needed."""
-    found = pool.take(turn.name, turn.before)
-    value = found or turn.made()
+def run_in(pool: Pool[Resident], call: ResidentCall, log: Log) -> Answers:
+    """The results of a call in this process, and its report; `log` gives the pieces of the state, if needed."""
+    found = pool.take(call.name, call.before)
+    value = found or call.make()
     try:
         if found is None:
             value.take_up(log())
-        report = yield from value.work(turn.what, found is None)
+        report = yield from value.work(call.what, found is None)
     except BaseException:
         value.close()
         raise
-    if turn.after and not value.is_over:
-        pool.keep(turn.name, value, turn.after)
+    if call.after and not value.is_over:
+        pool.keep(call.name, value, call.after)
     else:
         value.close()
     return report | {"replayed": found is None}
 
 
-# ---------------------------------------------------------------------- workers, which ask
+# ---------------------------------------------------------------------- workers
 
 _POOL: Pool[Resident] = Pool()
 _CONNECTIONS: dict[str, socket.socket] = {}
 
 
-def run_turn(turn: Turn, log: Log, in_order: bool = True) -> Answers:
+def run_call(call: ResidentCall, log: Log, in_order: bool = True) -> Answers:
     """As `run_in`, in the resident process if there is one.
 
-    If it dies on the way, the turn is repeated in the next one, and in this process if that dies too. What is made anew
-    gives the same answers. With `in_order` it gives them in the same order, and those that were given are left out.
-    Else they are held back, on disk if they are large, until the turn is complete.
+    If it dies meanwhile, the call is repeated in the next resident process, and in this process if that one dies too. A
+    rebuilt value gives the same results. With `in_order` it gives them in the same order, and those that were already
+    returned are skipped. Else results are held back, on disk if they are large, until the call is complete.
     """
     given, address = 0, os.environ.get(ADDRESS, "")
     for is_first in (True, False) if address else ():
         try:
-            answers = _asked(address, turn, log)
+            answers = _remote(address, call, log)
             answers = _without(answers, given) if in_order else _held_back(answers)
             while True:
                 try:
                     answer = next(answers)
                 except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]  # what the turn returned
+                    return end.value  # type: ignore[no-any-return]  # the report
                 yield answer
                 given += 1
         except (ResidentGone, OSError):
             _disconnect(address)
             if given and not in_order:
-                raise  # the turn was complete: what failed is the disk that held its answers
+                raise  # the call was complete: the disk that held its results failed
             if not is_first or not revived():
                 break
         except BaseException:
-            _disconnect(address)  # a turn that is not finished: what follows would be taken for the next one
+            _disconnect(address)  # the rest of an unfinished call must not be read as the next one
             raise
     _POOL.forget_idle()
-    return (yield from _without(run_in(_POOL, turn, log), given))
+    return (yield from _without(run_in(_POOL, call, log), given))
 
 
 def _without(answers: Answers, n: int) -> Answers:
-    """The answers after the first `n`."""
+    """The results after the first `n`."""
     while True:
         try:
             answer = next(answers)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # what the turn returned
+            return end.value  # type: ignore[no-any-return]  # the report
         if n:
             n -= 1
         else:
@@ -201,7 +201,7 @@ def _without(answers: Answers, n: int) -> Answers:
 
 
 def _held_back(answers: Answers) -> Answers:
-    """The same answers, the first of them when the last one is there."""
+    """The same results, once all of them have arrived."""
     with HeldBytes(_HELD_BYTES, name="answers") as held:
         kept = []
         while True:
@@ -215,9 +215,9 @@ def _held_back(answers: Answers) -> Answers:
     return report
 
 
-def _asked(address: str, turn: Turn, log: Log) -> Answers:
+def _remote(address: str, call: ResidentCall, log: Log) -> Answers:
     sock = _connected(address)
-    send(sock, turn)
+    send(sock, call)
     while True:
         kind, value = receive(sock)
         if kind == "answer":
@@ -247,7 +247,7 @@ def _disconnect(address: str) -> None:
 
 
 def error_of(name: str, message: str) -> Exception:
-    """The error that the resident process had, as it would have been here."""
+    """The error of the resident process, as the class that it had there."""
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, DovetailError):
         return kind(message)
@@ -257,12 +257,12 @@ def error_of(name: str, message: str) -> Exception:
 # ---------------------------------------------------------------------- messages
 
 
-class ResidentGone(ConnectionError):  # noqa: N818  (a state of affairs, which callers handle)
-    """The resident process does not answer any more, or there is none."""
+class ResidentGone(ConnectionError):  # noqa: N818  (callers handle it; it is no failure)
+    """The resident process does not answer, or there is none."""
 
 
 def send(sock: socket.socket, message: Any) -> None:
-    """One message; its buffers are not copied."""
+    """Send one message; its buffers are not copied."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
     views = [memoryview(head), *(buffer.raw() for buffer in buffers)]
@@ -274,10 +274,10 @@ def send(sock: socket.socket, message: Any) -> None:
 
 
 def receive(sock: socket.socket) -> Any:
-    """The next message; `ResidentGone` at the end of all."""
+    """The next message; `ResidentGone` at the end of the stream."""
     magic, n = struct.unpack("<II", _exactly(sock, 8))
     if magic != _MAGIC:
-        raise ResidentGone("what came is not a message")
+        raise ResidentGone("the bytes are not a message")
     sizes = struct.unpack(f"<{n}Q", _exactly(sock, 8 * n))
     head, *buffers = (_exactly(sock, size) for size in sizes)
     return pickle.loads(head, buffers=buffers)  # noqa: S301  (from a process of this user, by a socket of its own)
@@ -294,11 +294,11 @@ def _exactly(sock: socket.socket, n: int) -> pa.Buffer:
     return buffer
 
 
-# ---------------------------------------------------------------------- the process, and who starts it
+# ---------------------------------------------------------------------- the process, and its starter
 
 
 class _Starter:
-    """The resident process, as the process that starts it and those forked from that one see it."""
+    """Starts the resident process, and starts it again if it has died; workers are forked from the starter."""
 
     def __init__(self, place: Path) -> None:
         self.address, self.starter, self._pid = place / "socket", os.getpid(), 0
@@ -306,7 +306,7 @@ class _Starter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Fork the process; it can be reached when this returns."""
+        """Fork the process; it accepts connections when this returns."""
         with self._listener() as listener:
             self._pid = os.fork()
             if self._pid == 0:
@@ -321,16 +321,16 @@ class _Starter:
         return listener
 
     def revive(self, *_: Any) -> None:
-        """Start the process if there is none: what the starter does at a signal, of which workers may send several.
+        """Start the process if there is none. This handles a signal, which workers may send several times.
 
-        A signal may come while this process forks a worker, with locks held that another fork would wait for. So the
-        resident process is a new interpreter: to start one takes none of these locks.
+        A signal may arrive while this process forks a worker and holds locks that another fork would wait for. So the
+        resident process is a new interpreter, whose start takes none of these locks.
         """
         if self._is_reviving:
             return
         self._is_reviving = True
         try:
-            with contextlib.suppress(OSError):  # the starter has more to do than this
+            with contextlib.suppress(OSError):  # the starter goes on without it
                 if not self._is_alive():
                     self._spawn()
         finally:
@@ -338,7 +338,7 @@ class _Starter:
 
     def _spawn(self) -> None:
         with self._listener() as listener:
-            # Not with -m: then what is pickled would be of another module than what runs.
+            # Not with -m: the module would be __main__, and pickled classes would not be found.
             call = f"resident_from({listener.fileno()}, {str(self.address.parent)!r}, {self.starter})"
             self._process = subprocess.Popen(  # noqa: S603  (our own module)
                 [sys.executable, "-c", f"from {__name__} import resident_from; {call}"],
@@ -353,7 +353,7 @@ class _Starter:
             return False
 
     def ask_for(self) -> bool:
-        """Whether the starter has seen to it that there is a process, in one that it has forked."""
+        """Ask the starter, from a process that it forked, for a resident process; whether there is one now."""
         if os.getppid() != self.starter:
             return False
         os.kill(self.starter, signal.SIGUSR1)
@@ -370,9 +370,9 @@ _STARTER: _Starter | None = None
 
 
 def start() -> str | None:
-    """Fork the resident process and say where it listens, in the environment too; None if that is not possible here.
+    """Fork the resident process; returns its address, also in the environment. None if the platform has no fork.
 
-    To be called before there are threads, in the main one. This process starts it again at a SIGUSR1 if it has died.
+    Call it in the main thread, before there are others. This process starts it again at a SIGUSR1 if it has died.
     """
     global _STARTER
     if not hasattr(os, "fork") or not hasattr(socket, "AF_UNIX"):
@@ -385,23 +385,23 @@ def start() -> str | None:
 
 
 def revived() -> bool:
-    """Whether there is a resident process again, after one was gone; false where nobody can start one."""
+    """Whether there is a resident process again after one has died; false if this process has no starter."""
     return _STARTER is not None and _STARTER.ask_for()
 
 
 def resident_from(listener: int, place: str, parent: int) -> None:
-    """What a new interpreter does: be the resident process, on a socket that it was given."""
+    """Run the resident process in a new interpreter, on a socket that it inherits."""
     become_resident(socket.socket(fileno=listener), Path(place), parent)
 
 
 def become_resident(listener: socket.socket, place: Path, parent: int) -> None:
-    """Serve, then leave without returning to the code of the parent."""
+    """Serve, then exit without returning to the code of the parent."""
     code = 1
     try:
-        os.setsid()  # signals to the parent's group are not for us
+        os.setsid()  # signals to the parent's group do not reach us
         for number in (signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):  # those of the parent end its workers
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):  # the parent's handlers end its workers
             signal.signal(number, signal.SIG_DFL)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 0)
@@ -415,7 +415,7 @@ def become_resident(listener: socket.socket, place: Path, parent: int) -> None:
 
 
 def serve(listener: socket.socket, wanted: Callable[[], bool]) -> None:
-    """Answer everyone who connects, each in a thread, while `wanted()`."""
+    """Serve every connection in a thread, while `wanted()`."""
     pool: Pool[Resident] = Pool()
     while wanted():
         if select.select([listener], [], [], _LOOK_S)[0]:
@@ -428,11 +428,11 @@ def serve(listener: socket.socket, wanted: Callable[[], bool]) -> None:
 def _serve_one(sock: socket.socket, pool: Pool[Resident]) -> None:
     with sock, contextlib.suppress(OSError):
         while True:
-            _serve_turn(sock, pool, receive(sock))
+            _serve_call(sock, pool, receive(sock))
 
 
-def _serve_turn(sock: socket.socket, pool: Pool[Resident], turn: Turn) -> None:
-    answers = run_in(pool, turn, lambda: _fetched(sock))
+def _serve_call(sock: socket.socket, pool: Pool[Resident], call: ResidentCall) -> None:
+    answers = run_in(pool, call, lambda: _fetched(sock))
     try:
         while True:
             try:
@@ -443,14 +443,14 @@ def _serve_turn(sock: socket.socket, pool: Pool[Resident], turn: Turn) -> None:
             send(sock, ("answer", answer))
     except OSError:
         raise
-    except Exception as error:  # whatever it is, the worker that asked must hear of it
+    except Exception as error:  # any error is sent to the calling worker
         send(sock, ("error", (type(error).__name__, str(error))))
     finally:
         answers.close()
 
 
 def _fetched(sock: socket.socket) -> Iterator[Any]:
-    """The pieces of the state, which the worker has."""
+    """The pieces of the state, requested from the worker."""
     send(sock, ("log", None))
     while (piece := receive(sock)) is not None:
         yield piece

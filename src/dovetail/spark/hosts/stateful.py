@@ -1,9 +1,9 @@
-"""The stateful host: a join of buckets over the micro-batches of streams, with its state in the checkpoint.
+"""Stateful host: runs a join of buckets over the micro-batches of streams, with its state in the checkpoint.
 
-Rows go to their buckets as packets (see `exchange`). In a micro-batch a bucket is called once, with the packets that
-came for it in the order in which they were read, or because its timer fired. Its state is a header and numbered pieces,
-all bytes, read and written once a call: PySpark's protocol of state is slow by the row. Answers leave as columns where
-pandas has their types as they are, and packed otherwise.
+Rows go to their buckets as packets (see `exchange`). In a micro-batch a bucket is called once, with its packets in the
+order in which they were read, or because its timer fired. Its state is a header and numbered pieces, all bytes, read
+and written once a call, because PySpark's state protocol is slow per row. Results leave as columns if pandas keeps
+their types, and packed otherwise.
 """
 
 from __future__ import annotations
@@ -29,53 +29,53 @@ from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
 from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
 
 LAYOUT = 1
-"""The format number of headers and pieces; what is in them has a number of the join's own."""
+"""The format number of headers and pieces; their content has a format number of the join's own."""
 _HEADER = -1  # among the numbers of pieces: each variable of the state costs every task some milliseconds
 _PACKED_ANSWERS = T.StructType([T.StructField("rows", T.BinaryType())])
 _FLAT = (
     T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType,
     T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType,
 )  # fmt: skip
-"""Types that come through pandas as they are, without a copy, if their columns are Arrow's."""
+"""Types that pass through pandas unchanged and without a copy, in Arrow-backed columns."""
 Wakes = Literal["never", "by clock", "without input"]
 """When timers of buckets fire: never; when their time has come; also in a micro-batch that brings no rows."""
 _TIME_MODES = {"never": "none", "by clock": "processingTime", "without input": "eventTime"}
 
 
 class StatefulJoin(Protocol):
-    """What a join declares of its buckets over micro-batches; a value that is pickled into tasks."""
+    """A join's declaration of its buckets over micro-batches; a value that is pickled into tasks."""
 
     @property
     def state_name(self) -> str:
-        """The name of the state variable. It never changes, or Spark takes state of an older version for none."""
+        """The name of the state variable. It never changes: under another name Spark would find no state."""
         ...
 
     @property
     def state_format(self) -> int:
-        """The number of the format of header and pieces; state of another one is refused."""
+        """The format number of header and pieces; state of another format is refused."""
         ...
 
     @property
     def arrival_bytes(self) -> int | None:
-        """Bytes of packets in memory; others wait on disk until they are read. None for all in memory."""
+        """Bytes of packets in memory; others are spilled until they are read. None for no limit."""
         ...
 
     def answer(self, call: BucketCall) -> Batches:
-        """The answers that a call brings, in the columns of the output."""
+        """The results of a call, in the columns of the output."""
         ...
 
 
 def stateful_frame(
     inputs: Sequence[DataFrame], bucketed: BucketedInputs, join: StatefulJoin, output: T.StructType, wakes: Wakes
 ) -> DataFrame:
-    """The answers of a join of streams, as a lazy DataFrame."""
+    """The result of a join of streams, as a lazy DataFrame."""
     parts = [map_in_arrow(rows, partial(pack, bucketed, True, side), PACKED) for side, rows in enumerate(inputs)]
     packed = reduce(DataFrame.union, parts).withColumn("at", F.current_timestamp())  # the logged time of a micro-batch
     packed = packed.withColumn("now_ms", F.unix_millis("at"))
     if wakes == "without input":
-        # Event time of our own: Spark runs one micro-batch without rows when a stream pauses, or is to end.
+        # A watermark on our own column: Spark then runs one micro-batch without rows when a stream pauses or ends.
         packed = packed.withWatermark("at", "0 seconds")
-    packed = packed.drop("at")  # else Spark drops rows as late when a clock was set back
+    packed = packed.drop("at")  # or Spark would drop rows as late after a clock was set back
     flat = is_flat(output)
     given = T.StructType([T.StructField(f"c{n}", f.dataType, f.nullable) for n, f in enumerate(output)])
     answers = packed.groupBy("bucket").transformWithStateInPandas(
@@ -88,7 +88,7 @@ def stateful_frame(
 
 
 def is_flat(output: T.StructType) -> bool:
-    """Whether answers of these columns need not be packed."""
+    """Whether results of these columns leave unpacked."""
     return all(type(field.dataType) in _FLAT for field in output)
 
 
@@ -99,32 +99,32 @@ def _unpacked(schema: pa.Schema, batches: Batches) -> Batches:
 
 
 class Buckets(StatefulProcessor):
-    """Spark's face of a join of buckets."""
+    """The stateful processor of a join of buckets."""
 
     def __init__(self, join: StatefulJoin, flat: bool) -> None:
         self.join, self.flat = join, flat
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
+        """Open the state variable."""
         self._handle = handle
         number = T.StructType([T.StructField("number", T.LongType())])
         data = T.StructType([T.StructField("data", T.BinaryType())])
         self._pieces = handle.getMapState(self.join.state_name, number, data)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
-        """The answers that packets bring."""
+        """The results of packets."""
         with Arrivals(self.join.arrival_bytes) as arrived:
             for frame in rows:
                 arrived.take(frame)
             yield from self._answers(int(key[0]), arrived.latest_ms, arrived)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
-        """The answers that a timer brings."""
+        """The results of a timer."""
         now_ms, fired_ms = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
         yield from self._answers(int(key[0]), int(now_ms), None, int(fired_ms))
 
     def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: nothing is held between calls."""
 
     def _answers(self, key: int, now_ms: int, arrived: Arrivals | None, fired_ms: int | None = None) -> Iterator[Any]:
         state = BucketState(self._handle, self._pieces, self.join.state_format, fired_ms is not None)
@@ -137,13 +137,13 @@ class Buckets(StatefulProcessor):
 
 
 class BucketState:
-    """The state of the bucket that is called: a header, pieces of bytes by number, and one timer."""
+    """The state of one bucket: a header, pieces of bytes by number, and one timer."""
 
     def __init__(self, handle: StatefulProcessorHandle, pieces: Any, number: int, has_fired: bool) -> None:
         self._handle, self._pieces, self._format, self._has_fired = handle, pieces, number, has_fired
         self._timer: int | None = None
         self.wake_ms: int | None = None
-        """When the bucket is to be called though no rows come; `store` sees to it."""
+        """When the bucket is called although no rows arrive; `store` registers the timer."""
 
     def load(self) -> dict[str, Any] | None:
         """The header; None if there is none. `ConfigError` if it is of another format."""
@@ -163,7 +163,7 @@ class BucketState:
         return head
 
     def store(self, head: dict[str, Any]) -> None:
-        """Write the header, and have the timer fire at `wake_ms`; after `load`."""
+        """Write the header and set the timer to `wake_ms`; after `load`."""
         if self.wake_ms != self._timer:
             if self._timer is not None:
                 self._handle.deleteTimer(self._timer)
@@ -195,9 +195,9 @@ class BucketState:
 
 @dataclass(frozen=True, slots=True)
 class BucketCall:
-    """A call of one bucket: packets that came, or the time at which its timer was to fire; and its state.
+    """A call of one bucket: its packets, or the time of its timer; and its state.
 
-    `key` is the bucket's name among all of the query. `now_ms` is the logged time of the micro-batch if rows came.
+    `key` is the bucket's label. `now_ms` is the logged time of the micro-batch if there are packets.
     """
 
     key: int
@@ -208,9 +208,9 @@ class BucketCall:
 
 
 class Arrivals:
-    """The packets of a bucket in a micro-batch, taken in any order and given in that in which they were read.
+    """The packets of a bucket in a micro-batch, returned in the order in which they were read.
 
-    At most `limit` bytes of rows stay in memory; later ones wait on disk, and are read again one at a time.
+    At most `limit` bytes of rows stay in memory; later ones are spilled, and read back one at a time.
     """
 
     def __init__(self, limit: int | None = None, directory: Path | None = None) -> None:
@@ -219,7 +219,7 @@ class Arrivals:
         self.latest_ms = 0
 
     def take(self, frame: pd.DataFrame) -> None:
-        """Packets as Spark gives them."""
+        """Add packets from a pandas batch of Spark."""
         for row in frame.itertuples(index=False):
             self.latest_ms = max(self.latest_ms, int(row.now_ms))
             number, part, side, n, dropped = map(int, (row.number, row.part, row.side, row.n, row.dropped))
@@ -251,7 +251,7 @@ class Arrivals:
         return self._held.read(packet.rows)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """All rows, of inputs of one schema, in their order; a packet is let go when its rows were taken."""
+        """All rows, of inputs of one schema, in their order; each packet is released once it was read."""
         waiting = self.packets[::-1]
         self._packets.clear()
         while waiting:

@@ -29,7 +29,7 @@ from dovetail.joins.online.running import ResidentJoin, Running, Work
 from dovetail.joins.online.state_header import FORMAT, NEVER_MATCHES, Bounds, Header, How
 from dovetail.spark.arrow import Batches
 from dovetail.spark.hosts.resident import Answers as Turned
-from dovetail.spark.hosts.resident import Log, Turn, run_turn
+from dovetail.spark.hosts.resident import Log, ResidentCall, run_call
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall
 from dovetail.spark.task import TaskAttempt
 
@@ -239,8 +239,8 @@ class OnlineCall:
         # The bucket among all of the machine; a wrong one is found out by its nonce.
         name = f"{TaskAttempt.here().query} {self.task.plan} {self.call.key}"
         work = Work(step.events, step.leaving)
-        turn = Turn(name, step.before, step.after, partial(Running, step.join), work)
-        return run_turn(turn, step.log, step.in_order)
+        call = ResidentCall(name, step.before, step.after, partial(Running, step.join), work)
+        return run_call(call, step.log, step.in_order)
 
     # ------------------------------------------------------------------ pieces of events
 
@@ -308,7 +308,7 @@ class OnlineCall:
 
 
 class _Step(NamedTuple):
-    """A turn of a join that was stored as `before`, to be found again as `after`; see `run_turn`.
+    """A call of a join that was stored as `before`, to be found again as `after`; see `run_call`.
 
     One that is made anew has only settled pieces behind it.
     """
