@@ -16,7 +16,7 @@ from typing import Any, Self
 import psutil  # type: ignore[import-untyped]  # ships no type information
 
 import dovetail
-from dovetail.calibrate.machine import cpu_model, versions
+from dovetail.calibrate.unit_cost import cpu_model, versions
 
 __all__ = ["PeakMemory", "commit", "digest", "machine", "tree_memory", "tree_rss", "usable_cores", "versions"]
 PACKAGE, BENCH = Path(dovetail.__file__).parent, Path(__file__).parent

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.calibrate import measure, page_costs, spark_costs
+from dovetail.calibrate import measure, page_costs
 from dovetail.calibrate.kernel_costs import KERNEL_COSTS, wide_batch
 from dovetail.calibrate.unit_cost import Effort, cost_of, repeated
 from dovetail.engine.profile import Cost, Profile
@@ -113,11 +113,11 @@ def test_reads_that_would_measure_the_cache_stay_typical(tmp_path: Path, monkeyp
 
 
 def test_rows_through_spark_are_measured(spark) -> None:
-    for cost_of_row in (spark_costs.python_to_jvm_row, spark_costs.shuffle_row):
+    for cost_of_row in (measure.python_to_jvm_row, measure.shuffle_row):
         cost = cost_of_row(spark, TINY)
         assert cost.samples == 1
 
 
 def test_the_rows_sent_to_the_jvm_are_those_counted(spark) -> None:
-    frame = spark.range(0, 2, 1, 2).mapInArrow(lambda given: spark_costs._rows(3, given), spark_costs.SCHEMA)
-    assert frame.count() == 2 * 3 * spark_costs.BATCH_ROWS
+    frame = spark.range(0, 2, 1, 2).mapInArrow(lambda given: measure._rows(3, given), measure.SCHEMA)
+    assert frame.count() == 2 * 3 * measure.BATCH_ROWS

@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.calibrate import measure
-from dovetail.calibrate.machine import cpu_model, versions
-from dovetail.calibrate.unit_cost import Effort
-from dovetail.cli import checks
+from dovetail.calibrate.unit_cost import Effort, cpu_model, versions
+from dovetail.cli import doctor as checks
 from dovetail.cli.main import app
 from dovetail.engine.profile import Profile, load_profile
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dovetail.cli import checks
+from dovetail.cli import doctor as checks
 from dovetail.cli.main import app
 
 runner = CliRunner()

@@ -13,8 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.scratch import sweep
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.spill import SpillFile, sweep
 
 BATCH = pa.record_batch({"k": [1, 2, 3]})
 

@@ -160,8 +160,8 @@ before, cold = compiled_signatures(), cold_kernels()
 
 from dovetail.engine.kernels.arrays import NO_BYTES
 from dovetail.engine.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
-from dovetail.engine.kernels.gather_nested import gather_bytes, gather_bytes_runs, gather_fixed_lists, gather_lists
-from dovetail.engine.kernels.hashing import partition_of
+from dovetail.engine.kernels.gather import gather_bytes, gather_bytes_runs, gather_fixed_lists, gather_lists
+from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.kernels.interning import ByteInterner, PairInterner
 from dovetail.engine.kernels.multimap import HashMultimap
 
@@ -171,9 +171,8 @@ unaligned = np.arange(301).view(np.uint8)[1:2401].view(np.int64)
 for keys in (plain, fixed, plain[::-1], plain[::3], plain.astype(np.int32), plain.astype(np.uint8), unaligned):
     pairs = HashMultimap()
     slots = pairs.insert(keys, keys)
-    pairs.probe(keys), pairs.count(keys), pairs.contains(keys), list(pairs.probe_chunks(keys, 7)), pairs.items()
-    pairs.delete_slots(slots[::2]), pairs.delete_pairs(keys, keys), pairs.delete_keys(keys)
-    partition_of(keys, 3), PairInterner().intern(keys, keys), PairInterner().find(keys, keys, keys > 3)
+    pairs.probe(keys), list(pairs.probe_chunks(keys, 7)), pairs.delete_slots(slots[::2])
+    folded(keys, keys), PairInterner().intern(keys, keys), PairInterner().find(keys, keys, keys > 3)
 rows = np.array([3, 1, -1, 2])
 data = np.arange(2000).astype(np.uint8)
 for memory in (data, data[1:], data.view(np.int64), data.reshape(-1, 8)):
@@ -185,7 +184,7 @@ for memory in (data, data[1:], data.view(np.int64), data.reshape(-1, 8)):
             gather_bytes(offsets, memory, rows), gather_bytes_runs(offsets, memory, rows[:2], rows[:2])
             gather_lists(offsets, rows), gather_fixed_lists(3, rows, 9)
             strings = ByteInterner()
-            strings.intern(offsets, memory), strings.values(rows % len(strings))
+            strings.intern(offsets, memory), text_hashes(offsets, memory.reshape(-1).view(np.uint8))
             strings.find(offsets, memory, np.ones(len(offsets) - 1, bool))
 after = compiled_signatures()
 print(json.dumps({"n": n_warm, "all": len(before), "cold": cold, "new": [k for k in before if before[k] != after[k]]}))

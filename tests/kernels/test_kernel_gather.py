@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.engine.kernels.arrays import NO_BYTES
-from dovetail.engine.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
-from dovetail.engine.kernels.gather_nested import (
+from dovetail.engine.kernels.gather import (
+    gather_bits,
     gather_bytes,
     gather_bytes_runs,
+    gather_fixed,
     gather_fixed_lists,
+    gather_fixed_runs,
     gather_lists,
+    gather_validity,
     gathered_bytes,
 )
 from dovetail.engine.kernels.selection import Selection, expand_runs

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
 from dovetail.engine.kernels import interning
-from dovetail.engine.kernels.hashing import bytes_hash, pair_hash, partition_of
+from dovetail.engine.kernels.hashing import bytes_hash, pair_hash
 from dovetail.engine.kernels.interning import ByteInterner, PairInterner
 
 LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -16,11 +14,6 @@ LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 def laid_out(values: list[bytes], dtype: type = np.int32) -> tuple[np.ndarray, np.ndarray]:
     return np.cumsum([0, *map(len, values)]).astype(dtype), np.frombuffer(b"".join(values), np.uint8)
-
-
-def back(interner: ByteInterner, codes: np.ndarray) -> list[bytes]:
-    offsets, data = interner.values(codes)
-    return [data[start:end].tobytes() for start, end in pairwise(offsets)]
 
 
 def hostile_strings(rng: np.random.Generator, n: int) -> list[bytes]:
@@ -48,8 +41,7 @@ def test_byte_codes_are_those_of_a_dict(dtype):
         expected = [model.setdefault(v, len(model)) if ok else -1 for v, ok in zip(values, valid, strict=True)]
         assert codes.tolist() == expected
     assert len(interner) == len(model)
-    assert back(interner, np.arange(len(model))) == list(model)
-    assert back(interner, np.array([-1, 0])) == [b"", next(iter(model))]
+    assert interner.find(*laid_out(list(model), dtype)).tolist() == list(range(len(model)))
 
 
 def test_many_distinct_strings_grow_every_array():
@@ -77,8 +69,8 @@ def test_pair_codes_are_those_of_a_dict():
         assert codes.tolist() == [model.setdefault((a, b), len(model)) if ok else -1 for a, b, ok in rows]
         assert interner.nbytes <= foretold
     assert len(interner) == len(model)
-    firsts, seconds = interner.values(np.arange(len(model)))
-    assert list(zip(firsts.tolist(), seconds.tolist(), strict=True)) == list(model)
+    firsts, seconds = np.array(list(model)).T
+    assert interner.find(firsts, seconds).tolist() == list(range(len(model)))
     assert interner.find(np.array([3]), np.array([3])).tolist() == [-1]
 
 
@@ -120,30 +112,10 @@ def test_hashes_of_near_values_spread():
     assert pair_hash(1, 2) != pair_hash(2, 1)
 
 
-@pytest.mark.parametrize(
-    "keys", [np.arange(64_000), np.arange(64_000) << 44, np.arange(64_000) * -7], ids=["dense", "strided", "neg"]
-)
-def test_partitions_are_even_and_a_function_of_the_key(keys):
-    keys = np.unique(keys)
-    parts = partition_of(keys, 16)
-    expected = len(keys) / 16
-    assert (
-        (np.bincount(parts, minlength=16) - expected) ** 2 / expected
-    ).sum() < 40  # chi-square, 15 degrees: p < 0.001
-    assert np.array_equal(partition_of(keys[::-1], 16), parts[::-1])
-    assert set(partition_of(keys, 1).tolist()) == {0}
-
-
 def test_wrong_input_is_refused():
     with pytest.raises(ValueError, match="1 first but 2 second"):
         PairInterner().intern(np.array([1]), np.array([1, 2]))
     with pytest.raises(ValueError, match="2 marks of validity for 1 rows"):
         PairInterner().intern(np.array([1]), np.array([1]), np.array([True, False]))
-    with pytest.raises(IndexError, match="0 pairs are known"):
-        PairInterner().values(np.array([0]))
-    with pytest.raises(IndexError, match="rows from 0 to 0 of 0"):
-        ByteInterner().values(np.array([0]))
     with pytest.raises(IndexError, match="within the 1 bytes"):
         ByteInterner().intern(np.array([0, 2], np.int32), np.zeros(1, np.uint8))
-    with pytest.raises(ValueError, match="n_parts is 0"):
-        partition_of(np.array([1]), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.calibrate import page_costs
-from dovetail.calibrate.kernel_costs import KERNEL_COSTS
-from dovetail.calibrate.machine import cpu_model, versions
-from dovetail.calibrate.unit_cost import QUICK, THOROUGH, Effort
-from dovetail.engine.profile import PageCost, Profile
+from dovetail.calibrate.kernel_costs import KERNEL_COSTS, wide_batch
+from dovetail.calibrate.unit_cost import QUICK, THOROUGH, Effort, cpu_model, repeated, timed, versions
+from dovetail.engine.profile import Cost, PageCost, Profile
 from dovetail.engine.spill import spill_directory
 from dovetail.spark.session import quiet_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
 
 Step = tuple[str, Callable[[], Any]]
 Watch = Callable[[str, int, int], None]
@@ -84,8 +84,6 @@ def _page_steps(place: Path, effort: Effort, stack: contextlib.ExitStack) -> tup
 
 
 def _spark_steps(effort: Effort, stack: contextlib.ExitStack) -> list[Step]:
-    from dovetail.calibrate import spark_costs
-
     running: list[SparkSession] = []  # one for both costs, started when the first of them is measured
 
     def session() -> SparkSession:
@@ -97,8 +95,8 @@ def _spark_steps(effort: Effort, stack: contextlib.ExitStack) -> list[Step]:
         return running[0]
 
     return [
-        ("python_to_jvm_row", lambda: spark_costs.python_to_jvm_row(session(), effort)),
-        ("shuffle_row", lambda: spark_costs.shuffle_row(session(), effort)),
+        ("python_to_jvm_row", lambda: python_to_jvm_row(session(), effort)),
+        ("shuffle_row", lambda: shuffle_row(session(), effort)),
     ]
 
 
@@ -110,3 +108,48 @@ def _fields(measured: dict[str, Any]) -> dict[str, Any]:
         if pages:
             fields[kind] = tuple(pages)
     return fields
+
+
+BATCH_ROWS = 10_000
+SCHEMA = "n0 long, n1 long, n2 long, n3 long, n4 long, n5 long, t0 string, t1 string"
+
+
+def python_to_jvm_row(spark: SparkSession, effort: Effort) -> Cost:
+    """One row from a Python worker to a JVM that throws it away."""
+    tasks = _tasks(spark)
+    batches = max(1, effort.spark_rows // BATCH_ROWS // tasks)
+    full = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_rows, batches), SCHEMA)
+    empty = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_rows, 0), SCHEMA)
+    return _difference(full, empty, tasks, batches * tasks * BATCH_ROWS, effort.spark_repeats)
+
+
+def shuffle_row(spark: SparkSession, effort: Effort) -> Cost:
+    """One row of the JVM written to and read from a shuffle by hash, on local disk."""
+    tasks = _tasks(spark)
+    plain = _wide_frame(spark, effort.spark_rows, tasks)
+    return _difference(plain.repartition(tasks, "n1"), plain, tasks, effort.spark_rows, effort.spark_repeats)
+
+
+def _difference(more: DataFrame, less: DataFrame, tasks: int, rows: int, repeats: int) -> Cost:
+    return repeated(lambda: (timed(partial(_drain, more)) - timed(partial(_drain, less))) * tasks / rows, repeats)
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _tasks(spark: SparkSession) -> int:
+    return spark.sparkContext.defaultParallelism
+
+
+def _wide_frame(spark: SparkSession, rows: int, tasks: int) -> DataFrame:
+    numbers = [f"id * {i + 1} AS n{i}" for i in range(6)]
+    texts = [f"concat('word ', id % {1000 + i}) AS t{i}" for i in range(2)]
+    return spark.range(0, rows, 1, tasks).selectExpr(*numbers, *texts)
+
+
+def _rows(batches: int, given: Iterable[Any]) -> Iterator[Any]:
+    batch = wide_batch(BATCH_ROWS)
+    for _ in given:
+        for _ in range(batches):
+            yield batch

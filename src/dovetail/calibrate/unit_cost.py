@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from dovetail.engine.profile import Cost
+from dovetail.version import __version__
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 
@@ -60,3 +64,28 @@ def seconds(value: float, like: float | None = None) -> str:
 def digits(value: float) -> str:
     """Three significant digits, or all before the point."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
+
+
+PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "pandas")
+"""Packages whose versions decide figures; a benchmark adds those of its rivals."""
+
+
+def cpu_model() -> str:
+    """The model name that the kernel reports, or what Python knows of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def versions(extra: Iterable[str] = ()) -> dict[str, str | None]:
+    """Version by package; None for a package that is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "dovetail": __version__}
+    for package in sorted({*PACKAGES, *extra}):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found

@@ -1,4 +1,4 @@
-"""The plain memory inside Arrow arrays, as NumPy arrays that kernels take; nothing is copied that need not be."""
+"""Gives the memory of Arrow arrays as NumPy arrays, without a copy where possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary(
 
 
 def memory_of(array: pa.Array, number: int) -> U8:
-    """All bytes of one of the array's buffers, those before its first row too; none if the buffer is absent."""
+    """All bytes of one of the array's buffers, from before its first row; empty if the buffer is absent."""
     buffer = array.buffers()[number]
     return NO_BYTES if buffer is None else np.frombuffer(buffer, np.uint8)
 
@@ -26,7 +26,7 @@ def offsets_of(array: pa.Array) -> AnyArray:
 
 
 def fixed_width(kind: pa.DataType) -> int | None:
-    """Bytes a value, of types whose values are that many bytes and nothing else; None of others."""
+    """Bytes of a value of a fixed-width type; None for other types."""
     plain = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind)
     return int(kind.bit_width) // 8 if plain and not pa.types.is_boolean(kind) else None
 

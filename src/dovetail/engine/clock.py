@@ -1,4 +1,4 @@
-"""Time as a value that can be passed in: the machine's clock, or one that moves only when told to."""
+"""Clocks that can be passed in: the machine's, or a virtual one that moves only when it is advanced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What reads time and lets it pass; durations only, the zero point means nothing."""
+    """A clock for durations; its zero point has no meaning."""
 
     def now_ns(self) -> int:
         """Nanoseconds since some fixed moment; never decreases."""

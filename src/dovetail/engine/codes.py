@@ -1,4 +1,4 @@
-"""Numbers, dates and times as int64 codes that compare as the values do, or as numbers with their distances."""
+"""Encodes numbers, dates and times as int64 codes that compare as the values do, or as numbers with distances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.errors import PlanError, UnsupportedError
 Bounds: TypeAlias = pa.Array | pa.ChunkedArray
 
 NARROW_DIGITS = 18
-"""Decimals of up to so many digits are int64 numbers of their last digit."""
+"""Decimals of up to this many digits fit in int64, as multiples of their last digit."""
 
 
 def bound_codes(bounds: Bounds) -> I64:

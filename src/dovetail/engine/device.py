@@ -1,4 +1,4 @@
-"""Storage with a price per read: the real one, or a model of one, so that I/O experiments repeat exactly."""
+"""Reads through a storage device: the real one, or a simulated one, so that I/O experiments are repeatable."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """What one read costs: `request_s` always, `seek_s` when it does not follow the last one, and time for its bytes.
+    """The cost of one read: `request_s` always, `seek_s` if it does not follow the last read, and time for its bytes.
 
-    `bytes_per_s=None` stands for the machine itself: reads take what they take, and nothing is simulated.
+    `bytes_per_s=None` stands for the machine itself: nothing is simulated.
     """
 
     name: str
@@ -58,7 +58,7 @@ class DeviceModel:
 
 # Round figures of their class: a 7200 rpm disk (average seek plus half a turn), a SATA flash disk, a database in the
 # same data centre (one round trip and one index look-up a request), and an object store (time to first byte; every
-# request starts anew, so that following the last one saves nothing).
+# request pays it, so that a sequential read saves nothing).
 PRESETS = {
     "real": DeviceModel("real"),
     "hdd": DeviceModel("hdd", seek_s=0.0125, bytes_per_s=150e6),
@@ -71,8 +71,8 @@ PRESETS = {
 class Device:
     """Reads through a model: each is counted and takes at least as long, on the device's clock, as the model says.
 
-    With a `VirtualClock` time is exactly the model's and nobody waits; with the real clock the caller waits out what
-    the read itself was faster than the model. Results of simulated devices carry a note that they were.
+    With a `VirtualClock` time is exactly the model's and nothing waits; with the real clock the caller waits until the
+    model's time has passed. Metrics of simulated devices carry a note.
 
     >>> from dovetail.engine.clock import VirtualClock
     >>> disk = Device("hdd", VirtualClock())
@@ -107,7 +107,7 @@ class Device:
     def call(
         self, fetch: Callable[[], T], nbytes: int | Callable[[T], int], place: tuple[object, int] | None = None
     ) -> T:
-        """What `fetch` returns, charged as one read of `nbytes`, known before or told from the result.
+        """The result of `fetch`, charged as one read of `nbytes`, which may be a function of the result.
 
         `place` is the thing read and the position in it; a read that starts where the last one ended is sequential.
         Without a place every read counts as a seek. A fetch that fails is not charged.

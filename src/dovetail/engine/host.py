@@ -1,4 +1,4 @@
-"""The local host: drives any operator over iterators of batches, in any interleaving, with delays and pauses."""
+"""Local host: drives any operator over iterators of batches, in any interleaving, with delays and pauses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Order = Literal["random", "round_robin", "sequential"]
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A silence of one side, in place of a batch: nothing arrives from it for so many seconds of the host's clock."""
+    """A pause of one side, in place of a batch: nothing arrives from it for `seconds` of the host's clock."""
 
     seconds: float
 
@@ -36,12 +36,12 @@ Input = Iterable[pa.RecordBatch | Pause]  # or a pa.Table, or a pa.RecordBatchRe
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """In which order sides deliver, and when all of them fall silent. Equal schedules give equal runs.
+    """The order in which sides deliver, and when all of them pause. Equal schedules give equal runs.
 
     `random` picks among the sides that have something, by `weights` where given (default 1 each); `round_robin` takes
-    them in turn; `sequential` exhausts a side before the next. After a batch, with chance `pause_chance`, every side
-    falls silent for `pause_s`. On a virtual clock asking whether input is back takes `poll_s`, so that an idle operator
-    is interrupted after a fixed number of questions.
+    them in turn; `sequential` exhausts a side before the next. After a batch, with probability `pause_chance`, every
+    side pauses for `pause_s`. On a virtual clock each call of `until` takes `poll_s`, so that an idle operator is
+    interrupted after a fixed number of calls.
     """
 
     order: Order = "random"
@@ -73,10 +73,10 @@ def run_local(
     spill_dir: Path | None = None,
     clock: Clock | None = None,
 ) -> LocalRun:
-    """The answers of a join over local inputs, batch by batch; the operator is closed at the end, also after failures.
+    """The result of a join over local inputs, batch by batch; the operator is closed at the end, also after failures.
 
-    A side without any batch needs its schema in `schemas`. The host checks the operator: its answers have the schema it
-    announced, and when closed it has given back all memory; otherwise `OperatorError`.
+    A side without any batch needs its schema in `schemas`. The host checks the operator: results must have the
+    announced schema, and the closed operator must have released all memory; otherwise `OperatorError`.
     """
     if set(inputs) != set(spec.sides):
         raise PlanError(f"inputs are {sorted(inputs)}; this join takes {sorted(spec.sides)}.")
@@ -86,7 +86,7 @@ def run_local(
 
 
 class LocalRun(Iterator[pa.RecordBatch]):
-    """A running local join: iterate it for its answers, or take them all with `table()`."""
+    """A running local join: iterate it for its result, or take all of it with `table()`."""
 
     def __init__(
         self,
@@ -107,19 +107,19 @@ class LocalRun(Iterator[pa.RecordBatch]):
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the answers."""
+        """The schema of the result."""
         return self._operator.schema
 
     @property
     def metrics(self) -> Metrics:
-        """The operator's metrics; final once all answers were taken."""
+        """The operator's metrics; final once the whole result was taken."""
         return self._operator.metrics
 
     def __next__(self) -> pa.RecordBatch:
         return next(self._answers)
 
     def table(self) -> pa.Table:
-        """All answers that were not taken yet, as one table."""
+        """The rest of the result, as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class LocalRun(Iterator[pa.RecordBatch]):
                 if item is None:
                     del live[side]
                 elif isinstance(item, Pause):
-                    live[side].fall_silent(self.clock.now_ns(), item.seconds)
+                    live[side].pause(self.clock.now_ns(), item.seconds)
                 else:
                     yield from self._checked(operator.push(side, item))
                     self._maybe_pause(live)
@@ -181,7 +181,7 @@ class LocalRun(Iterator[pa.RecordBatch]):
     def _maybe_pause(self, live: dict[str, _Feed]) -> None:
         if self._random.random() < self._schedule.pause_chance:
             for feed in live.values():
-                feed.fall_silent(self.clock.now_ns(), self._schedule.pause_s)
+                feed.pause(self.clock.now_ns(), self._schedule.pause_s)
 
     def _checked(self, answers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in answers:
@@ -197,7 +197,7 @@ class LocalRun(Iterator[pa.RecordBatch]):
 
 
 class _Feed:
-    """One side's items, its schema, and from when on it has something."""
+    """The items of one side, its schema, and the time from which it has something."""
 
     def __init__(self, side: str, source: Input, schema: pa.Schema | None) -> None:
         self.ready_ns = 0
@@ -208,8 +208,8 @@ class _Feed:
         self.items: Iterator[pa.RecordBatch | Pause] = iter(source)
         self.schema: pa.Schema = schema or self._peeked(side)
 
-    def fall_silent(self, now_ns: int, seconds: float) -> None:
-        """Have nothing before so many seconds from now have passed."""
+    def pause(self, now_ns: int, seconds: float) -> None:
+        """Deliver nothing for `seconds` from now."""
         self.ready_ns = max(self.ready_ns, now_ns + round(seconds * 1e9))
 
     def _peeked(self, side: str) -> pa.Schema:

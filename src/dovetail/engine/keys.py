@@ -1,4 +1,4 @@
-"""Join keys as int64 codes: two keys have equal codes exactly if they are equal, with no hash taken for equality."""
+"""Encodes join keys as int64 codes: two keys have equal codes exactly if they are equal."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dovetail.engine.buffers import (
     offsets_of,
     valid_rows,
 )
+from dovetail.engine.codes import NARROW_DIGITS
 from dovetail.engine.kernels.arrays import I64, U8, AnyArray, Bool
 from dovetail.engine.kernels.interning import ByteInterner, PairInterner
 from dovetail.engine.memory import MemoryBudget, Reservation
@@ -25,7 +26,6 @@ from dovetail.errors import BudgetExceeded, PlanError
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
-_NARROW_DIGITS = 18  # a decimal of so many digits is an int64 number of its last digit
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -33,9 +33,9 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 class KeyEncoder:
     """Codes for the rows of key columns of these types, the same for every batch and every side that it encodes.
 
-    Whole numbers, booleans, dates, times, durations, floats and decimals of up to 18 digits are coded by value; other
-    decimals, text, binary values and several columns together by the order of first sight, which takes memory for every
-    distinct value (charged to the reservation) and gives codes that mean something to this encoder only: see `stable`.
+    Integers, booleans, dates, times, durations, floats and decimals of up to 18 digits are coded by value. Other
+    decimals, text, binary values and composite keys are coded in the order of first occurrence: that takes memory for
+    every distinct value, charged to the reservation, and the codes are valid for this encoder only; see `stable`.
     NaN equals NaN and 0.0 equals -0.0, as in Spark. A null in any column makes the row invalid, and its code 0.
 
     >>> encoder = KeyEncoder([pa.string()])
@@ -70,11 +70,11 @@ class KeyEncoder:
         return self._codes(columns, adding=True)
 
     def find(self, columns: Sequence[Column]) -> tuple[I64, Bool]:
-        """As `encode`, but nothing is remembered: a row whose key would need a new code is invalid."""
+        """As `encode`, but without new codes: a row whose key would need one is invalid."""
         return self._codes(columns, adding=False)
 
     def close(self) -> None:
-        """Forget every value and give back the memory; the encoder starts anew if used again."""
+        """Forget every value and release the memory."""
         for part in self._parts:
             part.clear()
         for fold in self._folds:
@@ -100,7 +100,7 @@ class KeyEncoder:
 
 
 class _Room:
-    """The memory of all interners of one encoder, reserved before they may grow."""
+    """The memory of all interners of one encoder, reserved before they grow."""
 
     def __init__(self, reservation: Reservation | None) -> None:
         self._reservation = reservation or MemoryBudget(2**63 - 1, "unlimited").reserve("keys")
@@ -111,12 +111,12 @@ class _Room:
         return sum(self._charged.values())
 
     def hold(self, interner: ByteInterner | PairInterner) -> None:
-        """Charge what the interner holds now."""
+        """Charge the current size of the interner."""
         self._reservation.resize(self._reservation.used - self._charged.get(id(interner), 0) + interner.nbytes)
         self._charged[id(interner)] = interner.nbytes
 
     def grown(self, interner: ByteInterner | PairInterner, after: int, work: Callable[[], I64]) -> I64:
-        """What `work` gives, with room for the interner to grow to `after` bytes, old arrays beside new ones."""
+        """The result of `work`, with room for the interner to grow to `after` bytes, old arrays beside new ones."""
         extra = after if after > interner.nbytes else 0
         self._reservation.grow(extra)
         try:
@@ -147,7 +147,7 @@ class _ByValue:
 
 
 class _ByBytes:
-    """Types whose values are bytes, as many as there are."""
+    """Types whose values are byte strings."""
 
     def __init__(self, room: _Room) -> None:
         self._room, self._known = room, ByteInterner()
@@ -176,7 +176,7 @@ class _ByBytes:
 
 
 class _Pairs:
-    """The codes of some columns and of one more, as one code."""
+    """Codes of pairs: the code of the columns so far, and that of the next column."""
 
     def __init__(self, room: _Room) -> None:
         self._room, self._known = room, PairInterner()
@@ -199,7 +199,7 @@ class _Pairs:
 
 
 class _ByDictionary:
-    """Dictionary columns, each of whose batches may have a dictionary of its own: coded as the values would be."""
+    """Dictionary columns, coded by their values, as each batch may have a dictionary of its own."""
 
     def __init__(self, values: _Coder) -> None:
         self._values = values
@@ -217,7 +217,7 @@ class _ByDictionary:
 
 
 def _in_one_zone(kind: pa.DataType) -> pa.DataType:
-    """The type, with one name for the zones of timestamps: they count from one instant, whatever zone they show."""
+    """The type with the time zone UTC: timestamps of all zones count from the same instant."""
     return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
@@ -225,7 +225,7 @@ def _coder(kind: pa.DataType, room: _Room) -> _Coder:
     if pa.types.is_dictionary(kind):
         return _ByDictionary(_coder(kind.value_type, room))
     if pa.types.is_decimal(kind):
-        return _ByValue() if kind.precision <= _NARROW_DIGITS else _ByBytes(room)
+        return _ByValue() if kind.precision <= NARROW_DIGITS else _ByBytes(room)
     if kind in NARROW_TEXT or kind in WIDE_TEXT or kind in VIEWS or pa.types.is_fixed_size_binary(kind):
         return _ByBytes(room)
     by_value = pa.types.is_null(kind) or pa.types.is_boolean(kind) or fixed_width(kind) in _SIGNED
@@ -237,7 +237,7 @@ def _coder(kind: pa.DataType, room: _Room) -> _Coder:
 
 
 def _numbers(array: pa.Array) -> I64:
-    """The rows of an array as int64, exactly; rows that are null give anything."""
+    """The rows of an array as int64, exactly; null rows have any value."""
     kind = array.type
     if pa.types.is_null(kind) or len(array) == 0:
         return np.zeros(len(array), np.int64)
@@ -268,7 +268,7 @@ def _stretches(array: pa.Array) -> tuple[AnyArray, U8]:
 
 
 def _in_parts(intern: Callable[[int, int], I64], first: int, last: int) -> I64:
-    """All rows at once if there is room even should every value be new; else half by half, down to single rows."""
+    """Intern all rows at once if there is room for all values to be new; else half by half, down to single rows."""
     try:
         return intern(first, last)
     except BudgetExceeded:

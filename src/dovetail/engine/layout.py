@@ -1,4 +1,4 @@
-"""The columns of a join's answer: which input column becomes which, under what name."""
+"""Lays out the columns of a join's result: their inputs and names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def key_pairs(on: Iterable[Key]) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a pair of rows becomes a row of the answer: left's columns, then right's, a shared key once, as in Spark.
+    """How a pair of rows becomes a row of the result: left's columns, then right's, a shared key once, as in Spark.
 
     `shared` are the keys that both sides call by one name; where the left row is missing, they come from the right row.
     """
@@ -35,7 +35,7 @@ class Layout:
     shared: frozenset[str]
 
     def batch(self, left: pa.RecordBatch, right: pa.RecordBatch | None) -> pa.RecordBatch:
-        """Rows of the answer from matched rows side by side; all-null rows stand for a missing side."""
+        """Rows of the result from matched rows; all-null rows stand for a missing side."""
         columns = [_coalesced(left, right, name) if name in self.shared else left.column(name) for name in self.left]
         if right is not None:
             columns += [right.column(name) for name in self.right]
@@ -45,10 +45,10 @@ class Layout:
 def join_layout(
     left: pa.Schema, right: pa.Schema, on: Sequence[Key], how: How, suffixes: tuple[str, str] = ("", "_right")
 ) -> Layout:
-    """The layout of a join's answer; semi and anti joins give left's columns only.
+    """The layout of a join's result; semi and anti joins have left's columns only.
 
-    Names that both sides have get the suffixes. `PlanError` for keys that are not there or whose types differ, and for
-    names that clash in spite of the suffixes.
+    Names that both sides have get the suffixes. `PlanError` for keys that do not exist or whose types differ, and for
+    names that are equal in spite of the suffixes.
     """
     _check_keys(left, right, key_pairs(on))
     shared = frozenset(key for key in on if isinstance(key, str))

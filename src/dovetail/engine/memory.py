@@ -1,4 +1,4 @@
-"""Memory that is counted: a budget in bytes, shared by named components that reserve before they allocate."""
+"""Counts memory: budgets in bytes, shared by named components that reserve before they allocate."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class MemoryBudget:
 
     @property
     def root(self) -> MemoryBudget:
-        """The budget that contains this one and all others above it: what the user gave."""
+        """The outermost budget, which the user gave."""
         return self if self._parent is None else self._parent.root
 
     def child(self, name: str, limit: int | str | None = None) -> MemoryBudget:
@@ -164,7 +164,7 @@ class MemoryBudget:
             account.move(-n)
 
     def _move(self, n: int) -> None:
-        """Before the component's own account moves, so that a fall from the peak can still be seen from its height."""
+        """Count `n` bytes here and above; called before the component's account changes, to keep the peak."""
         if n < 0 and self._at_peak is None:
             self._at_peak = self._held()
         elif self._own.current + n > self._own.peak:
@@ -259,7 +259,7 @@ def _check_amount(n: int) -> None:
 
 
 def suggestion(wanted: int) -> str:
-    """A power of two of at least so many bytes, as users write it.
+    """A power of two of at least `wanted` bytes, as users write it.
 
     >>> suggestion(3 << 20)
     '4MB'

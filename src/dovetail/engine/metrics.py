@@ -1,4 +1,4 @@
-"""What a run did, in named numbers with units, per side, that add up across tasks."""
+"""Counts what a run did: named numbers with units, per side, that add up across tasks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass
 class _Task:
-    """The numbers recorded in this very object, which counts as one task however often it records."""
+    """The numbers recorded in one object, which counts as one task."""
 
     entries: dict[_Key, Entry] = field(default_factory=dict)
 
@@ -70,9 +70,9 @@ class Metrics:
     """Counters, peaks and timers of one task, and of every task merged into it.
 
     Counters and timers of several tasks add up and remember the largest task; peaks keep the maximum. Where a counter
-    was added with `per_task=True` the value of every task is kept, so that skew can be told. Merging is associative
-    and commutative, and survives JSON and pickle. Notes are remarks for whoever reads the numbers, such as that a
-    device was simulated. Not for concurrent use: one object per operator.
+    was added with `per_task=True` the value of every task is kept, for the skew. Merging is associative and
+    commutative, and survives JSON and pickle. Notes are remarks for readers of the numbers, such as that a device was
+    simulated. Not for concurrent use: one object per operator.
 
     >>> metrics = Metrics()
     >>> metrics.add("rows", 3); metrics.add("rows", 4)
@@ -137,7 +137,7 @@ class Metrics:
         return self
 
     def exchanged(self, one: str, other: str) -> Metrics:
-        """The same numbers with two sides in each other's place."""
+        """The same numbers with two sides exchanged."""
         new, sides = Metrics(self._clock).merge(self), {one: other, other: one}
         entries = [replace(entry, side=sides.get(entry.side or "", entry.side)) for entry in self.entries()]
         new._merged = {(entry.name, entry.side): entry for entry in entries}

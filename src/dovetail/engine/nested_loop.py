@@ -1,7 +1,7 @@
-"""The naive join: every pair of rows is tried. Slow, plain, and therefore what other joins are compared with.
+"""Nested-loop join: tests every pair of rows. Slow and simple, and so the reference for other joins.
 
 It gathers with Arrow's own `take` and compares with Arrow's own functions, so that it shares no code with the joins
-that it is to judge.
+that are compared with it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class NestedLoopJoin:
-    """Pairs of rows with equal keys, for which the predicate holds, in time proportional to left rows x right rows.
+    """Pairs of rows with equal keys that satisfy the predicate, in time proportional to left rows x right rows.
 
     Null keys match nothing; NaN equals NaN and 0.0 equals -0.0, as in Spark. A key given by one name appears once in
-    the answer. Order is unspecified. Both sides are buffered in three eighths of the budget, or on disk; the rest is
-    for one block of each side, the pairs that are tried at a time and the answers being built, so that the smallest
-    budget that works is that of a few rows.
+    the result. Order is unspecified. Both sides are buffered in three eighths of the budget, or on disk; the rest is
+    for one block of each side, the pairs that are tested at a time and the results being built, so that the smallest
+    budget is that of a few rows.
     """
 
     on: tuple[Key, ...] = ()

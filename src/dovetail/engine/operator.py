@@ -1,7 +1,7 @@
-"""The contract of every join: a frozen specification opens a running operator, and a host drives that.
+"""Defines the contract of joins: a frozen specification opens a running operator, and a host drives it.
 
-What only some operators can do is a capability with a name and one method: `Drains`, `Snapshots`, `Restores`,
-`Retires`, `Resizes`. Who drives an operator asks for the capability, whatever its class.
+Each ability that only some operators have is a capability with a name and one method: `Drains`, `Snapshots`,
+`Restores`, `Retires`, `Resizes`. A host asks for a capability, never for a class.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class OperatorError(DovetailError, RuntimeError):
 class Operator(Protocol):
     """A join in progress, inside one task and one budget.
 
-    A host exhausts what a call returns before it makes the next call; a call may do its work only while it is
-    iterated. Every side's batches are pushed in their order, in any interleaving with other sides. After `finish` comes
-    nothing but `close`; `close` may come at any time, twice too, and frees all memory and files. `metrics` are final
-    after `close`.
+    A host exhausts the iterator of a call before it makes the next call; a call may do its work only while it is
+    iterated. Every side's batches are pushed in their order, in any interleaving with other sides. After `finish` only
+    `close` is called; `close` may be called at any time, also twice, and frees all memory and files. `metrics` are
+    final after `close`.
     """
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of every batch this operator gives."""
+        """The schema of every batch of the result."""
         ...
 
     @property
     def metrics(self) -> Metrics:
-        """What this operator did so far."""
+        """The metrics so far."""
         ...
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -72,42 +72,42 @@ class Operator(Protocol):
 
 
 class Drains(Protocol):
-    """The capability of giving all that is owed without ending."""
+    """The capability to produce all owed results without ending."""
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Give all that is owed to the rows pushed so far; nothing is owed afterwards, and more rows may come."""
+        """All results that are owed to the rows pushed so far; more rows may follow."""
         ...
 
 
 class Snapshots(Protocol[S_co]):
-    """The capability of being stored between two pushes."""
+    """The capability to be stored between two pushes."""
 
     def snapshot(self) -> S_co:
-        """Everything that later answers depend on; the operator goes on as before."""
+        """Everything that later results depend on; the operator goes on as before."""
         ...
 
 
 class Restores(Protocol[S_contra]):
-    """The capability of going on from what was stored of another operator."""
+    """The capability to continue from a stored state."""
 
     def restore(self, state: S_contra, /) -> Iterable[pa.RecordBatch]:
-        """Take up a state, in an operator that has seen no rows; gives answers for which there is no room inside."""
+        """Load a state into an operator that has seen no rows; returns results that do not fit in memory."""
         ...
 
 
 class Retires(Protocol):
-    """The capability of forgetting the oldest rows."""
+    """The capability to drop the oldest rows."""
 
     def retire(self, until: int) -> None:
-        """Rows that came up to this tick of the operator's clock leave; nothing may be owed."""
+        """Drop rows that arrived up to this tick of the operator's clock; no result may be owed."""
         ...
 
 
 class Resizes(Protocol[M_contra]):
-    """The capability of going on with another budget, or another split of it."""
+    """The capability to go on with another budget, or another split of it."""
 
     def resize(self, sizes: M_contra, /) -> Iterator[pa.RecordBatch]:
-        """Take up the sizes; gives answers of rows for which there is no more room."""
+        """Adopt the sizes; returns results of rows that no longer fit."""
         ...
 
 
@@ -136,7 +136,7 @@ C = TypeVar("C", bound=_Closable)
 
 
 class OperatorBase(ABC):
-    """What most operators share: a schema, metrics, and resources that close with them, last one first.
+    """Base class with a schema, metrics, and resources that are closed with the operator, last one first.
 
     Subclasses write `push` and `finish`, and `idle` if they have deferred work.
     """

@@ -1,7 +1,4 @@
-"""Packs record batches as bytes: a head of JSON with its parts in one value, rows without their schema, larger batches.
-
-State, logs and shuffles all hold what is packed here.
-"""
+"""Packs record batches as bytes, for state, logs and shuffles; combines small batches."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ def pack(head: Any, parts: Sequence[pa.Buffer | bytes]) -> bytes:
 
 
 def unpack(data: bytes | pa.Buffer) -> tuple[Any, list[pa.Buffer]]:
-    """What `pack` was given; `DataError` if these bytes are nothing that it gave."""
+    """Head and parts of packed bytes; `DataError` if `pack` did not make them."""
     buffer = pa.py_buffer(data)
     try:
         (size,) = struct.unpack_from("<I", buffer)
@@ -50,7 +47,7 @@ def unpack(data: bytes | pa.Buffer) -> tuple[Any, list[pa.Buffer]]:
 
 
 def unpack_rows(data: pa.Buffer | bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows that `batch.serialize()` gave; `DataError` if the bytes are not rows of these columns."""
+    """The rows of a serialised batch; `DataError` if the bytes are not rows of these columns."""
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
         batch.validate()
@@ -65,7 +62,7 @@ def unpack_rows(data: pa.Buffer | bytes, schema: pa.Schema) -> pa.RecordBatch:
 def in_chunks(
     batches: Iterable[pa.RecordBatch], most_rows: int = CHUNK_ROWS, most_bytes: int = CHUNK_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: small ones are put together, empty ones left out."""
+    """The same rows in fewer batches: small ones are combined, empty ones left out."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""What unit work costs on this machine, for cost models: measured by `dovetail calibrate`, else typical figures."""
+"""Keeps the unit costs of this machine for cost models: measured by `dovetail calibrate`, else typical figures."""
 
 from __future__ import annotations
 

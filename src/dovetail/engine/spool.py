@@ -1,4 +1,4 @@
-"""Batches kept in order, and values of bytes: in memory as far as allowed, on disk from then on."""
+"""Keeps batches and byte strings in memory up to a limit, and spills the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BYTES = pa.schema([("bytes", pa.large_binary())])
 
 
 class Spool:
-    """One side's rows as blocks of about `block_bytes` (or of one row), readable again and again in their order.
+    """The rows of one side as blocks of about `block_bytes` (or of one row), which can be read any number of times.
 
     Small batches are put together until they make a block. Rows stay in memory until `memory` refuses; then all of them
     move to a spill file and later ones follow. The block being made, and a block from disk while it is in use, are
@@ -103,7 +103,7 @@ class Spool:
 
 
 class HeldBytes:
-    """Values of bytes, of which at most `limit` bytes stay in memory (all if None); later ones go to a spill file."""
+    """Byte strings, of which at most `limit` bytes stay in memory (all if None); later ones go to a spill file."""
 
     def __init__(self, limit: int | None, directory: Path | None = None, name: str = "bytes") -> None:
         self._limit, self.held = limit, 0
@@ -129,7 +129,7 @@ class HeldBytes:
         return self._file.read(ticket).column(0)[0].as_buffer() if isinstance(ticket, int) else ticket
 
     def let_go(self, ticket: pa.Buffer | int) -> None:
-        """The value is not held any more by whoever has its ticket."""
+        """Release the value of a ticket."""
         self.held -= 0 if isinstance(ticket, int) else ticket.size
 
     def __enter__(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.calibrate.segment_costs import load_step_s, small_store, visit_step_s
+from dovetail.calibrate.kernel_costs import load_step_s, small_store, visit_step_s
 from dovetail.engine.profile import Cost, Profile
 from dovetail.joins.semistream.cost import from_profile
 

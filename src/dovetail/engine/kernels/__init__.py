@@ -1,6 +1,6 @@
-"""Numba and NumPy on plain arrays: what several families share: hash multimap, gathers, interning, sorting.
+"""Compiled loops that several families share: hash multimap, gathers, interning, hashing, sorting.
 
-Importing this package settles where compiled code is kept (`compile.cache_dir`) before Numba compiles anything.
+Importing this package decides where compiled code is kept (`compile.cache_dir`) before Numba compiles anything.
 """
 
 from dovetail.engine.kernels.compile import cache_dir, kernel, register_warmup, warm

@@ -1,4 +1,4 @@
-"""Names for the plain arrays that kernels take and give, and the one form in which they take them."""
+"""Types of the plain arrays of kernels, and conversion to the one form that kernels take."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 AnyArray = npt.NDArray[Any]
 
 NO_BYTES: U8 = np.empty(0, np.uint8)
-"""What stands for a validity bitmap that is absent: every row is valid."""
+"""The value for an absent validity bitmap: every row is valid."""
 
 
 def readonly(array: npt.ArrayLike, dtype: npt.DTypeLike) -> AnyArray:
     """The same numbers as a contiguous, aligned, read-only array of `dtype`; a view where possible.
 
     Numba compiles one version of a kernel for writable and one for read-only arrays. Arrow memory is read-only, so
-    every kernel input is made so, and no worker meets a version that was not compiled. A cast that could lose
-    something (float or uint64 to int64) is a TypeError.
+    every kernel input is made read-only, and workers need no version that was not compiled. A cast that could lose
+    information (float or uint64 to int64) is a TypeError.
     """
     found = np.asarray(array)
     if found.dtype != dtype:
@@ -52,7 +52,7 @@ def raw_bytes(array: npt.ArrayLike) -> U8:
 
 
 def enlarged(array: AnyArray, rows: int) -> AnyArray:
-    """A new array of `rows` rows that starts with the old ones; what follows is uninitialised."""
+    """A new array of `rows` rows that starts with the old ones; the rest is uninitialised."""
     grown = np.empty((rows, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown

@@ -1,16 +1,19 @@
-"""Gathers over raw column buffers of fixed width and over bitmaps; -1 gives a null row (zero bytes, bit 0).
+"""Gathers rows from raw column buffers: fixed width, bitmaps, and columns with offsets; -1 gives a null row.
 
 Every function takes row numbers or a `Selection` of them, and raw memory that starts at row 0. One ascending run of
-rows is copied as one block.
+rows is copied as one block. A null row has zero bytes, bit 0 or an empty value. Offsets are Arrow's, int32 or int64,
+one more than there are rows, and need not start at 0; those of the result do.
 """
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, NO_BYTES, U8, AnyArray, int64s, raw_bytes, readonly
+from dovetail.engine.kernels.arrays import I32, I64, NO_BYTES, U8, AnyArray, Offsets, int64s, raw_bytes, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.selection import Selection, run_total
+from dovetail.engine.kernels.selection import Selection, expand_runs, run_total
 
 # Signed, because a kernel that meets uint64 and a plain 0 in one expression computes in float64 and loses bits.
 _WORDS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
@@ -140,6 +143,173 @@ def gather_validity(bits: U8, bit_offset: int, indices: I64 | Selection, n_rows:
     return (out, n_null) if n_null else (NO_BYTES, 0)
 
 
+O = TypeVar("O", I32, I64)  # noqa: E741  (offsets of one of the two widths)
+
+SLACK = 16
+_1, _2, _3, _4, _5, _6, _7 = (np.uint64(byte) for byte in range(1, 8))
+
+
+@kernel
+def _lay_out(offsets: Offsets, indices: I64, out: Offsets) -> int:
+    """Fill in the offsets of the chosen rows; returns their total, which may be more than `out` can hold."""
+    total = 0
+    out[0] = 0
+    for row in range(len(indices)):
+        index = indices[row]
+        if index >= 0:
+            total += int(offsets[index + 1]) - int(offsets[index])
+        out[row + 1] = total
+    return total
+
+
+@kernel
+def _copy_eight(data: U8, start: int, out: U8, at: int) -> None:
+    """Copy eight bytes. Reading all before writing any lets the compiler use one load and one store."""
+    s, t = np.uint64(start), np.uint64(at)
+    b0, b1, b2, b3 = data[s], data[s + _1], data[s + _2], data[s + _3]
+    b4, b5, b6, b7 = data[s + _4], data[s + _5], data[s + _6], data[s + _7]
+    out[t], out[t + _1], out[t + _2], out[t + _3] = b0, b1, b2, b3
+    out[t + _4], out[t + _5], out[t + _6], out[t + _7] = b4, b5, b6, b7
+
+
+@kernel
+def _copy_values(offsets: Offsets, data: U8, indices: I64, out: U8) -> None:
+    """Copy the bytes of the chosen rows; up to SLACK bytes behind them change, so that short values need no loop."""
+    at = 0
+    for row in range(len(indices)):
+        index = indices[row]
+        if index < 0:
+            continue
+        start = int(offsets[index])
+        length = int(offsets[index + 1]) - start
+        # Written out here and below: as a function of its own it is not inlined, and several times slower.
+        if start + length + SLACK <= len(data):
+            _copy_eight(data, start, out, at)
+            _copy_eight(data, start + 8, out, at + 8)
+            for byte in range(16, length, 8):
+                _copy_eight(data, start + byte, out, at + byte)
+        else:
+            for byte in range(length):
+                out[at + byte] = data[start + byte]
+        at += length
+
+
+@kernel
+def _copy_runs(offsets: Offsets, data: U8, starts: I64, lengths: I64, out_offsets: Offsets, out: U8) -> None:
+    """Lay out and copy the values of all runs; up to SLACK bytes behind them change."""
+    row = 1
+    at = 0
+    out_offsets[0] = 0
+    for run in range(len(starts)):
+        first, n = starts[run], lengths[run]
+        start = int(offsets[first])
+        old, new = offsets[first + 1 : first + n + 1], out_offsets[row : row + n]
+        for ahead in range(n):
+            new[ahead] = at + int(old[ahead]) - start
+        length = int(offsets[first + n]) - start
+        if start + length + SLACK <= len(data):
+            for byte in range(0, length, 8):
+                _copy_eight(data, start + byte, out, at + byte)
+        else:
+            for byte in range(length):
+                out[at + byte] = data[start + byte]
+        row += n
+        at += length
+
+
+@kernel
+def _child_rows(offsets: Offsets, indices: I64, out: I64) -> None:
+    at = 0
+    for row in range(len(indices)):
+        index = indices[row]
+        if index >= 0:
+            for child in range(offsets[index], offsets[index + 1]):
+                out[at] = child
+                at += 1
+
+
+def _laid_out(offsets: O, picked: Selection) -> tuple[O, int]:
+    out = np.empty(len(picked) + 1, offsets.dtype)
+    total = _lay_out(offsets, picked.indices, out)
+    _check_total(total, offsets)
+    return out, total
+
+
+def _check_total(total: int, offsets: Offsets) -> None:
+    limit = np.iinfo(offsets.dtype).max
+    if total > limit:
+        raise OverflowError(
+            f"{total} bytes or items in one column, but {offsets.dtype} offsets end at {limit}; take fewer rows"
+        )
+
+
+def checked_offsets(offsets: O, end: int) -> O:
+    """The offsets as kernel input, checked to be of an Arrow type and to end within `end` bytes or items."""
+    if offsets.dtype not in (np.int32, np.int64):
+        raise TypeError(f"offsets are {offsets.dtype}; they must be int32 or int64")
+    if not len(offsets) or offsets[0] < 0 or offsets[-1] > end:
+        raise IndexError(f"offsets must be one more than the rows and lie within the {end} bytes of data")
+    return readonly(offsets, offsets.dtype)
+
+
+def gather_bytes(offsets: O, data: U8, indices: I64 | Selection) -> tuple[O, U8]:
+    """Offsets and bytes of the chosen strings or binary values; OverflowError if the offsets cannot reach so far."""
+    data = raw_bytes(data)
+    offsets = checked_offsets(offsets, len(data))
+    picked = Selection.of(indices, len(offsets) - 1)
+    out_offsets, total = _laid_out(offsets, picked)
+    if picked.start >= 0:
+        first = int(offsets[picked.start])
+        return out_offsets, data[first : first + total].copy()
+    out = np.empty(total + SLACK, np.uint8)
+    _copy_values(offsets, data, picked.indices, out)
+    return out_offsets, out[:total]
+
+
+def gathered_bytes(offsets: O, indices: I64 | Selection) -> int:
+    """How many bytes or items `gather_bytes` or `gather_lists` would give, to reserve them or split the rows first."""
+    offsets = checked_offsets(offsets, np.iinfo(np.int64).max)
+    picked = Selection.of(indices, len(offsets) - 1)
+    ends, starts = offsets[1:], offsets[:-1]
+    chosen = picked.indices[picked.indices >= 0] if picked.n_null else picked.indices
+    return int((ends[chosen].astype(np.int64) - starts[chosen]).sum())
+
+
+def gather_bytes_runs(offsets: O, data: U8, starts: I64, lengths: I64) -> tuple[O, U8]:
+    """Offsets and bytes of the values of all runs, one run after the other; each run is copied as one block."""
+    data = raw_bytes(data)
+    offsets = checked_offsets(offsets, len(data))
+    starts, lengths = checked_runs(starts, lengths, len(offsets) - 1)
+    some = lengths > 0
+    starts, lengths = int64s(starts[some]), int64s(lengths[some])
+    total = int((offsets[starts + lengths].astype(np.int64) - offsets[starts]).sum())
+    _check_total(total, offsets)
+    out_offsets, out = np.empty(int(lengths.sum()) + 1, offsets.dtype), np.empty(total + SLACK, np.uint8)
+    _copy_runs(offsets, data, starts, lengths, out_offsets, out)
+    return out_offsets, out[:total]
+
+
+def gather_lists(offsets: O, indices: I64 | Selection) -> tuple[O, I64]:
+    """Offsets of the chosen lists and the rows of the child column to gather for them."""
+    offsets = checked_offsets(offsets, np.iinfo(np.int64).max)
+    picked = Selection.of(indices, len(offsets) - 1)
+    out_offsets, total = _laid_out(offsets, picked)
+    if picked.start >= 0:
+        return out_offsets, np.arange(offsets[picked.start], int(offsets[picked.start]) + total, dtype=np.int64)
+    children = np.empty(total, np.int64)
+    _child_rows(offsets, picked.indices, children)
+    return out_offsets, children
+
+
+def gather_fixed_lists(list_size: int, indices: I64 | Selection, n_rows: int) -> I64:
+    """The rows of the child column to gather for lists of one size each; -1 for every item of a null list."""
+    picked = Selection.of(indices, n_rows)
+    children = expand_runs(picked.indices * list_size, np.full(len(picked), list_size))
+    if picked.n_null:
+        children[np.repeat(picked.indices < 0, list_size)] = -1
+    return children
+
+
 @register_warmup
 def _warm() -> None:
     rows, data = np.array([1, 0, -1]), np.zeros(96, np.uint8)
@@ -148,3 +318,8 @@ def _warm() -> None:
         gather_fixed(data, width, rows)
         gather_fixed_runs(data, width, *run)
     gather_bits(data, 0, rows)
+    for kind in (np.int32, np.int64):
+        offsets = np.array([0, 2, 3], kind)
+        gather_bytes(offsets, data, rows)
+        gather_bytes_runs(offsets, data, *run)
+        gather_lists(offsets, rows)

@@ -1,13 +1,13 @@
-"""Hashes of int64 keys, pairs and byte strings: good spread on any pattern, no claim of equality.
+"""Hashes int64 keys, pairs and byte strings; evenly spread on any pattern.
 
-Equal hashes never stand for equal keys here; every table that uses them compares the keys themselves.
+Equal hashes do not mean equal keys; every table that uses them compares the keys themselves.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, U8, int64s
+from dovetail.engine.kernels.arrays import I64, U8, AnyArray, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
 
 _M1 = np.uint64(0xFF51AFD7ED558CCD)
@@ -72,7 +72,7 @@ def bytes_hash(data: U8, start: int, stop: int) -> int:
 
 @kernel
 def same_bytes(left: U8, left_start: int, right: U8, right_start: int, length: int) -> bool:
-    """True if the two stretches of `length` bytes are equal."""
+    """True if the two byte strings of `length` bytes are equal."""
     for at in range(length):  # noqa: SIM110  (a generator does not compile)
         if left[left_start + at] != right[right_start + at]:
             return False
@@ -80,22 +80,34 @@ def same_bytes(left: U8, left_start: int, right: U8, right_start: int, length: i
 
 
 @kernel
-def _partition(keys: I64, n_parts: int, out: I64) -> None:
-    for row in range(len(keys)):
-        # The high half chooses the part, so that rows of one part still spread over the low bits of its own table.
-        high = mixed(np.uint64(keys[row])) >> _S32
-        out[row] = np.int64((high * np.uint64(n_parts)) >> _S32)
+def _text_hashes(offsets: AnyArray, data: U8, out: I64) -> None:
+    for row in range(len(out)):
+        out[row] = bytes_hash(data, offsets[row], offsets[row + 1])
 
 
-def partition_of(keys: I64, n_parts: int) -> I64:
-    """For each key its part, 0 <= part < n_parts, evenly spread; equal keys share a part. n_parts is at most 2**31."""
-    if not 1 <= n_parts <= 2**31:
-        raise ValueError(f"n_parts is {n_parts}; it must be between 1 and 2**31")
-    out = np.empty(len(keys), np.int64)
-    _partition(int64s(keys), n_parts, out)
+@kernel
+def _fold(first: I64, second: I64, out: I64) -> None:
+    for row in range(len(out)):
+        out[row] = pair_hash(first[row], second[row])
+
+
+def text_hashes(offsets: AnyArray, data: U8) -> I64:
+    """The hash of each byte string."""
+    out = np.empty(max(0, len(offsets) - 1), np.int64)
+    _text_hashes(readonly(offsets, offsets.dtype), readonly(data, np.uint8), out)
+    return out
+
+
+def folded(first: I64, second: I64) -> I64:
+    """One hash for each pair of codes, in this order."""
+    out = np.empty(len(first), np.int64)
+    _fold(int64s(first), int64s(second), out)
     return out
 
 
 @register_warmup
 def _warm() -> None:
-    partition_of(np.arange(3), 2)
+    data = np.frombuffer(b"ab", np.uint8)
+    for kind in (np.int32, np.int64):
+        text_hashes(np.array([0, 1, 2], kind), data)
+    folded(np.arange(2), np.arange(2))

@@ -1,6 +1,6 @@
-"""Exact dense codes for byte strings and for pairs of int64: equal values get equal codes, others never do.
+"""Interns byte strings and pairs of int64 as dense codes: equal values get equal codes, others never do.
 
-A hash only says where to look; before a code is given out the value itself is compared.
+The hash only finds the cell; values are compared before a code is returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dovetail.engine.kernels.arrays import (
     readonly,
 )
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.gather_nested import O, checked_offsets, gather_bytes
+from dovetail.engine.kernels.gather import O, checked_offsets
 from dovetail.engine.kernels.hashing import bytes_hash, pair_hash, same_bytes
 
 
@@ -79,9 +79,9 @@ def _byte_codes(
 
 
 class ByteInterner:
-    """Codes 0, 1, 2 ... for byte strings, in order of first sight; the bytes are kept and can be had back.
+    """Codes 0, 1, 2 ... for byte strings, in order of first occurrence.
 
-    Null gets -1. Cost O(length) a row. Codes are never taken back but by `clear`.
+    Null gets -1. Cost O(length) a row. Codes are valid until `clear`.
     """
 
     def __init__(self) -> None:
@@ -118,10 +118,6 @@ class ByteInterner:
     def find(self, offsets: O, data: U8, valid: Bool | None = None) -> I64:
         """For each value its code, or -1 where it is null or was never interned."""
         return self._codes(offsets, data, valid, adding=False)
-
-    def values(self, codes: I64) -> tuple[I64, U8]:
-        """Offsets and bytes of the values of `codes`; -1 gives an empty value."""
-        return gather_bytes(self._ends[: self._n + 1], self._store[: self._ends[self._n]], codes)
 
     def _codes(self, offsets: O, data: U8, valid: Bool | None, *, adding: bool) -> I64:
         data = raw_bytes(data)
@@ -177,9 +173,9 @@ def _pair_codes(
 
 
 class PairInterner:
-    """Codes 0, 1, 2 ... for pairs of int64, in order of first sight; a composite key folds its columns two by two.
+    """Codes 0, 1, 2 ... for pairs of int64, in order of first occurrence; for keys of several columns.
 
-    A row that is not valid gets -1. Cost O(1) a row. Codes are never taken back but by `clear`.
+    A row that is not valid gets -1. Cost O(1) a row. Codes are valid until `clear`.
     """
 
     def __init__(self) -> None:
@@ -211,13 +207,6 @@ class PairInterner:
         """For each row's pair its code, or -1 where it is not valid or was never interned."""
         return self._codes(first, second, valid, adding=False)
 
-    def values(self, codes: I64) -> tuple[I64, I64]:
-        """Both parts of the pairs of `codes`, which must all be known."""
-        codes = int64s(codes)
-        if len(codes) and not 0 <= codes.min() <= codes.max() < self._n:
-            raise IndexError(f"codes from {codes.min()} to {codes.max()}; {self._n} pairs are known")
-        return self._pairs[codes, 0], self._pairs[codes, 1]
-
     def _codes(self, first: I64, second: I64, valid: Bool | None, *, adding: bool) -> I64:
         first, second = int64s(first), int64s(second)
         if len(first) != len(second):
@@ -243,7 +232,7 @@ def _mask(valid: Bool | None, rows: int) -> Bool:
 
 
 def _cells_for(cells: int, values: int) -> int:
-    """The cells a table of half load needs for so many values, never fewer than it has."""
+    """The cells that a table of half load needs for `values`, never fewer than it has."""
     while cells >> 1 < values:
         cells *= 2
     return cells
@@ -270,4 +259,3 @@ def _warm() -> None:
     strings = ByteInterner()
     strings.intern(some, some.view(np.uint8))
     strings.find(some.astype(np.int32), some.view(np.uint8), some[1:] > 3)
-    strings.values(some[:2])

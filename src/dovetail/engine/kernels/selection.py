@@ -1,4 +1,4 @@
-"""Row numbers that were checked once and then serve every column of a batch."""
+"""Checks row numbers once for all columns of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stable orders of int64 numbers by radix, for arrays too long for a comparison sort to be quick."""
+"""Sorts int64 numbers by radix; stable, and faster than a comparison sort on long arrays."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dovetail.engine.buffers import NARROW_TEXT, WIDE_TEXT, memory_of, offsets_o
 from dovetail.engine.codes import bound_codes, bound_numbers
 from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool, int64s
-from dovetail.engine.kernels.key_bytes import folded, text_hashes
+from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget

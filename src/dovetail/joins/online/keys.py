@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dovetail.engine.buffers import VIEWS, valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.engine.kernels.key_bytes import folded
+from dovetail.engine.kernels.hashing import folded
 from dovetail.engine.keys import KeyEncoder
 from dovetail.joins.online.graph import Attribute, Edge, JoinGraph
 from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges

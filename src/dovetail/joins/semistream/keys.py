@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dovetail.engine.buffers import VIEWS, fixed_values, fixed_width, memory_of, offsets_of, valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.engine.kernels.key_bytes import folded, text_hashes
+from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import PlanError
 
