@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dovetail.spark.output import Output
+from dovetail.spark.launch import Output
 
 BROKEN_PIPE = """\
 Traceback (most recent call last):

@@ -12,7 +12,7 @@ from rich.console import Console
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.file.declared import Pipeline
 from dovetail.pipeline.file.problems import PipelineError, Problem, nearest_line
-from dovetail.spark.output import Output
+from dovetail.spark.launch import Output
 from dovetail.spark.session import configure, open_session
 
 _QUIET: Mapping[str, str] = {

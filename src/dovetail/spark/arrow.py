@@ -1,4 +1,4 @@
-"""Functions over Arrow batches on Spark, whatever the columns are called, and Arrow types for Spark's."""
+"""Runs functions over Arrow batches on Spark, whatever the columns are called; Arrow types of Spark types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"\w+", re.ASCII)
 def map_in_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schema: T.StructType) -> DataFrame:
     """`frame.mapInArrow(function, schema)`, also for column names that PySpark would read as paths or quotes.
 
-    An error of ours that the function raises comes out of an action as that error.
+    A `DovetailError` of the function is raised by the action as that error.
     """
     translate_task_errors()
     names, out = frame.columns, schema.names
@@ -38,7 +38,7 @@ def _renamed(function: Callable[[Batches], Batches], names: list[str], batches: 
 
 
 def arrow_type(kind: T.DataType) -> pa.DataType:
-    """The Arrow type in which tasks see a Spark type; timestamps in UTC, which is a name only, not a value."""
+    """The Arrow type of a Spark type in tasks; the zone UTC of timestamps changes no value."""
     return to_arrow_type(kind, timezone="UTC")
 
 
@@ -48,7 +48,7 @@ def reported(
     sink: MetricsSink,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The join's batches; its metrics are reported before the last batch, because Spark may not ask for more."""
+    """The join's batches; its metrics are reported before the last batch, after which Spark may stop reading."""
     metrics = Metrics()
     waiting: pa.RecordBatch | None = None
     for batch in join(task, batches, metrics):

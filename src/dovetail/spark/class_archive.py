@@ -1,9 +1,9 @@
-"""An archive of Java's classes: made once a machine in the background, later JVMs map it and start a third faster.
+"""Makes an archive of Java's classes, once a machine and in the background; JVMs with it start a third faster.
 
-Most of the time that Spark takes to start goes into finding, checking and linking thousands of classes. Java can keep
-what one run loaded in a file: an AOT cache from release 25 on, a dynamic archive of class data before. Java itself
-checks that the file fits its version and its class path, and runs without it if not. DOVETAIL_CLASS_ARCHIVE=off turns
-all of this off; `python -m dovetail.spark.class_archive` makes the archive at once, as for a container image.
+Spark spends most of its start on finding, checking and linking thousands of classes. Java can keep the classes of one
+run in a file: an AOT cache from release 25 on, a dynamic class data archive before. Java itself checks that the file
+fits its version and its class path, and runs without it if not. DOVETAIL_CLASS_ARCHIVE=off turns this off;
+`python -m dovetail.spark.class_archive` makes the archive at once, as for a container image.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError
 from dovetail.spark.java import Java, cache_root, find_java
-from dovetail.spark.warm import is_prepared
+from dovetail.spark.warm import is_prepared, one_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTING = "spark.driver.defaultJavaOptions"  # which Spark puts before those of the user
 _AOT = 25  # the first release whose AOT cache is made in one run
-_RUNNING: list[subprocess.Popen[bytes]] = []  # it is not waited for, which Python would warn of
+_RUNNING: list[subprocess.Popen[bytes]] = []  # keeps Python from warning that it is not waited for
 _KEPT = 2  # archives, of some 150 MB each: this one, and that of the version before
 _SECONDS_TO_WRITE = 300
-_QUIET = {True: "-Xlog:aot*=off", False: "-Xlog:cds*=off"}  # Java tells of every class that it leaves out
+_QUIET = {True: "-Xlog:aot*=off", False: "-Xlog:cds*=off"}  # Java logs every class that it leaves out
 
 
 def added(settings: Mapping[str, str], java: Java) -> dict[str, str]:
@@ -41,13 +41,13 @@ def added(settings: Mapping[str, str], java: Java) -> dict[str, str]:
     path = archive(java)
     if path.is_file():
         return {**settings, SETTING: f"{_option(java, path, make=False)} {_QUIET[java.major >= _AOT]}"}
-    if is_prepared() and not _failure(path).exists():  # else this machine still compiles kernels, which come first
+    if is_prepared() and not _failure(path).exists():  # kernels are compiled first
         _make_in_background()
     return dict(settings)
 
 
 def archive(java: Java) -> Path:
-    """Where the archive of this Java and this Spark is, or will be."""
+    """The path of the archive of this Java and this Spark."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -58,13 +58,13 @@ def archive(java: Java) -> Path:
 
 
 def make() -> Path | None:
-    """Make the archive of the Java that is found here, unless it is there; None if this Java cannot make one.
+    """Make the archive of this machine's Java, unless it exists; None if this Java cannot make one.
 
     One process at a time; the file appears when it is complete.
     """
     java = find_java()
     path = archive(java)
-    with _one_at_a_time(path.parent):
+    with one_at_a_time(path.parent, "Java's classes"):
         if path.is_file():
             return path
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".classes-") as folder:
@@ -86,18 +86,18 @@ def _option(java: Java, path: Path, *, make: bool) -> str:
 
 
 def _is_off() -> bool:
-    """Whether the user wants none; a path with a space cannot be given to Java through Spark."""
+    """Whether archives are turned off, or impossible: Spark cannot pass a path with a space to Java."""
     off = os.environ.get("DOVETAIL_CLASS_ARCHIVE", "").strip().lower() in {"off", "0", "false", "no"}
     return off or " " in str(cache_root(os.environ))
 
 
 def _failure(path: Path) -> Path:
-    """A file that says: this Java cannot make an archive, do not try at every start."""
+    """A file that marks a Java that cannot make an archive, so that it is not tried at every start."""
     return path.with_suffix(".failed")
 
 
 def _make_in_background() -> None:
-    """A process of its own that outlives this one: a short program would never see its archive done otherwise."""
+    """Start a process that outlives this one, so that short programs get an archive too."""
     with contextlib.suppress(OSError):
         process = subprocess.Popen(
             [sys.executable, "-m", "dovetail.spark.class_archive", "background"],
@@ -110,7 +110,7 @@ def _make_in_background() -> None:
 
 
 def _train(option: str, quiet: str, folder: Path) -> None:
-    """Run what most programs run, in a JVM that writes down which classes that took."""
+    """Run typical queries in a JVM that records the classes that it loads."""
     from pyspark import SparkContext
 
     from dovetail.spark.launch import launch
@@ -132,14 +132,14 @@ def _train(option: str, quiet: str, folder: Path) -> None:
     _queries(spark, folder)
     gateway = SparkContext._gateway
     spark.stop()
-    if gateway is not None:  # Java writes the archive when it ends, and it ends when its input does
+    if gateway is not None:  # Java writes the archive when it exits, at the end of its input
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(_SECONDS_TO_WRITE)
 
 
 def _queries(spark: SparkSession, folder: Path) -> None:
-    """A few rows through what our joins use: Arrow to Python and back, joins, files, and a stream with state."""
+    """Run a few rows through the features that our joins use: Arrow, joins, files, and a stream with state."""
     from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
     rows = spark.range(100).selectExpr("id", "id % 7 as k", "cast(id as string) as text", "timestamp_seconds(id) as at")
@@ -160,25 +160,8 @@ def _same(batches: Iterator[object]) -> Iterator[object]:
     return batches
 
 
-@contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """A lock that the system releases when its holder dies."""
-    import fcntl
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "making").open("w")
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write Java's classes to {folder}: {error}. Set DOVETAIL_CACHE to a writable directory."
-        ) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def main(arguments: list[str]) -> None:
-    """Make the archive; in the background with what the machine has left."""
+    """Make the archive; in the background with low priority."""
     if arguments:
         os.nice(19)
         time.sleep(5)  # the session that asked for it is starting

@@ -1,4 +1,4 @@
-"""Collated text as join keys: bytes that are equal exactly where Spark's collation says that the texts are."""
+"""Makes join keys of collated text: bytes that are equal exactly if Spark's collation says the texts are equal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def collation_of(kind: T.DataType) -> str | None:
 
 
 def collation_key(spark: Any, column: str) -> Column:
-    """The key bytes of a collated column, by its SQL name: those that Spark's own joins hash and compare."""
+    """The collation key of a column, by its SQL name: the bytes that Spark's own joins hash and compare."""
     require_classic(
         spark,
         f"a join on the collated key {column}",

@@ -1,4 +1,4 @@
-"""Columns of a DataFrame in SQL text: their names quoted, found as Spark finds them, and bounds as numbers."""
+"""Names and finds columns of a DataFrame in SQL text; bounds as numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.request.columns import known_column
 
 RESERVED = "__dt_"
-"""What the names of our own columns begin with."""
+"""The prefix of our own columns."""
 
 
 def quoted(name: str) -> str:
@@ -22,7 +22,7 @@ def unquoted(identifier: str) -> str:
 
 
 def find_column(name: str, frame: DataFrame, column: str, argument: str) -> str:
-    """The column of an input that is meant, whatever its case; a `PlanError` for `argument` if there is none."""
+    """The column of an input with this name, in any case; a `PlanError` for `argument` if there is none."""
     same = [each for each in frame.columns if each.lower() == column.lower()]
     if column not in frame.columns and len(same) == 1:
         return same[0]

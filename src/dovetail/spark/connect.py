@@ -1,4 +1,4 @@
-"""Whether a session is a Spark Connect client, and what is asked of both kinds in different ways."""
+"""Recognises Spark Connect clients, and asks both kinds of sessions the same questions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_classic(thing: Any, what: str, instead: str) -> None:
 
 
 def parallelism(spark: Any) -> int:
-    """How many tasks the session runs at once; a guess over Spark Connect, whose clients cannot know."""
+    """How many tasks the session runs at once; a guess over Spark Connect."""
     return 8 if is_connect(spark) else max(2, int(spark.sparkContext.defaultParallelism))
 
 
@@ -31,5 +31,5 @@ def plan_text(frame: Any) -> str:
 
 
 def has_subqueries(frame: Any) -> bool:
-    """Whether a DataFrame whose steps have one input each has subqueries, which stand in its plan as branches."""
+    """Whether a DataFrame has subqueries, if each of its steps has one input: they are branches of its plan."""
     return any(line.startswith(":") for line in plan_text(frame).splitlines())

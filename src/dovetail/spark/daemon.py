@@ -1,12 +1,12 @@
-"""Spark's Python worker daemon, which loads our kernels while it waits for work.
+"""Runs Spark's Python worker daemon, and loads our kernels while it waits for work.
 
 Spark starts it as `python -m dovetail.spark.daemon` where `spark.python.daemon.module` says so, which
 `dovetail.session()` does. Workers that it forks inherit the compiled code that it has loaded by then. The Python of
 every executor must be able to import dovetail, as it must for any of our joins; where it cannot, Spark cannot start
 Python workers, and `session(**{"spark.python.daemon.module": "pyspark.daemon"})` brings them back, without our joins.
 
-It also starts the resident process, which keeps running joins while workers come and go and ends when the daemon does,
-and starts it again if it dies before.
+It also starts the resident process, which keeps running joins between tasks and ends with the daemon, and starts it
+again if it dies.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Output goes to stderr; a failure is printed and left to those who need what failed."""
-    # Spark reads the daemon's address from stdout: nothing else may be written there first.
+    """Redirect output to stderr; an error is printed and does not stop the daemon."""
+    # Spark reads the daemon's address from stdout, so nothing else may be written there first.
     address_channel = os.dup(1)
     os.dup2(2, 1)
     try:
@@ -72,7 +72,7 @@ def _steps() -> Iterator[str]:
 
 
 def start_resident() -> None:
-    """Forks the process that keeps running joins; without it they live in workers, and are made anew more often."""
+    """Forks the process that keeps running joins; without it they live in workers, and are rebuilt more often."""
     with quiet():
         from dovetail.spark.hosts.resident import start
 
@@ -92,16 +92,16 @@ def load_tasks() -> None:
 
 
 def spare_collections() -> None:
-    """What is loaded by now leaves the sight of the garbage collector, in this process and in those it forks.
+    """Exclude everything that is loaded from garbage collection, in this process and in those it forks.
 
-    A worker collects all garbage after each task: with Numba in memory that took a tenth of a second of every task.
+    A worker collects garbage after each task; with Numba in memory that took a tenth of a second.
     """
     gc.collect()
     gc.freeze()
 
 
 def leaving_quietly(worker: Callable[..., Any]) -> Callable[..., Any]:
-    """A worker whose rows nobody wants any more, as after LIMIT, ends without a traceback on the user's terminal."""
+    """A worker whose rows are no longer read, as after LIMIT, ends without a traceback on the user's terminal."""
 
     def work(*arguments: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The Java that Spark will run on: a working `JAVA_HOME`, the `java` on PATH, or the runtime from PyPI."""
+"""Finds the Java for Spark: a working `JAVA_HOME`, the `java` on PATH, or the runtime from PyPI."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROBE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was run once and answered: `home` is what `JAVA_HOME` must be for Spark to use it."""
+    """A Java that was started once and works; `home` is the `JAVA_HOME` with which Spark uses it."""
 
     home: Path
     version: str
@@ -89,7 +89,7 @@ def _from_java_home(home: Path, env: Mapping[str, str]) -> Java:
 
 
 def _repair(env: Mapping[str, str]) -> str:
-    """What to do about a broken `JAVA_HOME`, in view of what else this machine has."""
+    """What to do about a broken `JAVA_HOME`, considering the other Javas of this machine."""
     runtime = _from_path(env)
     if runtime is not None:
         return (
@@ -189,7 +189,7 @@ exec {shlex.quote(str(binary))} "$@"
 
 
 def _write_executable(target: Path, text: str) -> None:
-    """All of the file or none of it, also with several writers: a rename is atomic, a write is not."""
+    """Write the file atomically, by renaming, also with several writers."""
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".java-")
     try:
@@ -203,7 +203,7 @@ def _write_executable(target: Path, text: str) -> None:
 
 
 def cache_root(env: Mapping[str, str]) -> Path:
-    """The directory of all that we keep for this machine: $DOVETAIL_CACHE, or the user's cache directory / dovetail."""
+    """Our cache directory: $DOVETAIL_CACHE, or the user's cache directory / dovetail."""
     if env.get("DOVETAIL_CACHE"):
         return Path(env["DOVETAIL_CACHE"]).expanduser().resolve()
     standard = "~/Library/Caches" if sys.platform == "darwin" else env.get("XDG_CACHE_HOME") or "~/.cache"

@@ -1,36 +1,121 @@
-"""Starting the JVM: which settings it gets, which environment, and what is done meanwhile."""
+"""Starts the JVM: its settings, its environment, and its output."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import socket
 import sys
+import tempfile
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from dovetail.errors import ConfigError
 from dovetail.spark import class_archive
 from dovetail.spark.java import Java, find_java
-from dovetail.spark.output import Output
 from dovetail.spark.settings import OUR_DAEMON, SETTINGS, configured_elsewhere, local_cores, local_settings
 from dovetail.spark.warm import prepare_in_background
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+_FILE_BYTES = 8 << 20
+_TAIL_LINES = 400
+_CHATTER = re.compile(r"(Starting )?Streaming \w+ Python worker|\s*$")
+"""Printed by each worker that a query with state starts."""
+_LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (ERROR|FATAL) ")
+_TRACE = "Traceback (most recent call last):"
+# A task or source that is no longer read, as after LIMIT or at the end of a stream, is interrupted.
+_HEALTHY = re.compile(
+    r"(BrokenPipeError|ConnectionResetError)\b|.* ERROR (TorrentBroadcast: Store broadcast \S+ fail"
+    r"|Utils: Aborting task|FileFormatWriter: (Aborting job|Job: job_))"
+)
+
+
+class Output:
+    """The output of a JVM and its Python workers: a log file, the number of errors in it, and its last lines.
+
+    So the terminal of a command shows the command's own lines only. Lines that Spark prints in every healthy run are
+    dropped. Errors are counted: such a log is worth reading even if the run succeeded.
+    """
+
+    def __init__(self) -> None:
+        handle, name = tempfile.mkstemp(prefix="dovetail-spark-", suffix=".log")
+        os.close(handle)
+        self.path = Path(name)
+        self.errors = 0
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._file: RotatingFileHandler | None = RotatingFileHandler(
+            name, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8"
+        )
+        self._in_trace = False
+        self._reader: threading.Thread | None = None
+
+    @contextmanager
+    def captured(self) -> Iterator[int]:
+        """A descriptor for the output of a process that is started in the block; its lines are read until it ends."""
+        reading, writing = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=(os.fdopen(reading, "rb"),), daemon=True)
+        self._reader.start()
+        try:
+            yield writing
+        finally:
+            os.close(writing)
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                self.take(line.decode("utf-8", "replace").rstrip("\n"))
+
+    def take(self, line: str) -> None:
+        """Add a line."""
+        if _CHATTER.match(line):
+            return
+        self._tail.append(line)
+        file = self._file
+        if file is not None:
+            file.emit(logging.LogRecord("spark", logging.INFO, "", 0, line, None, None))
+        if line == _TRACE:  # may be of another process, inside an earlier one
+            self._in_trace = True
+        elif self._in_trace and not line.startswith(" "):
+            self._in_trace = False  # the line after the frames names the error
+            self.errors += not _HEALTHY.match(line)
+        elif _LOGGED.match(line):
+            self.errors += not _HEALTHY.match(line)
+
+    def text(self) -> str:
+        """The last lines of a process that has ended."""
+        if self._reader is not None:
+            self._reader.join(5.0)
+        return "\n".join(self._tail)
+
+    def remove(self) -> None:
+        """Remove the log; later lines are read and dropped."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        for path in self.path.parent.glob(f"{self.path.name}*"):
+            path.unlink(missing_ok=True)
+
+
 _UI_PORT = 4040
-# A JVM that lives for a moment puts together the command of the one that stays: it compiles fast rather than well.
+# A short-lived JVM builds the command of the real one: it should compile fast rather than well.
 _QUICK_LAUNCHER = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"}
 
 
 def launch(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
     """A new classic session with our settings under those given; kernels are compiled while the JVM boots.
 
-    With `output`, that takes what the JVM prints. ConfigError if the JVM does not start.
+    `output` takes what the JVM prints. ConfigError if the JVM does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -79,7 +164,7 @@ _EXCEPTION = re.compile(r"Exception in thread \S+ (.+)|^Error: (.+)", re.MULTILI
 
 
 def _why_not(settings: Mapping[str, str], output: Output | None) -> str:
-    """Why the JVM did not start, as far as it said so."""
+    """Why the JVM did not start, as far as its output says."""
     told = "" if output is None else output.text()
     lost = list(dict.fromkeys(":".join(found) for found in _UNRESOLVED.findall(told)))
     if lost:
@@ -123,7 +208,7 @@ def _all_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _elsewhere() -> dict[str, str]:
-    """What the user set outside the program: the JVM of spark-submit knows, and else we read what it will read."""
+    """Settings from outside the program: those of spark-submit's JVM, or those of the files that Spark will read."""
     if not _is_submitted():
         from pyspark.find_spark_home import _find_spark_home
 
@@ -135,7 +220,7 @@ def _elsewhere() -> dict[str, str]:
 
 
 def _ui_port(chosen: Mapping[str, str]) -> dict[str, str]:
-    """The first free port from 4040 on: what Spark would take, without its warning for each one that is not."""
+    """The first free port from 4040 on, which Spark would take too, but with a warning for each used one."""
     if "spark.ui.port" in chosen or chosen.get("spark.ui.enabled") == "false":
         return {}
     free = next((port for port in range(_UI_PORT, _UI_PORT + 64) if _is_free(port)), 0)
@@ -153,7 +238,7 @@ def _is_free(port: int) -> bool:
 
 
 def _check_memory(given: Mapping[str, str]) -> None:
-    """A JVM outlives its session and keeps its size: asking for more in the same process would be ignored."""
+    """Refuse more memory than the running JVM has: a JVM outlives its session and keeps its size."""
     from pyspark import SparkContext
 
     from dovetail.engine.memory import format_bytes, parse_bytes
@@ -171,7 +256,7 @@ def _check_memory(given: Mapping[str, str]) -> None:
 
 
 def _java_and_python(java: Java | None) -> dict[str, str]:
-    """Spark takes Java and the workers' Python from the environment of the process that starts it."""
+    """Environment variables with Java and the workers' Python, which Spark reads when it starts."""
     wanted = {} if java is None else {"JAVA_HOME": str(java.home)} | _QUICK_LAUNCHER
     return wanted if os.environ.get("PYSPARK_PYTHON") else wanted | {"PYSPARK_PYTHON": sys.executable}
 
@@ -184,7 +269,7 @@ def _warm(settings: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Variables for the processes started in the block, put back afterwards."""
+    """Set variables for the processes started in the block; restore them afterwards."""
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
     try:

@@ -1,31 +1,26 @@
-"""Metrics from tasks to the driver: one mechanism for batch queries and for streams.
+"""Brings metrics from tasks to the driver, for batch queries and for streams.
 
 It is a Spark accumulator. Updates travel with the result of each successful task, so they need no files and no extra
-jobs, and what has been collected belongs to tasks that count.
+jobs, and failed tasks report nothing.
 """
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import ConfigError, UnsupportedError
+from dovetail.errors import UnsupportedError
 from dovetail.spark.connect import is_connect
 from dovetail.spark.task import TaskAttempt
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What is executed as a whole: a query (its execution number) or a micro-batch (its stream and batch number)."""
+    """One execution: a query (its execution number) or a micro-batch (its stream and batch number)."""
 
     stream: str
     number: int
@@ -33,7 +28,7 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Ledger:
-    """The reports by unit and partition, newest unit last; old micro-batches live on as one sum per stream."""
+    """The reports by unit and partition, newest unit last; old micro-batches are one sum per stream."""
 
     keep: int
     units: dict[_Unit, dict[int, tuple[int, Metrics]]] = field(default_factory=dict)
@@ -80,7 +75,7 @@ class _LedgerParam(AccumulatorParam[_Ledger]):
 
 
 class MetricsSink:
-    """Where the tasks of one query or stream leave their Metrics, and where the driver finds them.
+    """Collects the metrics of the tasks of one query or stream on the driver.
 
     Create it on the driver, close over it in the function that Spark runs, call `task` there, and read `collect` or
     `batches` on the driver when the action or the batch is over. A partition counts once however often it was tried,
@@ -99,7 +94,7 @@ class MetricsSink:
     def task(self, metrics: Metrics) -> None:
         """Reports from inside a task, before its last batch is yielded; several reports of one task add up.
 
-        Over Spark Connect this does nothing: reports have no way back.
+        Over Spark Connect this does nothing.
         """
         if self._accumulator is None:
             return
@@ -146,72 +141,3 @@ def _whereabouts() -> tuple[_Unit, int, int]:
     """The unit, partition and attempt that the calling task belongs to; of the driver, one nameless unit."""
     at = TaskAttempt.here()
     return _Unit(at.query, at.batch if at.query else int(at.execution or -1)), at.partition, at.attempt
-
-
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """One finished micro-batch: Spark's own figures and, beside them, what our operators measured in it."""
-
-    query_id: str
-    batch_id: int
-    input_rows: int
-    duration_ms: int
-    metrics: Metrics
-
-
-class ProgressListener(StreamingQueryListener):
-    """The progress of every stream that reports to a sink, batch by batch; add it with `spark.streams.addListener`.
-
-    `history` holds the newest `keep` batches. `on_batch` is called for each, on Spark's listener thread.
-    """
-
-    def __init__(
-        self, sink: MetricsSink, on_batch: Callable[[BatchProgress], None] | None = None, keep: int = 100
-    ) -> None:
-        self._sink = sink
-        self._on_batch = on_batch
-        self._changed = threading.Condition()
-        self._history: deque[BatchProgress] = deque(maxlen=keep)
-
-    @property
-    def history(self) -> list[BatchProgress]:
-        """The batches seen so far, oldest first."""
-        with self._changed:
-            return list(self._history)
-
-    def wait(self, batch_id: int, timeout_s: float = 60) -> BatchProgress:
-        """The progress of a batch, as soon as Spark has announced it; a ConfigError if it does not within the time."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._find(batch_id) is not None, timeout_s)
-            found, seen = self._find(batch_id), [batch.batch_id for batch in self._history]
-        if found is None:
-            raise ConfigError(
-                f"no progress of batch {batch_id} came within {timeout_s} s; batches seen: {seen}. "
-                "Is the listener added (spark.streams.addListener) and the stream running?"
-            )
-        return found
-
-    def _find(self, batch_id: int) -> BatchProgress | None:
-        return next((batch for batch in reversed(self._history) if batch.batch_id == batch_id), None)
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802, D102  (Spark's name)
-        pass
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802, D102  (Spark's name)
-        progress = event.progress
-        metrics = self._sink.batches(str(progress.id)).get(progress.batchId)
-        if metrics is None:
-            return  # another query of the session, or a batch in which no task of ours ran
-        rows = sum(source.numInputRows for source in progress.sources)
-        batch = BatchProgress(str(progress.id), progress.batchId, rows, progress.batchDuration, metrics)
-        with self._changed:
-            self._history.append(batch)
-            self._changed.notify_all()
-        if self._on_batch is not None:
-            self._on_batch(batch)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802, D102  (Spark's name)
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802, D102  (Spark's name)
-        pass

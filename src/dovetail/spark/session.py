@@ -1,4 +1,4 @@
-"""A Spark session with the settings our joins need, and the same settings for a session that already runs."""
+"""Opens Spark sessions with the settings that our joins need, and configures running ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.spark.connect import is_connect
-from dovetail.spark.launch import launch, launch_connect
-from dovetail.spark.output import Output
+from dovetail.spark.launch import Output, launch, launch_connect
 from dovetail.spark.settings import SETTINGS, Setting
 from dovetail.spark.task_errors import translate_task_errors
 
@@ -26,7 +25,7 @@ def session(
     conf: Mapping[str, Value] | None = None,
     **settings: Value,
 ) -> SparkSession:
-    """A Spark session that our joins run well in; Java is found, or taken from PyPI where the machine has none.
+    """A Spark session with the settings that our joins need; Java is found, or taken from PyPI if there is none.
 
     `memory` is the driver's, which in local mode is all of Spark's ("4g", or bytes). Any Spark setting can be given in
     `conf={"spark.x.y": 1}`, as `**{"spark.x.y": 1}`, or with underscores, `spark_x_y=1`. What you give here, to
@@ -44,7 +43,7 @@ def session(
 
 
 def quiet_session(app: str) -> tuple[SparkSession, bool]:
-    """The session that runs, or a new one that leaves the terminal to us; and whether it is new, so ours to stop."""
+    """The running session, or a new one that prints nothing; and whether it is new, so that we stop it."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -55,7 +54,7 @@ def quiet_session(app: str) -> tuple[SparkSession, bool]:
 
 
 def open_session(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
-    """The session for settings as Spark spells them; `output` takes what a JVM prints that is started for it."""
+    """The session for settings as Spark spells them; `output` takes what a new JVM prints."""
     translate_task_errors()
     if _wants_connect(given):
         return _connect(app, given)
@@ -70,10 +69,10 @@ def open_session(app: str, given: Mapping[str, str], output: Output | None = Non
 
 
 def configure(spark: SparkSession) -> list[str]:
-    """Sets what our joins need in a running session; gives one line, with a remedy, for each thing left as it is.
+    """Sets what our joins need in a running session; returns one line, with a remedy, for each setting left as it is.
 
-    What you set yourself stays, and what cannot change while Spark runs. An empty list means that the session is as
-    good as one from `dovetail.session()`.
+    Settings that you made stay, and so do settings that cannot change while Spark runs. An empty list means that the
+    session is as good as one from `dovetail.session()`.
 
     >>> isinstance(dovetail.configure(spark), list)
     True
@@ -84,7 +83,7 @@ def configure(spark: SparkSession) -> list[str]:
 
 
 def _left(setting: Setting, now: str | None) -> str | None:
-    """What to say of a setting that is not as our joins want it."""
+    """The line about a setting that is not as our joins need it."""
     if now == setting.value:
         return None
     if setting.runtime:
@@ -99,7 +98,7 @@ def _left(setting: Setting, now: str | None) -> str | None:
 
 
 def _given(memory: str | int | None, conf: Mapping[str, Value] | None, settings: Mapping[str, Value]) -> dict[str, str]:
-    """What the caller asked for, as Spark spells it."""
+    """The given settings, as Spark spells them."""
     named = {key if "." in key else key.replace("_", "."): value for key, value in settings.items()}
     asked = {**(conf or {}), **named}
     foreign = sorted(key for key in asked if not key.startswith("spark."))
@@ -169,11 +168,11 @@ def _set_runtime(spark: SparkSession, given: Mapping[str, str]) -> None:
 
 
 def _is_set(spark: SparkSession, key: str) -> bool:
-    """Whether the user, or a call of ours before, set it: Spark's own default would not be among these."""
+    """Whether the user, or an earlier call of ours, set it; Spark's defaults do not count."""
     return key in spark.conf.getAll
 
 
 def _current(spark: SparkSession, key: str) -> str | None:
-    """A setting of SQL or of the application; the latter a Connect client sees only if the server was given it."""
+    """The value of a setting of SQL or of the application; a Connect client sees the latter only if it was set."""
     value = spark.conf.get(key, None)
     return value if value is not None or is_connect(spark) else spark.sparkContext.getConf().get(key)

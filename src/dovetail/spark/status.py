@@ -1,4 +1,4 @@
-"""What Spark itself recorded of the queries it ran: rows, spills and memory of plan nodes, and times of tasks."""
+"""Reads Spark's own figures of its queries: rows, spills and memory of plan nodes, and times of tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Execution:
 
 
 def last_execution(spark: SparkSession, mark: str = "") -> Execution | None:
-    """The newest query whose plan mentions the mark, with every event of it taken in; None if there is none."""
+    """The newest query whose plan contains the mark, with all its events; None if there is none."""
     session: Any = spark
     session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = session._jsparkSession.sharedState().statusStore()
@@ -54,7 +54,7 @@ def last_execution(spark: SparkSession, mark: str = "") -> Execution | None:
 
 
 def task_milliseconds(spark: SparkSession, stage: int) -> list[int]:
-    """The run times of the tasks of a stage; none if Spark skipped it, or has forgotten it."""
+    """The run times of the tasks of a stage; empty if Spark skipped it or no longer has it."""
     context: Any = spark.sparkContext
     store = context._jsc.sc().statusStore()
     try:
@@ -75,7 +75,7 @@ def _nodes(store: Any, execution: int) -> Iterator[Node]:
 
 
 def _value(text: str) -> int | None:
-    """The number in Spark's rendering of a metric; of a distribution, its total; None if it is no number."""
+    """The number in Spark's text of a metric; the total of a distribution; None if it is not a number."""
     shown = text.splitlines()[-1].strip()
     if _NUMBER.match(shown):
         return int(shown.replace(",", ""))

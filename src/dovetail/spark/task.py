@@ -1,4 +1,4 @@
-"""The task attempt that runs, as Spark tells it: its query, micro-batch, partition and attempt."""
+"""Identifies the running task attempt: its query, micro-batch, partition and attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TaskAttempt:
     """One attempt at one partition of a query.
 
     `query` is the id of a streaming query and `batch` the number of its micro-batch; in batch queries they are empty.
-    `run` tells the runs of a streaming query apart, `execution` the actions of a session. On the driver all are empty.
+    `run` identifies a run of a streaming query, `execution` an action of a session. On the driver all are empty.
     """
 
     query: str = ""
@@ -56,8 +56,8 @@ def _run_of(context: TaskContext) -> str:
 def state_partitions() -> int:
     """Partitions of the running query's state: `spark.sql.shuffle.partitions` as it was when the checkpoint began.
 
-    A restarted query has the session's setting for other shuffles, and this number for its state. It is known in tasks
-    only: when a query is planned, its checkpoint is not known yet.
+    A restarted query uses the session's setting for other shuffles, and this number for its state. It is known in tasks
+    only: the checkpoint is not known when a query is planned.
     """
     context = TaskContext.get()
     found = None if context is None else context.getLocalProperty(_STATE)

@@ -1,4 +1,4 @@
-"""Errors of tasks as ours: a `DovetailError` that a worker raises is one on the driver, whatever action met it.
+"""Translates errors of tasks: a `DovetailError` of a worker is raised as such on the driver, by any action.
 
 PySpark turns every error of a task into an exception of its own, with our class and message somewhere in the text.
 `translate_task_errors` adds a step to that conversion: an exception whose text holds an error of ours becomes an
@@ -17,19 +17,19 @@ from dovetail import errors
 from dovetail.errors import DovetailError, XQueryError
 
 MARK = "dovetail.errors."
-"""Stands before the class of an error in what a worker, or an expression of Spark, says of it."""
+"""The prefix of an error class in the message of a worker or of a Spark expression."""
 _RAISED = re.compile(
     r"(dovetail(?:\.\w+)*\.[A-Z]\w*): (.+?)(?= SQLSTATE: |\n\s*\n|\n\s+at |\nCaused by: |\Z)", re.DOTALL
 )
 _XQUERY = re.compile(r"\[([^\]\s]+)\] ?(.*?)(?: \(line (\d+), column (\d+)\))?", re.DOTALL)
 _UNKNOWN = "UnknownException"
-"""PySpark throws such a conversion away, and raises what Py4J gave it."""
+"""PySpark drops such a conversion, and raises Py4J's error."""
 _MODULES = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect")
 
 
 def task_error(text: str) -> DovetailError | None:
-    """The error of ours that Spark's account of a failure holds; None if it holds none."""
-    above_frames = re.split(r"\n\s+at ", text, maxsplit=1)[0]  # further on the same errors are told again
+    """The `DovetailError` in Spark's text of a failure; None if there is none."""
+    above_frames = re.split(r"\n\s+at ", text, maxsplit=1)[0]  # the same errors are repeated below
     told = _RAISED.findall(above_frames) or _RAISED.findall(text)[:1]
     found = [(kind, message.strip()) for name, message in told if (kind := _kind(name)) is not None]
     if not found:
@@ -42,7 +42,7 @@ def task_error(text: str) -> DovetailError | None:
 
 
 def _kind(name: str) -> type[DovetailError] | None:
-    """The public class of an error that a worker calls by its full name; a class of ours inside is its public base."""
+    """The public class of an error by its full name; the public base of an internal class."""
     waiting = [DovetailError]
     while waiting:
         kind = waiting.pop()
@@ -54,7 +54,7 @@ def _kind(name: str) -> type[DovetailError] | None:
 
 @functools.cache
 def translate_task_errors() -> None:
-    """From now on errors of ours come out of Spark's actions as such, of classic sessions and of Spark Connect."""
+    """Make Spark's actions raise our errors as such, in classic sessions and over Spark Connect."""
     for name in _MODULES:
         try:
             module: Any = importlib.import_module(name)
@@ -77,7 +77,7 @@ def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _both(ours: DovetailError, theirs: Any) -> Exception:
-    """One exception of both classes: it says what ours says, and knows what theirs knows."""
+    """One exception of both classes, with the message of ours and the attributes of both."""
     made = Exception.__new__(_class_of_both(type(ours), type(theirs)))  # their constructors ask the JVM
     made.__dict__.update(vars(ours) | vars(theirs))
     made.args = ours.args
@@ -91,5 +91,5 @@ def _class_of_both(ours: type[DovetailError], theirs: type[Exception]) -> type[E
 
 
 def _reduced(error: Any) -> tuple[object, ...]:
-    """Pickled as what a worker said of it: the copy is an error of ours alone."""
+    """Pickle as the worker's message: the copy is of our class only."""
     return task_error, (f"{MARK}{type(error).__name__}: {error}",)

@@ -1,4 +1,4 @@
-"""Compiled kernels for every worker at the price of one compilation, done early and by one process at a time.
+"""Compiles all kernels into the cache on disk, early and by one process at a time.
 
 `dovetail.session()` starts `python -m dovetail.spark.warm` while the JVM boots. A worker loads the kernels of its task
 from disk, and the worker daemon loads all of them while it waits, for workers that it forks later. On the very first
@@ -37,14 +37,14 @@ def prepare() -> None:
 
     Raises ConfigError if the cache cannot be written: what is compiled would be lost.
     """
-    from dovetail.engine.kernels.compile import read_only
+    from dovetail.engine.kernels.compile import cache_dir, read_only
 
     if is_prepared():
         return
     if read_only():
         raise ConfigError("DOVETAIL_CACHE_READONLY is set, so kernels cannot be compiled into the cache; unset it once")
     marker = _marker()  # of the source as it is now: it may be edited while it is compiled
-    with _one_at_a_time():
+    with one_at_a_time(cache_dir(), "compiled kernels"):
         if not marker.is_file():
             _compile_all()
             marker.touch()
@@ -157,18 +157,16 @@ def _marker() -> Path:
 
 
 @contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """A lock that the system releases when its holder dies."""
+def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
+    """Lock a cache directory for the block; the system releases the lock if its holder dies."""
     import fcntl
 
-    from dovetail.engine.kernels.compile import cache_dir
-
     try:
-        cache_dir().mkdir(parents=True, exist_ok=True)
-        file = (cache_dir() / "preparing").open("w")
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "preparing").open("w")
     except OSError as error:
         raise ConfigError(
-            f"cannot write compiled kernels to {cache_dir()}: {error}. Set DOVETAIL_CACHE to a writable directory."
+            f"cannot write {what} to {folder}: {error}. Set DOVETAIL_CACHE to a writable directory."
         ) from error
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
