@@ -1,4 +1,4 @@
-"""Errors by whose fault they are: the request, the rows, the environment, or a limit of ours."""
+"""Error classes by cause: the request, the rows, the environment, or a limit of Dovetail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 class DovetailError(Exception):
     """Any error that Dovetail raises on purpose; the message says what to do.
 
-    `argument` is the argument of the call that the error is about; None if it is about none, or about several.
+    `argument` names the argument that the error is about; None if it is about none or several.
 
     >>> try:
     ...     dovetail.xquery(spark, "1 + 1", output="rows")
@@ -94,7 +94,7 @@ class XQueryError(DovetailError):
         self.code, self.line, self.column = code, line, column
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross the borders of processes: the copy has the text, the code and the place, not what was raised."""
+        """Pickle text, code and place, as errors pass between processes."""
         return _copied, (str(self), self.code, self.line, self.column)
 
 

@@ -125,7 +125,7 @@ def test_one_process_prepares_while_others_wait_and_then_find_the_work_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
-    with warm._one_at_a_time():
+    with warm.one_at_a_time(compiling.cache_dir(), "kernels"):
         assert not warm.is_prepared()
         other = subprocess.Popen([sys.executable, "-c", WAITING], text=True, stdout=subprocess.PIPE)
         assert other.stdout is not None
@@ -210,7 +210,7 @@ def test_kernels_that_are_not_on_disk_are_left_to_the_worker_and_prepared_meanwh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
-    with warm._one_at_a_time():  # nobody can prepare them meanwhile
+    with warm.one_at_a_time(compiling.cache_dir(), "kernels"):  # another process cannot prepare them meanwhile
         assert list(warm.steps()) == []
         started = warm._running[-1]
         assert started.poll() is None

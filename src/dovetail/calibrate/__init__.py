@@ -1,4 +1,5 @@
-"""Calibration: measures the unit costs of this machine, which the cost models read.
+"""Calibration: measures the unit costs of this machine for the cost models.
 
-`measure` runs the measurements of `kernel_costs`, `page_costs` and `spark_costs` and makes a profile of them.
+`measure` runs all measurements and makes a profile of them: pages (`page_costs`), kernels (`kernel_costs`), rows
+through Spark. `unit_cost` repeats a measurement.
 """

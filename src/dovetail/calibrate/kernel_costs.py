@@ -1,4 +1,4 @@
-"""What unit work costs on one core: insert, probe, evict, emit, compare, sort, and segments of master data."""
+"""Measures unit work on one core: insert, probe, evict, emit, compare, sort, and segments of master data."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ _SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.int64())])
 
 @contextmanager
 def small_store(segments: int) -> Iterator[Pages]:
-    """A page file of so many pages of some thirty rows, in a directory for a while."""
+    """A temporary page file of `segments` pages of some thirty rows."""
     with tempfile.TemporaryDirectory(prefix="dovetail-calibrate-") as directory:
         keys = np.arange(32 * segments)
         text = pa.array(["x" * 100] * 64).take(pa.array(keys % 64))
@@ -214,7 +214,7 @@ def _read_s(pages: Pages, which: I64) -> float:
 
 
 def _quickest(work: Callable[[], object]) -> float:
-    """Seconds of the quickest of some attempts: the others also waited for the processor."""
+    """Seconds of the fastest attempt; the others also waited for the processor."""
     times = []
     for _ in range(_ATTEMPTS):
         start = time.perf_counter()

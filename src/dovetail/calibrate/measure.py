@@ -1,4 +1,4 @@
-"""Measure this machine's unit costs and make a profile of them."""
+"""Measures the unit costs of this machine, those of rows through Spark included, and makes a profile of them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 Step = tuple[str, Callable[[], Any]]
 Watch = Callable[[str, int, int], None]
-"""Told before each step: what is measured, its number, and how many there are."""
+"""Called before each step with its name, its number and the number of steps."""
 
 PAGE_KINDS = ("page_read_random", "page_read_sequential", "page_write")
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The profile, and what could not be measured and stayed a typical figure."""
+    """The profile, and notes about typical figures that could not be measured."""
 
     profile: Profile
     notes: tuple[str, ...]

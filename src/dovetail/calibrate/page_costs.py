@@ -1,4 +1,4 @@
-"""What a page costs on the disk that joins spill to: read at random, read in order, written.
+"""Measures pages on the disk that joins spill to: random reads, sequential reads, writes.
 
 Reads are timed on a file that was dropped from the system's page cache before every pass; whether dropping works in the
 directory is found out first, where the system can tell. A disk or hypervisor may cache below that, which no program can

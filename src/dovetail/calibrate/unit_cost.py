@@ -1,4 +1,4 @@
-"""A unit cost from repeated measurements: the median, and the quartiles as its spread."""
+"""Makes unit costs from repeated measurements: median and quartiles; the processor and versions of this machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def repeated(work: Callable[[], float], repeats: int) -> Cost:
-    """The cost from so many calls, each of which returns seconds per unit; one call before them warms up."""
+    """The cost from `repeats` calls, each of which returns seconds per unit, after one call to warm up."""
     work()
     return cost_of([work() for _ in range(repeats)])
 

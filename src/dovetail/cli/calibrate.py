@@ -1,4 +1,4 @@
-"""`dovetail calibrate`: measure this machine's unit costs and keep them for the cost models."""
+"""`dovetail calibrate`: measures the unit costs of this machine for the cost models."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _table(profile: Profile) -> Table:
 
 
 def _costs(profile: Profile) -> Iterator[tuple[str, Cost]]:
-    """Every cost of the profile with a name for people, in the profile's own order."""
+    """Every cost of the profile with its name, in the profile's order."""
     from dataclasses import fields
 
     from dovetail.engine.memory import format_bytes

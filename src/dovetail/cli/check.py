@@ -1,4 +1,4 @@
-"""`dovetail check`: what is wrong with a pipeline file, all of it, without running anything."""
+"""`dovetail check`: finds all problems of a pipeline file, without running anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(
     try:
         pipeline = read_pipeline(file, set_ or ())
     except PipelineError as error:
-        raise _told(str(error).splitlines()) from None
+        raise _failed(str(error).splitlines()) from None
     if not text:
         from dovetail.pipeline.check import check_pipeline
         from dovetail.pipeline.start import started_session
@@ -38,15 +38,15 @@ def check(
             with started_session(pipeline) as spark:
                 problems = check_pipeline(spark, pipeline)
         except PipelineError as error:
-            raise _told(str(error).splitlines()) from None
+            raise _failed(str(error).splitlines()) from None
         if problems:
-            raise _told([problem.shown(str(file)) for problem in problems])
+            raise _failed([problem.shown(str(file)) for problem in problems])
     counts = {kind: len(pipeline.of(kind)) for kind in ("source", "master", "join", "sink")}
     shown = ", ".join(f"{n} {kind}{'s' if n != 1 else ''}" for kind, n in counts.items() if n)
     typer.echo(f"{file}: {shown}: {'the text is' if text else 'all'} right")
 
 
-def _told(lines: list[str]) -> typer.Exit:
+def _failed(lines: list[str]) -> typer.Exit:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for line in lines:
         console.print(line)

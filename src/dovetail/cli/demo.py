@@ -1,4 +1,4 @@
-"""`dovetail demo`: the main job, a shop's warehouse in near real time, on generated data; every output is verified."""
+"""`dovetail demo`: runs a shop's warehouse in near real time on generated data, and verifies every output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _PATIENCE_S = 300.0
-"""Streams that give nothing for so long give nothing any more; what is missing is told when the rows are verified."""
+"""A stream without rows for this long has ended; verification reports missing rows."""
 
 
 @app.command()
@@ -66,7 +66,7 @@ def demo(
 
 
 def _run(one: Run, shop: Shop, console: Console) -> None:
-    """Run the pipeline until both streams are answered to their last row."""
+    """Run the pipeline until all rows of both streams are joined."""
     from dovetail.cli.run import showing, stopping_on_signals
 
     with stopping_on_signals(one), showing(one.watch, console), _ending(one, shop):
@@ -75,7 +75,7 @@ def _run(one: Run, shop: Shop, console: Console) -> None:
 
 @contextmanager
 def _ending(one: Run, shop: Shop) -> Iterator[None]:
-    """Ask the run to end when its streams have given all their rows, or when nothing moves any more."""
+    """End the run when its streams have produced all their rows, or when there is no progress."""
     over = threading.Event()
 
     def look() -> None:
@@ -107,7 +107,7 @@ def _rows_out(one: Run, shop: Shop) -> float:
 
 
 def _verify(spark: SparkSession, shop: Shop, console: Console) -> dict[str, int]:
-    """Rows of each sink, all found equal to those of Spark's own joins over the same data."""
+    """The number of rows of each sink, after they were found equal to those of Spark's own joins."""
     from dovetail.cli.demo_retail import SINKS, verify
 
     found: dict[str, int] = {}

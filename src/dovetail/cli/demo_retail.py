@@ -1,4 +1,4 @@
-"""The shop of the demonstration: its pipeline file and price lists, and Spark's own answer to each of its joins."""
+"""Makes the shop of the demonstration: its pipeline file and price lists, and the expected result of each join."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OFFER = "_product long, price struct<_VALUE decimal(18,2), _currency string>, s
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """How large the shop is and how long its orders take to arrive; the same seed gives the same rows."""
+    """The size of the shop, and how long its orders take to arrive; the same seed gives the same rows."""
 
     home: Path
     rows: int = 120_000
@@ -37,7 +37,7 @@ class Shop:
     seed: int = 7
 
     def __post_init__(self) -> None:
-        parse_bytes(self.memory)  # a wrong size is told before Spark starts
+        parse_bytes(self.memory)  # a wrong size is an error before Spark starts
 
     @property
     def file(self) -> Path:
@@ -50,7 +50,7 @@ class Shop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other demonstrations out of the directory for the block: they would remove what this one writes."""
+        """Lock the directory for the block: another demonstration would remove the files of this one."""
         try:
             self.home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -63,7 +63,7 @@ class Shop:
         return ConfigError(f"cannot write to {self.home}: {error.strerror}. Choose another with --output.")
 
     def write(self) -> None:
-        """The pipeline file and the price lists; what an earlier demonstration left there is removed, and only that.
+        """Write the pipeline file and the price lists; files of an earlier demonstration are removed, and no others.
 
         ConfigError if the directory has files of these names that no demonstration wrote.
         """
@@ -77,7 +77,7 @@ class Shop:
             raise self._unwritable(error) from error
 
     def _clear(self, first_line: str) -> None:
-        """Remove an earlier demonstration, which is known by the first line of its pipeline."""
+        """Remove an earlier demonstration, recognised by the first line of its pipeline."""
         old = [path for name in _MADE if (path := self.home / name).exists()]
         if old and not (
             self.file.is_file() and self.file.read_text(encoding="utf-8", errors="replace").startswith(first_line)
@@ -94,7 +94,7 @@ class Shop:
         return PriceLists(_SUPPLIERS, _MONTHS, offers, self.products, self.seed)
 
     def _text(self) -> str:
-        """The pipeline file, with the sizes in their places; orders take `seconds`, shipments a third more."""
+        """The pipeline file with its sizes filled in; orders take `seconds`, shipments a third more."""
         step_us = self.seconds * 1e6 / max(1, self.rows) * 255  # rows of a step of the bursts, on average
         sizes = {
             "rows": self.rows,
@@ -113,7 +113,7 @@ class Shop:
 
 
 def verify(spark: SparkSession, shop: Shop, sink: str) -> int:
-    """The rows of a sink, once it is known that they are those of Spark's own join, no more and no fewer."""
+    """The number of rows of a sink; DataError if they are not exactly the rows of Spark's own join."""
     if not shop.table(sink).exists():
         raise DataError(
             f"{sink} got no rows before the run was stopped: the machine may have too much to do. Run it again, or "

@@ -1,4 +1,7 @@
-"""`dovetail doctor`: whether this machine can run Dovetail, and the fix for what stands in the way."""
+"""`dovetail doctor`: checks whether this machine can run Dovetail, and shows the fix for each problem.
+
+Each check is one function that returns a finding.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ SOCKET_PATH_LIMIT = 104  # the shortest limit among the systems we run on (macOS
 SOCKET_NAME = 44  # Spark names its sockets by a UUID
 STALE_DAYS = 90
 CALIBRATED = ("pyspark", "pyarrow", "numpy", "numba")
-"""Packages whose versions decide the figures of a calibration."""
+"""Packages whose versions change the figures of a calibration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found; `fix` says what to do about a warning or a break, and may explain a choice."""
+    """The result of a check; `fix` says what to do about a warning or an error, and may explain a choice."""
 
     name: str
     status: Status
@@ -106,7 +109,7 @@ def memory(env: Environment) -> Finding:
 
 
 def container_limit(files: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> int | None:
-    """The memory limit of the container that we are in, if there is one."""
+    """The memory limit of this container, if there is one."""
     for file in files:
         try:
             text = Path(file).read_text().strip()
@@ -132,7 +135,7 @@ def local_dirs(env: Environment) -> list[str]:
 
 
 def java_tmp(env: Environment) -> str:
-    """The temporary directory of a JVM, which on Linux does not look at TMPDIR."""
+    """The temporary directory of a JVM, which ignores TMPDIR on Linux."""
     return "/tmp" if sys.platform == "linux" else env.get("TMPDIR") or tempfile.gettempdir()  # noqa: S108  (Java's choice)
 
 
@@ -159,7 +162,7 @@ def kernel_cache(env: Environment) -> Finding:
         with tempfile.TemporaryFile(dir=place):
             return Finding("Kernel cache", "ok", str(place))
     except OSError as error:
-        fix = "Set DOVETAIL_CACHE to a writable directory; until then every process compiles its kernels anew."
+        fix = "Set DOVETAIL_CACHE to a writable directory; until then every process compiles its kernels."
         return Finding("Kernel cache", "warning", f"{place}: {error.strerror}", fix)
 
 
@@ -216,7 +219,7 @@ def calibration(env: Environment) -> Finding:
 
 
 def _stale(profile: Profile, days: float) -> str:
-    """Why the figures may no longer be right; empty if nothing speaks against them."""
+    """Why the figures may be out of date; empty if they are not."""
     from dovetail.calibrate.unit_cost import cpu_model, versions
 
     if profile.cpu != cpu_model():
@@ -229,7 +232,7 @@ def _stale(profile: Profile, days: float) -> str:
 
 
 def query(env: Environment) -> Finding:
-    """A Spark session that starts and a Python worker that answers; takes some seconds."""
+    """Whether a Spark session starts and a Python worker runs a query; takes some seconds."""
     from dovetail.spark.session import quiet_session
 
     try:

@@ -1,4 +1,4 @@
-"""The command `dovetail`: one module a subcommand, imported only when it is asked for."""
+"""Runs the command `dovetail`; the module of a subcommand is imported when it is used."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COMMANDS = {
 """Subcommand -> the module that holds its Typer `app`. A new subcommand is one line here and one module."""
 
 FAILED = 2
-"""Exit code of an error that Dovetail raised on purpose; 1 means that the command ran and its answer is bad news."""
+"""Exit code of a `DovetailError`; 1 means that the command ran and found problems."""
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """Commands by name, where a module is imported when its command is first looked up."""
+    """Commands by name; a module is imported when its command is first used."""
 
     def __init__(self, modules: dict[str, str]) -> None:
         self._modules = modules
@@ -76,7 +76,7 @@ class ErrorGroup(TyperGroup):
 
 
 class DovetailGroup(ErrorGroup):
-    """The subcommands of `dovetail`, each loaded when it is asked for."""
+    """The subcommands of `dovetail`, each loaded when it is used."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

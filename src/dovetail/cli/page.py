@@ -1,4 +1,4 @@
-"""`dovetail page`: the page of a run that is over, from its saved record."""
+"""`dovetail page`: shows the page of a finished run from its saved record."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def page(
 
 
 def _wait() -> None:
-    """Sleep until the reader has had enough; the server works in a thread of its own."""
+    """Wait for Ctrl-C; the server runs in its own thread."""
     try:
         threading.Event().wait()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`dovetail run`: a pipeline declared in a file, with its progress on the terminal and on a live page."""
+"""`dovetail run`: runs a pipeline file, with its progress on the terminal and on a live page."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _run(
 
 
 def _check(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Everything that is wrong, with its lines, before anything runs."""
+    """Raise all problems with their lines, before anything runs."""
     from dovetail.pipeline.check import check_pipeline
     from dovetail.pipeline.file.problems import PipelineError
 
@@ -93,7 +93,7 @@ def _check(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def serve_page(stack: ExitStack, watch: Watch, where: tuple[str, int, str | None] | None, console: Console) -> None:
-    """Serve the live page until the stack is left, at this host and port with this token; nothing for None."""
+    """Serve the live page at this host and port with this token until the stack closes; nothing for None."""
     if where is None:
         return
     from dovetail.page import serve
@@ -115,7 +115,7 @@ def freeze_page(watch: Watch, page: Path | None, console: Console) -> None:
 
 @contextmanager
 def stopping_on_signals(one: Run) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the run to end; handlers of before come back afterwards."""
+    """Let Ctrl-C and SIGTERM stop the run in the block; earlier handlers are restored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -129,7 +129,7 @@ def stopping_on_signals(one: Run) -> Iterator[None]:
 
 @contextmanager
 def showing(watch: Watch, console: Console) -> Iterator[None]:
-    """A live table on a terminal, a line from time to time elsewhere."""
+    """Show a live table on a terminal, and a line every ten seconds elsewhere."""
     from dovetail.pipeline.terminal import line_of, live_table
 
     if console.is_terminal and sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""`dovetail xquery`: a query over XML files, its answer on the terminal or in files, its plan, its time."""
+"""`dovetail xquery`: runs a query over XML files, or shows its plan or its time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUNS, TIMED = 5, 3
 
 
 class OutputChoice(StrEnum):
-    """How the answer is written."""
+    """The format of the result."""
 
     text = "text"
     json = "json"
@@ -69,7 +69,7 @@ def xquery(
 
 
 def _text(query: str) -> str:
-    """The query itself, or what stands in the file of this name."""
+    """The query itself, or the content of the file of this name."""
     try:
         is_file = "\n" not in query and Path(query).is_file()
     except OSError:  # a query may be too long for a file's name

@@ -1,4 +1,4 @@
-"""Arguments that are amounts: sizes in bytes, durations, whole numbers; and flags."""
+"""Parses arguments that are amounts: sizes in bytes, durations, counts; and flags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dovetail.engine.memory import format_bytes, parse_bytes
 from dovetail.errors import PlanError
 
 DEFAULT_MEMORY = "64MB"
-"""The budget of a join if none is given: of each task that runs it."""
+"""The default budget of each task of a join."""
 MOST_PARTITIONS = 100_000
 _UNITS = {
     "ms": 1e-3, "millisecond": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0,
@@ -19,7 +19,7 @@ _LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def parse_size(argument: str, given: int | str, least: int = 1) -> int:
-    """Bytes meant by a number or by text such as "64MB"; a `PlanError` if it is no size, or below the least.
+    """Bytes of a number or of text such as "64MB"; a `PlanError` if it is not a size, or below the least.
 
     >>> parse_size("memory", "64MB")
     67108864
@@ -34,7 +34,7 @@ def parse_size(argument: str, given: int | str, least: int = 1) -> int:
 
 
 def parse_seconds(argument: str, given: str | float) -> float:
-    """Seconds meant by a number or by text such as "5s", "10 min" or "1 day"; a `PlanError` on anything else.
+    """Seconds of a number or of text such as "5s", "10 min" or "1 day"; a `PlanError` for anything else.
 
     >>> parse_seconds("ttl", "10 min"), parse_seconds("ttl", "250ms")
     (600.0, 0.25)
@@ -49,7 +49,7 @@ def parse_seconds(argument: str, given: str | float) -> float:
 
 
 def parse_ms(argument: str, given: str | float) -> int:
-    """Whole milliseconds, at least one, meant by seconds or by such text.
+    """Whole milliseconds, at least one, of a number of seconds or of such text.
 
     >>> parse_ms("wait", "25 ms"), parse_ms("retain", "2 hours"), parse_ms("wait", 0.5)
     (25, 7200000, 500)
@@ -58,7 +58,7 @@ def parse_ms(argument: str, given: str | float) -> int:
 
 
 def parse_count(argument: str, given: Any, most: int | None = None) -> int:
-    """A whole number from 1, to `most` if that is given.
+    """A whole number from 1, up to `most` if that is given.
 
     >>> parse_count("partitions", 8)
     8
@@ -71,12 +71,12 @@ def parse_count(argument: str, given: Any, most: int | None = None) -> int:
 
 
 def parse_partitions(given: int | None) -> int | None:
-    """The number of partitions that `partitions` asks for; None leaves it to the join."""
+    """The number of partitions; None lets the join decide."""
     return None if given is None else parse_count("partitions", given, MOST_PARTITIONS)
 
 
 def parse_flag(argument: str, given: Any) -> bool:
-    """True or False; a `PlanError` for what is only like them."""
+    """True or False; a `PlanError` for anything else."""
     if not isinstance(given, bool):
         raise PlanError(f"{argument}={given!r} must be True or False.", argument=argument)
     return given

@@ -1,4 +1,4 @@
-"""Arguments that are one of a few words, with the nearest word for one that is not among them."""
+"""Parses arguments that are one of several words; an error suggests the nearest word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HowName = Literal[
     "leftouter", "left_outer", "rightouter", "right_outer", "outer", "fullouter", "full_outer",
     "semi", "leftsemi", "anti", "leftanti",
 ]  # fmt: skip
-"""What `how` may be called: the names that Spark's own joins take."""
+"""All names of `how`: those that Spark's own joins take."""
 _HOWS: dict[str, How] = {
     "inner": "inner",
     "left": "left",
@@ -33,13 +33,13 @@ _T = TypeVar("_T")
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
-    """The known word that is most like the one given; None if none is near."""
+    """The known word that is most similar to the given one; None if there is none."""
     near = get_close_matches(str(given), list(known), n=1)
     return near[0] if near else None
 
 
 def one_of(argument: str, given: Any, allowed: Sequence[_T], aliases: Sequence[str] = ()) -> _T:
-    """The word, if it is allowed; otherwise a `PlanError` with the nearest one, which may be an alias.
+    """The word, if it is allowed; else a `PlanError` with the nearest one, which may be an alias.
 
     >>> one_of("keep", "first", ("all", "first"))
     'first'
@@ -54,7 +54,7 @@ def one_of(argument: str, given: Any, allowed: Sequence[_T], aliases: Sequence[s
 
 
 def parse_how(given: Any, allowed: Sequence[How] = HOWS) -> How:
-    """The kind of join that a name of Spark's means: upper or lower case, with or without underscores.
+    """The kind of join of one of Spark's names, in upper or lower case, with or without underscores.
 
     >>> parse_how("left"), parse_how("LeftOuter"), parse_how("anti")
     ('left', 'left', 'left_anti')

@@ -1,4 +1,4 @@
-"""Arguments that name columns: equality keys, columns of the result, suffixes of names that both inputs have."""
+"""Parses arguments that name columns: equality keys, columns of the result, suffixes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dovetail.errors import PlanError
 from dovetail.request.choices import nearest
 
 Keys = str | Sequence[str | tuple[str, str]]
-"""What `on` takes: "k", ["k", "l"], [("left_k", "right_k")], or a mixture."""
+"""The type of `on`: "k", ["k", "l"], [("left_k", "right_k")], or a mixture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality key: its column on each side. `shared`: given by one name, it appears once in the result."""
+    """An equality key: its column on each side. A `shared` key was given by one name and appears once in the result."""
 
     left: str
     right: str
@@ -60,7 +60,7 @@ def _key(on: Any, item: Any, argument: str) -> Key:
 
 
 def parse_columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The columns of the result that are wanted, in order; None for all."""
+    """The requested columns of the result, in order; None for all."""
     if columns is None:
         return None
     named = [] if isinstance(columns, str) or not hasattr(columns, "__iter__") else list(columns)
@@ -72,7 +72,7 @@ def parse_columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def parse_suffixes(suffixes: Sequence[str]) -> tuple[str, str]:
-    """What is added to names that both inputs have: on the left, on the right."""
+    """The suffixes of names that both inputs have: left and right."""
     listed = isinstance(suffixes, (list, tuple)) and len(suffixes) == 2
     if not listed or not all(isinstance(suffix, str) for suffix in suffixes):
         raise PlanError(
@@ -84,7 +84,7 @@ def parse_suffixes(suffixes: Sequence[str]) -> tuple[str, str]:
 
 
 def known_column(what: str, name: str, names: Sequence[str], argument: str) -> str:
-    """The name, if it is one of these; otherwise a `PlanError` with the nearest one."""
+    """The name, if it is one of these; else a `PlanError` with the nearest one."""
     if name in names:
         return name
     near = nearest(name, names)
@@ -93,7 +93,7 @@ def known_column(what: str, name: str, names: Sequence[str], argument: str) -> s
 
 
 def wanted_columns(columns: tuple[str, ...] | None, every: Sequence[str]) -> tuple[str, ...]:
-    """The columns of the result in order: those that are wanted, or every one that there is."""
+    """The columns of the result in order: the requested ones, or all."""
     if columns is None:
         return tuple(every)
     return tuple(known_column("columns: the result", name, every, "columns") for name in columns)
@@ -104,7 +104,7 @@ def output_names(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The name in the result of each column of both inputs; `shared` columns of the right one are left out.
 
-    Names that both inputs have, whatever their case, get the suffixes, for Spark does not tell them apart.
+    Names that both inputs have, in any case, get the suffixes, because Spark ignores case.
 
     >>> output_names(["k", "v"], ["k", "V"], {"k"}, ("", "_right"))
     ({'k': 'k', 'v': 'v'}, {'V': 'V_right'})

@@ -32,12 +32,12 @@ class Options(Protocol[_Q_co]):
     """The options of a function, as they were given."""
 
     def request(self) -> _Q_co:
-        """What they ask for; a `PlanError`, with the argument, for what cannot be right."""
+        """The checked request; a `PlanError`, with the argument, for a wrong option."""
         ...
 
 
 class takes(Generic[_P, _Q]):  # noqa: N801  (a decorator)
-    """Give a function these options in the place of its last parameter, the request that they make."""
+    """Give a function these options in place of its last parameter, the request."""
 
     def __init__(self, options: Callable[_P, Options[_Q]]) -> None:
         self.options = options
@@ -47,7 +47,7 @@ class takes(Generic[_P, _Q]):  # noqa: N801  (a decorator)
     @overload
     def __call__(self, function: Callable[[_A, _Q], _R]) -> Callable[Concatenate[_A, _P], _R]: ...
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as its callers see it."""
+        """The public function."""
         options, name = self.options, function.__name__
         signature = _signature(function, options)
         n_inputs = len(inspect.signature(function).parameters) - 1
@@ -66,7 +66,7 @@ class takes(Generic[_P, _Q]):  # noqa: N801  (a decorator)
 
 
 def _signature(function: Callable[..., Any], options: Any) -> inspect.Signature:
-    """The inputs of the function and then the options; types are resolved, so that words are listed."""
+    """The inputs of the function and then the options; types are resolved, so that editors list words."""
     written, hints = inspect.signature(function), get_type_hints(function)
     inputs = [parameter.replace(annotation=hints[name]) for name, parameter in list(written.parameters.items())[:-1]]
     kinds = get_type_hints(options, localns=vars(inspect.getmodule(function)))
@@ -75,7 +75,7 @@ def _signature(function: Callable[..., Any], options: Any) -> inspect.Signature:
 
 
 def _bound(name: str, signature: inspect.Signature, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by name; a `TypeError` says which option is not known, or what else is wrong with the call."""
+    """The arguments by name; a `TypeError` for an unknown option or another wrong call."""
     for option in named:
         if option not in signature.parameters:
             near = nearest(option, list(signature.parameters))
