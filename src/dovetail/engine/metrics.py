@@ -146,7 +146,7 @@ class Metrics:
 
     @property
     def tasks(self) -> int:
-        """How many tasks recorded numbers that are in here."""
+        """Number of tasks whose numbers are included."""
         return self._merged_tasks + bool(self._own.entries)
 
     @property

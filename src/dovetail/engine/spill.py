@@ -59,7 +59,7 @@ class ProcessDirectory:
         return self.path / f"{name}-{uuid4().hex}.arrow"
 
     def remove(self) -> None:
-        """Delete the directory with all in it, and let go of its lock. Must also work inside a signal handler."""
+        """Delete the directory with its content, and release its lock. Also works inside a signal handler."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.let_go()
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled, kept on disk, and loaded before the first query needs them.
+"""Compiles kernels, caches them on disk, and loads them before the first query needs them.
 
 Numba's own on-disk cache has two gaps that matter here. It looks only at the file of the function, so an edit to a
 kernel that another file's kernel inlines is missed; and two processes that write one index at once can leave a name
@@ -132,7 +132,7 @@ class _Files(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
-    """Numba's function cache with a lock; what cannot be read is compiled anew, what cannot be written is not kept."""
+    """Numba's function cache with a lock; a file that cannot be read is compiled again."""
 
     _impl_class = _Files
 
@@ -242,7 +242,7 @@ def warm(turns: Iterable[int] | None = None) -> int:
 
 
 def loading() -> Iterator[str]:
-    """`warm` in steps of some 20 ms, for a process that has other things to do; gives the name of each module."""
+    """`warm` in steps of some 20 ms, for a process that also does other work; gives the name of each module."""
     for file in kernel_files():
         known = len(_WARMUPS)
         name = _module_name(file)

@@ -1,7 +1,7 @@
-"""Parts of kernels: functions that are compiled into every kernel that calls them.
+"""Inlines functions into the kernels that call them.
 
-An ordinary call between compiled functions counts references to each array it passes, which costs more than what most
-parts of a sweep do. Parts are not cached or warmed by themselves; the kernels they became part of are.
+An ordinary call between compiled functions counts references to each array that it passes, which costs more than most
+parts of a sweep. Inlined functions are not cached or warmed by themselves, but as part of their kernels.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def inlined(fn: F) -> F:
-    """The function as a part of the kernels that call it; from Python it can be called too."""
+    """The function, inlined where a kernel calls it; Python can call it too."""
     return cast("F", numba.njit(nogil=True, boundscheck=False, forceinline=True)(fn))

@@ -137,7 +137,7 @@ def prepare(target: Target, create: bool) -> None:
 
 
 def inspect(target: Target, create: bool) -> None:
-    """What `prepare` would refuse, without a change.
+    """Raise the errors of `prepare`, without a change.
 
     ConfigError if the server cannot be reached, PlanError if its table cannot take the rows.
     """
