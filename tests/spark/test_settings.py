@@ -42,8 +42,9 @@ def test_a_setting_can_be_spelled_three_ways() -> None:
 
 @pytest.mark.parametrize("name", ["shuffle_partitions", "memroy", "park.x"])
 def test_a_setting_that_is_not_sparks_is_refused(name: str) -> None:
-    with pytest.raises(PlanError, match="are not Spark's"):
+    with pytest.raises(PlanError, match="are not Spark's") as raised:
         dovetail.session(conf=None, **{name: 1})  # type: ignore[arg-type]  # mypy takes the name for any parameter
+    assert raised.value.argument == name
 
 
 @pytest.mark.parametrize(("memory", "complaint"), [("64MB", "Spark needs 512 MiB"), ("lots", "not a size")])

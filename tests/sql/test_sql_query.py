@@ -13,11 +13,11 @@ import pytest
 
 import dovetail.rewrite
 import oracle
-from dovetail.errors import DataError, PlanError, UnsupportedError
+from dovetail.errors import DataError, DovetailError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
 from dovetail.rewrite import sql
 from dovetail.rewrite.conditions import interval_calls
-from dovetail.rewrite.plan import plan
+from dovetail.rewrite.plan import plan_query
 from dovetail.rewrite.text import Source
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def tables(spark: SparkSession) -> Iterator[None]:
 
 def planned(spark: SparkSession, query: str) -> tuple[DataFrame, str]:
     source = Source(query)
-    frame, report = plan(spark, source, interval_calls(source, lambda name: False))
+    frame, report = plan_query(spark, source, interval_calls(source, lambda name: False))
     return frame, report.text()
 
 
@@ -385,5 +385,7 @@ def test_left_to_spark(spark: SparkSession, query: str, why: str) -> None:
     ],
 )
 def test_errors(spark: SparkSession, query: str, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as raised:
         sql(spark, query)
+    if isinstance(raised.value, DovetailError):
+        assert raised.value.argument == "query"

@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
+from dovetail.errors import DovetailError
 from dovetail.rewrite.conditions import interval_calls
-from dovetail.rewrite.plan import plan
+from dovetail.rewrite.plan import plan_query
 from dovetail.rewrite.query import NO_PREDICATE, Report
 from dovetail.rewrite.text import QUERY_WORDS, Source
 
@@ -62,7 +63,11 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
         if query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
             _warn(UNREAD)
         return spark.sql(query)
-    frame, report = plan(spark, source, interval_calls(source, spark.catalog.functionExists))
+    try:
+        frame, report = plan_query(spark, source, interval_calls(source, spark.catalog.functionExists))
+    except DovetailError as error:
+        error.argument = "query"  # it may name an option of a join, which a user of SQL has not given
+        raise
     if explain:
         return report.text()
     _warn(report)

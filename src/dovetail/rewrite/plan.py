@@ -221,7 +221,7 @@ def _one_line(piece: Piece | None) -> str:
     return " ".join(piece.text.split()) if piece else ""
 
 
-def plan(spark: SparkSession, source: Source, calls: Sequence[IntervalCall]) -> tuple[DataFrame, Report]:
+def plan_query(spark: SparkSession, source: Source, calls: Sequence[IntervalCall]) -> tuple[DataFrame, Report]:
     """The result of a query, and the report about its joins.
 
     Spark first analyses the query by itself, with interval functions as comparisons and as-of joins as plain joins. So

@@ -105,7 +105,8 @@ def _given(memory: str | int | None, conf: Mapping[str, Value] | None, settings:
     if foreign:
         raise PlanError(
             f"settings {foreign} are not Spark's; names start with 'spark.', "
-            "for example conf={'spark.sql.shuffle.partitions': 8} or spark_sql_shuffle_partitions=8"
+            "for example conf={'spark.sql.shuffle.partitions': 8} or spark_sql_shuffle_partitions=8",
+            argument=next((key for key in settings if foreign[0] in (key, key.replace("_", "."))), "conf"),
         )
     if memory is not None:
         asked["spark.driver.memory"] = _memory(memory)
