@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dovetail.xml.plan.plan import XQueryPlan as XQueryPlan
 
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
-# needs no Spark. To publish a name: a line here, its twin in the TYPE_CHECKING block above, and one in __all__.
+# needs no Spark. To publish a name: a line here and its twin in the TYPE_CHECKING block above.
 _PUBLIC = {
     "AsofPlan": "dovetail.joins.asof.plan.plan",
     "BudgetExceeded": "dovetail.errors",
@@ -84,44 +84,7 @@ _PUBLIC = {
     "xquery": "dovetail.xml.api",
 }
 
-__all__ = [
-    "AsofPlan",
-    "BudgetExceeded",
-    "ConfigError",
-    "DataError",
-    "DovetailError",
-    "EnrichPlan",
-    "IntervalPlan",
-    "MasterStore",
-    "Metrics",
-    "OnlinePlan",
-    "PlanError",
-    "UnsupportedError",
-    "XQueryError",
-    "XQueryPlan",
-    "__version__",
-    "asof_join",
-    "configure",
-    "count_overlaps",
-    "dead_letter",
-    "enrich",
-    "interval_count",
-    "interval_join",
-    "interval_topk",
-    "online_join",
-    "online_multijoin",
-    "park",
-    "plan_asof_join",
-    "plan_enrich",
-    "plan_interval_join",
-    "plan_online_join",
-    "plan_online_multijoin",
-    "plan_xquery",
-    "session",
-    "sql",
-    "ttl",
-    "xquery",
-]
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:

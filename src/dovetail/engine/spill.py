@@ -244,10 +244,6 @@ class SpillFile:
         self.rows += batch.num_rows
         return len(self._ends) - 1
 
-    def mark(self) -> int:
-        """The position after everything appended so far; `replay(mark)` gives what comes later."""
-        return len(self._ends)
-
     def size_of(self, block: int) -> int:
         """Bytes of one block on disk, which is also the memory that reading it takes."""
         if not 0 <= block < len(self._ends):
@@ -267,10 +263,9 @@ class SpillFile:
                 return stream.read_next_batch()
         return pa.ipc.read_record_batch(data, self.schema)
 
-    def replay(self, from_block: int = 0, to_block: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Blocks from a marked position on, in the order written, up to those that exist at the time of this call."""
-        stop = len(self._ends) if to_block is None else min(to_block, len(self._ends))
-        return map(self.read, range(from_block, stop))
+    def replay(self) -> Iterator[pa.RecordBatch]:
+        """All blocks that exist at the time of this call, in the order written."""
+        return map(self.read, range(len(self._ends)))
 
     def close(self) -> None:
         """Remove the file; the counts stay readable."""

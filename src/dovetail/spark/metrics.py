@@ -17,6 +17,8 @@ from dovetail.errors import UnsupportedError
 from dovetail.spark.connect import is_connect
 from dovetail.spark.task import TaskAttempt
 
+_KEPT = 100  # executions or micro-batches
+
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
@@ -80,14 +82,14 @@ class MetricsSink:
     Create it on the driver, close over it in the function that Spark runs, call `task` there, and read `collect` or
     `batches` on the driver when the action or the batch is over. A partition counts once however often it was tried,
     speculated or recomputed. Each execution of a query is counted apart, and so is each micro-batch of a stream. A
-    task that Spark stops early, because a limit is satisfied, reports nothing. A sink holds the newest `keep`
+    task that Spark stops early, because a limit is satisfied, reports nothing. A sink holds the newest 100
     executions or micro-batches; older batches stay in the stream's total.
     """
 
-    def __init__(self, spark: SparkSession, keep: int = 100) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._accumulator: Accumulator[_Ledger] | None = None
         if not is_connect(spark):
-            self._accumulator = spark.sparkContext.accumulator(_Ledger(max(2, keep)), _LedgerParam())
+            self._accumulator = spark.sparkContext.accumulator(_Ledger(_KEPT), _LedgerParam())
             # Spark keeps every accumulator for the life of the process and ignores updates for one that is gone.
             weakref.finalize(self, _accumulatorRegistry.pop, self._accumulator.aid, None)
 
