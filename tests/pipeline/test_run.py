@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dovetail.pipeline.record.failures import plain_error
 from pyarrow import dataset, parquet
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -24,7 +25,6 @@ from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.checkpoint import Checkpoint
 from dovetail.pipeline.file.problems import PipelineError
 from dovetail.pipeline.file.read import read_pipeline
-from dovetail.pipeline.record.failures import plain_error
 from dovetail.pipeline.record.watch import Watch
 from dovetail.pipeline.run import Run, watch_of
 from dovetail.pipeline.sinks.files import FileSink, held_place
