@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from dovetail.pipeline.record.failures import plain_error
 from pyarrow import dataset, parquet
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -26,7 +25,7 @@ from dovetail.pipeline.checkpoint import Checkpoint
 from dovetail.pipeline.file.problems import PipelineError
 from dovetail.pipeline.file.read import read_pipeline
 from dovetail.pipeline.record.watch import Watch
-from dovetail.pipeline.run import Run, watch_of
+from dovetail.pipeline.run import Run, plain_error, watch_of
 from dovetail.pipeline.sinks.files import FileSink, held_place
 from dovetail.pipeline.sinks.write import label_of
 from dovetail.pipeline.terminal import line_of, live_table, summary
