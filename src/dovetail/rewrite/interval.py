@@ -66,7 +66,7 @@ FILTERS = {
     "right": ("left",),
     "full": (),
 }
-# What Spark raises for a row that an expression has no value for: a division by zero, a text that is no number.
+# Errors of Spark for a row without a value of an expression: a division by zero, text that is not a number.
 NO_VALUE = (ArithmeticException, DateTimeException, NumberFormatException, SparkRuntimeException)
 RANDOM = (exp.Anonymous, exp.Rand, exp.Randn, exp.Randstr, exp.Shuffle, exp.Uniform, exp.Uuid)
 PARTIAL = re.compile(r"(?m)^[\s:+|*'-]*(GlobalLimit|LocalLimit|Offset|Tail|Sample)\b")
@@ -88,10 +88,10 @@ class Pair:
     left: Part
     right: Part
     how: str
-    guards: tuple[Term, ...] = ()  # conditions that a pair must meet, whatever the join makes of them
+    guards: tuple[Term, ...] = ()  # conditions that every pair of the result satisfies
 
     def guard(self, side: str) -> str | None:
-        """What must hold for a row of this side before any other expression over it has to have a value."""
+        """The condition on a row of this side under which its other expressions must have a value; None if there is none."""
         numbers = dict(zip(("left", "right"), self.numbers, strict=True))[side]
         return _all([term for term in self.guards if term.inputs and term.inputs <= numbers])
 
@@ -130,7 +130,7 @@ def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Conditi
 
 
 def _guards(condition: Condition) -> bool:
-    """Whether a condition may be evaluated twice, beside its own place: it has no random value in it."""
+    """Whether a condition may be evaluated twice: it has no random value."""
     read = expression(condition.piece.text)
     return not condition.bounds and read is not None and not any(read.find(kind) for kind in RANDOM)
 

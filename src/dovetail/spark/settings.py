@@ -1,4 +1,4 @@
-"""The Spark settings our joins need, each with its reason and whether a running session can still change it."""
+"""Lists the Spark settings that our joins need, and reads those that the user made outside the program."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileS
 
 
 def local_settings(cores: int) -> dict[str, str]:
-    """What one machine needs and a cluster must not get: few partitions, and sockets that stay on this machine."""
+    """Settings for one machine that a cluster must not have: few partitions, and sockets of this machine only."""
     return {
         # Streaming state is kept per shuffle partition and never coalesced: 200 of them are most of a micro-batch.
         "spark.sql.shuffle.partitions": str(max(2, cores)),
@@ -74,13 +74,13 @@ def local_settings(cores: int) -> dict[str, str]:
 
 
 def configured_elsewhere(env: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Settings from properties files and PYSPARK_SUBMIT_ARGS: the user's word, which our defaults respect."""
+    """The user's settings from properties files and PYSPARK_SUBMIT_ARGS, which take precedence over our defaults."""
     directory = Path(env["SPARK_CONF_DIR"]) if env.get("SPARK_CONF_DIR") else spark_home / "conf"
     usual = dict(_properties(directory / "spark-defaults.conf"))
     words = [part for word in shlex.split(env.get("PYSPARK_SUBMIT_ARGS", "")) for part in _apart(word)]
     given = [value for option, value in itertools.pairwise(words) if option == "--properties-file"]
     if given:
-        # As spark-submit has it: a file that is given stands in place of the usual one, or before it if that is said.
+        # As in spark-submit: a given file replaces the usual one, or adds to it with --load-spark-defaults.
         usual = (usual if "--load-spark-defaults" in words else {}) | dict(_properties(Path(given[-1])))
     return usual | dict(_options(words))
 
@@ -129,7 +129,7 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def local_cores(master: str) -> int | None:
-    """How many tasks a local master runs at once, or None for a cluster: local -> 1, local[4] -> 4, local[*] -> all."""
+    """Number of tasks that a local master runs at once; None for a cluster: local -> 1, local[4] -> 4, local[*] -> all."""
     if master == "local":
         return 1
     if not master.startswith("local["):

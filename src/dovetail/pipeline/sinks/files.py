@@ -119,7 +119,7 @@ class FileSink:
         return len(self._moved(staged, prefix))
 
     def _check_is_newest(self, number: int) -> None:
-        """ConfigError if the directory has later micro-batches: their rows would come again under other numbers."""
+        """ConfigError if the directory has later micro-batches: their rows would be repeated under other numbers."""
         mine = [name for name in map(_file, self._mine([self.owner])) if "-batch-" not in name]
         newest = max((int(name.split("-")[1]) for name in mine), default=number)
         if newest > number:

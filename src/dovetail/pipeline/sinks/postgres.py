@@ -280,10 +280,10 @@ def write_batch(rows: DataFrame, target: Target, number: int) -> tuple[int, bool
 
 
 def take_batch(rows: DataFrame, target: Target, number: int) -> None:
-    """Put in the rows of a micro-batch of a stream; ConfigError if the table is ahead of the checkpoint.
+    """Write the rows of a micro-batch of a stream; ConfigError if the table is ahead of the checkpoint.
 
-    Spark repeats the newest micro-batch only. One before that comes from an older copy of the checkpoint; its rows may
-    be others than those that the table has under this number, so that to skip it could lose some.
+    Spark repeats the newest micro-batch only. An earlier one comes from an older copy of the checkpoint. Its rows may
+    differ from those that the table has under this number, so skipping it could lose rows.
     """
     _, skipped = write_batch(rows, target, number)
     newest = _newest(target) if skipped else number
