@@ -91,7 +91,7 @@ class Pair:
     guards: tuple[Term, ...] = ()  # conditions that every pair of the result satisfies
 
     def guard(self, side: str) -> str | None:
-        """The condition on a row of this side under which its other expressions must have a value; None if there is none."""
+        """The condition on a row of this side under which its other expressions must have a value, if there is one."""
         numbers = dict(zip(("left", "right"), self.numbers, strict=True))[side]
         return _all([term for term in self.guards if term.inputs and term.inputs <= numbers])
 

@@ -129,7 +129,7 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def local_cores(master: str) -> int | None:
-    """Number of tasks that a local master runs at once; None for a cluster: local -> 1, local[4] -> 4, local[*] -> all."""
+    """Tasks that a local master runs at once; None for a cluster: local -> 1, local[4] -> 4, local[*] -> all."""
     if master == "local":
         return 1
     if not master.startswith("local["):
