@@ -19,9 +19,8 @@ from dovetail.joins.semistream.operators.cachejoin import CacheJoin, OptimisedXH
 from dovetail.joins.semistream.operators.hybridjoin import HybridJoin, XHybridJoin
 from dovetail.joins.semistream.operators.inlj import Inlj
 from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
-from dovetail.joins.semistream.operators.operator import SemiStreamOperator
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.resident import PartitionedJoin, Ssij
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
 from dovetail.joins.semistream.options import OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 

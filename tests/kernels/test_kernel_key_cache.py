@@ -10,7 +10,7 @@ import pytest
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.joins.semistream.kernels import key_cache as caches
-from dovetail.joins.semistream.kernels.page_lru import hits_until
+from dovetail.joins.semistream.kernels.key_cache import hits_until
 from dovetail.joins.semistream.kernels.waiting_pool import LIVE, empty_pool
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.joins.semistream.kernels.sorted_search import count_below
+from dovetail.joins.semistream.kernels.byte_keys import count_below
 
 
 def test_equals_searchsorted() -> None:

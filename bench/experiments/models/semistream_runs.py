@@ -20,7 +20,8 @@ from dovetail.engine.device import PRESETS, Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.semistream.cost import MODELS, Setting
+from dovetail.joins.semistream.cost.models import MODELS
+from dovetail.joins.semistream.cost.setting import Setting
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator

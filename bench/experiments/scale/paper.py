@@ -23,7 +23,9 @@ from dovetail.joins.interval.plan.choose import MOST_RANGES, price_operators
 from dovetail.joins.interval.plan.statistics import SideStatistics
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.operators import ALGORITHMS
-from dovetail.joins.semistream.cost import Setting, Zipf, choose, from_profile, our_entries
+from dovetail.joins.semistream.cost.choose import choose
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.setting import Setting, from_profile, our_entries
 from dovetail.xml.api import plan_xquery
 
 

@@ -36,13 +36,14 @@ from bench.postgres import NEEDED as NEEDS_SERVER
 from bench.postgres import master_table
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.errors import DataError
+from dovetail.errors import DataError, PlanError
+from dovetail.joins.semistream.cost.reads import _rising, _seconds
+from dovetail.joins.semistream.cost.setting import ReadCosts
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators import ALGORITHMS
-from dovetail.joins.semistream.operators.operator import SemiStreamOperator
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.options import CachePolicy
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads import Master
@@ -51,10 +52,15 @@ from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw
 
 _SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
+
 _BATCH = 1 << 15
+
 _WINDOWS = 3
+
 _INLJ_ROWS = {"disk": 4000, "database": 1000}
+
 _MESH_ROWS = 2000
+
 _SEGMENTS = ("schema", "key", "order", "indexed", "version", "starts", "device", "home", "stored_bytes", "stored_many",
              "read", "read_many", "close")  # fmt: skip
 
@@ -287,6 +293,7 @@ class Medium:
 
 
 DISK = Medium("disk", page_file, "a page file, as far as it is not in the system's cache,", small=20, full=1)
+
 DATABASE = Medium("database", server_table, "PostgreSQL here,", small=50, full=4)
 
 
@@ -328,6 +335,7 @@ def opened(bench: BenchContext, medium: Medium) -> Iterator[ClockRunner]:
 
 
 Work = Callable[[Runner], Findings]
+
 ClockWork = Callable[[ClockRunner], Findings]
 
 
@@ -386,3 +394,33 @@ def rates(
         return judged(parts, f"{note} {runner.note}".strip(), charts, tables)
 
     return work
+
+
+def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, seed: int = 0) -> ReadCosts:
+    """c_IO of this store: 1, 4, 16 ... pages up to `most_bytes`, anywhere and in turn, medians of `repeats` reads.
+
+    Times are those of the device's clock, so that a simulated device is found to cost what its model says. What the
+    system keeps in its cache is read from there, as the joins themselves would.
+    Reference: Naeem 2012, 3.4; docs/algorithms/semistream.md, 3.0.
+    """
+    n_pages = len(pages.starts) - 1
+    if n_pages < 1 or repeats < 1:
+        raise PlanError(f"{repeats} reads of a store with {n_pages} pages were asked for; both must be at least 1.")
+    counts = [4**i for i in range(16) if 4**i <= n_pages]
+    fitting = [n for n in counts if n == 1 or pages.stored_bytes(0, n) <= most_bytes]
+    rng = np.random.default_rng(seed)
+    random, sequential = {}, {}
+    for n_read in fitting:
+        size = float(pages.stored_bytes(0, n_read))
+        anywhere = rng.integers(0, n_pages - n_read + 1, repeats).tolist()
+        random[size] = median(_read_s(pages, first, n_read, jump=True) for first in anywhere)
+        in_turn = range(0, n_pages - n_read + 1, n_read)[: repeats + 1]
+        times = [_read_s(pages, first, n_read, jump=False) for first in in_turn]
+        sequential[size] = median(times[1:] or times)
+    return ReadCosts(_rising(random), _rising(sequential))
+
+
+def _read_s(pages: Pages, first: int, count: int, *, jump: bool) -> float:
+    if jump and len(pages.starts) > 2:
+        pages.read(0 if first else len(pages.starts) - 2, 1)  # so that no read follows the one before by chance
+    return _seconds(pages, partial(pages.read, first, count))

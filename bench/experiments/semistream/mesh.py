@@ -17,15 +17,19 @@ from bench.experiments.semistream.printed import alpha_4, eq_3_2, eq_3_3, eq_4_1
 from bench.simulation import SOURCE_UNITS, Rate, SimulatedPages, service_rate
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
-from dovetail.joins.semistream.cost import loss_of
+from dovetail.joins.semistream.cost.meshjoin import best_buffer_bytes
 from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
 from dovetail.joins.semistream.sizes import Sizes
 
 V_R, V_S, V_P = 120, 20, 8192
+
 SECONDS_PER_BYTE = 99e-9
+
 CHAPTER_3, CHAPTER_4 = 0.0477, 0.00195
 """Megabytes that take as long as a request, by the first printed optimum of each chapter."""
+
 _FEWEST_ROWS = 40
+
 _UNITS = {"c_e": SOURCE_UNITS.remove, "c_s": SOURCE_UNITS.arrive, "c_a": SOURCE_UNITS.admit, "c_h": SOURCE_UNITS.probe}
 
 
@@ -121,10 +125,15 @@ def tuned(of: Mesh) -> Mesh:
 
 
 _TABLE_3_2 = ((50, 205_000, 1024), (100, 201_609, 512), (200, 193_024, 256), (400, 176_384, 128))
+
 _MEMORY = (20, 40, 80, 160, 320)
+
 _PRINTED_BEST = {20: 0.93, 40: 1.35, 80: 1.91, 160: 2.63}
+
 _PRINTED_LOSS = {40: 0.4, 80: 1.17, 160: 1.78}
+
 _BUFFERS = (0.05, 0.1, 0.25, 0.5, 0.93, 1.9, 4.0, 8.0)
+
 _NOTE = (
     "Counted by the running join on a disk with 6 ms a request and 0.099 us a byte; the price of a request is ours, "
     f"fitted to the first printed optimum ({CHAPTER_3} MB take as long)."
@@ -220,12 +229,17 @@ def _loop_cost(runner: Runner) -> Findings:
 
 _TABLE_4_2 = ((50, 0.31, 48.47, 1.21, 0.0005, 49.9905), (100, 0.43, 97.14, 2.42, 0.0013, 99.9913),
               (150, 0.52, 145.83, 3.64, 0.0024, 149.9924))  # fmt: skip
+
 _TABLE_4_3 = ((25, 3_318, 11_454, 2_514, 12_851, 607_116, 5_496, 642_749),
               (68, 3_674, 25_422, 3_632, 26_819, 831_048, 7_454, 898_049),
               (125, 3_731, 53_917, 5_029, 54_476, 1_018_704, 9_136, 1_144_993))  # fmt: skip
+
 _TABLE_4_4 = ((0.5, 134, 64), (1, 268, 32), (2, 536, 16), (4, 1072, 8), (8, 2144, 4), (16, 4288, 2))
+
 _R_MEMORY = (25, 50, 100, 150, 200, 250)
+
 _R_PRINTED_BEST = {50: 0.31, 100: 0.43, 150: 0.52}
+
 _R_NOTE = (
     "Counted on a disk with 0.25 ms a request, which the printed optimum of 0.31 MB at 50 MB implies, and 0.099 us a "
     "byte; fudge factor 8, 2 million rows unless said."
@@ -400,3 +414,12 @@ EXPERIMENTS = (
         _against,
     ),
 )
+
+
+def loss_of(buffer: float, memory: float, a: float) -> float:
+    """The share of the best rate that another buffer loses."""
+
+    def rate(b: float) -> float:
+        return b * (memory - b) / (a + b)
+
+    return 1 - rate(buffer) / rate(best_buffer_bytes(memory, a))

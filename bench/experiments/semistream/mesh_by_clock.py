@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.experiment import Cell, Chart, Findings, Grid, by_column, extent, judged, listed, over, wave
-from bench.experiments.semistream.media import ClockRunner, built, check, law_keys, on_stores, push
+from bench.experiments.semistream.media import ClockRunner, built, check, law_keys, measured_reads, on_stores, push
 from bench.experiments.semistream.points import HYBRID, JOINS, MB, MESH, MILLION, R_MESH, Point
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.cost.reads import measured_reads
 
 _ROWS = 3_500_000
 _BUFFERS = (128, 512, 2048, 8192)  # rows of 120 bytes: 15 kB to 0.98 MB, not divided

@@ -18,9 +18,11 @@ from bench.context import BenchContext
 from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, rate_from_key, service_rate
 from dovetail.engine.device import DeviceModel
 from dovetail.engine.kernels.arrays import I64
-from dovetail.joins.semistream.cost import MODELS, NoRoomError, Policy, Prediction, Setting, Zipf, predict
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.models import MODELS, predict
+from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Prediction, Setting
 from dovetail.joins.semistream.master.pages import Order
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 from dovetail.joins.semistream.options import OLDEST, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.zipf import ZipfLaw

@@ -14,13 +14,12 @@ import pyarrow as pa
 from bench.experiment import Findings, Grid, judged
 from bench.experiments.semistream.media import ClockRunner, Runner, built, check, counted, law_keys, on_stores
 from bench.experiments.semistream.points import HYBRID, INLJ, MESH, MILLION, Point, count, master_rows
+from bench.experiments.semistream.waits import inlj_delay, round_times
 from bench.simulation import SOURCE_UNITS
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.semistream.cost import round_times
-from dovetail.joins.semistream.cost.hybridjoin import inlj_delay
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 

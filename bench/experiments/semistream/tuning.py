@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bench.experiment import Chart, Findings, Grid, Part, close, judged, wave
-from bench.experiments.semistream.media import ClockRunner, Runner, built, counted, everywhere, on_stores
+from bench.experiments.semistream.media import (
+    ClockRunner,
+    Runner,
+    built,
+    counted,
+    everywhere,
+    measured_reads,
+    on_stores,
+)
 from bench.experiments.semistream.points import (
     CACHE,
     HYBRID,
@@ -41,8 +49,9 @@ from bench.experiments.semistream.printed import (
 )
 from bench.simulation import SOURCE_DISK, SOURCE_UNITS
 from dovetail.engine.profile import load_profile
-from dovetail.joins.semistream.cost import MODELS, Policy, Prediction, Setting, UnitCosts, Zipf, from_profile, predict
-from dovetail.joins.semistream.cost.reads import measured_reads
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.models import MODELS, predict
+from dovetail.joins.semistream.cost.setting import Policy, Prediction, Setting, UnitCosts, from_profile
 from dovetail.joins.semistream.master.pages import Order, Pages
 from dovetail.joins.semistream.sizes import Sizes
 

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from bench.simulation import Keys, Rate, SimulatedPages, service_rate
 
-from dovetail.joins.semistream.cost import Policy, Prediction, Setting, Zipf, predict
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.models import predict
+from dovetail.joins.semistream.cost.setting import Policy, Prediction, Setting
 from dovetail.joins.semistream.operators import ALGORITHMS
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.zipf import ZipfLaw

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.engine.kernels.arrays import I64
+from dovetail.joins.semistream.cost.distribution import Demand
+from dovetail.joins.semistream.cost.steady import Steady, _solved, of_window
 
 
 def stream(rows: int, exponent: float, n: int, segment_rows: int, seed: int) -> I64:
@@ -63,3 +65,23 @@ def longest_lists_per_load(asked: I64, slots: int, low_water: float, max_age: in
                 total -= waiting[s]
                 waiting[s] = 0
     return float(answered / loads)
+
+
+def fixed_point(segments: Demand, capacity: float) -> Steady:
+    """F1 and F2 as first derived, without the slots that wait to be filled."""
+    return _solved(segments, capacity, lambda t: of_window(segments, t).waiting)
+
+
+def best_possible(segments: Demand, capacity: float) -> float:
+    """Tuples per load that no look-up policy can pass while segments wait for several tuples each (F4).
+
+    Load rates r_i that add up to the fewest loads under sum p_i / (2 r_i) = capacity are in proportion to sqrt(p_i).
+    """
+    root = float(np.sum(segments.count * np.sqrt(segments.share)))
+    return 2 * capacity / root**2 if root else 1.0
+
+
+def best_gain(segments: Demand) -> float:
+    """How much fewer loads the best look-up policy needs than looking up the oldest tuple, at most (F4)."""
+    root = float(np.sum(segments.count * np.sqrt(segments.share)))
+    return float(np.sum(segments.count)) / root**2 if root else 1.0

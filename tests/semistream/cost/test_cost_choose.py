@@ -8,20 +8,10 @@ import pytest
 
 from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost import (
-    ALGORITHMS,
-    Policy,
-    ReadCosts,
-    Setting,
-    Zipf,
-    choose,
-    drained,
-    from_profile,
-    our_entries,
-    predict,
-    price,
-    uniform,
-)
+from dovetail.joins.semistream.cost.choose import ALGORITHMS, choose, price
+from dovetail.joins.semistream.cost.distribution import Zipf, uniform
+from dovetail.joins.semistream.cost.models import drained, predict
+from dovetail.joins.semistream.cost.setting import Policy, ReadCosts, Setting, from_profile, our_entries
 from dovetail.joins.semistream.sizes import Sizes
 
 PLAIN = Setting(50 * 2**20, Zipf(2_000_000, 1.0), policy=Policy(lookup="oldest"))
@@ -65,35 +55,6 @@ def test_guarded_lookups_change_rates_but_not_the_advice() -> None:
     found = choose(guarded)
     assert found.best.algorithm == "optimised_x_hybridjoin"
     assert found.best.rate > choose(replace(PLAIN, order="frequency")).best.rate
-
-
-# Reference: docs/algorithms/semistream.md, 6.10.
-def test_a_slow_stream_gets_single_page_reads() -> None:
-    found = choose(replace(PLAIN, arrival=100.0))
-    assert found.best.algorithm == "inlj"
-    assert found.best.residence is not None
-    assert found.best.residence.mean_s < 0.01
-    assert "keeps up with the stream" in found.reason
-
-
-def test_page_reads_that_are_nearly_busy_are_passed_over() -> None:
-    found = choose(replace(PLAIN, arrival=180.0), algorithms=("inlj", "hybridjoin", "cachejoin"))
-    assert found.best.algorithm != "inlj"
-    assert next(p for p in found.prices if p.algorithm == "inlj").reason == "too busy to stay ahead of bursts"
-
-
-def test_those_that_keep_up_come_before_those_that_do_not() -> None:
-    found = choose(replace(PLAIN, arrival=12_000.0))
-    kept = [p.residence is not None and p.residence.sustained for p in found.prices if p.feasible]
-    assert kept == sorted(kept, reverse=True)
-    assert any(kept)
-    assert not all(kept)
-    assert all(p.reason == "falls behind the stream" for p in found.prices if p.residence and not p.residence.sustained)
-
-
-def test_a_stream_too_fast_for_all_gets_the_fastest() -> None:
-    found = choose(replace(PLAIN, arrival=1e9))
-    assert found.best.algorithm == "cachejoin"
 
 
 # Reference: docs/algorithms/semistream.md, 6.16.

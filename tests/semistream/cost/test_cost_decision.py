@@ -15,8 +15,9 @@ import pytest
 from bench.simulation import SimulatedPages
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.semistream.cost import Zipf, suitable_threshold
 from dovetail.joins.semistream.cost import reads as io_costs
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore

@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost import Demand, Empirical, Zipf, cached_share, uniform
-from dovetail.joins.semistream.cost.distribution import grouped, power_sum
+from dovetail.joins.semistream.cost.distribution import (
+    Demand,
+    Empirical,
+    Zipf,
+    cached_share,
+    grouped,
+    power_sum,
+    uniform,
+)
 from dovetail.workloads.zipf import ZipfLaw, zipf_keys
 
 

@@ -7,27 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bench.experiments.semistream.waits import at_rate, page_reads_suffice, round_times
 from scipy.stats import poisson
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost import (
-    MODELS,
-    Empirical,
-    EntryBytes,
-    NoRoomError,
-    Policy,
-    Setting,
-    UnitCosts,
-    Zipf,
-    at_rate,
-    drained,
-    our_entries,
-    page_reads_suffice,
-    predict,
-    round_times,
-    seek_equivalent_bytes,
-)
+from dovetail.joins.semistream.cost.distribution import Empirical, Zipf
 from dovetail.joins.semistream.cost.hybridjoin import at_least
+from dovetail.joins.semistream.cost.meshjoin import seek_equivalent_bytes
+from dovetail.joins.semistream.cost.models import MODELS, drained, predict
+from dovetail.joins.semistream.cost.setting import EntryBytes, NoRoomError, Policy, Setting, UnitCosts, our_entries
 from dovetail.joins.semistream.sizes import Sizes
 
 M = 50 * 2**20
@@ -353,8 +341,8 @@ def test_wrong_requests_say_what_is_allowed() -> None:
         Setting(0, Zipf(10))
     with pytest.raises(PlanError, match="frequency"):
         Setting(10, Zipf(10), order="random")  # type: ignore[arg-type]  # what is tested
-    with pytest.raises(PlanError, match="arrival=0"):
-        Setting(10, Zipf(10), arrival=0)
+    with pytest.raises(PlanError, match="batch_rows=0"):
+        Setting(10, Zipf(10), batch_rows=0)
     with pytest.raises(PlanError, match="per_segment=0 is too small"):
         Sizes(per_segment=0)
     with pytest.raises(PlanError, match="fewer than none"):

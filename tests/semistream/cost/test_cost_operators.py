@@ -9,7 +9,10 @@ import pytest
 from bench.simulation import SimulatedPages
 from tests.semistream.cost.against_operators import Case
 
-from dovetail.joins.semistream.cost import MODELS, SOURCE_COSTS, Policy, Zipf, drained, predict, tune
+from dovetail.joins.semistream.cost.choose import tune
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.models import MODELS, drained, predict
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, Policy
 from dovetail.joins.semistream.decision import setting_of
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.sizes import Sizes
@@ -76,9 +79,9 @@ def test_operators_take_tuned_sizes_and_wait_with_as_many_rows_as_predicted(algo
 
 def test_a_setting_is_made_from_store_and_budget() -> None:
     pages = SimulatedPages(50_000, 64, 120, "key")
-    setting = setting_of(pages, STREAM, 10**6, Zipf(50_000, 1.0), SOURCE_COSTS, arrival=5.0, batch_rows=7)
+    setting = setting_of(pages, STREAM, 10**6, Zipf(50_000, 1.0), SOURCE_COSTS, batch_rows=7)
     assert (setting.memory, setting.order, setting.indexed) == (10**6, "key", True)
-    assert (setting.arrival, setting.batch_rows, setting.page_rows) == (5.0, 7, 64)
+    assert (setting.batch_rows, setting.page_rows) == (7, 64)
     assert setting.costs.read.seconds(60_000) == pytest.approx(9.94e-3)
     assert setting.read_bytes(10) == pytest.approx(1200)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dovetail.calibrate.kernel_costs import load_step_s, small_store, visit_step_s
 from dovetail.engine.profile import Cost, Profile
-from dovetail.joins.semistream.cost import from_profile
+from dovetail.joins.semistream.cost.setting import from_profile
 
 
 def test_steps_are_timed_on_a_small_store() -> None:

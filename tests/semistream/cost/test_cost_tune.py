@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost import MODELS, NoRoomError, Policy, Setting, Zipf, our_entries, predict, tune
-from dovetail.joins.semistream.cost.tune import by_model, grid, neighbours
+from dovetail.joins.semistream.cost.choose import by_model, grid, neighbours, tune
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.models import MODELS, predict
+from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Setting, our_entries
 from dovetail.joins.semistream.sizes import Sizes
 
 OLDEST = Policy(lookup="oldest")

@@ -10,22 +10,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.experiments.semistream.media import measured_reads
 from bench.simulation import SimulatedPages
 
 from dovetail.engine.device import PRESETS
 from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost import (
-    SOURCE_COSTS,
-    SOURCE_ENTRIES,
-    ReadCosts,
-    Setting,
-    Zipf,
-    from_profile,
-    predict,
-)
-from dovetail.joins.semistream.cost.rates import drained
-from dovetail.joins.semistream.cost.reads import look_up_s, measured_reads, store_reads
+from dovetail.joins.semistream.cost.distribution import Zipf
+from dovetail.joins.semistream.cost.models import drained, predict
+from dovetail.joins.semistream.cost.reads import look_up_s, store_reads
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, SOURCE_ENTRIES, ReadCosts, Setting, from_profile
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.sizes import Sizes

@@ -6,20 +6,18 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.semistream.cost.simulation import longest_lists_per_load, stream, tuples_per_load
-
-from dovetail.joins.semistream.cost import (
-    Steady,
-    Zipf,
+from tests.semistream.cost.simulation import (
     best_gain,
     best_possible,
     fixed_point,
-    oldest_first,
-    second_position,
+    longest_lists_per_load,
+    stream,
+    tuples_per_load,
 )
+
 from dovetail.joins.semistream.cost.collecting import LOW_WATER, longest_first
-from dovetail.joins.semistream.cost.distribution import grouped
-from dovetail.joins.semistream.cost.steady import holes, of_window
+from dovetail.joins.semistream.cost.distribution import Zipf, grouped
+from dovetail.joins.semistream.cost.steady import Steady, holes, of_window, oldest_first, second_position
 
 SLOTS = 304_470  # 50 MB at 172 bytes, beside a segment of 500 rows of 120 bytes
 

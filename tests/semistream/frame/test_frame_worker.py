@@ -20,12 +20,10 @@ from dovetail.errors import ConfigError
 from dovetail.joins.semistream.cost.reads import IoCosts, IoDone, dearer
 from dovetail.joins.semistream.cost.setting import ReadCosts
 from dovetail.joins.semistream.decision import Decision, Wiring
-from dovetail.joins.semistream.master.page_file.reader import PageFile
-from dovetail.joins.semistream.master.page_file.source import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFile, PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.session import Session, difference
 from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
-from dovetail.joins.semistream.plan.worker import SESSIONS, enrich_rows
+from dovetail.joins.semistream.plan.worker import SESSIONS, Session, difference, enrich_rows
 from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.joins.semistream.sizes import FITTED
 from dovetail.joins.semistream.versions import VersionLog

@@ -21,7 +21,7 @@ from tests.semistream.master.server import PASSWORD, Server
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.postgres.connection import query
-from dovetail.joins.semistream.master.postgres.layout import PgColumn, key_columns, key_condition, sent_keys
+from dovetail.joins.semistream.master.postgres.source import PgColumn, key_columns, key_condition, sent_keys
 from dovetail.joins.semistream.master.store import MasterStore
 
 DECLARED = {

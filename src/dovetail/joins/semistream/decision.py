@@ -17,33 +17,29 @@ from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.profile import load_profile
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.semistream.cost import (
-    Choice,
-    Distribution,
+from dovetail.joins.semistream.cost.choose import Choice, Price, tune
+from dovetail.joins.semistream.cost.choose import choose as choose_algorithm
+from dovetail.joins.semistream.cost.distribution import Distribution, Zipf, uniform
+from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
+from dovetail.joins.semistream.cost.models import drained, model_of
+from dovetail.joins.semistream.cost.reads import IoCosts, io_costs
+from dovetail.joins.semistream.cost.setting import (
+    EntryBytes,
+    NoRoomError,
     Policy,
     Prediction,
-    Price,
+    ReadCosts,
     Setting,
-    SkewEstimate,
-    Zipf,
-    estimate_skew,
+    UnitCosts,
     from_profile,
-    suitable_threshold,
-    tune,
-    uniform,
 )
-from dovetail.joins.semistream.cost import choose as choose_algorithm
-from dovetail.joins.semistream.cost.models import model_of
-from dovetail.joins.semistream.cost.prediction import NoRoomError
-from dovetail.joins.semistream.cost.rates import drained
-from dovetail.joins.semistream.cost.reads import IoCosts, io_costs
-from dovetail.joins.semistream.cost.setting import EntryBytes, ReadCosts, UnitCosts
+from dovetail.joins.semistream.cost.skew import SkewEstimate, estimate_skew
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators import ALGORITHMS
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 from dovetail.joins.semistream.operators.waiting import FOREVER
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.sizes import FITTED, GARBAGE, PAIR_BYTES, Footprint, Sizes, asks_for_keys, footprint
@@ -215,7 +211,6 @@ def setting_of(
     costs: UnitCosts,
     *,
     policy: Policy | None = None,
-    arrival: float | None = None,
     batch_rows: int | None = None,
 ) -> Setting:
     """What joins of a stream with these columns over this store can expect inside a budget of `limit` bytes.
@@ -240,7 +235,6 @@ def setting_of(
         indexed=pages.indexed,
         policy=policy or Policy(),
         stored_row_bytes=pages.stored_bytes(0, n_pages) / rows if rows else None,
-        arrival=arrival,
         batch_rows=batch_rows,
         keyed=real_entries(replace(cost, keyed=True)) if keyed else None,
     )

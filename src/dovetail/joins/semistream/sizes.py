@@ -13,9 +13,8 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import cache_bytes
-from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
+from dovetail.joins.semistream.kernels.segment_match import met_bytes, scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SLOT_BYTES, pool_bytes
-from dovetail.joins.semistream.kernels.waiting_round import met_bytes
 from dovetail.joins.semistream.master.pages import KeyedPages, Pages
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.master.page_file.source import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.options import Freshness
 

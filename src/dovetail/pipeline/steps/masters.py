@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.generation import MANIFEST
-from dovetail.joins.semistream.master.page_file.source import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.pipeline.file.declared import Step
 from dovetail.spark.arrow import arrow_type

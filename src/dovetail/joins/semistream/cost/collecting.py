@@ -8,8 +8,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import F64
 from dovetail.joins.semistream.cost.distribution import Demand
-from dovetail.joins.semistream.cost.prediction import Prediction, waiting_room
-from dovetail.joins.semistream.cost.setting import Setting
+from dovetail.joins.semistream.cost.setting import Prediction, Setting, waiting_room
 from dovetail.joins.semistream.cost.steady import Steady
 from dovetail.joins.semistream.sizes import Sizes
 

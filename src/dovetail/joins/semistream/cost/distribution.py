@@ -16,8 +16,11 @@ Share = Callable[[F64], F64]
 """The share of the stream that asks for the first so many rows, most wanted first; ranks may be fractional."""
 
 _EXACT_SEGMENTS = 32  # segments at the wanted end that are groups of their own
+
 _GROWTH = 1.12  # how much longer each later group is than the one before
+
 _PER_E_FOLD = 8  # groups of segments whose shares lie within a factor e
+
 _DRAWN = 2**16  # rows of a shuffle that are placed one by one; the rest is spread evenly
 
 
@@ -26,17 +29,12 @@ class Demand:
     """Groups of segments: `count` of them, each asked for by `share` of the stream tuples that reach storage.
 
     The shares of all segments add to 1, unless nothing reaches storage; segments that nobody asks for are in
-    `n_segments` only. F4 is an equation of docs/algorithms/semistream.md, 3.4.
+    `n_segments` only.
     """
 
     count: F64
     share: F64
     n_segments: int
-
-    @property
-    def root_sum(self) -> float:
-        """Sum of the square roots of all shares, what the best of all look-up policies depends on (F4)."""
-        return float(np.sum(self.count * np.sqrt(self.share)))
 
     @property
     def largest(self) -> float:
@@ -125,7 +123,9 @@ def _asked(count: F64, share: F64, n: int) -> Demand:
 Law = Literal["integral", "discrete"]
 
 _NEAR_ONE = 1e-9  # closer to exponent 1 than this, the power law's integral is taken as the logarithm
+
 _SUMMED = 4096  # terms of a discrete law that are added one by one
+
 _TERMS: Final = np.arange(_SUMMED + 1.0)
 
 
@@ -286,3 +286,24 @@ class Empirical:
         n = -(-self.rows // segment_rows)
         seen = np.bincount(self.places[cached:] // segment_rows, self.wanted[cached:], n)
         return grouped(seen.astype(np.float64) + self.unseen / n)
+
+
+_EXACT_RANKS = 200
+
+_GROUPS = 400
+
+
+def rank_groups(distribution: Distribution) -> tuple[F64, F64]:
+    """Groups of ranks, most wanted first: how many, and which share of the stream asks for each of them."""
+    edges, count = _rank_edges(distribution.rows)
+    wanted: F64 = np.diff(distribution.share(edges)) / count
+    return count, wanted
+
+
+@lru_cache(maxsize=64)
+def _rank_edges(rows: int) -> tuple[F64, F64]:
+    """Where the groups begin and end, the first ranks one by one, and how many ranks are in each."""
+    near = np.arange(0.0, min(_EXACT_RANKS, rows) + 1)
+    far = np.round(np.geomspace(near[-1], rows, _GROUPS)) if rows > near[-1] else near
+    edges = np.unique(np.concatenate([near, far]))
+    return edges, np.diff(edges)

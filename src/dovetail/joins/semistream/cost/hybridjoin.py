@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from dovetail.engine.kernels.arrays import F64
-from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share
-from dovetail.joins.semistream.cost.prediction import NoRoomError, Prediction, waiting_room
-from dovetail.joins.semistream.cost.setting import Policy, Setting
+from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share, rank_groups
+from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Prediction, Setting, waiting_room
 from dovetail.joins.semistream.cost.steady import (
     Steady,
     fullest,
@@ -47,15 +46,6 @@ def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
         bound_steps=1.0,
         memory=(("disk buffer", page), ("index", setting.index_bytes)),
     )
-
-
-def inlj_delay(prediction: Prediction, arrival: float) -> float:
-    """Mean seconds from arrival to answer for tuples that come at random: (1/mu)(1 + rho / (2 (1 - rho))).
-
-    Infinite when more tuples arrive than can be answered.
-    """
-    load = arrival / prediction.mu
-    return (1 + load / (2 * (1 - load))) / prediction.mu if load < 1 else float("inf")
 
 
 def steady_state(segments: Demand, capacity: float, policy: Policy) -> Steady:
@@ -162,10 +152,10 @@ def _beside_wanted(segments: Demand, room: int, p_n: float, policy: Policy) -> S
     return replace(alone, per_load=max(1.0, alone.per_load * (1 - taken / room)))
 
 
-_EXACT_RANKS = 200
-_GROUPS = 400
 _ROUNDS = 500
+
 _SUMMED = 60  # up to this threshold, terms are added one by one
+
 _LOGISTIC = 1.702  # 1 / (1 + exp(-1.702 z)) is within 0.01 of the normal distribution
 
 
@@ -222,22 +212,6 @@ def at_least(mean: F64, threshold: int) -> F64:
         below += term
     chance: F64 = np.clip(1 - below, 0.0, 1.0)
     return chance
-
-
-def rank_groups(distribution: Distribution) -> tuple[F64, F64]:
-    """Groups of ranks, most wanted first: how many, and which share of the stream asks for each of them."""
-    edges, count = _rank_edges(distribution.rows)
-    wanted: F64 = np.diff(distribution.share(edges)) / count
-    return count, wanted
-
-
-@lru_cache(maxsize=64)
-def _rank_edges(rows: int) -> tuple[F64, F64]:
-    """Where the groups begin and end, the first ranks one by one, and how many ranks are in each."""
-    near = np.arange(0.0, min(_EXACT_RANKS, rows) + 1)
-    far = np.round(np.geomspace(near[-1], rows, _GROUPS)) if rows > near[-1] else near
-    edges = np.unique(np.concatenate([near, far]))
-    return edges, np.diff(edges)
 
 
 def predict_optimised_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:

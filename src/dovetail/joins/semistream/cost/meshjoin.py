@@ -6,10 +6,9 @@ Reference: equation F5 of docs/algorithms/semistream.md, 3.1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from dovetail.joins.semistream.cost.prediction import Prediction, capacity
-from dovetail.joins.semistream.cost.setting import Setting
+from dovetail.joins.semistream.cost.setting import Prediction, Setting, capacity
 from dovetail.joins.semistream.sizes import Sizes
 
 
@@ -26,15 +25,6 @@ def seek_equivalent_bytes(setting: Setting, *, sequential: bool = False) -> floa
 def best_buffer_bytes(memory: float, a: float) -> float:
     """b* = -a + sqrt(a^2 + a M), about sqrt(a M): where b (M - b) / (a + b) is largest."""
     return -a + math.sqrt(a * a + a * memory)
-
-
-def loss_of(buffer: float, memory: float, a: float) -> float:
-    """The share of the best rate that another buffer loses."""
-
-    def rate(b: float) -> float:
-        return b * (memory - b) / (a + b)
-
-    return 1 - rate(buffer) / rate(best_buffer_bytes(memory, a))
 
 
 def predict_meshjoin(setting: Setting, sizes: Sizes) -> Prediction:
@@ -86,24 +76,3 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chu
         memory=(("disk buffer", buffer), ("waiting tuples", w * chunk_bytes)),
         steps_per_load=parts,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RoundTimes:
-    """Seconds of one step, to the match, and until a tuple leaves, at a given arrival rate."""
-
-    step_s: float
-    to_match_s: float
-    residence_s: float
-
-
-def round_times(prediction: Prediction, arrival: float | None = None) -> RoundTimes:
-    """How long tuples of the MESHJOIN family take: half a round to the match, a whole one until they leave.
-
-    A slow stream stretches every step to the time in which its w tuples arrive, where the source counts one such
-    wait only.
-    Reference: Naeem 2012, 5.1.1 and 5.1.2, corrected; docs/algorithms/semistream.md, 3.1.
-    """
-    fill = prediction.w / arrival if arrival else 0.0
-    step = max(prediction.c_loop, fill)
-    return RoundTimes(step, prediction.bound_steps / 2 * step, prediction.bound_steps * step)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import median
 
 import numpy as np
 import pyarrow as pa
@@ -17,38 +16,22 @@ from dovetail.joins.semistream.cost.setting import Points, ReadCosts
 from dovetail.joins.semistream.master.pages import KeyedPages, Pages
 
 _SIZES = (1, 4, 16, 64, 256)  # pages of a run
+
 _PAGES_OF_A_ROUND = 256
+
 _KEY_PAGES = 16  # from which keys are taken, as keys of one page are found more quickly than any others
+
 _KEYS_OF_A_PAGE = 16
+
 _ATTEMPTS = 6
+
 _FEWEST = 3  # attempts, if they do not take long: what else runs here slows down any one of them
+
 _TIMED_S = 0.02  # of reading one size
+
 _PATIENCE_S = 0.1
+
 _MOST_BYTES = 2 << 20
-
-
-def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, seed: int = 0) -> ReadCosts:
-    """c_IO of this store: 1, 4, 16 ... pages up to `most_bytes`, anywhere and in turn, medians of `repeats` reads.
-
-    Times are those of the device's clock, so that a simulated device is found to cost what its model says. What the
-    system keeps in its cache is read from there, as the joins themselves would.
-    Reference: Naeem 2012, 3.4; docs/algorithms/semistream.md, 3.0.
-    """
-    n_pages = len(pages.starts) - 1
-    if n_pages < 1 or repeats < 1:
-        raise PlanError(f"{repeats} reads of a store with {n_pages} pages were asked for; both must be at least 1.")
-    counts = [4**i for i in range(16) if 4**i <= n_pages]
-    fitting = [n for n in counts if n == 1 or pages.stored_bytes(0, n) <= most_bytes]
-    rng = np.random.default_rng(seed)
-    random, sequential = {}, {}
-    for count in fitting:
-        size = float(pages.stored_bytes(0, count))
-        anywhere = rng.integers(0, n_pages - count + 1, repeats).tolist()
-        random[size] = median(_read_s(pages, first, count, jump=True) for first in anywhere)
-        in_turn = range(0, n_pages - count + 1, count)[: repeats + 1]
-        times = [_read_s(pages, first, count, jump=False) for first in in_turn]
-        sequential[size] = median(times[1:] or times)
-    return ReadCosts(_rising(random), _rising(sequential))
 
 
 def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
@@ -130,12 +113,6 @@ def _seconds(pages: Pages, work: Callable[[], object]) -> float:
     return (clock.now_ns() - start) / 1e9
 
 
-def _read_s(pages: Pages, first: int, count: int, *, jump: bool) -> float:
-    if jump and len(pages.starts) > 2:
-        pages.read(0 if first else len(pages.starts) - 2, 1)  # so that no read follows the one before by chance
-    return _seconds(pages, partial(pages.read, first, count))
-
-
 def _rising(points: dict[float, float]) -> Points:
     """Points by size, none cheaper than a smaller one: what is faster by chance is taken as no slower."""
     sizes = sorted(points)
@@ -144,7 +121,9 @@ def _rising(points: dict[float, float]) -> Points:
 
 
 LARGE_PAGE = 2 << 20  # bytes; such as row groups of Parquet files that were not written for look-ups
+
 MOVED = 3.0  # times dearer or cheaper than assumed; less may be chance, or what the system kept in memory
+
 _COMPARED_S = 0.02  # of reading, from which its cost can be told
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import F64, I64
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.distribution import Distribution, Empirical, Law, Zipf, cached_share
-from dovetail.joins.semistream.cost.hybridjoin import rank_groups
+from dovetail.joins.semistream.cost.distribution import Distribution, Empirical, Law, Zipf, cached_share, rank_groups
 
 _LARGEST = 3.0
 _COUNTED = 24  # keys seen more often than this are one class by doubling

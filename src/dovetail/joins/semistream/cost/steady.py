@@ -64,11 +64,6 @@ def oldest_first(segments: Demand, capacity: float) -> Steady:
     return replace(found, per_load=max(1.0, min(found.per_load, capacity)))
 
 
-def fixed_point(segments: Demand, capacity: float) -> Steady:
-    """F1 and F2 as first derived, without the slots that wait to be filled."""
-    return _solved(segments, capacity, lambda t: of_window(segments, t).waiting)
-
-
 def _solved(segments: Demand, capacity: float, slots: Callable[[float], float]) -> Steady:
     """At least half of the window waits, so that it is at most twice the capacity."""
     low, high = 0.0, 2.0 * capacity
@@ -78,27 +73,18 @@ def _solved(segments: Demand, capacity: float, slots: Callable[[float], float]) 
     return of_window(segments, (low + high) / 2)
 
 
-def best_possible(segments: Demand, capacity: float) -> float:
-    """Tuples per load that no look-up policy can pass while segments wait for several tuples each (F4).
-
-    Load rates r_i that add up to the fewest loads under sum p_i / (2 r_i) = capacity are in proportion to sqrt(p_i).
-    """
-    root = segments.root_sum
-    return 2 * capacity / root**2 if root else 1.0
-
-
-def best_gain(segments: Demand) -> float:
-    """How much fewer loads the best look-up policy needs than looking up the oldest tuple, at most (F4)."""
-    root = segments.root_sum
-    return float(np.sum(segments.count)) / root**2 if root else 1.0
-
-
 _STEPS = 32  # of the integral from T_c to T
+
 _SIZES = 96  # numbers of waiting tuples at which a guard is evaluated; between, a line
+
 _ROUNDS = 400
+
 _EXACT_ENOUGH = 1e-4
+
 _NO_HAZARD = 1e-9  # of being looked up in a whole window: keeps divisions defined
+
 _DAMPING = 0.35
+
 _LOGISTIC = 1.702  # 1 / (1 + exp(-1.702 z)) is within 0.01 of the normal distribution
 
 
@@ -208,6 +194,7 @@ def _geometric(first: float, last: float, n: int) -> F64:
 
 
 _HALVINGS = 50
+
 _FOREVER = 1e12  # stream tuples
 
 

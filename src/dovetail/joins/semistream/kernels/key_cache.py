@@ -44,9 +44,12 @@ class Candidates(NamedTuple):
 ENTRIES, CAPACITY, BYTES, LIMIT, THRESHOLD, START, RANDOM_STATE, EVICTED, INSERTED = range(9)
 """Places in `meta`: entries now and at most, their bytes now and at most, what a key needs to get in, now and at first,
 the state of the random numbers, and how many entries made room and came in so far."""
+
 ENTRY_BYTES = 8 * 5 + 4
+
 TAKES_ANY, TAKES_LEAST, TAKES_SAMPLED = range(3)
 """Which entry makes room: any; the least asked for; the least asked for of a sample, and only for a key above it."""
+
 SAMPLE = 16
 
 
@@ -271,3 +274,21 @@ def _warm() -> None:
     frozen.flags.writeable = False
     probe_admit(cache, pool, some, frozen, some, 0, 0, hits, 0)
     hit_pairs(cache, some, hits, 0, 0, 0, (np.empty(3, np.int64), np.empty(3, np.int64)), 0)
+
+
+@kernel
+def hits_until(pages: I64, start: int, place: I32, used: I64, now: int) -> int:
+    """The first request, from `start` on, whose page has no place; those before mark theirs as used now, one by one."""
+    for row in range(start, len(pages)):
+        at = place[pages[row]]
+        if at < 0:
+            return row
+        used[at] = now + row - start
+    return len(pages)
+
+
+@register_warmup
+def _warm_pages() -> None:
+    some = np.arange(2, dtype=np.int64)
+    some.flags.writeable = False
+    hits_until(some, 0, np.full(2, -1, np.int32), np.zeros(2, np.int64), 0)

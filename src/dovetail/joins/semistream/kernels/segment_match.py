@@ -1,5 +1,6 @@
-"""Waiting rows of one segment met with its master rows: a small table over the smaller side, one walk over the other.
+"""Waiting rows met with the master rows of their segment: a small table over the smaller side, one walk over the other.
 
+One segment is matched after it is loaded alone, several after a round.
 Reference: docs/algorithms/semistream.md, 2.0.
 """
 
@@ -12,7 +13,18 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64, Bool
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.hashing import place
-from dovetail.joins.semistream.kernels.waiting_pool import LOADS, NONE, Pool, admit, empty_pool, release, unlink
+from dovetail.joins.semistream.kernels.waiting_pool import (
+    LOADS,
+    NONE,
+    Pool,
+    admit,
+    chain_rows,
+    empty_pool,
+    pick_round,
+    release,
+    take_round,
+    unlink,
+)
 
 INNER, LEFT, SEMI, ANTI, ALL = range(5)
 """What pairs are given: matches; these and misses; the first match; misses; all of LEFT for a later check."""
@@ -317,3 +329,114 @@ def _warm() -> None:
     group_rows(scratch, np.zeros(1, np.int32), np.empty(1, np.int64), np.empty(1, np.int64))
     match_rows(some, some, 0, some, 0, scratch, INNER, out, 0)
     keep_checked(out[0], out[1], 0, 1, np.ones(1, np.bool_), LEFT)
+
+
+class Met(NamedTuple):
+    """Keys that a round met: code, first master row or -1, master rows, waiting rows; `member` has all rows in turn."""
+
+    code: I64
+    first: I64
+    rows: I64
+    waiting: I64
+    member: I64
+
+
+class Round(NamedTuple):
+    """Segments picked, rows that still wait for each, and where the rows of each begin, with the end of the last."""
+
+    picked: I64
+    counts: I64
+    offsets: I64
+
+
+def empty_met(keys: int, rows: int) -> Met:
+    """Room for so many keys with so many master rows together."""
+    return Met(*(np.empty(n, np.int64) for n in (keys, keys, keys, keys, rows)))
+
+
+def met_bytes(keys: int, rows: int) -> int:
+    """Bytes of `empty_met(keys, rows)`."""
+    return 32 * keys + 8 * rows
+
+
+@kernel
+def _note(
+    s: Scratch, used: int, threshold: int, misses: bool, before: int, met: Met, n: int, m: int
+) -> tuple[int, int]:
+    """How many keys and rows are noted after those of one segment with at least `threshold` waiting rows."""
+    for key in range(used):
+        if s.waiting[key] < threshold or n == len(met.code) or (s.first[key] < 0 and not misses):
+            continue
+        row, size = s.first[key], 0
+        while row >= 0:
+            if m + size < len(met.member):
+                met.member[m + size] = before + row
+            row = s.following[row]
+            size += 1
+        if m + size > len(met.member):
+            continue
+        met.code[n], met.rows[n], met.waiting[n] = s.code[key], size, s.waiting[key]
+        met.first[n] = before + s.first[key] if size else NONE
+        n, m = n + 1, m + size
+    return n, m
+
+
+@kernel
+def resolve_round(
+    p: Pool,
+    r: Round,
+    start: int,
+    codes: I64,
+    source: int,
+    s: Scratch,
+    how: int,
+    out: tuple[I64, I64],
+    at: int,
+    now_ns: int,
+    remember: bool,
+    met: Met,
+    threshold: int,
+) -> tuple[int, int, int, int, int, int]:
+    """The waiting rows of the round's segments from `start` on are answered, each segment by its own rows of `codes`.
+
+    Stops where `out` is full, or `met`, which takes no notes if it has no room at all. Gives the segment to go on with,
+    where the next pair goes, rows answered, rows among them without a match, and the keys and rows noted.
+    """
+    done, missed, n, m, k = 0, 0, 0, 0, start
+    while k < len(r.picked) and not _full(r, k, met, n, m):
+        place, waiting = r.offsets[k], r.counts[k]
+        here, above = codes[place : r.offsets[k + 1]], source + place
+        at, some, lacking, used = meet(p, r.picked[k], waiting, False, here, above, s, how, out, at, now_ns, remember)
+        done, missed = done + some, missed + lacking
+        r.counts[k] -= some
+        if r.counts[k] > 0:
+            break
+        if len(met.code):
+            n, m = _note(s, used, threshold, remember, place, met, n, m)
+        k += 1
+    return k, at, done, missed, n, m
+
+
+@kernel
+def _full(r: Round, k: int, met: Met, n: int, m: int) -> bool:
+    """Whether the keys of a segment might not all be noted after those that are."""
+    rows = r.offsets[k + 1] - r.offsets[k]
+    return n > 0 and (n + r.counts[k] > len(met.code) or m + rows > len(met.member))
+
+
+@register_warmup
+def _warm_round() -> None:
+    pool, scratch, met = empty_pool(4, 2), empty_scratch(4), empty_met(4, 4)
+    some = np.arange(2, dtype=np.int64)
+    some.flags.writeable = False
+    offsets = np.arange(3, dtype=np.int64)
+    picked, counts, out = np.empty(2, np.int64), np.empty(2, np.int64), (np.empty(8, np.int64), np.empty(8, np.int64))
+    for picking in range(2):
+        admit(pool, some, some, some, 0, 1)
+        if picking:
+            n = take_round(pool, some, some, 4, 9, picked, counts)
+        else:
+            n = pick_round(pool, 0, 0.3, 1 << 40, 0, some, 4, 9, picked, counts)
+        offsets.flags.writeable = False
+        chain_rows(pool, picked[:n], out[0], out[1])
+        resolve_round(pool, Round(picked[:n], counts[:n], offsets), 0, some, 0, scratch, ALL, out, 0, 2, True, met, 1)

@@ -1,8 +1,11 @@
-"""The arrays of waiting stream rows and the kernels that admit rows and choose what to load.
+"""The arrays of waiting stream rows, and the kernels that admit rows and pick the segments to load.
 
 Every waiting row is a slot: in a queue by order of admission, from which any slot can leave, and in the chain of its
 segment, the part of the master data that will settle it. One finger remembers a place in the queue by its number of
 newer rows, so that a look-up position is reached by a short walk.
+
+Several segments may be picked for one round. The rows of a picked segment leave the queue at once, so that the next
+pick sees what it would see had they been answered. They keep their slots until the round's rows are there.
 Reference: docs/algorithms/semistream.md, 2.0 and 2.12.
 """
 
@@ -41,9 +44,13 @@ class Pool(NamedTuple):
 FREE, USED, LIVE, OLDEST, NEWEST, TICKET, FINGER, AHEAD, LOADS, PEAK, WORST, TURN = range(12)
 """Places in `meta`: first free slot, slots ever used, waiting rows, oldest and newest slot, next ticket, finger slot,
 how many rows are newer than it, loads so far, most rows ever waiting, longest residence in loads, look-ups so far."""
+
 SLOT_BYTES = 8 * 4 + 4 * 5
+
 SEGMENT_BYTES = 4 * 3
+
 BUCKETS = 64
+
 NONE = -1
 
 BY_OLDEST, BY_ALTERNATE, BY_GUARDED, BY_POSITION, BY_GREEDY, BY_GREEDY_OLDEST, BY_SEGMENT = range(7)
@@ -273,3 +280,92 @@ def _warm() -> None:
     fullest(pool.held)
     waiting_slots(pool, np.empty(4, np.int32))
     slots_from(pool, 0, np.empty(4, np.int32))
+
+
+@kernel
+def detach(p: Pool, segment: int) -> int:
+    """How many rows waited for the segment; they are out of the queue, in a chain that nobody is added to."""
+    slot, n = p.head[segment], 0
+    while slot >= 0:
+        unlink(p, slot)
+        slot = p.follower[slot]
+        n += 1
+    p.held[segment] = 0
+    return n
+
+
+@kernel
+def pick_round(
+    p: Pool,
+    policy: int,
+    position: float,
+    patience: int,
+    before_ns: int,
+    rows: I64,
+    most: int,
+    enough: int,
+    picked: I64,
+    counts: I64,
+) -> int:
+    """How many segments the policy picks until `picked` is full or they have more than `most` rows; at least one.
+
+    `rows` has the master rows of each segment; where it is empty, waiting rows are counted instead. Picking also ends
+    when `enough` rows waited for what was picked.
+    """
+    m, n, total, answered = p.meta, 0, 0, 0
+    while n < len(picked) and m[LIVE] > 0 and answered < enough:
+        turn = m[TURN]
+        segment = choose(p, policy, position, patience, before_ns)
+        weight = rows[segment] if len(rows) else p.held[segment]
+        if n > 0 and total + weight > most:
+            m[TURN] = turn
+            break
+        m[LOADS] += 1
+        picked[n], counts[n] = segment, detach(p, segment)
+        answered += counts[n]
+        total += weight
+        n += 1
+    return n
+
+
+@kernel
+def take_round(p: Pool, order: I64, rows: I64, most: int, enough: int, picked: I64, counts: I64) -> int:
+    """As `pick_round`, for segments in a given order, which ends where nothing waits."""
+    n, total, answered = 0, 0, 0
+    for at in range(min(len(order), len(picked))):
+        segment = order[at]
+        weight = rows[segment] if len(rows) else p.held[segment]
+        if p.held[segment] == 0 or answered >= enough or (n > 0 and total + weight > most):
+            break
+        p.meta[LOADS] += 1
+        picked[n], counts[n] = segment, detach(p, segment)
+        answered += counts[n]
+        total += weight
+        n += 1
+    return n
+
+
+def reattach(p: Pool, picked: I64, counts: I64) -> None:
+    """Rows of segments that were picked but not served wait again, each in its old place; their loads do not count."""
+    some = counts > 0
+    p.held[picked[some]] = counts[some]
+    p.meta[LOADS] -= int(some.sum())
+    slots = np.flatnonzero(p.segment[: int(p.meta[USED])] >= 0)
+    slots = slots[p.held[p.segment[slots]] > 0]  # what other segments of the round still have is not theirs
+    slots = slots[np.argsort(p.ticket[slots])]
+    p.older[slots], p.newer[slots] = np.append(NONE, slots)[: len(slots)], np.append(slots, NONE)[1:]
+    p.meta[LIVE], p.meta[FINGER], p.meta[AHEAD] = len(slots), NONE, 0
+    p.meta[OLDEST], p.meta[NEWEST] = (slots[0], slots[-1]) if len(slots) else (NONE, NONE)
+
+
+@kernel
+def chain_rows(p: Pool, picked: I64, codes: I64, refs: I64) -> int:
+    """How many rows wait for the picked segments; the code and name of each are written."""
+    n = 0
+    for at in range(len(picked)):
+        slot = p.head[picked[at]]
+        while slot >= 0:
+            codes[n], refs[n] = p.code[slot], p.ref[slot]
+            slot = p.follower[slot]
+            n += 1
+    return n

@@ -13,8 +13,7 @@ from dovetail.engine.buffers import fixed_values, fixed_width, memory_of, offset
 from dovetail.engine.kernels.arrays import I32, I64, U8, AnyArray, Bool
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import byte_keys
-from dovetail.joins.semistream.kernels.byte_keys import escaped_lengths, put_numbers, put_text
-from dovetail.joins.semistream.kernels.sorted_search import count_below
+from dovetail.joins.semistream.kernels.byte_keys import count_below, escaped_lengths, put_numbers, put_text
 
 
 @dataclass(frozen=True, slots=True)

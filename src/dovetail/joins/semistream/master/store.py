@@ -15,13 +15,13 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.master.page_file.generation import local_path
-from dovetail.joins.semistream.master.page_file.source import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import DEFAULT_PAGE
 from dovetail.joins.semistream.master.pages import KeyedPages, Order, Pages, Resting
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
-from dovetail.joins.semistream.master.sqlite.source import sqlite_source
+from dovetail.joins.semistream.master.sqlite import sqlite_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

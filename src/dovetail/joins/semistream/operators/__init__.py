@@ -2,8 +2,9 @@
 
 In the order in which rows pass them:
 
-* `spec`: what every join is told. `hybridjoin`, `cachejoin`, `resident`, `inlj`, `meshjoin`: the algorithms.
-* `operator`: the running join: rows are coded and answers collected. `index_driven`: the loop of joins with an index.
+* `operator`: what every join is told, and the running join: rows are coded and answers collected.
+* `inlj`, `meshjoin`, `hybridjoin`, `cachejoin`, `resident`: the algorithms. The loop of all joins that load the home
+  segments of waiting rows is HYBRIDJOIN's.
 * `waiting`: stream rows that wait. `loads`: segments read and matched with them. `disk_buffer`: master rows as read.
 * `cache`: master rows by key. `answers`: rows by name, and answers made of them.
 """
@@ -12,8 +13,8 @@ from dovetail.joins.semistream.operators.cachejoin import CacheJoin, OptimisedXH
 from dovetail.joins.semistream.operators.hybridjoin import HybridJoin, XHybridJoin
 from dovetail.joins.semistream.operators.inlj import Inlj
 from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 from dovetail.joins.semistream.operators.resident import PartitionedJoin, Ssij
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
 
 ALGORITHMS: dict[str, type[SemiStreamJoin]] = {
     "inlj": Inlj,

@@ -10,8 +10,7 @@ from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.kernels.selection import expand_runs
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.kernels import key_cache as kernels
-from dovetail.joins.semistream.kernels.segment_match import Scratch, candidates, group_rows
-from dovetail.joins.semistream.kernels.waiting_round import Met
+from dovetail.joins.semistream.kernels.segment_match import Met, Scratch, candidates, group_rows
 from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, refs_of
 from dovetail.joins.semistream.operators.disk_buffer import PageOf
 from dovetail.joins.semistream.options import CachePolicy

@@ -19,15 +19,13 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import age, hit_pairs, probe_admit
-from dovetail.joins.semistream.kernels.segment_match import INNER, keep_checked
-from dovetail.joins.semistream.kernels.waiting_round import Met
+from dovetail.joins.semistream.kernels.segment_match import INNER, Met, keep_checked
 from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.cache import RowCache
 from dovetail.joins.semistream.operators.disk_buffer import PageOf
-from dovetail.joins.semistream.operators.index_driven import IndexDriven, LookUps
+from dovetail.joins.semistream.operators.hybridjoin import IndexDriven, LookUps
 from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts
-from dovetail.joins.semistream.operators.operator import Rows
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin
 from dovetail.joins.semistream.options import ADAPTIVE, LEAST_FREQUENT, OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Part, Sizes, row_bytes
 

@@ -1,28 +1,35 @@
 """HYBRIDJOIN: the oldest waiting row says which segment is loaded, and the load answers all rows that wait for it.
 
-X-HYBRIDJOIN keeps the most wanted pages of the master data in memory beside it, as a plain buffer.
+X-HYBRIDJOIN keeps the most wanted pages of the master data in memory beside it, as a plain buffer. `IndexDriven` is the
+loop of all joins with an index: take rows, load when slots are full, answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.operators.answers import Shape
+from dovetail.joins.semistream.kernels import waiting_pool as kernels
+from dovetail.joins.semistream.operators.answers import RowStore, Shape
 from dovetail.joins.semistream.operators.disk_buffer import Loaded
-from dovetail.joins.semistream.operators.index_driven import IndexDriven, LookUps
-from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts
-from dovetail.joins.semistream.operators.operator import Rows
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts, Picks
+from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
+from dovetail.joins.semistream.operators.waiting import Limits, Waiting, report_waits
 from dovetail.joins.semistream.options import OLDEST, Lookup
-from dovetail.joins.semistream.sizes import Part, Sizes
+from dovetail.joins.semistream.sizes import Footprint, Part, Sizes
+
+if TYPE_CHECKING:
+    from dovetail.joins.semistream.master.pages import Pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +115,208 @@ class PinnedPages(Kept):
                 f"pinned={sizes.pinned}: the pinned pages cannot change while a join runs; start a new one."
             )
         return iter(())
+
+
+class Schedule(Picks, Protocol):
+    """Which segments are loaded, and when."""
+
+    def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
+        """Load what is due after rows were taken; if `more` are to come, some of those must find room."""
+        ...
+
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """Load for rows that have waited longer than they may."""
+        ...
+
+
+class LookUps:
+    """Loads by a look-up policy: when no slot is free, or when the kept part asks for a load."""
+
+    def __init__(self, parts: Parts, kept: Kept, lookup: Lookup) -> None:
+        self._parts, self._kept, self._rule = parts, kept, (lookup.code, lookup.position)
+
+    def choose(self) -> int:
+        """The segment to load next, or -1 if nothing waits."""
+        parts = self._parts
+        return parts.waiting.choose(*self._rule, parts.spec.max_residence, parts.clock.now_ns())
+
+    def pick(self, limits: Limits) -> tuple[I64, I64]:
+        """The segments of a round in ascending order, and how many rows wait for each."""
+        parts = self._parts
+        return parts.waiting.pick(*self._rule, parts.spec.max_residence, parts.clock.now_ns(), limits)
+
+    def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
+        """Free some slots if none is free; otherwise make the one load that the kept part waits for."""
+        is_full = self._parts.waiting.is_full
+        if more and (is_full or self._kept.is_paused):
+            yield from loads.make_slots() if is_full else loads.one()
+            self._kept.resume()
+
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """Load until no row has waited for longer than it may."""
+        parts = self._parts
+        while parts.waiting.overdue(parts.spec.max_residence, parts.clock.now_ns()):
+            yield from loads.one()
+
+
+class IndexDriven(SemiStreamOperator):
+    """Rows wait in a queue and by home segment; a load settles every row that waits for its segment.
+
+    `keep` makes the part that keeps master rows in memory, `schedule` the one that decides on loads.
+    Reference: docs/algorithms/semistream.md, 2.0.
+    """
+
+    def __init__(
+        self,
+        spec: SemiStreamJoin,
+        budget: MemoryBudget,
+        stream: pa.Schema,
+        shape: Shape,
+        sizes: Sizes,
+        keep: Callable[[Parts], Kept],
+        schedule: Callable[[Parts, Kept], Schedule],
+        pinned: int = 0,
+        stores_rows: bool = False,
+    ) -> None:
+        super().__init__(spec, budget, stream, shape, sizes, pinned, stores_rows)
+        self._parts = Parts(spec, budget, self.clock, self.counts, self.answers, self.disk, self.waiting)
+        self.kept = self.own(keep(self._parts))
+        self._schedule = schedule(self._parts, self.kept)
+        self.loads = self.own(Loads(self._parts, self.kept, self._schedule))
+        self.kept.open()
+
+    def stream_store(self, cost: Footprint) -> RowStore:
+        """Where waiting rows are."""
+        slots = self.sizes.waiting or 1
+        self.waiting = self.own(Waiting(self._stream_schema, slots, cost.segments.n, self.budget, cost.floor))
+        return self.waiting.store
+
+    def lend(self, batch: pa.RecordBatch) -> int:
+        """The chunk of a pushed batch."""
+        return self.waiting.borrow(batch)
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many stream rows are unanswered."""
+        return len(self.waiting)
+
+    def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Answer rows from what is kept or let them wait, with loads whenever they are due."""
+        start, n = 0, len(rows.codes)
+        while start < n:
+            start = yield from self.kept.take(rows, start, self.loads)
+            yield from self._schedule.relieve(self.loads, start < n)
+        yield from self._schedule.overdue(self.loads)
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """Copy the rows that wait; where there is no room for them, answer some first."""
+        while not self.waiting.settle():
+            yield from self.loads.until(max(0, len(self.waiting) - 1 - self.waiting.slots // 16))
+            yield from self.answers.flush()
+
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """One load, of the segment that is to be loaded next."""
+        yield from self.loads.one()
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Answer everything that waits, in rounds."""
+        if self.waiting_rows:
+            self.kept.resume()
+        yield from self.loads.until(0)
+        yield from self.answers.flush()
+
+    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Go on with what waits, or with what waits for too long, until that is answered or input is back."""
+        if self.spec.when_idle == "drain":
+            yield from super().idle(until)
+            return
+        while self.waiting.overdue(self.spec.max_residence, self.clock.now_ns()) and not until():
+            yield from self.work()
+        yield from self.answers.flush()
+
+    def regroup(self, pages: Pages) -> None:
+        """Also fit chains and rounds to the segments."""
+        super().regroup(pages)
+        self.waiting.store.floor = self.disk.cost.floor
+        self.waiting.reshape(self.waiting.slots, self.disk.segments.n)
+        self.loads.fit()
+
+    def adopted(self, changed: I64 | None) -> None:
+        """Mend what is kept of master rows."""
+        self.kept.adopted(changed)
+
+    def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Take up new sizes, answering rows that no longer fit; another segment length answers all that wait."""
+        yield from self.kept.shrink(sizes)
+        if sizes.per_segment not in (None, self.sizes.per_segment):
+            yield from self.drain()
+            self.sizes = replace(self.sizes, per_segment=sizes.per_segment)
+            self.regroup(self.pages)
+            self.kept.regrouped()
+        slots = sizes.waiting or self.waiting.slots
+        yield from self.loads.until(slots)
+        yield from self.answers.flush()
+        if not self.waiting.resize(slots):
+            yield from self.drain()
+            self.waiting.reshape(slots, self.disk.segments.n)
+        yield from self.kept.grow(sizes)
+        self.sizes = replace(self.sizes, waiting=slots, **self.kept.sizes())
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Everything that later answers depend on: waiting rows in order, what is kept, the state of the policies."""
+        slots, pool, now = self.waiting.in_order(), self.waiting.pool, self.clock.now_ns()
+        waits = {"age_ns": now - pool.since[slots], "born": pool.born[slots]}
+        return {
+            "rows": pa.Table.from_batches([self.waiting.rows()], self._stream_schema),
+            "waits": pa.table(waits),
+            "state": pa.table({"json": [json.dumps(self._state())]}),
+        } | self.kept.snapshot()
+
+    def _state(self) -> dict[str, Any]:
+        """The numbers that policies go by."""
+        meta = self.waiting.pool.meta
+        return {"loads": int(meta[kernels.LOADS]), "turn": int(meta[kernels.TURN])} | self.kept.state()
+
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Take up a snapshot in a join that has seen no rows; gives answers of rows that no longer fit."""
+        rows, waits = snapshot["rows"].combine_chunks(), snapshot["waits"]
+        out = [found for batch in rows.to_batches() for found in self._readmitted(batch)]
+        pool, slots, now = self.waiting.pool, self.waiting.in_order(), self.clock.now_ns()
+        if len(self.waiting) == rows.num_rows:
+            pool.since[slots] = now - waits["age_ns"].to_numpy()
+            pool.born[slots] = waits["born"].to_numpy()
+        state = _state_of(snapshot)
+        pool.meta[kernels.LOADS], pool.meta[kernels.TURN] = state["loads"], state["turn"]
+        self.kept.restore(snapshot, state)
+        return out
+
+    def _readmitted(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows that waited before take slots, without passing what is kept and without being counted as new."""
+        rows, _ = self.coded(batch, self.lend(batch))
+        start = 0
+        while start < len(rows.codes):
+            start = self._parts.admit(rows, start)
+            if start < len(rows.codes):
+                yield from self.loads.make_slots()
+        while self.waiting.overdue(self.spec.max_residence, self.clock.now_ns()):
+            yield from self.work()
+        yield from self.answers.flush()
+        yield from self.settle()
+
+    def relearn(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> None:
+        """Take up what was kept and still holds."""
+        self.kept.relearn(snapshot, _state_of(snapshot), changed)
+
+    def report(self) -> Metrics:
+        """The metrics so far, with how long rows waited."""
+        pool = self.waiting.pool
+        self.metrics.peak("queue_peak", int(pool.meta[kernels.PEAK]), unit="rows")
+        self.metrics.peak("longest_residence", int(pool.meta[kernels.WORST]), unit="loads")
+        report_waits(self.metrics, "residence", pool.residence)
+        self.kept.report(self.metrics)
+        return super().report()
+
+
+def _state_of(snapshot: Mapping[str, pa.Table]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(snapshot["state"]["json"][0].as_py())
+    return found

@@ -13,12 +13,11 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.kernels.page_lru import hits_until
+from dovetail.joins.semistream.kernels.key_cache import hits_until
 from dovetail.joins.semistream.kernels.segment_match import empty_scratch, match_rows, scratch_bytes
 from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, Shape
 from dovetail.joins.semistream.operators.disk_buffer import Loaded, Read
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamOperator
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.sizes import Footprint, Part, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
-from dovetail.joins.semistream.kernels.segment_match import match_rows, resolve
-from dovetail.joins.semistream.kernels.waiting_round import Met, Round, chain_rows, empty_met, resolve_round
+from dovetail.joins.semistream.kernels.segment_match import Met, Round, empty_met, match_rows, resolve, resolve_round
+from dovetail.joins.semistream.kernels.waiting_pool import chain_rows
 from dovetail.joins.semistream.operators.answers import SHIFT, Answers
 from dovetail.joins.semistream.operators.disk_buffer import Counts, DiskBuffer, Loaded, PageOf, Read
 from dovetail.joins.semistream.operators.operator import Rows
@@ -23,7 +23,7 @@ from dovetail.joins.semistream.operators.waiting import Limits, Waiting
 from dovetail.joins.semistream.sizes import ROUND_ROW_BYTES, Sizes
 
 if TYPE_CHECKING:
-    from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+    from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 
 EVERYTHING = 1 << 40
 SHARE_OF_A_ROUND = 8

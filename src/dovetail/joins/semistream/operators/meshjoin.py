@@ -23,8 +23,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import INNER, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
 from dovetail.joins.semistream.operators.answers import ROW, RowStore, Shape, refs_of
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamOperator
-from dovetail.joins.semistream.operators.spec import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import report_waits
 from dovetail.joins.semistream.sizes import GARBAGE, Footprint, Part, Sizes, footprint
 

@@ -11,8 +11,8 @@ from dovetail.engine.columns import held_bytes, take_columns, taken_bytes
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
+from dovetail.joins.semistream.kernels import segment_match as rounds
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
-from dovetail.joins.semistream.kernels import waiting_round as rounds
 from dovetail.joins.semistream.operators.answers import ROW, SHIFT, RowStore, refs_of
 from dovetail.joins.semistream.options import Residence
 

@@ -51,6 +51,7 @@ from dovetail.spark.arrow import arrow_type, map_in_arrow
 from dovetail.spark.collation import refuse_collated
 
 _REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
+
 _STRETCH = 4_000_000  # index entries that one task merges: 48 MB
 
 

@@ -28,7 +28,6 @@ from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.options import Park
 from dovetail.joins.semistream.plan.columns import without_watermarks
-from dovetail.joins.semistream.plan.session import Session, changed_pages
 from dovetail.joins.semistream.plan.task import (
     EnrichTask,
     Where,
@@ -38,7 +37,7 @@ from dovetail.joins.semistream.plan.task import (
     open_version,
     wanted_version,
 )
-from dovetail.joins.semistream.plan.worker import Owners
+from dovetail.joins.semistream.plan.worker import Owners, Session, changed_pages
 from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, Kept, StateLog
 from dovetail.joins.semistream.versions import MARK
 from dovetail.spark.arrow import Batches

@@ -17,7 +17,7 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.semistream.cost import Choice, choose
+from dovetail.joins.semistream.cost.choose import Choice, choose
 from dovetail.joins.semistream.decision import (
     Decision,
     Sample,

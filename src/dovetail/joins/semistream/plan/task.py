@@ -12,7 +12,7 @@ from dovetail.errors import ConfigError
 from dovetail.joins.semistream.dead_letters import DeadLetters, LetterFile
 from dovetail.joins.semistream.decision import Decision, Wiring
 from dovetail.joins.semistream.master.page_file.generation import Holds
-from dovetail.joins.semistream.master.page_file.source import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.options import DeadLetter, Drop, Park

@@ -1,4 +1,4 @@
-"""A table of a PostgreSQL server as master data, read as Arrow over ADBC."""
+"""A table of a PostgreSQL server as master data, read as Arrow over ADBC: its columns, key and ranges, and its versions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import parse_bytes
-from dovetail.errors import ConfigError, UnsupportedError
+from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.postgres.connection import (
     as_config_errors,
     check_url,
@@ -23,27 +24,24 @@ from dovetail.joins.semistream.master.postgres.connection import (
     with_connection,
     without_password,
 )
-from dovetail.joins.semistream.master.postgres.layout import (
-    PgColumn,
-    can_send,
-    columns_of,
-    count_from,
-    fences_from,
-    index_advice,
-    key_columns,
-    key_condition,
-    lay_out,
-    range_condition,
-    relation,
-    sent_keys,
+from dovetail.joins.semistream.master.ranges import (
+    Bound,
+    RangePages,
+    Ranges,
+    extended,
+    fence_table,
+    make_ranges,
+    null_condition,
+    page_rows,
+    quoted,
 )
-from dovetail.joins.semistream.master.ranges import Bound, RangePages, Ranges, extended, null_condition
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
 
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
 # The table's file changes when it is rewritten or made anew, the snapshot with every transaction that writes anything.
 _DEFAULT_MARKER = "pg_relation_filenode($1::text::regclass)::text || '/' || pg_current_snapshot()::text"
 
@@ -225,3 +223,246 @@ def postgres_source(
     connection, (columns, ranges, advice) = with_connection(url, laid_out)
     give_back(url, connection)
     return PostgresSource(url, table, columns, ranges, page_bytes, marker, advice)
+
+
+_SAMPLE = 1000  # rows whose size stands for all
+
+_MANY_PAGES = 16  # fewer are read as quickly by a scan
+
+_ARROW = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "bpchar": pa.string(),
+    "name": pa.string(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+
+# Whether a column is ordered by bytes: it has no collation, or one that does so, its own or the database's. An index is
+# used only for the very collation it has, so none is named where none is needed.
+_BY_BYTES = """CASE WHEN a.attcollation = 0 THEN true
+    WHEN c.collname = 'default' THEN (
+        SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') <> 'i'
+        FROM pg_database d WHERE datname = current_database())
+    ELSE c.collname IN ('C', 'POSIX', 'ucs_basic') END"""
+
+_KEYS = (*(name for name in _ARROW if name != "time"), "numeric", "uuid")
+
+
+@dataclass(frozen=True, slots=True)
+class PgColumn:
+    """A column of a table: what it is in PostgreSQL, and what becomes of it."""
+
+    name: str
+    pg_type: str
+    arrow: pa.DataType
+    by_bytes: bool = True  # whether its collation, if it has one, is already the order of bytes
+
+    @property
+    def selected(self) -> str:
+        """How it is asked for: types that Arrow does not have as text."""
+        as_text = self.pg_type not in _ARROW or self.pg_type == "bpchar"  # which in text has no padding
+        return f"{quoted(self.name)}::text" if as_text else quoted(self.name)
+
+    @property
+    def ordered(self) -> str:
+        """How it is compared and ordered: text by its bytes, as Spark and the pages do."""
+        return quoted(self.name) + ("" if self.by_bytes else ' COLLATE "C"')
+
+    def place(self, number: int) -> str:
+        """A value of it that is sent as text."""
+        return f"${number}::text::{self.pg_type}"
+
+    def arrow_column(self, column: pa.ChunkedArray) -> pa.Array:
+        """What the server sent, in its type; a value that does not fit is a `DataError`."""
+        array = column.combine_chunks()
+        array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+        try:
+            return array if array.type == self.arrow else array.cast(self.arrow)
+        except pa.ArrowException as error:
+            raise DataError(f"column {self.name!r} has a value that is not of type {self.arrow}: {error}") from error
+
+
+def relation(table: str) -> str:
+    """The table as SQL takes it: schema.table, or a table of the search path."""
+    return ".".join(quoted(part) for part in table.split("."))
+
+
+def columns_of(connection: Connection, table: str) -> list[PgColumn]:
+    """The columns of a table, view or foreign table; a `ConfigError` if there is none of this name."""
+    (oid,) = scalars(connection, "SELECT to_regclass($1::text)::oid::bigint", [relation(table)])
+    if oid is None:
+        raise ConfigError(f"there is no table {table!r}, or the user may not see it; give table or schema.table.")
+    found = query(
+        connection,
+        f"SELECT attname::text, typname::text, atttypmod::int8, {_BY_BYTES} AS by_bytes "  # noqa: S608  (ours)
+        "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation "
+        "WHERE attrelid = ($1::text)::bigint::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        [str(oid)],
+    ).to_pylist()
+    return [
+        PgColumn(row["attname"], row["typname"], _arrow_type(row["typname"], row["atttypmod"]), row["by_bytes"])
+        for row in found
+    ]
+
+
+def _arrow_type(pg_type: str, modifier: int) -> pa.DataType:
+    if pg_type != "numeric":
+        return _ARROW.get(pg_type, pa.string())
+    if modifier < 4:
+        return pa.decimal128(38, 18)  # as Spark reads numbers of no declared size
+    precision, scale = (modifier - 4) >> 16, ((modifier - 4) & 0x7FF ^ 1024) - 1024
+    if scale < 0 or precision > 76:
+        raise PlanError(f"numeric({precision}, {scale}) has no Arrow type; make a view that casts it.")
+    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+
+
+def key_columns(columns: Sequence[PgColumn], key: str | Sequence[str]) -> list[PgColumn]:
+    """The columns of the key; a `PlanError` if there is none of a name, or its type has another order than Arrow's."""
+    names = (key,) if isinstance(key, str) else tuple(key)
+    known = {column.name: column for column in columns}
+    missing = [name for name in names if name not in known]
+    if missing or not names:
+        raise PlanError(f"key column {missing} is not one of the columns {list(known)}.", argument="key")
+    for name in names:
+        if known[name].pg_type not in _KEYS:
+            raise PlanError(
+                f"key column {name!r} is of type {known[name].pg_type}; a key is one of {list(_KEYS)}.", argument="key"
+            )
+    return [known[name] for name in names]
+
+
+def range_condition(key: Sequence[PgColumn], low: Bound, high: Bound) -> tuple[str, list[str]]:
+    """The condition for keys of a range, nulls left out, and its values."""
+    conditions = [f"{quoted(column.name)} IS NOT NULL" for column in key]
+    terms, values = ", ".join(column.ordered for column in key), list[str]()
+    for sign, bound in ((">=", low), ("<", high)):
+        if bound is not None:
+            places = ", ".join(column.place(len(values) + at + 1) for at, column in enumerate(key))
+            conditions.append(f"({terms}) {sign} ({places})")
+            values += [str(value) for value in bound]
+    return " AND ".join(conditions), values
+
+
+def lay_out(
+    connection: Connection, table: str, columns: Sequence[PgColumn], key: Sequence[PgColumn], page_bytes: int
+) -> Ranges:
+    """Where pages begin, and what the table holds, by passes over the key inside the server."""
+    schema = pa.schema([(column.name, column.arrow) for column in columns])
+    names = ", ".join(column.selected for column in columns)
+    sample = query(connection, f"SELECT {names} FROM {relation(table)} LIMIT {_SAMPLE}")  # noqa: S608  (names are quoted)
+    row_bytes = sample.nbytes / max(sample.num_rows, 1)
+    whole = range_condition(key, None, None)[0]
+    total, keyed = scalars(connection, f"SELECT COUNT(*), COUNT(*) FILTER (WHERE {whole}) FROM {relation(table)}")  # noqa: S608  (quoted)
+    fences = fences_from(connection, table, key, None, page_rows(page_bytes, row_bytes))
+    return make_ranges(schema, tuple(column.name for column in key), fences, keyed, row_bytes, total - keyed)
+
+
+def count_from(connection: Connection, table: str, key: Sequence[PgColumn], low: Bound, limit: int) -> int:
+    """How many rows have a key from `low` on; no more than `limit` are counted."""
+    where, values = range_condition(key, low, None)
+    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {relation(table)} WHERE {where} LIMIT {limit}) r"  # noqa: S608  (quoted)
+    return int(scalars(connection, sql, values)[0])
+
+
+def fences_from(connection: Connection, table: str, key: Sequence[PgColumn], low: Bound, rows: int) -> pa.Table:
+    """Where pages of so many rows begin, from a key on; never inside a key. Keys come as values and as text."""
+    terms = ", ".join(f"{column.ordered} AS k{at}" for at, column in enumerate(key))
+    names = ", ".join(f"k{at}" for at in range(len(key)))
+    values = [PgColumn(f"k{at}", column.pg_type, column.arrow).selected for at, column in enumerate(key)]
+    shown = ", ".join(f"{value} AS v{at}, k{at}::text AS t{at}" for at, value in enumerate(values))
+    where, bound = range_condition(key, low, None)
+    sql = f"""
+        WITH keyed AS (SELECT {terms} FROM {relation(table)} WHERE {where}),
+        grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
+        placed AS (SELECT {names}, (SUM(n) OVER (ORDER BY {names}) - n)::int8 AS start FROM grouped),
+        paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
+        SELECT {shown}, start FROM paged
+        WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
+    """  # noqa: S608  (names are quoted, rows is an int)
+    found = query(connection, sql, bound)
+    keys = [column.arrow_column(found.column(f"v{at}")) for at, column in enumerate(key)]
+    binds = [found.column(f"t{at}").combine_chunks() for at in range(len(key))]
+    return fence_table(keys, binds, found.column("start").combine_chunks())
+
+
+def index_advice(connection: Connection, table: str, key: Sequence[PgColumn], ranges: Ranges) -> str:
+    """What to do if reading a page would scan the whole table; nothing if an index serves it, or the table is small."""
+    fences = ranges.table()
+    if fences.num_rows < _MANY_PAGES:
+        return ""
+    bounds = [tuple(fences.column(f"bind_{k}")[at].as_py() for k in range(len(key))) for at in (1, 2)]
+    where, values = range_condition(key, *bounds)
+    plan = query(connection, f"EXPLAIN SELECT * FROM {relation(table)} WHERE {where}", values).column(0).to_pylist()  # noqa: S608  (quoted)
+    if any("Index" in line for line in plan):
+        return ""
+    terms = ", ".join(column.ordered for column in key)
+    return (
+        f"every page scans the table, for no index serves its key: CREATE INDEX ON {relation(table)} ({terms}); ANALYZE"
+    )
+
+
+_AS_THEY_ARE = {"int2": pa.int16(), "int4": pa.int32(), "int8": pa.int64(), "text": pa.string(), "varchar": pa.string()}
+
+# Types whose every value has a text that the server takes. Any text may come where a uuid is the key, and fail there.
+_AS_TEXT = ("bool", "float4", "float8", "numeric", "bpchar", "name", "date", "timestamp", "timestamptz")
+
+_TEXTS = ("text", "varchar", "bpchar", "name")
+
+_TIMES = ("date", "timestamp", "timestamptz")
+
+
+def can_send(key: Sequence[PgColumn]) -> bool:
+    """Whether keys of these columns can be asked for."""
+    return all(column.pg_type in _AS_THEY_ARE or column.pg_type in _AS_TEXT for column in key)
+
+
+def key_condition(key: Sequence[PgColumn]) -> str:
+    """The condition for one of the keys in the arrays $1, $2, ...; rows are found once, however often a key is sent."""
+    arrays = [_array(column, at + 1) for at, column in enumerate(key)]
+    if len(key) == 1:
+        return f"r.{quoted(key[0].name)} = ANY({arrays[0]})"
+    terms = ", ".join(f"r.{quoted(column.name)}" for column in key)
+    return f"({terms}) IN (SELECT * FROM unnest({', '.join(arrays)}))"  # noqa: S608  (names are quoted)
+
+
+def _array(column: PgColumn, number: int) -> str:
+    if column.pg_type in _AS_THEY_ARE:
+        return f"${number}::{column.pg_type}[]"
+    return f"${number}::text[]::{column.pg_type}[]"
+
+
+def sent_keys(key: Sequence[PgColumn], columns: Sequence[pa.Array]) -> pa.RecordBatch | None:
+    """The keys as one row of arrays; None if one is a time that has no text on the server.
+
+    Keys with a zero character, which no text of the server has, are left out.
+    """
+    keys = pa.table(list(columns), [column.name for column in key])
+    for column in key:
+        if column.pg_type in _TIMES and not _plain_years(keys[column.name]):
+            return None
+        if column.pg_type in _TEXTS:
+            keys = keys.filter(pc.invert(pc.match_substring(keys[column.name], "\0")))
+    arrays = [_listed(keys[column.name].cast(_AS_THEY_ARE.get(column.pg_type, pa.string()))) for column in key]
+    return pa.RecordBatch.from_arrays(arrays, names=[f"k{at}" for at in range(len(arrays))])
+
+
+def _plain_years(column: pa.ChunkedArray) -> bool:
+    """Whether all years have four digits, as in the texts that Arrow and the server share."""
+    years = pc.min_max(pc.year(column))
+    return len(column) == 0 or (years["min"].as_py() >= 1 and years["max"].as_py() <= 9999)
+
+
+def _listed(column: pa.ChunkedArray) -> pa.Array:
+    values = column.combine_chunks()
+    values = values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks)
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
