@@ -134,16 +134,6 @@ def test_keys_seen_often_keep_their_share_among_many_seen_once() -> None:
     assert cached_share(Empirical.of_sample(keys, 1_000_000), 100) == pytest.approx(0.25, abs=0.01)
 
 
-def test_a_sample_knows_where_its_keys_lie() -> None:
-    keys = np.array([7, 7, 7, 7, 3, 3, 9, 5], np.int64)
-    found = Empirical.of_sample(keys, 100, places=keys * 10)  # key 7 lies in row 70, and so on
-    real = found.segments(10, ordered=False)
-    assert real.n_segments == 10
-    assert real.largest == pytest.approx(float(found.wanted[0]) + found.unseen / 10)
-    without = found.segments(10, ordered=False, cached=1)
-    assert without.largest < real.largest
-
-
 def test_a_sample_of_nothing_is_uniform() -> None:
     found = Empirical.of_sample(np.zeros(0, np.int64), 1000)
     assert found.unseen == 1
@@ -169,5 +159,3 @@ def test_wrong_distributions_say_what_is_allowed() -> None:
         Empirical(2, np.array([0.5, 0.3, 0.2]))
     with pytest.raises(PlanError, match="more than 1"):
         Empirical(2, np.array([0.9, 0.3]))
-    with pytest.raises(PlanError, match="one for each"):
-        Empirical(9, np.array([0.9]), places=np.zeros(2, np.int64))

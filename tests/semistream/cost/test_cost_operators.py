@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 from bench.simulation import SimulatedPages
@@ -11,7 +9,7 @@ from tests.semistream.cost.against_operators import Case
 
 from dovetail.joins.semistream.cost.choose import tune
 from dovetail.joins.semistream.cost.distribution import Zipf
-from dovetail.joins.semistream.cost.models import MODELS, drained, predict
+from dovetail.joins.semistream.cost.models import MODELS, predict
 from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, Policy
 from dovetail.joins.semistream.decision import setting_of
 from dovetail.joins.semistream.operators import ALGORITHMS
@@ -102,11 +100,3 @@ def test_rows_are_kept_in_the_units_of_each_algorithm() -> None:
         "cachejoin": "per_segment=4, cached=512",
         "sscj": "per_segment=4, cached=512",
     }
-
-
-def test_draining_in_order_is_cheaper() -> None:
-    pages = SimulatedPages(50_000, 64, 120, "key")
-    setting = setting_of(pages, STREAM, 4_000_000, Zipf(50_000, 0.0), SOURCE_COSTS, policy=Policy("oldest"))
-    in_order = replace(setting, policy=Policy("oldest", drains_in_order=True))
-    found = predict("hybridjoin", setting, Sizes(per_segment=4))
-    assert drained(found, in_order, 5000).seconds < 0.7 * drained(found, setting, 5000).seconds

@@ -16,7 +16,9 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
+
 KEYS = ("int", "string", "composite", "float", "decimal")
+
 _NUMBERS = [float("nan"), 0.0, -0.0, float("inf"), *(n / 2 for n in range(1, 60))]
 
 
@@ -127,3 +129,17 @@ def order_kept(rows: list[tuple[Any, ...]], names: list[str], on: tuple[str, ...
             return False
         last[key] = row[place]
     return True
+
+
+def wait_percentiles(metrics: Metrics, name: str, shares: tuple[float, ...] = (0.5, 0.95, 0.99)) -> dict[float, float]:
+    """For each share the seconds within which that share of all rows was served, an upper bound within a factor two."""
+    prefix = f"{name}.lt_2^"
+    found = sorted((int(e.name[len(prefix) :].split("_")[0]), e.value) for e in metrics.entries() if prefix in e.name)
+    total, out = sum(n for _, n in found), {}
+    for share in shares:
+        reached, seconds = 0, 0.0
+        for bits, n in found:
+            if reached < share * total:
+                reached, seconds = reached + n, 2.0**bits / 1e9
+        out[share] = seconds
+    return out

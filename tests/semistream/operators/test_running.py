@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import tests.oracle as oracle
 from tests.semistream.operators.memory_pages import MemoryPages
-from tests.semistream.operators.stream_cases import Case, answers, random_case
+from tests.semistream.operators.stream_cases import Case, answers, random_case, wait_percentiles
 from tests.semistream.operators.test_answers import random_spec
 
 from dovetail.engine.clock import VirtualClock
@@ -26,7 +26,6 @@ from dovetail.joins.semistream.operators import (
     PartitionedJoin,
     XHybridJoin,
 )
-from dovetail.joins.semistream.operators.waiting import wait_percentiles
 from dovetail.joins.semistream.options import CachePolicy, Lookup, Residence
 from dovetail.joins.semistream.sizes import Sizes
 

@@ -157,14 +157,12 @@ def _residents(prediction: Prediction) -> int:
 
 
 def _drain_step_s(prediction: Prediction, setting: Setting, together: float) -> float:
-    """A load at the end of a batch: cheaper in order, where neighbours follow each other."""
-    in_order = prediction.algorithm == "ssij" or setting.policy.drains_in_order
-    if prediction.segments is None or not in_order:
+    """A load at the end of a batch: cheaper in SSIJ, which loads in order, where neighbours follow each other."""
+    if prediction.segments is None or prediction.algorithm != "ssij":
         return prediction.step_s
     d, segments = prediction.segment_rows, prediction.segments
-    usual, kept = setting.costs.load_s(setting.read_bytes(d)), _residents(prediction)
-    if prediction.algorithm == "ssij":
-        usual = phase_read_s(setting, d, segments, prediction.sizes.waiting or 1, kept)
+    kept = _residents(prediction)
+    usual = phase_read_s(setting, d, segments, prediction.sizes.waiting or 1, kept)
     return prediction.step_s - usual + phase_read_s(setting, d, segments, together, kept)
 
 

@@ -246,8 +246,7 @@ class Policy:
     is the start value of the frequency detection; None takes the one that suits the cache. A "perfect" cache holds the
     most wanted rows from the start. `max_age`: stream tuples after which a segment of the partition-based join is
     loaded even if few tuples wait for it; None waits for ever. `list_threshold`: waiting tuples at which it is loaded
-    at once; None for twice the average of full memory, infinity to load only when memory is full. `drains_in_order`:
-    what waits at the end of a micro-batch is loaded in the order of the master data, as SSIJ always does.
+    at once; None for twice the average of full memory, infinity to load only when memory is full.
     """
 
     lookup: Lookup = "guarded"
@@ -256,7 +255,6 @@ class Policy:
     threshold: int | None = None
     max_age: float | None = None
     list_threshold: float | None = None
-    drains_in_order: bool = False
 
     def __post_init__(self) -> None:
         if self.lookup not in get_args(Lookup):

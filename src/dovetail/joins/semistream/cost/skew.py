@@ -45,12 +45,11 @@ class SkewEstimate:
         return f"skew: {shape}, from {self.sample_rows:,} keys, {self.distinct:,} of them different"
 
 
-def estimate_skew(keys: I64, master_rows: int, places: I64 | None = None) -> SkewEstimate:
+def estimate_skew(keys: I64, master_rows: int) -> SkewEstimate:
     """The skew behind a sample of stream keys in no special order, for master data of `master_rows` rows.
 
     No rank of a key is needed, which a sample shows only for the most wanted ones. What is compared is how many keys
     the sample has once, twice, and so on: of ranks with shares p, sum of Poisson(k; n p) keys are expected k times.
-    `places`, the row numbers of the keys, keep the real layout in an empirical distribution.
     Reference: docs/algorithms/semistream.md, 3.10.
     """
     if keys.size < 2:
@@ -71,7 +70,7 @@ def estimate_skew(keys: I64, master_rows: int, places: I64 | None = None) -> Ske
         fits,
         int(keys.size),
         int(counts.size),
-        law if fits else Empirical.of_sample(keys, master_rows, places),
+        law if fits else Empirical.of_sample(keys, master_rows),
     )
 
 

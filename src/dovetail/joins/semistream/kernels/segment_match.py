@@ -269,33 +269,6 @@ def match_rows(
 
 
 @kernel
-def candidates(s: Scratch, used: int, threshold: int, misses: bool, out: I32) -> int:
-    """How many keys have at least `threshold` waiting rows; their numbers are written in the order of their finding."""
-    n = 0
-    for key in range(used):
-        if s.waiting[key] >= threshold and (misses or s.first[key] >= 0):
-            out[n] = key
-            n += 1
-    return n
-
-
-@kernel
-def group_rows(s: Scratch, keys: I32, sizes: I64, out: I64) -> int:
-    """How many master rows these keys have together; each key's number and, as far as there is room, the rows."""
-    n = 0
-    for at in range(len(keys)):
-        row, size = s.first[keys[at]], 0
-        while row >= 0:
-            if n < len(out):
-                out[n] = row
-            n += 1
-            size += 1
-            row = s.following[row]
-        sizes[at] = size
-    return n
-
-
-@kernel
 def keep_checked(refs: I64, rows: I64, start: int, stop: int, right: Bool, how: int) -> int:
     """Pairs from `start` on that are right, moved together; a row whose every pair was wrong becomes a miss.
 
@@ -325,8 +298,7 @@ def _warm() -> None:
     admit(pool, some, some, some, 0, 1)
     pool.meta[LOADS] += 1
     resolve(pool, 0, some, 0, scratch, ALL, out, 0, 2, True)
-    candidates(scratch, 1, 1, True, np.empty(8, np.int32))
-    group_rows(scratch, np.zeros(1, np.int32), np.empty(1, np.int64), np.empty(1, np.int64))
+    noted(scratch, 1, 1, True)
     match_rows(some, some, 0, some, 0, scratch, INNER, out, 0)
     keep_checked(out[0], out[1], 0, 1, np.ones(1, np.bool_), LEFT)
 
@@ -360,25 +332,47 @@ def met_bytes(keys: int, rows: int) -> int:
 
 
 @kernel
-def _note(
-    s: Scratch, used: int, threshold: int, misses: bool, before: int, met: Met, n: int, m: int
-) -> tuple[int, int]:
-    """How many keys and rows are noted after those of one segment with at least `threshold` waiting rows."""
+def _note(s: Scratch, key: int, before: int, met: Met, n: int, m: int) -> tuple[int, int]:
+    """How many keys and rows are noted after this key, unless there is no room for all its rows."""
+    row, size = s.first[key], 0
+    while row >= 0:
+        if m + size < len(met.member):
+            met.member[m + size] = before + row
+        row = s.following[row]
+        size += 1
+    if m + size > len(met.member):
+        return n, m
+    met.code[n], met.rows[n], met.waiting[n] = s.code[key], size, s.waiting[key]
+    met.first[n] = before + s.first[key] if size else NONE
+    return n + 1, m + size
+
+
+@kernel
+def _candidates(s: Scratch, used: int, threshold: int, misses: bool, out: I32) -> tuple[int, int]:
+    """How many keys have at least `threshold` waiting rows, and their master rows; the keys' numbers are written."""
+    n, rows = 0, 0
     for key in range(used):
-        if s.waiting[key] < threshold or n == len(met.code) or (s.first[key] < 0 and not misses):
-            continue
-        row, size = s.first[key], 0
-        while row >= 0:
-            if m + size < len(met.member):
-                met.member[m + size] = before + row
-            row = s.following[row]
-            size += 1
-        if m + size > len(met.member):
-            continue
-        met.code[n], met.rows[n], met.waiting[n] = s.code[key], size, s.waiting[key]
-        met.first[n] = before + s.first[key] if size else NONE
-        n, m = n + 1, m + size
-    return n, m
+        if s.waiting[key] >= threshold and (misses or s.first[key] >= 0):
+            out[n] = key
+            n += 1
+            rows += _n_matches(s, s.first[key])
+    return n, rows
+
+
+@kernel
+def _note_all(s: Scratch, keys: I32, met: Met) -> None:
+    n, m = 0, 0
+    for at in range(len(keys)):
+        n, m = _note(s, keys[at], 0, met, n, m)
+
+
+def noted(s: Scratch, used: int, threshold: int, misses: bool) -> Met:
+    """The keys of one segment with at least `threshold` waiting rows, in the order of their master rows."""
+    keys = np.empty(used, np.int32)
+    n, rows = _candidates(s, used, threshold, misses, keys)
+    met = empty_met(n, rows)
+    _note_all(s, keys[:n][np.argsort(s.first[keys[:n]], kind="stable")], met)
+    return met
 
 
 @kernel
@@ -411,8 +405,9 @@ def resolve_round(
         r.counts[k] -= some
         if r.counts[k] > 0:
             break
-        if len(met.code):
-            n, m = _note(s, used, threshold, remember, place, met, n, m)
+        for key in range(used if len(met.code) else 0):
+            if s.waiting[key] >= threshold and n < len(met.code) and (s.first[key] >= 0 or remember):
+                n, m = _note(s, key, place, met, n, m)
         k += 1
     return k, at, done, missed, n, m
 

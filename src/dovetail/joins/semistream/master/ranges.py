@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -57,17 +57,6 @@ class Ranges:
             return stream.read_all()
 
 
-def make_ranges(
-    schema: pa.Schema, key: tuple[str, ...], fences: pa.Table, rows: int, row_bytes: float, null_keys: int
-) -> Ranges:
-    """Ranges that begin at these keys, which must ascend as their normal forms do."""
-    _check_order(schema, key, fences)
-    if fences.num_rows == 0:  # an empty table: one page, wherever it begins, for what may come
-        columns = [pa.nulls(1, field.type) for field in fences.schema][:-1]
-        fences = pa.Table.from_arrays([*columns, pa.array([0], pa.int64())], fences.column_names)
-    return Ranges(schema, key, _stored(fences), rows, row_bytes or _UNKNOWN_ROW, null_keys)
-
-
 def fence_table(keys: Sequence[pa.Array], binds: Sequence[pa.Array], starts: pa.Array) -> pa.Table:
     """Where pages begin: keys, the same as the database takes them, and numbers of first rows."""
     columns = {f"key_{at}": column for at, column in enumerate(keys)}
@@ -88,27 +77,122 @@ def _stored(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def extended(
-    ranges: Ranges, page_bytes: int, count: Callable[[Bound, int], int], fences: Callable[[Bound, int], pa.Table]
-) -> Ranges:
-    """The ranges, with more of them at the end if the last page has grown beyond two: keys often only ascend.
+class KeyColumn(Protocol):
+    """A column of the key in a database's SQL."""
 
-    `count` gives the rows from a key on, up to a limit; `fences` where pages of so many rows begin, from a key on.
+    @property
+    def name(self) -> str:
+        """The name of the column."""
+        ...
+
+    @property
+    def ordered(self) -> str:
+        """How it is compared and ordered: text by its bytes."""
+        ...
+
+    def place(self, number: int) -> str:
+        """Where the value of that number of a statement goes, from 1 on."""
+        ...
+
+
+class Table(Protocol):
+    """A table, or view, as one connection sees it."""
+
+    @property
+    def relation(self) -> str:
+        """The table as SQL takes it."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in Arrow's types."""
+        ...
+
+    @property
+    def key(self) -> Sequence[KeyColumn]:
+        """The columns of the key."""
+        ...
+
+    def row_bytes(self) -> float:
+        """Bytes of an average row in memory, by a sample; 0 if there is none."""
+        ...
+
+    def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
+        """The values of the first row of a query."""
+        ...
+
+    def fences(self, low: Bound, rows: int) -> pa.Table:
+        """Where pages of so many rows begin, from a key on; never inside a key."""
+        ...
+
+
+def range_condition(key: Sequence[KeyColumn], low: Bound, high: Bound) -> tuple[str, list[Any]]:
+    """The condition for keys of a range, nulls left out, and its values."""
+    conditions = [f"{quoted(column.name)} IS NOT NULL" for column in key]
+    terms, values = ", ".join(column.ordered for column in key), list[Any]()
+    for sign, bound in ((">=", low), ("<", high)):
+        if bound is not None:
+            places = ", ".join(column.place(len(values) + at + 1) for at, column in enumerate(key))
+            conditions.append(f"({terms}) {sign} ({places})")
+            values += bound
+    return " AND ".join(conditions), values
+
+
+def fence_query(table: Table, low: Bound, rows: int, shown: str, start: str) -> tuple[str, list[Any]]:
+    """The query for where pages of so many rows begin, and its values: `shown` of the keys k0, k1 ..., and `start`.
+
+    The first row of a page is counted as the sum of rows before it, whose type is given by the text `start`.
     """
-    table = ranges.table()
-    last, parts = table.num_rows - 1, len(ranges.key)
-    low = None if last == 0 else tuple(table.column(f"bind_{at}")[last].as_py() for at in range(parts))
-    start, per_page = table.column("start")[last].as_py(), page_rows(page_bytes, ranges.row_bytes)
+    terms = ", ".join(f"{column.ordered} AS k{at}" for at, column in enumerate(table.key))
+    names = ", ".join(f"k{at}" for at in range(len(table.key)))
+    where, values = range_condition(table.key, low, None)
+    before = start.format(f"(SUM(n) OVER (ORDER BY {names}) - n)")
+    sql = f"""
+        WITH keyed AS (SELECT {terms} FROM {table.relation} WHERE {where}),
+        grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
+        placed AS (SELECT {names}, {before} AS start FROM grouped),
+        paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
+        SELECT {shown}, start FROM paged WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
+    """  # noqa: S608  (names are quoted, rows is an int)
+    return sql, values
+
+
+def lay_out(table: Table, page_bytes: int) -> Ranges:
+    """Where pages begin, and what the table holds, by passes over the key inside the database."""
+    row_bytes, whole = table.row_bytes(), range_condition(table.key, None, None)[0]
+    counts = f"SELECT COUNT(*), COUNT(*) FILTER (WHERE {whole}) FROM {table.relation}"  # noqa: S608  (quoted)
+    total, keyed = table.first_row(counts, ())
+    fences, key = table.fences(None, page_rows(page_bytes, row_bytes)), tuple(column.name for column in table.key)
+    _check_order(table.schema, key, fences)
+    if fences.num_rows == 0:  # an empty table: one page, wherever it begins, for what may come
+        columns = [pa.nulls(1, field.type) for field in fences.schema][:-1]
+        fences = pa.Table.from_arrays([*columns, pa.array([0], pa.int64())], fences.column_names)
+    return Ranges(table.schema, key, _stored(fences), keyed, row_bytes or _UNKNOWN_ROW, total - keyed)
+
+
+def _count_from(table: Table, low: Bound, limit: int) -> int:
+    """How many rows have a key from `low` on; no more than `limit` are counted."""
+    where, values = range_condition(table.key, low, None)
+    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {table.relation} WHERE {where} LIMIT {limit}) r"  # noqa: S608  (quoted)
+    return int(table.first_row(sql, values)[0])
+
+
+def extended(ranges: Ranges, page_bytes: int, table: Table) -> Ranges:
+    """The ranges, with more of them at the end if the last page has grown beyond two: keys often only ascend."""
+    found = ranges.table()
+    last, parts = found.num_rows - 1, len(ranges.key)
+    low = None if last == 0 else tuple(found.column(f"bind_{at}")[last].as_py() for at in range(parts))
+    start, per_page = found.column("start")[last].as_py(), page_rows(page_bytes, ranges.row_bytes)
     usual = 2 * max(per_page, ranges.rows - start)
-    if count(low, usual + 1) <= usual:
+    if _count_from(table, low, usual + 1) <= usual:
         return ranges
-    tail = fences(low, per_page)
+    tail = table.fences(low, per_page)
     _check_order(ranges.schema, ranges.key, tail)
     tail = tail.set_column(tail.num_columns - 1, "start", pa.array(tail.column("start").to_numpy() + start))
     # The first of the tail is the page that has grown; it begins where it began.
-    head = table if low is not None else tail.slice(0, 1)
+    head = found if low is not None else tail.slice(0, 1)
     whole = pa.concat_tables([head, tail.slice(1).cast(head.schema)])
-    return replace(ranges, fences=_stored(whole), rows=start + count(low, 2**62))
+    return replace(ranges, fences=_stored(whole), rows=start + _count_from(table, low, 2**62))
 
 
 class Reader(Protocol):

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,11 +27,12 @@ from dovetail.joins.semistream.master.ranges import (
     RangePages,
     Ranges,
     extended,
+    fence_query,
     fence_table,
-    make_ranges,
+    lay_out,
     null_condition,
-    page_rows,
     quoted,
+    range_condition,
 )
 
 ATTEMPTS = 50
@@ -158,8 +158,7 @@ class SqliteReader:
         self._source, self._connection = source, connection
         self._close = weakref.finalize(self, connection.close)
         self._held = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-        schema = source.ranges.schema
-        self._select = f"SELECT {', '.join(quoted(name) for name in schema.names)} FROM {quoted(source.table_name)}"  # noqa: S608  (names are quoted)
+        self._table = SqliteTable(connection, source.table_name, source.ranges.schema, source.ranges.key)
         for _ in range(ATTEMPTS):
             self.version = settled_marker(source.path, connection)
             connection.execute("BEGIN")
@@ -176,16 +175,13 @@ class SqliteReader:
 
     def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
         """Rows with a key from `low` on and below `high`, in the order of the key."""
-        schema, key = self._source.ranges.schema, self._source.ranges.key
-        where, values = range_condition(schema, key, low, high)
-        with as_config_errors(self._source.path):
-            rows = self._rows(f"{self._select} WHERE {where} ORDER BY {', '.join(key_terms(schema, key))}", values)
-        return self._batch(rows)
+        where, values = range_condition(self._table.key, low, high)
+        order = ", ".join(column.ordered for column in self._table.key)
+        return self._batch(self._rows(f"{self._table.select} WHERE {where} ORDER BY {order}", values))
 
     def fetch_nulls(self) -> pa.RecordBatch:
         """Rows with a null in the key."""
-        with as_config_errors(self._source.path):
-            return self._batch(self._rows(f"{self._select} WHERE {null_condition(self._source.ranges.key)}", ()))
+        return self._batch(self._rows(f"{self._table.select} WHERE {null_condition(self._source.ranges.key)}", ()))
 
     @property
     def finds_keys(self) -> bool:
@@ -196,27 +192,20 @@ class SqliteReader:
 
     def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
         """All rows with one of these keys, in any order, by as few statements as take so many values."""
-        schema, names = self._source.ranges.schema, self._source.ranges.key
         wanted = list(zip(*(column.to_pylist() for column in key), strict=True))
-        each, rows = _MOST_VALUES // len(names), list[Any]()
-        with as_config_errors(self._source.path):
-            for start in range(0, len(wanted), each):
-                some = wanted[start : start + each]
-                values = [value for one in some for value in one]
-                rows += self._rows(f"{self._select} WHERE {key_in(schema, names, len(some))}", values)
+        each, rows = _MOST_VALUES // len(self._table.key), list[Any]()
+        for start in range(0, len(wanted), each):
+            some = wanted[start : start + each]
+            values = [value for one in some for value in one]
+            rows += self._rows(f"{self._table.select} WHERE {self._table.key_in(len(some))}", values)
         return self._batch(rows)
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
-        schema = self._source.ranges.schema
-        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[] for _ in schema]
-        arrays = [arrow_column(values, field.type, field.name) for values, field in zip(columns, schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(self._table.arrays(rows), schema=self._table.schema)
 
     def ranges(self) -> Ranges:
         """The source's ranges, with more of them if rows were added at the end."""
-        source, named = self._source, self._source.ranges
-        table = self._connection, source.table_name, named.schema, named.key
-        return extended(named, source.page_bytes, partial(count_from, *table), partial(fences_from, *table))
+        return extended(self._source.ranges, self._source.page_bytes, self._table)
 
     def rest(self) -> None:
         """Nothing to give up: a file's readers keep no writer waiting."""
@@ -226,14 +215,15 @@ class SqliteReader:
         self._close()
 
     def _rows(self, sql: str, values: Sequence[object]) -> list[Any]:
-        if self._held:
-            return self._connection.execute(sql, values).fetchall()
-        self._connection.execute("BEGIN")
-        try:
-            rows = self._connection.execute(sql, values).fetchall()
-            changes = self._connection.execute("PRAGMA data_version").fetchone()[0]
-        finally:
-            self._connection.execute("ROLLBACK")
+        with as_config_errors(self._source.path):
+            if self._held:
+                return self._connection.execute(sql, values).fetchall()
+            self._connection.execute("BEGIN")
+            try:
+                rows = self._connection.execute(sql, values).fetchall()
+                changes = self._connection.execute("PRAGMA data_version").fetchone()[0]
+            finally:
+                self._connection.execute("ROLLBACK")
         if changes != self._changes:
             raise ConfigError(
                 f"{self._source} was written while version {self.version} was read; start the batch again. "
@@ -262,7 +252,7 @@ def sqlite_source(
             raise PlanError(f"table {table!r} has no column {unknown}; it has {list(declared)}.", argument="schema")
         names = key_form(schema, key).names
         check_key_values(connection, table, schema, names)
-        ranges = lay_out(connection, table, schema, names, page_bytes)
+        ranges = lay_out(SqliteTable(connection, table, schema, names), page_bytes)
         connection.execute("ROLLBACK")
     return SqliteSource(place, table, ranges, page_bytes)
 
@@ -350,73 +340,60 @@ def check_key_values(connection: sqlite3.Connection, table: str, schema: pa.Sche
             raise DataError(f"key column {name!r} of {table!r} is of type {schema.field(name).type} but has {wrong}.")
 
 
-def lay_out(
-    connection: sqlite3.Connection, table: str, schema: pa.Schema, key: tuple[str, ...], page_bytes: int
-) -> Ranges:
-    """Where pages begin, and what the table holds, by passes over the key inside SQLite."""
-    names = ", ".join(quoted(name) for name in schema.names)
-    sample = connection.execute(f"SELECT {names} FROM {quoted(table)} LIMIT {_SAMPLE}").fetchall()  # noqa: S608  (quoted)
-    columns = list(zip(*sample, strict=True)) or [() for _ in schema]
-    held = [arrow_column(values, field.type, field.name) for values, field in zip(columns, schema, strict=True)]
-    row_bytes = sum(column.nbytes for column in held) / max(len(sample), 1)
-    whole = range_condition(schema, key, None, None)[0]
-    total, keyed = connection.execute(
-        f"SELECT COUNT(*), COUNT(CASE WHEN {whole} THEN 1 END) FROM {quoted(table)}"  # noqa: S608  (quoted)
-    ).fetchone()
-    fences = fences_from(connection, table, schema, key, None, page_rows(page_bytes, row_bytes))
-    return make_ranges(schema, key, fences, keyed, row_bytes, total - keyed)
+@dataclass(frozen=True, slots=True)
+class SqliteColumn:
+    """A column of the key."""
+
+    name: str
+    is_text: bool
+
+    @property
+    def ordered(self) -> str:
+        """How it is compared and ordered: text by its bytes, whatever it was declared with."""
+        return quoted(self.name) + (" COLLATE BINARY" if self.is_text else "")
+
+    def place(self, number: int) -> str:
+        """Where a value goes."""
+        return "?"
 
 
-def count_from(
-    connection: sqlite3.Connection, table: str, schema: pa.Schema, key: Sequence[str], low: Bound, limit: int
-) -> int:
-    """How many rows have a key from `low` on; no more than `limit` are counted."""
-    where, values = range_condition(schema, key, low, None)
-    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {quoted(table)} WHERE {where} LIMIT {limit})"  # noqa: S608  (quoted)
-    return int(connection.execute(sql, values).fetchone()[0])
+class SqliteTable:
+    """A table as one connection sees it."""
 
+    def __init__(self, connection: sqlite3.Connection, name: str, schema: pa.Schema, key: Sequence[str]) -> None:
+        self._connection, self.relation, self.schema = connection, quoted(name), schema
+        self.key = [SqliteColumn(part, pa.types.is_string(schema.field(part).type)) for part in key]
+        columns = ", ".join(quoted(column) for column in schema.names)
+        self.select = f"SELECT {columns} FROM {self.relation}"  # noqa: S608  (names are quoted)
 
-def fences_from(
-    connection: sqlite3.Connection, table: str, schema: pa.Schema, key: Sequence[str], low: Bound, rows: int
-) -> pa.Table:
-    """Where pages of so many rows begin, from a key on; never inside a key."""
-    keys = ", ".join(f"{term} AS k{at}" for at, term in enumerate(key_terms(schema, key)))
-    names = ", ".join(f"k{at}" for at in range(len(key)))
-    where, bound = range_condition(schema, key, low, None)
-    sql = f"""
-        WITH keyed AS (SELECT {keys} FROM {quoted(table)} WHERE {where}),
-        grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
-        placed AS (SELECT {names}, SUM(n) OVER (ORDER BY {names}) - n AS start FROM grouped),
-        paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
-        SELECT {names}, start FROM paged WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
-    """  # noqa: S608  (names are quoted, rows is an int)
-    found = list(zip(*connection.execute(sql, bound), strict=True)) or [() for _ in range(len(key) + 1)]
-    columns = [arrow_column(values, schema.field(name).type, name) for values, name in zip(found, key, strict=False)]
-    return fence_table(columns, [pa.array(values) for values in found[:-1]], pa.array(found[-1], pa.int64()))
+    def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
+        """The values of the first row of a query."""
+        found: Sequence[Any] = self._connection.execute(sql, values).fetchone()
+        return found
 
+    def row_bytes(self) -> float:
+        """Bytes of an average row in memory, by a sample; 0 if there is none."""
+        sample = self._connection.execute(f"{self.select} LIMIT {_SAMPLE}").fetchall()
+        return sum(column.nbytes for column in self.arrays(sample)) / max(len(sample), 1)
 
-def key_terms(schema: pa.Schema, key: Sequence[str]) -> list[str]:
-    """The key columns as they are compared and ordered: text by its bytes, whatever it was declared with."""
-    text = {name for name in key if pa.types.is_string(schema.field(name).type)}
-    return [quoted(name) + (" COLLATE BINARY" if name in text else "") for name in key]
+    def arrays(self, rows: Sequence[Any]) -> list[pa.Array]:
+        """The columns of these rows."""
+        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[] for _ in self.schema]
+        return [arrow_column(values, f.type, f.name) for values, f in zip(columns, self.schema, strict=True)]
 
+    def fences(self, low: Bound, rows: int) -> pa.Table:
+        """Where pages of so many rows begin, from a key on; never inside a key."""
+        names = ", ".join(f"k{at}" for at in range(len(self.key)))
+        query = fence_query(self, low, rows, names, "{}")
+        found = list(zip(*self._connection.execute(*query), strict=True)) or [() for _ in range(len(self.key) + 1)]
+        kinds = [(self.schema.field(column.name).type, column.name) for column in self.key]
+        keys = [arrow_column(values, *kind) for values, kind in zip(found, kinds, strict=False)]
+        return fence_table(keys, [pa.array(values) for values in found[:-1]], pa.array(found[-1], pa.int64()))
 
-def key_in(schema: pa.Schema, key: Sequence[str], n: int) -> str:
-    """The condition for one of `n` keys."""
-    terms = key_terms(schema, key)
-    if len(terms) == 1:
-        return f"{terms[0]} IN ({', '.join('?' * n)})"
-    row = f"({', '.join('?' for _ in key)})"
-    return f"({', '.join(terms)}) IN (VALUES {', '.join([row] * n)})"
-
-
-def range_condition(schema: pa.Schema, key: Sequence[str], low: Bound, high: Bound) -> tuple[str, tuple[object, ...]]:
-    """The condition for keys of a range, nulls left out, and its values."""
-    columns = ", ".join(key_terms(schema, key))
-    places = ", ".join("?" for _ in key)
-    conditions = [f"{quoted(name)} IS NOT NULL" for name in key]
-    if low is not None:
-        conditions.append(f"({columns}) >= ({places})")
-    if high is not None:
-        conditions.append(f"({columns}) < ({places})")
-    return " AND ".join(conditions), (*(low or ()), *(high or ()))
+    def key_in(self, n: int) -> str:
+        """The condition for one of `n` keys."""
+        terms = [column.ordered for column in self.key]
+        if len(terms) == 1:
+            return f"{terms[0]} IN ({', '.join('?' * n)})"
+        row = f"({', '.join('?' for _ in terms)})"
+        return f"({', '.join(terms)}) IN (VALUES {', '.join([row] * n)})"

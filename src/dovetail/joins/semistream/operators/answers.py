@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import held_bytes, nbytes, take_columns
+from dovetail.engine.columns import held_bytes, nbytes, take_columns, taken_bytes
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.errors import PlanError
@@ -86,6 +86,17 @@ class RowStore:
         if reservation is not None:
             self._payers[number] = reservation
         return number
+
+    def copied(self, refs: I64) -> I64 | None:
+        """The names of copies of these rows, all of one chunk, in a chunk of our own; None if there is no room."""
+        batch, rows = self._chunks[int(refs[0]) >> SHIFT], refs & ROW
+        need = taken_bytes(batch, rows) + 128 * batch.num_columns
+        if not self.try_reserve(need):
+            return None
+        copy = take_columns(batch, rows)
+        self.reservation.shrink(need)
+        new = self.add(copy)
+        return None if new is None else refs_of(new, np.arange(len(rows)))
 
     def _keep(self, batch: pa.RecordBatch, size: int) -> int:
         number = self._next

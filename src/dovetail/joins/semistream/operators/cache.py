@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.columns import held_bytes, nbytes, take_columns
-from dovetail.engine.kernels.arrays import I32, I64, int64s
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.selection import expand_runs
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.kernels import key_cache as kernels
-from dovetail.joins.semistream.kernels.segment_match import Met, Scratch, candidates, group_rows
+from dovetail.joins.semistream.kernels.segment_match import Met
 from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, refs_of
 from dovetail.joins.semistream.operators.disk_buffer import PageOf
 from dovetail.joins.semistream.options import CachePolicy
@@ -64,27 +64,13 @@ class RowCache:
         """Keys that made room so far."""
         return int(self.keys.meta[kernels.EVICTED])
 
-    def promote(self, batch: pa.RecordBatch, met: tuple[Scratch, int], negative: bool, page_of: PageOf) -> None:
-        """Let in what deserves it of the keys that a load met; `page_of` tells the page of a row of the batch."""
-        scratch, used = met
-        chosen = np.empty(used, np.int32)
-        chosen = chosen[: candidates(scratch, used, self.threshold, negative, chosen)]
-        if not len(chosen):
-            return
-        chosen = chosen[np.argsort(scratch.first[chosen], kind="stable")]
-        sizes, first = np.empty(len(chosen), np.int64), scratch.first[chosen].astype(np.int64)
-        group_rows(scratch, chosen, sizes, np.empty(0, np.int64))
-        weights = sizes * max(1, nbytes(batch) // max(1, batch.num_rows)) if batch.num_columns else sizes * 0
-        pages = page_of(first)
-        codes, took = scratch.code[chosen], np.empty(len(chosen), np.int64)
-        waiting = scratch.waiting[chosen].astype(np.int64)
-        given = codes, first, sizes, waiting, weights, np.where(first < 0, -1, pages)
-        plain = kernels.Candidates(*(int64s(a) for a in given))
-        n = kernels.promote(self.keys, _CODES[self.policy.replaces], plain, took)
-        self._keep(batch, scratch, chosen[took[:n]])
+    def promote(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
+        """Let in what deserves it of `n` keys, with `n_rows` rows, that loads met.
 
-    def promote_met(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
-        """As `promote`, for `n` keys with `n_rows` rows that a round of loads met."""
+        `page_of` tells the page of a row of the batch.
+        """
+        if not n:
+            return
         sizes, first = met.rows[:n], met.first[:n]
         weights = sizes * max(1, nbytes(batch) // max(1, batch.num_rows)) if batch.num_columns else sizes * 0
         pages = np.full(n, -1, np.int64)
@@ -100,16 +86,6 @@ class RowCache:
         entries, took = entries[stayed], took[stayed]
         rows = expand_runs((np.cumsum(sizes) - sizes)[took], sizes[took])
         self._store(batch, met.member[:n_rows][rows], entries, sizes[took])
-
-    def _keep(self, batch: pa.RecordBatch, scratch: Scratch, chosen: I32) -> None:
-        """Copy the rows of the keys that came in, and tell their entries where they are."""
-        entries = np.empty(len(chosen), np.int64)
-        kernels.entries_of(self.keys, int64s(scratch.code[chosen]), entries)
-        entries, chosen = entries[entries >= 0], chosen[entries >= 0]
-        sizes = np.empty(len(chosen), np.int64)
-        rows = np.empty(group_rows(scratch, chosen, sizes, np.empty(0, np.int64)), np.int64)
-        group_rows(scratch, chosen, sizes, rows)
-        self._store(batch, rows, entries[sizes > 0], sizes[sizes > 0])
 
     def _store(self, batch: pa.RecordBatch, rows: I64, entries: I64, sizes: I64) -> None:
         """Copy these rows, so many for each entry in turn; entries that there is no room for leave."""

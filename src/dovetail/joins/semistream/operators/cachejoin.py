@@ -19,7 +19,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import age, hit_pairs, probe_admit
-from dovetail.joins.semistream.kernels.segment_match import INNER, Met, keep_checked
+from dovetail.joins.semistream.kernels.segment_match import INNER, Met, keep_checked, noted
 from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.cache import RowCache
 from dovetail.joins.semistream.operators.disk_buffer import PageOf
@@ -231,14 +231,13 @@ class LearnedKeys(CachedKeys):
         """Let keys with many waiting rows in, as none of their rows waits any more."""
         disk = self.parts.disk
         if whole:
-            met = disk.scratch, keys
-            page_of: PageOf = lambda rows: disk.segments.page_at(disk.first_row + rows)  # noqa: E731  (named for its type)
-            self.cache.promote(disk.loaded.batch, met, self.remembers, page_of)
+            met = noted(disk.scratch, keys, self.threshold, self.remembers)
+            self.cache.promote(disk.loaded.batch, met, len(met.code), len(met.member), disk.page_of)
         self._age(1)
 
     def after_keys(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
         """Let keys with many waiting rows in, all of a round at once."""
-        self.cache.promote_met(batch, met, n, n_rows, page_of)
+        self.cache.promote(batch, met, n, n_rows, page_of)
 
     def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
         """Hits count half as often as they would after single loads."""

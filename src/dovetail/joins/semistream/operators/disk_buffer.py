@@ -12,10 +12,10 @@ from dovetail.engine.columns import held_bytes, take_columns
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.operator import OperatorError
-from dovetail.joins.semistream.kernels.segment_match import empty_scratch, scratch_bytes
+from dovetail.joins.semistream.kernels.segment_match import Scratch, empty_scratch, match_rows, scratch_bytes
 from dovetail.joins.semistream.keys import KeyCodes
 from dovetail.joins.semistream.master.pages import KeyedPages, Pages
-from dovetail.joins.semistream.operators.answers import Answers, RowStore
+from dovetail.joins.semistream.operators.answers import SHIFT, Answers, RowStore
 from dovetail.joins.semistream.sizes import Footprint, Segments
 
 OUTPUT_FLOOR = 4096  # bytes that are left for answers, at least
@@ -61,7 +61,7 @@ class DiskBuffer:
         self._loaded: Loaded | None = None
         self._passing: set[int] = set()  # chunks that go as soon as no answer names them
         self._kept: set[int] = set()
-        self.first_row = 0
+        self._first_row = 0
         answers.after_flush(self.release)
 
     @property
@@ -97,10 +97,14 @@ class DiskBuffer:
             yield from self._answers.flush()
         elif not self._answers.shape.master:
             self.release()
-        self.first_row = int(self.segments.starts[first])
+        self._first_row = int(self.segments.starts[first])
         batch = self.pages.read(first, count)
         self._counts["loads"] += 1
         yield from self.hold(batch)
+
+    def page_of(self, rows: I64) -> I64:
+        """The pages of these rows of the run that was loaded last."""
+        return self.segments.page_at(self._first_row + rows)
 
     def hold(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Hold a batch of master rows as the loaded ones; answers come out if room is needed."""
@@ -164,6 +168,22 @@ class DiskBuffer:
         self.cost = cost
         self._grow_scratch(self.segments.most_rows)
         self._answers.reserve(self.segments.most_rows + 64)
+
+    def match(
+        self, codes: I64, refs: I64, loaded: Loaded, answered_by: str, scratch: Scratch | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Answer stream rows, which do not wait, by these master rows; `scratch` if the own one is too small."""
+        answers, done, n = self._answers, 0, len(codes)
+        how, source = answers.written_how, loaded.chunk << SHIFT
+        while done < n:
+            at, before = answers.n, done
+            state = codes, refs, done, loaded.codes, source, scratch or self.scratch
+            answers.n, done, missed = match_rows(*state, how, answers.out, at)
+            missed += answers.wrong(at)
+            self._counts["misses"] += missed
+            self._counts[answered_by] += done - before - missed
+            if done < n:
+                yield from answers.flush()
 
     @property
     def keyed(self) -> bool:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import hits_until
-from dovetail.joins.semistream.kernels.segment_match import empty_scratch, match_rows, scratch_bytes
-from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, Shape
+from dovetail.joins.semistream.kernels.segment_match import empty_scratch, scratch_bytes
+from dovetail.joins.semistream.operators.answers import RowStore, Shape
 from dovetail.joins.semistream.operators.disk_buffer import Loaded, Read
 from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.sizes import Footprint, Part, Sizes, asks_for_keys, footprint
@@ -185,27 +185,9 @@ class PageByPage(SemiStreamOperator):
         self._place[page] = -1
 
     def _meet(self, rows: Rows, some: I64, answered_by: str) -> Iterator[pa.RecordBatch]:
-        codes, refs = int64s(rows.codes[some]), int64s(rows.refs[some])
-        answers, loaded, done = self.answers, self.disk.loaded, 0
-        scratch = self._wide if self._together > 1 else self.disk.scratch
-        while done < len(codes):
-            at, before = answers.n, done
-            answers.n, done, missed = match_rows(
-                codes,
-                refs,
-                done,
-                loaded.codes,
-                loaded.chunk << SHIFT,
-                scratch,
-                answers.written_how,
-                answers.out,
-                at,
-            )
-            missed += answers.wrong(at)
-            self.counts["misses"] += missed
-            self.counts[answered_by] += done - before - missed
-            if done < len(codes):
-                yield from answers.flush()
+        wanted = rows.some(some)
+        scratch = self._wide if self._together > 1 else None
+        yield from self.disk.match(wanted.codes, wanted.refs, self.disk.loaded, answered_by, scratch)
 
     def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
         """Keep another number of pages, starting with none."""

@@ -14,7 +14,7 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
-from dovetail.joins.semistream.kernels.segment_match import Met, Round, empty_met, match_rows, resolve, resolve_round
+from dovetail.joins.semistream.kernels.segment_match import Met, Round, empty_met, resolve, resolve_round
 from dovetail.joins.semistream.kernels.waiting_pool import chain_rows
 from dovetail.joins.semistream.operators.answers import SHIFT, Answers
 from dovetail.joins.semistream.operators.disk_buffer import Counts, DiskBuffer, Loaded, PageOf, Read
@@ -69,21 +69,6 @@ class Parts:
             if not whole:
                 yield from answers.flush()
         return keys, whole
-
-    def match(self, rows: Rows, loaded: Loaded) -> Iterator[pa.RecordBatch]:
-        """Answer rows, which do not wait, by these master rows."""
-        answers, done, n = self.answers, 0, len(rows.codes)
-        while done < n:
-            at, before = answers.n, done
-            how, source = answers.written_how, loaded.chunk << SHIFT
-            answers.n, done, missed = match_rows(
-                rows.codes, rows.refs, done, loaded.codes, source, self.disk.scratch, how, answers.out, at
-            )
-            missed += answers.wrong(at)
-            self.counts["misses"] += missed
-            self.counts["answered_by_cache"] += done - before - missed
-            if done < n:
-                yield from answers.flush()
 
 
 class Kept:

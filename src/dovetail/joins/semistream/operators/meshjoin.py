@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import take_columns, taken_bytes
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.kernels.selection import expand_runs
@@ -22,7 +21,7 @@ from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import INNER, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
-from dovetail.joins.semistream.operators.answers import ROW, RowStore, Shape, refs_of
+from dovetail.joins.semistream.operators.answers import RowStore, Shape, refs_of
 from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import report_waits
 from dovetail.joins.semistream.sizes import GARBAGE, Footprint, Part, Sizes, footprint
@@ -296,25 +295,20 @@ class MeshCycle(SemiStreamOperator):
         if self._lent is not None:
             chunk, since = self._lent
             at = np.arange(max(since, self._first), self._last) % self._capacity
-            if len(at) and not self._copied(at, chunk):
+            if len(at) and not self._copied(at):
                 return False
             self.stream.drop([chunk])
             self._lent = None
         self._tidy()
         return True
 
-    def _copied(self, at: I64, chunk: int) -> bool:
-        batch, rows = self.stream.chunk(chunk), self._ref[at] & ROW
-        need = taken_bytes(batch, rows) + 128 * batch.num_columns
-        if not self.stream.try_reserve(need):
+    def _copied(self, at: I64) -> bool:
+        copies = self.stream.copied(self._ref[at])
+        if copies is None:
             self._tidy()
             return False
-        copied = take_columns(batch, rows)
-        self.stream.reservation.shrink(need)
-        new = self.stream.add(copied)
-        if new is not None:
-            self._ref[at] = refs_of(new, np.arange(len(at)))
-        return new is not None
+        self._ref[at] = copies
+        return True
 
     def _tidy(self) -> None:
         """Drop chunks that no row is in; many small ones are copied together."""

@@ -125,7 +125,9 @@ class ResidentSegments(Kept):
         for segment in np.unique(at_home).tolist():
             some = found[at_home == segment]
             self.requests[segment] += len(some)
-            yield from self.parts.match(rows.some(some), self._residents[segment])
+            wanted = rows.some(some)
+            loaded = self._residents[segment]
+            yield from self.parts.disk.match(wanted.codes, wanted.refs, loaded, "answered_by_cache")
 
     def before_load(self, segment: int) -> None:
         """Count the rows that wait for the segment as requests."""

@@ -7,16 +7,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import held_bytes, take_columns, taken_bytes
+from dovetail.engine.columns import held_bytes
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.semistream.kernels import segment_match as rounds
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
-from dovetail.joins.semistream.operators.answers import ROW, SHIFT, RowStore, refs_of
+from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, refs_of
 from dovetail.joins.semistream.options import Residence
 
 FOREVER = 1 << 40
+
 MANY_CHUNKS = 48
 
 
@@ -125,7 +126,7 @@ class Waiting:
             return True
         chunk, ticket = self._lent
         slots = self._since(ticket)
-        if len(slots) and not self._copy(slots, chunk):
+        if len(slots) and not self._copy(slots):
             return False
         self.store.drop([chunk])
         self._lent = None
@@ -133,21 +134,14 @@ class Waiting:
             self.compact()
         return True
 
-    def _copy(self, slots: I64 | I32, chunk: int) -> bool:
-        rows = self.pool.ref[slots] & ROW
-        batch = self.store.chunk(chunk)
-        need = taken_bytes(batch, rows) + 128 * batch.num_columns
-        if not self.store.try_reserve(need):
+    def _copy(self, slots: I64 | I32) -> bool:
+        copies = self.store.copied(self.pool.ref[slots])
+        if copies is None:
             self.compact()
-            if not self.store.try_reserve(need):
-                return False
-        copied = take_columns(batch, rows)
-        self.store.reservation.shrink(need)
-        new = self.store.add(copied)
-        if new is None:
-            return False
-        self.pool.ref[slots] = refs_of(new, np.arange(len(slots)))
-        return True
+            copies = self.store.copied(self.pool.ref[slots])
+        if copies is not None:
+            self.pool.ref[slots] = copies
+        return copies is not None
 
     def _since(self, ticket: int) -> I64 | I32:
         """The slots of rows admitted from `ticket` on that still wait, in any order."""
@@ -236,17 +230,3 @@ def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
     for b, n in enumerate(buckets.tolist()):
         if n:
             metrics.add(f"{name}.lt_2^{b:02d}_ns", n)
-
-
-def wait_percentiles(metrics: Metrics, name: str, shares: tuple[float, ...] = (0.5, 0.95, 0.99)) -> dict[float, float]:
-    """For each share the seconds within which that share of all rows was served, an upper bound within a factor two."""
-    prefix = f"{name}.lt_2^"
-    found = sorted((int(e.name[len(prefix) :].split("_")[0]), e.value) for e in metrics.entries() if prefix in e.name)
-    total, out = sum(n for _, n in found), {}
-    for share in shares:
-        reached, seconds = 0, 0.0
-        for bits, n in found:
-            if reached < share * total:
-                reached, seconds = reached + n, 2.0**bits / 1e9
-        out[share] = seconds
-    return out

@@ -28,15 +28,7 @@ from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.options import Park
 from dovetail.joins.semistream.plan.columns import without_watermarks
-from dovetail.joins.semistream.plan.task import (
-    EnrichTask,
-    Where,
-    holds_of,
-    matched,
-    open_dead_letters,
-    open_version,
-    wanted_version,
-)
+from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, matched
 from dovetail.joins.semistream.plan.worker import Owners, Session, changed_pages
 from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, Kept, StateLog
 from dovetail.joins.semistream.versions import MARK
@@ -96,7 +88,7 @@ class CarriedJoin:
         before = None if stored is None else Carried.from_bytes(call.state.piece(0))
         arrived = call.arrived
         if (arrived is not None and not arrived.is_empty) or (before is not None and before.keeps_rows):
-            yield from OwnerCall(self, call, before).answers()
+            yield from OwnerCall(self, call, before, Attempt(self.task)).answers()
 
 
 @dataclass(slots=True)
@@ -106,7 +98,7 @@ class OwnerCall:
     join: CarriedJoin
     call: BucketCall
     before: Carried | None
-    where: Where = field(default_factory=Where.here)
+    attempt: Attempt
     dead: DeadLetters | None = None
     drained_ms: int = 0
     missed: list[pa.RecordBatch] = field(default_factory=list)
@@ -123,13 +115,13 @@ class OwnerCall:
 
     def answers(self) -> Batches:
         """The answers of the call; after them the state is logged and stored."""
-        task, where, before, is_idle = self.task, self.where, self.before, self.arrived is None
+        task, attempt, before, is_idle = self.task, self.attempt, self.before, self.arrived is None
         self.drained_ms = self.call.now_ms if before is None else before.drained_ms
         _check_log(task, before)
-        self.dead = open_dead_letters(task, where, f"{where.partition}{'-idle' if is_idle else ''}")
+        self.dead = attempt.dead_letters(f"{attempt.partition}{'-idle' if is_idle else ''}")
         log = None
-        if where.batch is not None and before is not None:  # the first micro-batch is answered in full
-            log = StateLog(Path(task.log.path) / where.batch.query, before.name, where.batch.number, is_idle)
+        if attempt.batch is not None and before is not None:  # the first micro-batch is answered in full
+            log = StateLog(Path(task.log.path) / attempt.batch.query, before.name, attempt.batch.number, is_idle)
         left = None if log is None else log.read()
         with self.dead or nullcontext():
             if before is None or log is None or left is None:
@@ -141,7 +133,7 @@ class OwnerCall:
         data = after.to_bytes()
         if log is not None and left is None:
             log.write(data)
-        holds = holds_of(task, where)
+        holds = attempt.holds()
         if holds is not None:
             holds.wait(after.name, [state.version for state in (before, after) if state is not None and state.waiting])
         self._report()
@@ -192,16 +184,16 @@ class OwnerCall:
 
     def _begun(self) -> Generator[pa.RecordBatch, None, Session]:
         """The session on the version of this batch, with the state before it taken up."""
-        task, where, before = self.task, self.where, self.before
-        version = wanted_version(task, where)
+        task, attempt, before = self.task, self.attempt, self.before
+        version = attempt.version()
         if before is None:
-            return Session.first(task, open_version(task, where, version), task.stream, self._head())
+            return Session.first(task, attempt.open(version), task.stream, self._head())
         _check_columns(task, before)
         waits_for_old = task.request.as_of == "admitted" and before.waiting
         if version in (None, before.version) or not waits_for_old:
-            return (yield from self._resumed(before, open_version(task, where, version)))
+            return (yield from self._resumed(before, attempt.open(version)))
         session = yield from self._resumed(before, _awaited(task, before))
-        yield from self._matched(session.adopt(open_version(task, where, version)))
+        yield from self._matched(session.adopt(attempt.open(version)))
         return session
 
     def _head(self) -> list[pa.RecordBatch]:
@@ -240,15 +232,15 @@ class OwnerCall:
 
     def _repeated(self, before: Carried, left: Carried, log: StateLog) -> Generator[pa.RecordBatch, None, Carried]:
         """Answer the rows of the state before and of the batch that the first attempt did not leave in its state."""
-        task, where = self.task, self.where
+        task, attempt = self.task, self.attempt
         for state in (before, left):
             _check_columns(task, state)
-        kept, version = Kept(left, task.stream), wanted_version(task, where)
+        kept, version = Kept(left, task.stream), attempt.version()
         new = (self._born(batch) for batch in (self.arrived.batches(task.stream) if self.arrived else ()))
         parked = [] if before.parked is None else before.parked.drop_columns([NEXT]).to_batches()
-        yield from self._all_answered(open_version(task, where, version), kept.others(chain(new, parked)))
+        yield from self._all_answered(attempt.open(version), kept.others(chain(new, parked)))
         admitted = task.request.as_of == "admitted" and before.waiting and version != before.version
-        pages = _awaited(task, before) if admitted else open_version(task, where, version)
+        pages = _awaited(task, before) if admitted else attempt.open(version)
         yield from self._all_answered(pages, kept.others(iter(before.unanswered)))
         if len(kept):
             raise ConfigError(

@@ -27,7 +27,7 @@ from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.options import DeadLetter, Drop
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
-from dovetail.joins.semistream.plan.task import EnrichTask, Where, open_dead_letters
+from dovetail.joins.semistream.plan.task import Attempt, EnrichTask
 from dovetail.joins.semistream.request import Request
 from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
 from dovetail.spark.connect import has_subqueries
@@ -207,7 +207,7 @@ def settled(spec: Settling, batches: Batches) -> Batches:
         return
     groups, how = Groups(), spec.task.request.how
     part = head.column(head.schema.get_field_index(_PART))[0]
-    dead = open_dead_letters(spec.task, Where.here(), f"{part}-condition")
+    dead = Attempt(spec.task).dead_letters(f"{part}-condition")
     n_rows = 0
     with dead or nullcontext():
         for batch in chain([head], given):

@@ -1,4 +1,4 @@
-"""What a task of an enrichment is told, where it runs, and the version of the master data that it must take."""
+"""A task of an enrichment: what it is told, and the attempt that runs, with its version and its dead letters."""
 
 from __future__ import annotations
 
@@ -88,49 +88,72 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The task attempt that runs: of a micro-batch if `batch` is there, else of a query's execution."""
+class Attempt:
+    """The attempt at a task that runs: its place in the query, and what it takes from and leaves in storage.
 
-    batch: Batch | None
-    run: str = ""
-    partition: int = 0
-    action: str = "0"
+    `batch` is the micro-batch that it belongs to; None in a batch query.
+    """
 
-    @classmethod
-    def here(cls) -> Where:
-        """Where the calling code runs."""
-        at = TaskAttempt.here()
-        batch = Batch(at.query, at.batch) if at.query and at.batch >= 0 else None
-        return cls(batch, at.run, at.partition, at.execution or "0")
+    def __init__(self, task: EnrichTask) -> None:
+        self.task, self._at = task, TaskAttempt.here()
+        self.partition = self._at.partition
+        self.batch = Batch(self._at.query, self._at.batch) if self._at.query and self._at.batch >= 0 else None
 
+    def version(self) -> str | None:
+        """The version that this task must read; None for the newest, where a store keeps no others."""
+        task = self.task
+        if self.batch is None:
+            return task.version
+        task.log.check_shared()
+        holds, number = self.holds(), self.batch.number
+        hold = None if holds is None else partial(holds.take, number)
+        return task.log.entry(self.batch, task.request.freshness, task.store, hold).version
 
-def matched(
-    task: EnrichTask, batches: Batches, dead: DeadLetters | None, parked: list[pa.RecordBatch] | None = None
-) -> Batches:
-    """Batches as the result has them, without rows that go to the dead letters or are parked."""
-    for batch in batches:
-        found, missed = task.split_misses(batch)
-        if dead is not None and missed is not None:
-            dead.add(task.dead_letter_rows(missed))
-        elif parked is not None and missed is not None and missed.num_rows and isinstance(task.request.on_miss, Park):
-            parked.append(missed)
-        if found.num_rows:
-            yield task.answer_rows(found)
+    def holds(self) -> Holds | None:
+        """Where versions are held that rows may wait for over more than one micro-batch; None if none ever are."""
+        source = self.task.store.source
+        if self.batch is None or self.task.request.as_of != "admitted" or not isinstance(source, PageFileSource):
+            return None
+        return Holds(source.path, self.batch.query)
 
+    def open(self, version: str | None) -> Pages:
+        """The pages of the version. A store without history that has moved on gives what it has, and is logged so."""
+        store, log = self.task.store, self.task.log
+        for _ in range(_MOVES):
+            try:
+                return store.at(version)
+            except ConfigError as error:
+                if self.batch is None or version is None:
+                    raise
+                if keeps_versions(store):
+                    raise self._lost(self.batch, version, error) from error
+                if store.version() == version:
+                    raise
+                version = log.move_on(self.batch, self.task.request.freshness, store, version).version
+        raise ConfigError(f"{store.source} changes faster than it can be opened; build a page file from it.")
 
-def open_dead_letters(task: EnrichTask, where: Where, part: str) -> DeadLetters | None:
-    """Where this attempt keeps rows without a match; None if they are not kept."""
-    misses = task.request.on_miss
-    if not isinstance(misses, DeadLetter) or not misses.written:
-        return None
-    action = None if task.streams else where.action
-    if where.batch is None:
-        return DeadLetters(misses.path, LetterFile(task.plan, part, action=action), task.dead_letter_columns)
-    if task.streams:
-        _check_query(task, misses, where.batch.query)
-    file = LetterFile(task.plan[:8], part, where.batch.query, where.batch.number, where.run, action)
-    return DeadLetters(misses.path, file, task.dead_letter_columns)
+    def _lost(self, batch: Batch, version: str, error: ConfigError) -> ConfigError:
+        """The store's error; if the version is not there any more, with what it was needed for and the way out."""
+        current = self.task.store.version()
+        if current == version or f"version {version}" not in str(error):
+            return error
+        return ConfigError(
+            f"{error} Micro-batch {batch.number} was pinned to this version so that a replay gives the same rows; to "
+            f"answer it from {current} instead, remove {self.task.log.place(batch, self.task.request.freshness)}."
+        )
+
+    def dead_letters(self, part: str) -> DeadLetters | None:
+        """Where this attempt keeps rows without a match; None if they are not kept."""
+        task, misses = self.task, self.task.request.on_miss
+        if not isinstance(misses, DeadLetter) or not misses.written:
+            return None
+        action = None if task.streams else self._at.execution or "0"
+        if self.batch is None:
+            return DeadLetters(misses.path, LetterFile(task.plan, part, action=action), task.dead_letter_columns)
+        if task.streams:
+            _check_query(task, misses, self.batch.query)
+        file = LetterFile(task.plan[:8], part, self.batch.query, self.batch.number, self._at.run, action)
+        return DeadLetters(misses.path, file, task.dead_letter_columns)
 
 
 def _check_query(task: EnrichTask, misses: DeadLetter, query: str) -> None:
@@ -147,45 +170,15 @@ def _check_query(task: EnrichTask, misses: DeadLetter, query: str) -> None:
     _CHECKED.add((task.plan, query))
 
 
-def wanted_version(task: EnrichTask, where: Where) -> str | None:
-    """The version that this task must read; None for the newest, where a store keeps no others."""
-    if where.batch is None:
-        return task.version
-    task.log.check_shared()
-    holds, number = holds_of(task, where), where.batch.number
-    hold = None if holds is None else partial(holds.take, number)
-    return task.log.entry(where.batch, task.request.freshness, task.store, hold).version
-
-
-def holds_of(task: EnrichTask, where: Where) -> Holds | None:
-    """Where versions are held that rows may wait for over more than one micro-batch; None if none ever are."""
-    if where.batch is None or task.request.as_of != "admitted" or not isinstance(task.store.source, PageFileSource):
-        return None
-    return Holds(task.store.source.path, where.batch.query)
-
-
-def open_version(task: EnrichTask, where: Where, version: str | None) -> Pages:
-    """The pages of the version. A store without history that has moved on gives what it has, and the log says so."""
-    for _ in range(_MOVES):
-        try:
-            return task.store.at(version)
-        except ConfigError as error:
-            if where.batch is None or version is None:
-                raise
-            if keeps_versions(task.store):
-                raise _lost(task, where, version, error) from error
-            if task.store.version() == version:
-                raise
-            version = task.log.move_on(where.batch, task.request.freshness, task.store, version).version
-    raise ConfigError(f"{task.store.source} changes faster than it can be opened; build a page file from it.")
-
-
-def _lost(task: EnrichTask, where: Where, version: str, error: ConfigError) -> ConfigError:
-    """The store's error; if the version is not there any more, with what it was needed for and the way out."""
-    current = task.store.version()
-    if where.batch is None or current == version or f"version {version}" not in str(error):
-        return error
-    return ConfigError(
-        f"{error} Micro-batch {where.batch.number} was pinned to this version so that a replay gives the same rows; to "
-        f"answer it from {current} instead, remove {task.log.place(where.batch, task.request.freshness)}."
-    )
+def matched(
+    task: EnrichTask, batches: Batches, dead: DeadLetters | None, parked: list[pa.RecordBatch] | None = None
+) -> Batches:
+    """Batches as the result has them, without rows that go to the dead letters or are parked."""
+    for batch in batches:
+        found, missed = task.split_misses(batch)
+        if dead is not None and missed is not None:
+            dead.add(task.dead_letter_rows(missed))
+        elif parked is not None and missed is not None and missed.num_rows and isinstance(task.request.on_miss, Park):
+            parked.append(missed)
+        if found.num_rows:
+            yield task.answer_rows(found)

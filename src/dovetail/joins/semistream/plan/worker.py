@@ -34,14 +34,7 @@ from dovetail.joins.semistream.decision import (
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.master.pages import Pages, Resting
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
-from dovetail.joins.semistream.plan.task import (
-    EnrichTask,
-    Where,
-    matched,
-    open_dead_letters,
-    open_version,
-    wanted_version,
-)
+from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, matched
 from dovetail.joins.semistream.sizes import FITTED
 from dovetail.spark.arrow import Batches
 from dovetail.spark.hosts.exchange import Homes
@@ -235,52 +228,50 @@ def enrich_rows(task: EnrichTask, batches: Batches) -> Batches:
     if first is None:
         return
     rows = map(task.stream_rows, chain([first], given))
-    where, part = Where.here(), str(first.column(first.num_columns - 1)[0])
-    session, head = _taken(task, where, [next(rows)], rows)
-    session.task = task  # this attempt's, which has the sink for its report
+    attempt, part = Attempt(task), str(first.column(first.num_columns - 1)[0])
+    session, head = _taken(attempt, [next(rows)], rows)
     try:
-        yield from _answers(session, chain(head, rows), open_dead_letters(task, where, part))
+        yield from _answers(task, session, chain(head, rows), attempt.dead_letters(part))
     except BaseException:
         session.close()  # half way through a batch: never used again
         raise
     _keep(task.plan, session)
 
 
-def _answers(session: Session, rows: Batches, dead: DeadLetters | None) -> Batches:
+def _answers(task: EnrichTask, session: Session, rows: Batches, dead: DeadLetters | None) -> Batches:
     n_rows, price = 0, session.decision.price
     with dead or nullcontext():
         for batch in rows:
             last, n_rows = batch, n_rows + batch.num_rows
-            yield from matched(session.task, session.push(batch), dead)
-        yield from matched(session.task, session.drain(), dead)
+            yield from matched(task, session.push(batch), dead)
+        yield from matched(task, session.drain(), dead)
         if dead is not None:
             dead.commit(n_rows)
-    yield from matched(session.task, session.resplit(last, n_rows), None)  # none, as nothing waits
+    yield from matched(task, session.resplit(last, n_rows), None)  # none, as nothing waits
     report = session.report()
     if price is not None and price.rate > 0:
         report.add_ns("serving_predicted", round(n_rows / price.rate * 1e9))
     if dead is not None:
         report.add("dead_letters", dead.rows)
-    session.task.sink.task(report)
+    task.sink.task(report)  # this attempt's; the session may be of an earlier one
 
 
-def _taken(
-    task: EnrichTask, where: Where, head: list[pa.RecordBatch], rows: Batches
-) -> tuple[Session, list[pa.RecordBatch]]:
+def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple[Session, list[pa.RecordBatch]]:
     """The session of this plan on the version that the task must read, and the rows that were looked at."""
+    task = attempt.task
     session = SESSIONS.take(task.plan)
     try:
-        version = wanted_version(task, where)
+        version = attempt.version()
         if session is not None and session.stream.equals(head[0].schema):
             if (version or task.store.version()) == session.pages.version:
                 return session, head
-            if _adopted(session, open_version(task, where, version)):
+            if _adopted(session, attempt.open(version)):
                 return session, head
             session = None
         elif session is not None:
             session.close()
             session = None
-        pages = open_version(task, where, version)
+        pages = attempt.open(version)
         if task.learns or task.request.tune == "measure":
             head = [*head, *islice(rows, _PEEKED - 1)]
         n_rows = sum(batch.num_rows for batch in head) if len(head) < _PEEKED else None
@@ -332,14 +323,14 @@ class Owners:
     rule = ""
 
     def __init__(self, task: EnrichTask, count: int) -> None:
-        self.task, self.count, self._where = task, count, Where.here()
+        self.task, self.count, self._attempt = task, count, Attempt(task)
         self._pages: Pages | None = None
 
     def of(self, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         """The owner of each row."""
-        task, where, owners = self.task, self._where, self.count
+        task, attempt, owners = self.task, self._attempt, self.count
         if self._pages is None:
-            self._pages = open_version(task, where, wanted_version(task, where))
+            self._pages = attempt.open(attempt.version())
         pages = self._pages
         types = [pages.schema.field(name).type for name in pages.key]
         key = key_columns(rows, task.wiring.on, types)
@@ -347,7 +338,7 @@ class Owners:
         found = home * owners // max(1, len(pages.starts) - 1)
         if (home < 0).any():
             codes, valid = KeyCodes(types, null_safe=task.request.null_safe).encode(key)
-            found = np.where(home >= 0, found, np.where(valid, codes % owners, where.partition % owners))
+            found = np.where(home >= 0, found, np.where(valid, codes % owners, attempt.partition % owners))
         return found.astype(np.int32)
 
     def homes(self, side: int, rows: pa.RecordBatch) -> Homes:

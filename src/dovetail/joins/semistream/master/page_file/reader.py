@@ -1,4 +1,4 @@
-"""A page file by its path, and one open generation of it: pages by number, decoded to one batch, and the page of each key."""
+"""A page file by its path, and one open generation of it: pages decoded to one batch, and the page of each key."""
 
 from __future__ import annotations
 

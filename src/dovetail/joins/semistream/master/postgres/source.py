@@ -1,12 +1,11 @@
-"""A table of a PostgreSQL server as master data, read as Arrow over ADBC: its columns, key and ranges, and its versions."""
+"""A table of a PostgreSQL server as master data, read as Arrow: its columns, key and ranges, and its versions."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,11 +28,12 @@ from dovetail.joins.semistream.master.ranges import (
     RangePages,
     Ranges,
     extended,
+    fence_query,
     fence_table,
-    make_ranges,
+    lay_out,
     null_condition,
-    page_rows,
     quoted,
+    range_condition,
 )
 
 if TYPE_CHECKING:
@@ -108,49 +108,34 @@ class PostgresReader:
 
     def __init__(self, source: PostgresSource, version: str | None) -> None:
         self._source = source
-        self._key = key_columns(source.columns, source.ranges.key)
-        self._names = ", ".join(column.selected for column in source.columns)
         self._closed = False
         connection, self.version = self._begun(version)
         self._keep(connection)
 
     def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
         """Rows with a key from `low` on and below `high`, in the order of the key."""
-        where, values = range_condition(self._key, low, high)
+        where, values = range_condition(self._table.key, low, high)
         # Without the name of the rows, ORDER BY would mean the column as selected, which may be text.
-        order = ", ".join(f"r.{column.ordered}" for column in self._key)
-        sql = f"SELECT {self._names} FROM {relation(self._source.table_name)} r WHERE {where} ORDER BY {order}"  # noqa: S608  (names are quoted)
-        return self._rows(self._answered(sql, tuple(values)))
+        order = ", ".join(f"r.{column.ordered}" for column in self._table.key)
+        return self._rows(f"{where} ORDER BY {order}", values)
 
     def fetch_nulls(self) -> pa.RecordBatch:
         """Rows with a null in the key."""
-        where = null_condition(self._source.ranges.key)
-        sql = f"SELECT {self._names} FROM {relation(self._source.table_name)} r WHERE {where}"  # noqa: S608  (names are quoted)
-        return self._rows(self._answered(sql, ()))
+        return self._rows(null_condition(self._source.ranges.key), ())
 
     @property
     def finds_keys(self) -> bool:
         """Whether keys of these types can be sent."""
-        return can_send(self._key)
+        return can_send(self._table.key)
 
     def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
         """All rows with one of these keys, in any order; None if one of them cannot be sent."""
-        sent = sent_keys(self._key, key)
-        if sent is None:
-            return None
-        where = key_condition(self._key)
-        sql = f"SELECT {self._names} FROM {relation(self._source.table_name)} r WHERE {where}"  # noqa: S608  (names are quoted)
-        return self._rows(self._answered(sql, sent))
-
-    def _rows(self, found: pa.Table) -> pa.RecordBatch:
-        arrays = [c.arrow_column(found.column(at)) for at, c in enumerate(self._source.columns)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._source.ranges.schema)
+        sent = sent_keys(self._table.key, key)
+        return None if sent is None else self._rows(key_condition(self._table.key), sent)
 
     def ranges(self) -> Ranges:
         """The source's ranges, with more of them if rows were added at the end."""
-        table = self._connection, self._source.table_name, self._key
-        count, fences = partial(count_from, *table), partial(fences_from, *table)
-        return extended(self._source.ranges, self._source.page_bytes, count, fences)
+        return extended(self._source.ranges, self._source.page_bytes, self._table)
 
     def rest(self) -> None:
         """End the transaction, which keeps tables locked and deleted rows on the disk; the next read begins one."""
@@ -161,22 +146,25 @@ class PostgresReader:
         self._closed = True
         self._end()
 
-    def _answered(self, sql: str, values: tuple[str, ...] | pa.RecordBatch) -> pa.Table:
-        """The rows of a query, by a new connection if the one there was is gone; the second failure counts."""
+    def _rows(self, where: str, values: Sequence[str] | pa.RecordBatch) -> pa.RecordBatch:
+        """The rows for which this holds; if the connection is gone, by a new one, whose failure counts."""
         if self._closed:
             raise ValueError(f"{self._source} is closed; pages cannot be read.")
+        sql = f"{self._table.select} WHERE {where}"
         if self._end.alive:
             try:
                 with as_config_errors(self._source.url, "cannot read from"):
-                    return query(self._connection, sql, values)
+                    return self._table.rows(query(self._connection, sql, values))
             except ConfigError:
                 self._end()
         self._keep(self._begun(self.version)[0])
         with as_config_errors(self._source.url, "cannot read from"):
-            return query(self._connection, sql, values)
+            return self._table.rows(query(self._connection, sql, values))
 
     def _keep(self, connection: Connection) -> None:
+        source = self._source
         self._connection = connection
+        self._table = PgTable(connection, source.table_name, source.columns, source.ranges.key)
         self._end = weakref.finalize(self, give_back, self._source.url, connection)
 
     def _begun(self, version: str | None) -> tuple[Connection, str]:
@@ -216,9 +204,9 @@ def postgres_source(
         with connection.cursor() as cursor:
             cursor.execute(_SNAPSHOT)
         columns = tuple(columns_of(connection, table))
-        keys = key_columns(columns, key)
-        ranges = lay_out(connection, table, columns, keys, page_bytes)
-        return columns, ranges, index_advice(connection, table, keys, ranges)
+        found = PgTable(connection, table, columns, key)
+        ranges = lay_out(found, page_bytes)
+        return columns, ranges, found.index_advice(ranges)
 
     connection, (columns, ranges, advice) = with_connection(url, laid_out)
     give_back(url, connection)
@@ -341,74 +329,56 @@ def key_columns(columns: Sequence[PgColumn], key: str | Sequence[str]) -> list[P
     return [known[name] for name in names]
 
 
-def range_condition(key: Sequence[PgColumn], low: Bound, high: Bound) -> tuple[str, list[str]]:
-    """The condition for keys of a range, nulls left out, and its values."""
-    conditions = [f"{quoted(column.name)} IS NOT NULL" for column in key]
-    terms, values = ", ".join(column.ordered for column in key), list[str]()
-    for sign, bound in ((">=", low), ("<", high)):
-        if bound is not None:
-            places = ", ".join(column.place(len(values) + at + 1) for at, column in enumerate(key))
-            conditions.append(f"({terms}) {sign} ({places})")
-            values += [str(value) for value in bound]
-    return " AND ".join(conditions), values
+class PgTable:
+    """A table as one connection sees it."""
 
+    def __init__(
+        self, connection: Connection, name: str, columns: Sequence[PgColumn], key: str | Sequence[str]
+    ) -> None:
+        self._connection, self.relation, self._columns = connection, relation(name), columns
+        self.schema = pa.schema([(column.name, column.arrow) for column in columns])
+        self.key = key_columns(columns, key)
+        self.select = f"SELECT {', '.join(column.selected for column in columns)} FROM {self.relation} r"  # noqa: S608  (names are quoted)
 
-def lay_out(
-    connection: Connection, table: str, columns: Sequence[PgColumn], key: Sequence[PgColumn], page_bytes: int
-) -> Ranges:
-    """Where pages begin, and what the table holds, by passes over the key inside the server."""
-    schema = pa.schema([(column.name, column.arrow) for column in columns])
-    names = ", ".join(column.selected for column in columns)
-    sample = query(connection, f"SELECT {names} FROM {relation(table)} LIMIT {_SAMPLE}")  # noqa: S608  (names are quoted)
-    row_bytes = sample.nbytes / max(sample.num_rows, 1)
-    whole = range_condition(key, None, None)[0]
-    total, keyed = scalars(connection, f"SELECT COUNT(*), COUNT(*) FILTER (WHERE {whole}) FROM {relation(table)}")  # noqa: S608  (quoted)
-    fences = fences_from(connection, table, key, None, page_rows(page_bytes, row_bytes))
-    return make_ranges(schema, tuple(column.name for column in key), fences, keyed, row_bytes, total - keyed)
+    def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
+        """The values of the first row of a query."""
+        return scalars(self._connection, sql, values)
 
+    def row_bytes(self) -> float:
+        """Bytes of an average row in memory, by a sample; 0 if there is none."""
+        sample = query(self._connection, f"{self.select} LIMIT {_SAMPLE}")
+        return sample.nbytes / max(sample.num_rows, 1)
 
-def count_from(connection: Connection, table: str, key: Sequence[PgColumn], low: Bound, limit: int) -> int:
-    """How many rows have a key from `low` on; no more than `limit` are counted."""
-    where, values = range_condition(key, low, None)
-    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {relation(table)} WHERE {where} LIMIT {limit}) r"  # noqa: S608  (quoted)
-    return int(scalars(connection, sql, values)[0])
+    def fences(self, low: Bound, rows: int) -> pa.Table:
+        """Where pages of so many rows begin, from a key on; never inside a key. Keys come as values and as text."""
+        values = [PgColumn(f"k{at}", column.pg_type, column.arrow).selected for at, column in enumerate(self.key)]
+        shown = ", ".join(f"{value} AS v{at}, k{at}::text AS t{at}" for at, value in enumerate(values))
+        found = query(self._connection, *fence_query(self, low, rows, shown, "{}::int8"))
+        keys = [column.arrow_column(found.column(f"v{at}")) for at, column in enumerate(self.key)]
+        binds = [found.column(f"t{at}").combine_chunks() for at in range(len(self.key))]
+        return fence_table(keys, binds, found.column("start").combine_chunks())
 
+    def rows(self, found: pa.Table) -> pa.RecordBatch:
+        """What the server sent, in our types."""
+        arrays = [column.arrow_column(found.column(at)) for at, column in enumerate(self._columns)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-def fences_from(connection: Connection, table: str, key: Sequence[PgColumn], low: Bound, rows: int) -> pa.Table:
-    """Where pages of so many rows begin, from a key on; never inside a key. Keys come as values and as text."""
-    terms = ", ".join(f"{column.ordered} AS k{at}" for at, column in enumerate(key))
-    names = ", ".join(f"k{at}" for at in range(len(key)))
-    values = [PgColumn(f"k{at}", column.pg_type, column.arrow).selected for at, column in enumerate(key)]
-    shown = ", ".join(f"{value} AS v{at}, k{at}::text AS t{at}" for at, value in enumerate(values))
-    where, bound = range_condition(key, low, None)
-    sql = f"""
-        WITH keyed AS (SELECT {terms} FROM {relation(table)} WHERE {where}),
-        grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
-        placed AS (SELECT {names}, (SUM(n) OVER (ORDER BY {names}) - n)::int8 AS start FROM grouped),
-        paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
-        SELECT {shown}, start FROM paged
-        WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
-    """  # noqa: S608  (names are quoted, rows is an int)
-    found = query(connection, sql, bound)
-    keys = [column.arrow_column(found.column(f"v{at}")) for at, column in enumerate(key)]
-    binds = [found.column(f"t{at}").combine_chunks() for at in range(len(key))]
-    return fence_table(keys, binds, found.column("start").combine_chunks())
-
-
-def index_advice(connection: Connection, table: str, key: Sequence[PgColumn], ranges: Ranges) -> str:
-    """What to do if reading a page would scan the whole table; nothing if an index serves it, or the table is small."""
-    fences = ranges.table()
-    if fences.num_rows < _MANY_PAGES:
-        return ""
-    bounds = [tuple(fences.column(f"bind_{k}")[at].as_py() for k in range(len(key))) for at in (1, 2)]
-    where, values = range_condition(key, *bounds)
-    plan = query(connection, f"EXPLAIN SELECT * FROM {relation(table)} WHERE {where}", values).column(0).to_pylist()  # noqa: S608  (quoted)
-    if any("Index" in line for line in plan):
-        return ""
-    terms = ", ".join(column.ordered for column in key)
-    return (
-        f"every page scans the table, for no index serves its key: CREATE INDEX ON {relation(table)} ({terms}); ANALYZE"
-    )
+    def index_advice(self, ranges: Ranges) -> str:
+        """What to do if reading a page would scan the whole table; nothing if an index serves it, or it is small."""
+        fences = ranges.table()
+        if fences.num_rows < _MANY_PAGES:
+            return ""
+        bounds = [tuple(fences.column(f"bind_{k}")[at].as_py() for k in range(len(self.key))) for at in (1, 2)]
+        where, values = range_condition(self.key, *bounds)
+        sql = f"EXPLAIN SELECT * FROM {self.relation} WHERE {where}"  # noqa: S608  (quoted)
+        plan = query(self._connection, sql, values).column(0).to_pylist()
+        if any("Index" in line for line in plan):
+            return ""
+        terms = ", ".join(column.ordered for column in self.key)
+        return (
+            f"every page scans the table, for no index serves its key: CREATE INDEX ON {self.relation} ({terms}); "
+            f"ANALYZE"
+        )
 
 
 _AS_THEY_ARE = {"int2": pa.int16(), "int4": pa.int32(), "int8": pa.int64(), "text": pa.string(), "varchar": pa.string()}
