@@ -14,7 +14,7 @@ from tests.semistream.frame.cases import rows_of
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.decision import Decision
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.state import NEXT, Carried, Kept, StateLog
+from dovetail.joins.semistream.state import NEXT, Carried, StateLog, WaitingRows
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.list_(pa.int32()))])
 
@@ -45,7 +45,7 @@ def test_rows_are_kept_or_others_each_as_often_as_it_is_there(size: int) -> None
     ]
     rows = [rng.choice(pool) for _ in range(200)]
     chosen = rng.sample(range(200), 60)
-    kept = Kept(state([rows[at] for at in chosen[:40]], [rows[at] for at in chosen[40:]], matched=3), COLUMNS)
+    kept = WaitingRows(state([rows[at] for at in chosen[:40]], [rows[at] for at in chosen[40:]], matched=3), COLUMNS)
     others = [batch.to_pylist() for batch in kept.others(iter(batches(rows, size)))]
     expected = Counter(repr(row) for at, row in enumerate(rows) if at not in chosen)
     assert Counter(repr(row) for some in others for row in some) == expected
@@ -53,7 +53,7 @@ def test_rows_are_kept_or_others_each_as_often_as_it_is_there(size: int) -> None
 
 
 def test_not_a_number_equals_itself_and_what_was_not_given_is_left() -> None:
-    kept = Kept(state([{"a": 1, "c": float("nan")}, {"a": 2}]), COLUMNS)
+    kept = WaitingRows(state([{"a": 1, "c": float("nan")}, {"a": 2}]), COLUMNS)
     others = list(kept.others(iter(batches([{"a": 1, "c": float("nan")}, {"a": 1, "c": float("nan")}], 5))))
     assert [batch.num_rows for batch in others] == [1]
     assert len(kept) == 1

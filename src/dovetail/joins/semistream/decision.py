@@ -177,7 +177,7 @@ def is_enough(sample: Sample) -> bool:
 
 
 def moved(assumed: float, sample: Sample, rows: int) -> bool:
-    """Whether the sample is so much more or less skewed than was assumed that memory should be split anew."""
+    """Whether the skew of the sample differs so much from the assumed one that memory should be split again."""
     if len(sample.keys) < ENOUGH or len(np.unique(sample.keys)) > rows:
         return False
     found = _skew(sample.keys.tobytes(), rows)

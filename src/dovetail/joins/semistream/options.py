@@ -98,7 +98,7 @@ class CachePolicy:
     """How keys get into the cache and out again.
 
     A key enters when a load finds at least `threshold` waiting rows of it. In a full cache `random` overwrites any key,
-    `least_frequent` the one with the fewest hits, and each overwriting raises the threshold for good: the printed rule,
+    `least_frequent` the one with the fewest hits, and each overwriting raises the threshold: the printed rule,
     which freezes. `adaptive` compares with the least of sixteen keys drawn and replaces only a lesser one; every
     `every` loads (default: a number from that of the segments) hits count half and the threshold falls by one. It also
     remembers keys that are not in the master data.
@@ -213,7 +213,7 @@ def on_miss_of(given: OnMiss | str) -> OnMiss:
 class Freshness:
     """`per_batch`: every micro-batch takes the newest version. `ttl`: only when the one in use is `seconds` old.
 
-    `pinned`: the first version serves the query for good, restarts included.
+    `pinned`: the first version serves the query, restarts included.
     """
 
     kind: Literal["per_batch", "ttl", "pinned"] = "per_batch"

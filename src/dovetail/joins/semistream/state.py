@@ -190,7 +190,7 @@ def _published(temporary: Path, place: Path) -> bool:
     return True
 
 
-class Kept:
+class WaitingRows:
     """The rows that wait or are parked in a state, each as often as it is there; others are told from them by value."""
 
     def __init__(self, state: Carried, columns: pa.Schema) -> None:

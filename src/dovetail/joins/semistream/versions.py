@@ -1,7 +1,7 @@
 """Which version of the master data each micro-batch was answered from, kept so that a replay takes the same one.
 
 versions/
-    .shared              the driver's mark: who does not see it has another disk
+    .shared              the driver's mark: a worker that does not see it has another disk
     <query id>/
         17.0.json        what batch 17 takes: the version, and when it was taken up
         pinned.0.json    what all batches take, where the version is pinned
@@ -118,7 +118,7 @@ class VersionLog:
                         Path(entry.path).unlink()
 
     def move_on(self, batch: Batch, freshness: Freshness, store: MasterStore, gone: str) -> Entry:
-        """The version that takes the place of one which the store no longer has; the same for all who ask."""
+        """The version that takes the place of one which the store no longer has; the same for all tasks."""
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         attempt = self._newest(batch.query, name)
         if attempt is not None:
@@ -128,7 +128,7 @@ class VersionLog:
         return self._write(batch.query, name, (attempt or 0) + 1, Entry(store.version(), time.time()), False)
 
     def place(self, batch: Batch, freshness: Freshness) -> Path:
-        """Where the entry of a batch is, for those who must remove it."""
+        """Where the entry of a batch is."""
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         return self._file(batch.query, name, self._newest(batch.query, name) or 0)
 

@@ -112,7 +112,7 @@ def longest_first(
         low, high = (theta, high) if _held(segments, theta, rules) < room else (low, theta)
     cycle = _cycle(segments, high, rules)
     loads = float(np.sum(segments.count / cycle.gap))
-    # Until its first tuple comes nobody asks for a segment.
+    # Until its first tuple comes no tuple asks for a segment.
     asked = float(np.sum(segments.count * (1 - np.minimum(1.0, 1 / (segments.share * cycle.gap)))))
     per_load = min(max(1.0, 1 / loads if loads else 1.0), max(1.0, capacity))
     return Steady(per_load, float(cycle.gap.max(initial=0.0)), min(_held(segments, high, rules), capacity), asked)

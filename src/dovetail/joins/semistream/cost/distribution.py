@@ -28,7 +28,7 @@ _DRAWN = 2**16  # rows of a shuffle that are placed one by one; the rest is spre
 class Demand:
     """Groups of segments: `count` of them, each asked for by `share` of the stream tuples that reach storage.
 
-    The shares of all segments add to 1, unless nothing reaches storage; segments that nobody asks for are in
+    The shares of all segments add to 1, unless nothing reaches storage; segments that no tuple asks for are in
     `n_segments` only.
     """
 
@@ -145,7 +145,7 @@ class Distribution(Protocol):
         """The p_i of segments of so many rows, among tuples that the `cached` most wanted rows do not answer.
 
         `ordered`: rows lie most wanted first, and the cached ones are not in any segment. Otherwise they lie as the
-        distribution knows, or anyhow.
+        distribution knows, or in no order.
         """
         ...
 

@@ -103,7 +103,7 @@ def predict_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     )
 
 
-_FEW = 0.02  # of the slots: so many may hold wanted tuples before the rest is looked at anew
+_FEW = 0.02  # of the slots: so many may hold wanted tuples before the rest is computed again
 
 
 def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:

@@ -1,4 +1,4 @@
-"""The disk buffer that serves a MESHJOIN best, in closed form.
+"""MESHJOIN and R-MESHJOIN, and the disk buffer that serves them best, in closed form.
 
 Reference: equation F5 of docs/algorithms/semistream.md, 3.1.
 """
@@ -59,7 +59,7 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chu
         w = capacity(setting, sizes, buffer, setting.entries.chunked, least=chunks) // chunks
     nbytes = setting.read_bytes(rows)
     in_turn, anywhere = costs.load_s(nbytes, sequential=True), costs.load_s(nbytes)
-    reading = in_turn + (anywhere - in_turn) * parts / chunks  # a round begins anew at the other end
+    reading = in_turn + (anywhere - in_turn) * parts / chunks  # a round begins again at the other end
     return Prediction(
         algorithm=algorithm,
         sizes=replace(sizes, waiting=w * chunks),

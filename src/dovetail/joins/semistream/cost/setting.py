@@ -15,6 +15,8 @@ from dovetail.engine.device import DeviceModel
 from dovetail.engine.profile import PageCost, Profile
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share
+from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.options import Kind
 from dovetail.joins.semistream.sizes import Sizes
 
 Points = tuple[tuple[float, float], ...]
@@ -180,10 +182,6 @@ def _page_points(pages: tuple[PageCost, ...]) -> Points:
     return tuple(sorted((float(page.nbytes), page.cost.seconds) for page in pages))
 
 
-Order = Literal["key", "frequency", "none"]
-
-Lookup = Literal["oldest", "alternate", "guarded", "position", "greedy", "greedy_oldest"]
-
 Cache = Literal["perfect", "random", "least_frequent", "adaptive"]
 
 
@@ -249,7 +247,7 @@ class Policy:
     at once; None for twice the average of full memory, infinity to load only when memory is full.
     """
 
-    lookup: Lookup = "guarded"
+    lookup: Kind = "guarded"
     position: float = 0.3
     cache: Cache = "adaptive"
     threshold: int | None = None
@@ -257,8 +255,8 @@ class Policy:
     list_threshold: float | None = None
 
     def __post_init__(self) -> None:
-        if self.lookup not in get_args(Lookup):
-            raise PlanError(f"lookup {self.lookup!r} was given; it is one of {list(get_args(Lookup))}.")
+        if self.lookup not in get_args(Kind):
+            raise PlanError(f"lookup {self.lookup!r} was given; it is one of {list(get_args(Kind))}.")
         if self.cache not in ("perfect", "random", "least_frequent", "adaptive"):
             raise PlanError(
                 f"cache {self.cache!r} was given; it is 'perfect', 'random', 'least_frequent' or 'adaptive'."

@@ -14,6 +14,7 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.hashing import mixed, place
+from dovetail.joins.semistream.kernels.segment_match import ANTI, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import LIVE, Pool, empty_pool, enter
 
 
@@ -246,11 +247,11 @@ def hit_pairs(
         if at + max(1, rows) > len(out[0]):
             return hit, at
         if rows == 0:
-            if how in (1, 3):
+            if how in (LEFT, ANTI):
                 out[0][at], out[1][at] = refs[row], -1
                 at += 1
-        elif how != 3:
-            for k in range(1 if how == 2 else rows):
+        elif how != ANTI:
+            for k in range(1 if how == SEMI else rows):
                 out[0][at], out[1][at] = refs[row], c.ref[entry] + k
                 at += 1
     return n, at

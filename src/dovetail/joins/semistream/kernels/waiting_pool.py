@@ -284,7 +284,7 @@ def _warm() -> None:
 
 @kernel
 def detach(p: Pool, segment: int) -> int:
-    """How many rows waited for the segment; they are out of the queue, in a chain that nobody is added to."""
+    """How many rows waited for the segment; they are out of the queue, in a chain that does not grow."""
     slot, n = p.head[segment], 0
     while slot >= 0:
         unlink(p, slot)

@@ -34,7 +34,7 @@ class Pages(Protocol):
 
     @property
     def order(self) -> Order:
-        """How rows lie: by key, most wanted first, or anyhow."""
+        """The order of rows: by key, most wanted first, or none."""
         ...
 
     @property
@@ -108,7 +108,7 @@ class KeyedPages(Pages, Protocol):
 
 @runtime_checkable
 class Resting(Protocol):
-    """Pages of a server that others are kept waiting by while they are open and nobody reads."""
+    """Pages of a server that hold locks or a snapshot there while they are open."""
 
     def rest(self) -> None:
         """Give up what is held at the server until the next read, which fails if the version is gone by then."""

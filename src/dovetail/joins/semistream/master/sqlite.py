@@ -151,7 +151,7 @@ class SqliteSource:
 
 class SqliteReader:
     """One connection that sees one version: of a file in WAL mode by a transaction held open, while others write; of
-    another file by checking, in every read, that nobody has written since.
+    another file by checking, in every read, that the file was not written since.
     """
 
     def __init__(self, source: SqliteSource, connection: sqlite3.Connection) -> None:

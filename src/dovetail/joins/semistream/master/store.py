@@ -214,7 +214,8 @@ class MasterStore:
     ) -> MasterStore:
         """The page file that Spark writes from the rows of `df`, as a new generation if the path has one already.
 
-        Rows lie by key, by the falling number in column `frequency`, or anyhow ("none"); rows of one key together.
+        Rows are stored by key, by the falling number in column `frequency`, or in no order ("none"); rows of one key
+        are together.
         Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
         which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
         size of what one look-up reads. Driver and executors must see the path as one place.

@@ -51,7 +51,7 @@ class RowStore:
 
     @property
     def charged(self) -> int:
-        """Bytes of the chunks that are our own and that nobody else pays for."""
+        """Bytes of the chunks that are our own and that are charged here."""
         return self.reservation.used
 
     def chunk(self, chunk: int) -> pa.RecordBatch:
@@ -67,7 +67,7 @@ class RowStore:
         return list(self._chunks)
 
     def lend(self, batch: pa.RecordBatch) -> int:
-        """The number of a chunk that somebody else holds and pays for, until it is dropped here."""
+        """The number of a chunk that the caller holds and pays for, until it is dropped here."""
         return self._keep(batch, 0)
 
     def try_reserve(self, n: int) -> bool:
@@ -106,7 +106,7 @@ class RowStore:
         return number
 
     def charge_to(self, chunk: int, reservation: Reservation) -> None:
-        """Somebody else pays for this chunk from now on; `BudgetExceeded` leaves it as it was."""
+        """Charge this chunk to another reservation; `BudgetExceeded` leaves it as it was."""
         size = self._bytes[chunk]
         self._payers.get(chunk, self.reservation).shrink(size)
         reservation.grow(size)

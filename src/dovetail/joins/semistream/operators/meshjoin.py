@@ -142,7 +142,7 @@ class MeshCycle(SemiStreamOperator):
         self._queue_peak = 0
 
     def _start_ring(self) -> None:
-        """An empty ring for as many chunks as a round has parts, and one being gathered; the round starts anew."""
+        """An empty ring for as many chunks as a round has parts, and one being gathered; the round starts again."""
         self._capacity = self.chunk_rows * (self.n_chunks + 1)
         self._table = HashMultimap(self.chunk_rows * self.n_chunks)
         self._room.resize(RING_BYTES * self._capacity + self._table.nbytes)

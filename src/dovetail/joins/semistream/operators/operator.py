@@ -190,7 +190,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         yield from self.answers.flush()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Answer everything that waits, for good."""
+        """Answer everything that waits, and take no more rows."""
         yield from self.drain()
         self._finished = True
 

@@ -1,4 +1,4 @@
-"""Stream rows that wait for their segment: who waits for what in a pool of slots, and the rows themselves."""
+"""Stream rows that wait for their segment: a pool of slots, and the rows themselves."""
 
 from __future__ import annotations
 

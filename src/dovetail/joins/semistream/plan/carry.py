@@ -30,7 +30,7 @@ from dovetail.joins.semistream.options import Park
 from dovetail.joins.semistream.plan.columns import without_watermarks
 from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, matched
 from dovetail.joins.semistream.plan.worker import Owners, Session, changed_pages
-from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, Kept, StateLog
+from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, StateLog, WaitingRows
 from dovetail.joins.semistream.versions import MARK
 from dovetail.spark.arrow import Batches
 from dovetail.spark.connect import plan_text
@@ -54,7 +54,7 @@ def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T
 class CarriedJoin:
     """An enrichment whose rows may wait, as the stateful host takes it.
 
-    There are as many owners as partitions of the state, a number that stays the same for good, and all are called in
+    There are as many owners as partitions of the state, a number that never changes, and all are called in
     every micro-batch: rows that wait would not be answered in time, or never, were an owner left out.
     """
 
@@ -110,7 +110,7 @@ class OwnerCall:
 
     @property
     def arrived(self) -> Arrivals | None:
-        """New rows; None if the call is for want of any."""
+        """New rows; None if the call is because none came."""
         return self.call.arrived
 
     def answers(self) -> Batches:
@@ -235,7 +235,7 @@ class OwnerCall:
         task, attempt = self.task, self.attempt
         for state in (before, left):
             _check_columns(task, state)
-        kept, version = Kept(left, task.stream), attempt.version()
+        kept, version = WaitingRows(left, task.stream), attempt.version()
         new = (self._born(batch) for batch in (self.arrived.batches(task.stream) if self.arrived else ()))
         parked = [] if before.parked is None else before.parked.drop_columns([NEXT]).to_batches()
         yield from self._all_answered(attempt.open(version), kept.others(chain(new, parked)))

@@ -313,7 +313,7 @@ def prune(path: Path, keep: int, also_held: bool = False) -> list[str]:
         gone = [number for number in _numbers(path) if number not in kept]
         removed = [load(path, number).version for number in gone]
         for number in gone:
-            # Renamed first, so that nobody opens a generation of which files are already missing.
+            # Renamed first, so that no reader opens a generation of which files are already missing.
             grave = path / f"{_BUILDING}pruned-{number}-{uuid.uuid4().hex[:6]}"
             directory(path, number).rename(grave)
             shutil.rmtree(grave, ignore_errors=True)

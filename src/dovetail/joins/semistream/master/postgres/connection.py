@@ -67,7 +67,7 @@ def connect(url: str) -> Connection:
 
 
 # Connecting takes a hundred milliseconds, asking for a version one: connections that are done with wait here for the
-# next who needs one. Of this process only: a forked child must not speak on its parent's connections.
+# next reader. Of this process only: a forked child must not speak on its parent's connections.
 _idle: dict[tuple[int, str], list[Connection]] = {}
 _MOST_IDLE = 2
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-# The table's file changes when it is rewritten or made anew, the snapshot with every transaction that writes anything.
+# The file changes when the table is rewritten or created again, the snapshot with every transaction that writes.
 _DEFAULT_MARKER = "pg_relation_filenode($1::text::regclass)::text || '/' || pg_current_snapshot()::text"
 
 
@@ -101,7 +101,7 @@ class PostgresSource:
 class PostgresReader:
     """One connection whose transaction sees one version, whatever others commit meanwhile.
 
-    A connection that is lost is made anew at the next read, which goes on if the version is still there. The
+    A lost connection is opened again at the next read, which goes on if the version is still there. The
     transaction is open as long as the reader: close it when the version is no longer needed, or the server cannot
     clean up rows that were deleted since; `rest` ends it between reads.
     """
