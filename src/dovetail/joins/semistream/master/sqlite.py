@@ -374,7 +374,7 @@ class SqliteTable:
     def row_bytes(self) -> float:
         """Bytes of an average row in memory, by a sample; 0 if there is none."""
         sample = self._connection.execute(f"{self.select} LIMIT {_SAMPLE}").fetchall()
-        return sum(column.nbytes for column in self.arrays(sample)) / max(len(sample), 1)
+        return float(sum(column.nbytes for column in self.arrays(sample)) / max(len(sample), 1))
 
     def arrays(self, rows: Sequence[Any]) -> list[pa.Array]:
         """The columns of these rows."""

@@ -347,7 +347,7 @@ class PgTable:
     def row_bytes(self) -> float:
         """Bytes of an average row in memory, by a sample; 0 if there is none."""
         sample = query(self._connection, f"{self.select} LIMIT {_SAMPLE}")
-        return sample.nbytes / max(sample.num_rows, 1)
+        return float(sample.nbytes / max(sample.num_rows, 1))
 
     def fences(self, low: Bound, rows: int) -> pa.Table:
         """Where pages of so many rows begin, from a key on; never inside a key. Keys come as values and as text."""
