@@ -11,7 +11,6 @@ from dovetail.engine.columns import held_bytes
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.semistream.kernels import segment_match as rounds
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
 from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, refs_of
 from dovetail.joins.semistream.options import Residence
@@ -102,16 +101,16 @@ class Waiting:
         """
         patience = FOREVER if bound is None or bound.loads is None else bound.loads
         before = 0 if bound is None or bound.seconds is None else now_ns - int(bound.seconds * 1e9)
-        return limits.ascending(rounds.pick_round(self.pool, rule, position, patience, before, *limits.for_kernels()))
+        return limits.ascending(kernels.pick_round(self.pool, rule, position, patience, before, *limits.for_kernels()))
 
     def take(self, order: I64, limits: Limits) -> tuple[I64, I64]:
         """As `pick`, for segments in a given order."""
-        return limits.ascending(rounds.take_round(self.pool, order, *limits.for_kernels()))
+        return limits.ascending(kernels.take_round(self.pool, order, *limits.for_kernels()))
 
     def put_back(self, picked: I64, counts: I64) -> None:
         """Rows of these segments of a round wait again, each in its old place."""
         if counts.any():
-            rounds.reattach(self.pool, picked, counts)
+            kernels.reattach(self.pool, picked, counts)
 
     def overdue(self, bound: Residence | None, now_ns: int) -> bool:
         """Whether the oldest row waits for longer than it may."""
