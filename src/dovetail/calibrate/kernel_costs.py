@@ -19,7 +19,7 @@ from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.profile import Cost
-from dovetail.joins.semistream.master.page_file.source import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators.cachejoin import CacheJoin
