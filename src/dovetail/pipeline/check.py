@@ -91,13 +91,11 @@ def sink_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: Dat
     by = sink.values.get("partition_by", [])
     for name in [by] if isinstance(by, str) else by:
         if name not in rows.columns:
-            yield (
-                "partition_by",
-                (
-                    f"the rows of {sink.name} have no column {name!r}; they have {listed(rows.columns)}; "
-                    f"{meant(name, rows.columns) or 'name one of these'}"
-                ),
+            text = (
+                f"the rows of {sink.name} have no column {name!r}; they have {listed(rows.columns)}; "
+                f"{meant(name, rows.columns) or 'name one of these'}"
             )
+            yield "partition_by", text
     if sink.type == "format":
         yield from _as_problem(sink, "format", lambda: known_format(spark, sink.values["format"]))
     yield from _place_problems(spark, pipeline, sink, rows)
@@ -139,24 +137,20 @@ def _mode_problems(sink: Step, streams: bool) -> Iterator[tuple[str, str]]:
     allowed = _STREAM_MODES.get(sink.type, every) if streams else ("overwrite", "append", "error")
     if mode is not None and mode not in allowed:
         kind = "a stream" if streams else "a batch"
-        yield (
-            "mode",
-            (
-                f"mode of {sink.name} is {mode!r}, and it takes {kind}; a {sink.type} sink of {kind} has one of "
-                f"{listed(allowed)}; choose one, or leave it out for {allowed[0]!r}"
-            ),
+        text = (
+            f"mode of {sink.name} is {mode!r}, and it takes {kind}; a {sink.type} sink of {kind} has one of "
+            f"{listed(allowed)}; choose one, or leave it out for {allowed[0]!r}"
         )
+        yield "mode", text
 
 
 def _stream_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:
     if sink.type in KEPT and pipeline.checkpoint is None:
-        yield (
-            "type",
-            (
-                f"sink {sink.name} takes a stream, and the pipeline has no checkpoint; a stream needs one to go on "
-                'after a stop; add checkpoint = "directory" to [pipeline]'
-            ),
+        text = (
+            f"sink {sink.name} takes a stream, and the pipeline has no checkpoint; a stream needs one to go on "
+            'after a stop; add checkpoint = "directory" to [pipeline]'
         )
+        yield "type", text
     session: Any = spark
     checker = session._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     modes: Mapping[str, str] = {"append": "Append", "update": "Update", "complete": "Complete"}
@@ -168,13 +162,11 @@ def _stream_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: 
             getattr(session._jvm.org.apache.spark.sql.streaming.OutputMode, mode)(),
         )
     except Exception as error:  # py4j or PySpark wraps it, by where it is thrown
-        yield (
-            "from",
-            (
-                f"Spark cannot run {sink.values['from']!r} as a stream in mode {mode.lower()!r}: {spark_says(error)}; "
-                "choose another mode, add a watermark, or read the sources with stream = false"
-            ),
+        text = (
+            f"Spark cannot run {sink.values['from']!r} as a stream in mode {mode.lower()!r}: {spark_says(error)}; "
+            "choose another mode, add a watermark, or read the sources with stream = false"
         )
+        yield "from", text
 
 
 def _place_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame) -> Iterator[tuple[str, str]]:

@@ -318,8 +318,7 @@ def _warm() -> None:
         gather_fixed(data, width, rows)
         gather_fixed_runs(data, width, *run)
     gather_bits(data, 0, rows)
-    for kind in (np.int32, np.int64):
-        offsets = np.array([0, 2, 3], kind)
-        gather_bytes(offsets, data, rows)
-        gather_bytes_runs(offsets, data, *run)
-        gather_lists(offsets, rows)
+    narrow, wide = np.array([0, 2, 3], np.int32), np.array([0, 2, 3], np.int64)
+    gather_bytes(narrow, data, rows), gather_bytes(wide, data, rows)
+    gather_bytes_runs(narrow, data, *run), gather_bytes_runs(wide, data, *run)
+    gather_lists(narrow, rows), gather_lists(wide, rows)
