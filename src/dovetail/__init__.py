@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dovetail.joins.interval.api import plan_interval_join as plan_interval_join
     from dovetail.joins.interval.plan.plan import IntervalPlan as IntervalPlan
     from dovetail.joins.online.api import online_join as online_join
+    from dovetail.joins.online.api import online_multijoin as online_multijoin
     from dovetail.joins.online.api import plan_online_join as plan_online_join
-    from dovetail.joins.online.multijoin import online_multijoin as online_multijoin
-    from dovetail.joins.online.multijoin import plan_online_multijoin as plan_online_multijoin
+    from dovetail.joins.online.api import plan_online_multijoin as plan_online_multijoin
     from dovetail.joins.online.plan.plan import OnlinePlan as OnlinePlan
     from dovetail.joins.semistream.api import enrich as enrich
     from dovetail.joins.semistream.api import plan_enrich as plan_enrich
@@ -70,13 +70,13 @@ _PUBLIC = {
     "interval_join": "dovetail.joins.interval.api",
     "interval_topk": "dovetail.joins.interval.api",
     "online_join": "dovetail.joins.online.api",
-    "online_multijoin": "dovetail.joins.online.multijoin",
+    "online_multijoin": "dovetail.joins.online.api",
     "park": "dovetail.joins.semistream.options",
     "plan_asof_join": "dovetail.joins.asof.api",
     "plan_enrich": "dovetail.joins.semistream.api",
     "plan_interval_join": "dovetail.joins.interval.api",
     "plan_online_join": "dovetail.joins.online.api",
-    "plan_online_multijoin": "dovetail.joins.online.multijoin",
+    "plan_online_multijoin": "dovetail.joins.online.api",
     "plan_xquery": "dovetail.xml.api",
     "session": "dovetail.spark.session",
     "sql": "dovetail.rewrite",

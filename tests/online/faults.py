@@ -91,8 +91,8 @@ class MemoryForgotten(OnlineOperator):
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         self.begin({})
-        self._finished = True
-        yield from self.settle_all()
+        self.finished = True
+        yield from self.disk.settle_all()
 
 
 class GreedyOdometer(Odometer):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dovetail.joins.online.joining import JoiningOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 
 Step = tuple[str, Any, Any]
 
@@ -18,7 +18,7 @@ class Restartable:
     A restart loads the rows and replays the tail. So that a tail has the same answers again, a drain restarts too.
     """
 
-    def __init__(self, opens: Callable[[], JoiningOperator]) -> None:
+    def __init__(self, opens: Callable[[], OnlineOperator]) -> None:
         self._opens, self.operator = opens, opens()
         self.settled: list[tuple[str, pa.RecordBatch]] = []
         self._tail: list[Step] = []

@@ -167,10 +167,10 @@ def test_counters_of_regions_agree_with_a_recount_at_any_time() -> None:
                 assert isinstance(index, LeavesIndex)
                 regions = index.regions
                 held = regions.held.copy()
-                assert held.sum(axis=1).tolist() == [operator.in_memory(0), operator.in_memory(1)]
+                assert held.sum(axis=1).tolist() == [int(operator.rows.held[0]), int(operator.rows.held[1])]
                 assert (regions.low < regions.up).all()
                 for side in (0, 1):
-                    recount(regions, side, index.leaves[side], operator.in_memory(side))
+                    recount(regions, side, index.leaves[side], int(operator.rows.held[side]))
                 assert np.array_equal(held, regions.held)
 
 

@@ -62,7 +62,7 @@ class RetiresWhatIsOwed(OnlineOperator):
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         self.flush_all()
-        self.renumber()
+        self.all_met()
         return iter(())
 
 
@@ -111,7 +111,7 @@ def _retiring(name: str, seed: int, running: type[OnlineOperator] = OnlineOperat
                 out += operator.drain()
                 operator.retire(ticks[start // 10 - 3])
                 kept = sum(int(store.column("rows").sum()) for store in operator.blocks)
-                most = max(most, kept + operator.in_memory(0) + operator.in_memory(1))
+                most = max(most, kept + int(operator.rows.held[0]) + int(operator.rows.held[1]))
         out += operator.finish()
     assert memory.used == 0
     pairs = oracle.online_join(sides[0].to_pylist(), sides[1].to_pylist(), [("k", "k")], ("t", "t", -20, 20))

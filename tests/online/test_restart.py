@@ -13,7 +13,7 @@ from tests.online.restarts import Restartable
 from tests.online.schedules import BUDGET, EVERY, Case, drive, pairs_of, random_case, random_spec, wrong
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.online.joining import JoiningOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 
 MULTI = [(name, tree) for name in ("miner", "mjoin") for tree in ("chain3", "sstar3")]
 
@@ -66,7 +66,7 @@ def test_settled_rows_are_taken_up_by_any_other_join() -> None:
         out: list[pa.RecordBatch] = []
         spec = [case.spec]
 
-        def opened(spec: Any = spec, case: Case = case) -> JoiningOperator:
+        def opened(spec: Any = spec, case: Case = case) -> OnlineOperator:
             return spec[0].open(MemoryBudget(BUDGET), case.schemas)
 
         spec[0] = EVERY[names[0]](**predicate, with_phase=True, sizes=random_spec(names[0], rng).sizes)
@@ -107,7 +107,7 @@ def test_a_restart_of_many_inputs_compares_nothing_that_was_settled(name: str, t
 class Retained:
     """A join whose oldest rows leave, the rows that are left, and what it must have given."""
 
-    def __init__(self, operator: JoiningOperator, expected: Any) -> None:
+    def __init__(self, operator: OnlineOperator, expected: Any) -> None:
         self.operator, self._expected = operator, expected
         self.held: list[tuple[str, pa.RecordBatch, int]] = []
         self.out: list[pa.RecordBatch] = []
@@ -128,7 +128,7 @@ class Retained:
         self.held = self.held[events:]
         assert self.operator.metrics.value("comparisons") == compared
         left = sum(int(store.column("rows")[store.living()].sum()) for store in self.operator.blocks)
-        assert self.operator.rows_held() + left >= self._present()
+        assert int(self.operator.rows.held.sum()) + left >= self._present()
 
     def _present(self) -> int:
         held = sum(len(pages.slots()) for pages in self.operator.pages)
@@ -145,7 +145,7 @@ def together(schemas: dict[str, pa.Schema], held: list[tuple[str, pa.RecordBatch
     }
 
 
-def retained(spec: Any, memory: MemoryBudget, case: Any, expected: Any, seed: int) -> tuple[Retained, JoiningOperator]:
+def retained(spec: Any, memory: MemoryBudget, case: Any, expected: Any, seed: int) -> tuple[Retained, OnlineOperator]:
     """A run in which rows leave at random moments."""
     rng, operator = np.random.default_rng([seed, 3]), spec.open(memory, case.schemas)
     join = Retained(operator, expected)

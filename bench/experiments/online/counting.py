@@ -17,7 +17,8 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.errors import DovetailError
 from dovetail.joins.online.kernels.flush import DPHJ, EHJ, HMJ, HMJ_SMALLEST, OLDEST, RPJ, XJOIN
-from dovetail.joins.online.kernels.hashed import arrive_hashed
+from dovetail.joins.online.kernels.hashed import arrive_hashed, empty_search
+from dovetail.joins.online.kernels.ranges import WHOLE
 from dovetail.joins.online.kernels.regions import empty_regions
 from dovetail.joins.online.kernels.rows import (
     DONE,
@@ -112,12 +113,12 @@ def _over(streams: Streams, turn: int, take: Callable[[int, I64], None], found: 
 def _diner(streams: Streams, memory: int, block: int, turn: int, seed: int = 0) -> Counted:
     slots = memory + max(64, block)
     rows, out = empty_rows(slots, memory, 2**62, emit=False), empty_outcome(1, slots, 64)
-    regions = empty_regions(block, seed)
+    regions = empty_regions(block, seed, around(streams.band))
     left_index, right_index = (empty_leaves(4 * slots // 64 + 4, 64) for _ in range(2))
     one, other, keyed = np.zeros(1, np.int64), np.zeros(1, np.int64), empty_trees(2, 1, 0)
 
     def take(side: int, keys: I64) -> None:
-        new = _arriving(side, keys, streams.band)
+        new = _arriving(side, keys)
         while (status := arrive_sorted(rows, regions, left_index, right_index, keyed, new, out, one, other)) != DONE:
             if status == INDEX_FULL:
                 raise DovetailError(f"the index has no room for {memory} rows.")
@@ -138,21 +139,26 @@ def _hashed(name: str, streams: Streams, memory: int, block: int, turn: int) -> 
     buckets = 1 if policy == OLDEST else BUCKETS
     slots = memory + max(64, block)
     rows, out = empty_rows(slots, memory, 2**62, emit=False), empty_outcome(1, slots, 512)
-    table = empty_table(slots, buckets, policy, block, memory // 10, -1)
+    table, search = empty_table(slots, buckets, policy, block, memory // 10), empty_search(2)
     knobs = np.array([ageing, float(block), 0.05])
 
     def take(side: int, keys: I64) -> None:
-        new = _arriving(side, keys, 0)
-        while arrive_hashed(rows, table, new, out, knobs) != DONE:
+        new = _arriving(side, keys)
+        while arrive_hashed(rows, table, search, new, out, knobs) != DONE:
             _free(rows, out)
         _free(rows, out)
 
     return Counted(*_over(streams, turn, take, partial(_results, rows)))
 
 
-def _arriving(side: int, keys: I64, band: int) -> Arrivals:
+def around(band: int) -> I64:
+    """The range of keys of the other side around a key of each side."""
+    return int64s(np.tile([-band, band, WHOLE], (2, 1)))
+
+
+def _arriving(side: int, keys: I64) -> Arrivals:
     slots = np.full(len(keys), -1, np.int32)
-    return arrivals(side, 0, keys[None, :], np.ones(len(keys), np.int64), slots, (keys - band, keys + band))
+    return arrivals(side, 0, keys[None, :], np.ones(len(keys), np.int64), slots)
 
 
 def _free(rows: Rows, out: Outcome) -> None:

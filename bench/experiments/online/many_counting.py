@@ -15,6 +15,8 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.joins.online.graph import JoinGraph, join_graph
 from dovetail.joins.online.kernels.areas import BENEFIT, RANDOM, empty_areas
+from dovetail.joins.online.kernels.flush import MJOIN, MJOIN_SMALLEST
+from dovetail.joins.online.kernels.hashed import arrive_hashed, empty_search
 from dovetail.joins.online.kernels.indexed import arrive_multi, edges_of, empty_stack
 from dovetail.joins.online.kernels.rows import (
     DONE,
@@ -28,7 +30,7 @@ from dovetail.joins.online.kernels.rows import (
     empty_rows,
     release,
 )
-from dovetail.joins.online.kernels.tables import arrive_tables, empty_tables
+from dovetail.joins.online.kernels.table import empty_table
 from dovetail.joins.online.kernels.tree import empty_trees
 from dovetail.workloads.relation_sets import chain_relations, star_relations
 
@@ -80,22 +82,23 @@ def online(algorithm: str, graph: JoinGraph, columns: Columns, memory: int, bloc
     attributes = [graph.attributes(r) for r in range(n)]
     counts = np.array([len(some) for some in attributes])
     most = int(counts.max())
-    rows = empty_rows(slots, memory, 2**62, n, most, emit=False, named=True)
+    rows = empty_rows(slots, memory, 2**62, n, most, emit=False)
     out, stack = empty_outcome(1, slots, 64, n), empty_stack(n)
-    tables = empty_tables(n, slots, BUCKETS, algorithm == "MJoin smallest")
+    flush = MJOIN_SMALLEST if algorithm == "MJoin smallest" else MJOIN
+    table, search, knobs = empty_table(slots, BUCKETS, flush, block, 1, sides=n), empty_search(n), np.zeros(3)
     policy = RANDOM if algorithm == "random" else BENEFIT
-    trees, areas = empty_trees(n, most, slots), empty_areas(counts, block, 1, policy)
+    trees, areas = empty_trees(n, most, slots), empty_areas(counts, block, 1, policy, slots)
     ends = np.array([[end.relation for end in edge.ends] for edge in graph.edges])
     at = np.array([[attributes[end.relation].index(end) for end in edge.ends] for edge in graph.edges])
     edges = edges_of(ends, at)
     keys = [np.stack([columns[name][a.columns[0]] for a in attributes[r]]) for r, name in enumerate(graph.names)]
     for r, key in turns(keys):
         size, slots_of = np.ones(key.shape[1], np.int64), np.full(key.shape[1], -1, np.int32)
-        new = arrivals(r, 0, key, size, slots_of, (key[0, :0], key[0, :0]))
+        new = arrivals(r, 0, key, size, slots_of)
         status = -1
         while status != DONE:
             if algorithm.startswith("MJoin"):
-                status = arrive_tables(rows, tables, new, stack, out)
+                status = arrive_hashed(rows, table, search, new, out, knobs)
             else:
                 status = arrive_multi(rows, areas, trees, edges, new, stack, out)
             _free(rows, out)

@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.semistream.frame.cases import drop_file
 
-from dovetail.joins.online.api import online_join, plan_online_join
-from dovetail.joins.online.multijoin import online_multijoin
+from dovetail.joins.online.api import online_join, online_multijoin, plan_online_join
 from dovetail.joins.online.operators import ALGORITHMS
 
 if TYPE_CHECKING:

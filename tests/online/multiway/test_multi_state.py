@@ -11,6 +11,7 @@ from dovetail.joins.online.kernels.areas import area_of
 from dovetail.joins.online.kernels.indexed import O_RELATION, edges_of, order_probes, update_sigma
 from dovetail.joins.online.kernels.ranges import reach
 from dovetail.joins.online.kernels.tree import FIRST, Order, empty_trees, first_from, insert_node, remove_node
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.block_loop import Odometer
 from dovetail.joins.online.operators.miner import TreeIndex
 
@@ -55,15 +56,16 @@ def test_rows_of_regions_are_those_of_a_recount(tree: str) -> None:
         operator = opened(case.spec, MemoryBudget(BUDGET), case.schemas)
         for piece in case.pieces:
             list(operator.push(piece[0], case.batch(piece)))
-            assert isinstance(operator.index, TreeIndex)
-            check_regions(operator.index)
+            check_regions(operator)
         operator.close()
 
 
-def check_regions(index: TreeIndex) -> None:
+def check_regions(operator: OnlineOperator) -> None:
+    index = operator.index
+    assert isinstance(index, TreeIndex)
     areas, trees = index.areas, index.trees
     for r in range(len(index.keys.counts)):
-        slots = np.flatnonzero(index.rows.side == r)
+        slots = np.sort(operator.pages[r].slots())
         for a in range(int(index.keys.counts[r])):
             regions = [area_of(areas, r, a, index.rows.keys[a, slot]) for slot in slots]
             assert areas.held[r, a].tolist() == np.bincount(regions, minlength=3).tolist()

@@ -14,8 +14,7 @@ from dovetail.engine.layout import Layout
 from dovetail.engine.memory import Reservation
 from dovetail.errors import PlanError
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.phases import PHASE_COLUMN
-from dovetail.joins.online.progress import Progress
+from dovetail.joins.online.phases import PHASE_COLUMN, Progress
 from dovetail.joins.online.row_pages import NamedRows, Picks, picked
 
 _COPIES = 2.5  # rows are gathered before they are put together

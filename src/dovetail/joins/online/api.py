@@ -1,39 +1,38 @@
-"""Online joins of two streams, or of two batch DataFrames, on Spark: what users call."""
+"""Online joins of streams, or of batch DataFrames, on Spark: what users call."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.layout import key_pairs
 from dovetail.errors import PlanError
-from dovetail.joins.online.answers import with_phase as schema_with_phase
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.answers import multi_schema
+from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
 from dovetail.joins.online.bucket_rule import hot_as_text
-from dovetail.joins.online.graph import pair_graph
-from dovetail.joins.online.lateness import lateness_of
-from dovetail.joins.online.phases import PHASE_COLUMN
+from dovetail.joins.online.graph import SIDES, JoinGraph, Term, join_graph, pair_graph
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
+    Inputs,
+    Named,
     OnlinePlan,
     arrow_schema,
-    build_plan,
-    check_inputs,
-    partitions_of,
-    watermarks,
     with_collation_keys,
 )
 from dovetail.joins.online.plan.task import CHANGE_COLUMN
 from dovetail.joins.online.predicate import Predicate
-from dovetail.joins.online.request import OnlineJoinOptions, Request
+from dovetail.joins.online.request import MultiJoinOptions, MultiRequest, OnlineJoinOptions, Request
 from dovetail.request.columns import Key, output_names, wanted_columns
 from dovetail.request.options import takes
 from dovetail.spark.collation import check_collations
 
-_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
+_PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
+_TREE_BANDS = "all inputs and, between all that are joined, a band (first time, second time, timedelta, timedelta)"
 
 
 @takes(OnlineJoinOptions)
@@ -86,7 +85,7 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
     >>> dovetail.online_join(orders, payments, on="order_id", partitions=1).orderBy("order_id").collect()
     [Row(order_id=1, item='lamp', paid=25), Row(order_id=2, item='mat', paid=30)]
     """
-    return make_plan(left, right, request).frame()
+    return _pair_plan(left, right, request).frame()
 
 
 @takes(OnlineJoinOptions)
@@ -98,52 +97,165 @@ def plan_online_join(left: DataFrame, right: DataFrame, request: Request) -> Onl
     >>> print(plan.explain().splitlines()[0])
     OnlineJoin: 2 partitions of 1 MiB, owed=idle, wait=25 ms
     """
-    return make_plan(left, right, request)
+    return _pair_plan(left, right, request)
 
 
-def make_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePlan:
+@takes(MultiJoinOptions)
+def online_multijoin(inputs: Mapping[str, DataFrame], request: MultiRequest) -> DataFrame:
+    """Matching combinations of rows of all inputs, each once and as early as possible, as a lazy DataFrame.
+
+    Args:
+        inputs: Streaming or batch DataFrames by name, all of one kind. Rows of batch DataFrames arrive in the order
+            they are read.
+        on: Predicates, each between two inputs: ("orders.id", "items.order_id") for equal columns, ("orders.at",
+            "items.at", lo, hi) for lo <= items.at - orders.at <= hi. Two inputs may have several equal columns and one
+            band. Together they must make a tree: a chain, a star or a snowflake. A null in any key matches nothing.
+        algorithm: auto (miner), miner or mjoin.
+        memory: The budget of each task, which joins one partition; a task of a stream that has several partitions
+            has it for each. What does not fit goes to disk, and is joined in pauses or at the end.
+        partitions: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`, of
+            a stream those that its checkpoint began with. If one key is equal in all inputs, rows are placed by it.
+            Otherwise partitions are the cells of a cube with an axis for each key, and rows of inputs without a key
+            are copied along its axis; `explain` says how often.
+        wait: Silence on all inputs after which deferred work begins, as for `online_join`.
+        owed: "idle" or "batch", as for `online_join`.
+        end_of_input: A column that is true on the last row of an input, or such columns by input. When all have ended,
+            everything still owed is given and state is freed. A row that comes later fails the query.
+        retain: "2 hours": rows leave the state when they came longer ago than this (and at most an eighth more), by
+            the time of micro-batches; combinations of rows that came further apart are not given.
+        with_phase: Add a column `_phase`: arriving, reactive or cleanup.
+        columns: The columns of the answer that are wanted, in order; others that are no keys never enter the join.
+        suffixes: Added to names that several inputs have, by input: {"orders": "", "parts": "_of_part"}. By default
+            such a name is preceded by the name of its input: orders_id, parts_id.
+        rows: How many rows to expect of each input, if not the same: fewer copies are made of those with many.
+
+    Returns:
+        The columns of all inputs in the order given; rows are in no order. Of a stream that restarts from its
+        checkpoint every combination comes once, given a sink that takes a micro-batch as a whole.
+
+    Raises:
+        PlanError: for a request that cannot be right, before any job starts; also for cycles, for inputs that nothing
+            connects, and for streams without an end that have neither `retain` nor watermarks with bands of times.
+        ConfigError: for a session that cannot keep state of this kind; `dovetail.configure` repairs it.
+        UnsupportedError: for what this algorithm or session cannot do, with what can.
+
+    >>> orders = spark.createDataFrame([(1, "ada")], "id int, name string")
+    >>> items = spark.createDataFrame([(1, 7), (1, 8)], "order_id int, part int")
+    >>> parts = spark.createDataFrame([(7, "lamp"), (8, "mat")], "id int, what string")
+    >>> found = dovetail.online_multijoin(
+    ...     {"orders": orders, "items": items, "parts": parts},
+    ...     on=[("orders.id", "items.order_id"), ("items.part", "parts.id")],
+    ...     columns=["name", "what"], partitions=1,
+    ... )
+    >>> found.orderBy("what").collect()
+    [Row(name='ada', what='lamp'), Row(name='ada', what='mat')]
+    """
+    return _tree_plan(inputs, request).frame()
+
+
+@takes(MultiJoinOptions)
+def plan_online_multijoin(inputs: Mapping[str, DataFrame], request: MultiRequest) -> OnlinePlan:
+    """The plan of `online_multijoin` with the same arguments: `explain`, `frame`, `metrics`.
+
+    >>> orders = spark.createDataFrame([(1, "ada")], "id int, name string")
+    >>> three = {"a": orders, "b": orders, "c": orders}
+    >>> plan = dovetail.plan_online_multijoin(three, on=[("a.id", "b.id"), ("b.id", "c.id")], partitions=2)
+    >>> print(plan.explain().splitlines()[0])
+    OnlineJoin of 3 inputs: 2 partitions of 64 MiB, owed=idle, wait=25 ms
+    """
+    return _tree_plan(inputs, request)
+
+
+def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePlan:
     """The plan of a request; an error for what cannot be right comes before any job."""
-    terms, end = request.terms, request.end_of_input
-    shared = {key.right for key in request.keys if key.shared}
-    names = output_names(left.columns, right.columns, shared, request.suffixes)
-    wanted = wanted_columns(request.columns, [*names[0].values(), *names[1].values()])
-    left, right, request, extra = _by_collation(left, right, request)
-    inputs, graph = {"left": left, "right": right}, pair_graph(Predicate(request.on, request.within))
-    lateness = lateness_of(graph, [watermarks(frame) for frame in inputs.values()])
-    check_inputs(inputs, terms, end, lateness, _BANDS)
-    join = BucketJoin(
+    terms, shared = request.terms, {key.right for key in request.keys if key.shared}
+    by_side = output_names(left.columns, right.columns, shared, request.suffixes)
+    names = {(side, old): new for side, some in zip(SIDES, by_side, strict=True) for old, new in some.items()}
+    wanted = wanted_columns(request.columns, list(names.values()))
+    left, right, request, extra = _pair_by_collation(left, right, request)
+    graph = pair_graph(Predicate(request.on, request.within))
+    inputs = Inputs.of({"left": left, "right": right}, graph, terms, request.end_of_input)
+    inputs.check(_PAIR_BANDS)
+    every = BucketJoin(
         terms.algorithm, request.on, request.within, terms.memory, terms.with_phase,
         arrow_schema(left), arrow_schema(right),
     )  # fmt: skip
-    spec = join.spec()
-    layout = spec.layout(join.schemas)
-    if request.columns is not None:
-        join = _pruned(join, names, wanted)
-        layout = spec.layout(join.schemas)
-    join = replace(join, hot=hot_as_text(request.hot, request.on, join.left))
-    spec.fit(terms.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
-    answers = schema_with_phase(layout, terms.with_phase)
-    fields = [(names[0].get(name, name), left.schema[name]) for name in layout.left]
-    fields += [(names[1].get(name, f"{name}_right"), right.schema[name]) for name in layout.right]
-    named = [T.StructField(name, field.dataType, field.nullable) for name, field in fields]
-    placing = _placing(request, partitions_of(inputs, terms))
-    columns = (*wanted, *([PHASE_COLUMN] if terms.with_phase else []))
-    every = request.columns is None and not extra
-    return build_plan(inputs, join, terms, answers, named, placing, lateness, end, None if every else columns)
+    every.spec().layout(every.schemas)  # refuses keys and names that do not fit the inputs
+    kept = _kept(graph, every.schemas, names, wanted)
+    hot = hot_as_text(request.hot, request.on, kept["left"])
+    join = replace(every, left=kept["left"], right=kept["right"], hot=hot)
+    whole = request.columns is None and not extra
+    return inputs.plan(join, _placing(request, inputs.partitions), Named(names, None if whole else wanted))
 
 
-def _pruned(join: BucketJoin, names: tuple[dict[str, str], dict[str, str]], wanted: tuple[str, ...]) -> BucketJoin:
-    """The join of the columns that are wanted, and of those that say which rows match."""
-    band = [] if join.within is None else [(join.within.left, join.within.right)]
-    keys = [*key_pairs(join.on), *band]
-    kept = []
-    for schema, out, needed in zip((join.left, join.right), names, zip(*keys, strict=True), strict=True):
-        some = [f for f in schema if out.get(f.name) in wanted or f.name in (*needed, CHANGE_COLUMN)]
-        kept.append(pa.schema(some))
-    return replace(join, left=kept[0], right=kept[1])
+def _tree_plan(frames: Mapping[str, DataFrame], request: MultiRequest) -> OnlinePlan:
+    """The plan of a request; an error for what cannot be right comes before any job."""
+    _check_frames(frames)
+    terms, graph = request.terms, join_graph(tuple(frames), request.on)
+    names = _output_names(frames, request)
+    wanted = wanted_columns(request.columns, list(names.values()))
+    frames, on, extra = _tree_by_collation(frames, request.on, graph)
+    graph = join_graph(tuple(frames), on)
+    inputs = Inputs.of(frames, graph, terms, request.end_of_input)
+    inputs.check(_TREE_BANDS)
+    schemas = {name: arrow_schema(frame) for name, frame in frames.items()}
+    graph.check(schemas)
+    multi_schema(graph.names, schemas, terms.with_phase)  # refuses a column of the phase's name
+    for name, n in (request.rows or {}).items():
+        if name not in graph.names or isinstance(n, bool) or not n > 0:
+            raise PlanError(
+                f"rows={request.rows!r}: give a number above 0 for some of {list(graph.names)}.", argument="rows"
+            )
+    kept = tuple(_kept(graph, schemas, names, wanted).items())
+    expected = tuple(sorted((name, float(n)) for name, n in (request.rows or {}).items()))
+    join = MultiBucketJoin(terms.algorithm, tuple(on), terms.memory, terms.with_phase, kept, expected)
+    whole = request.columns is None and not extra
+    return inputs.plan(join, join.cells(inputs.partitions).explain(), Named(names, None if whole else wanted))
 
 
-def _by_collation(left: DataFrame, right: DataFrame, request: Request) -> tuple[DataFrame, DataFrame, Request, bool]:
+def _check_frames(inputs: Mapping[str, DataFrame]) -> None:
+    if not isinstance(inputs, Mapping) or not all(isinstance(frame, DataFrame) for frame in inputs.values()):
+        raise PlanError(
+            "inputs must be DataFrames by name: {'orders': orders, 'items': items, ...}.", argument="inputs"
+        )
+
+
+def _output_names(inputs: Mapping[str, DataFrame], request: MultiRequest) -> dict[tuple[str, str], str]:
+    """The name in the answer of each column, by its input and its own name."""
+    columns = [(name, column) for name, frame in inputs.items() for column in frame.columns]
+    if request.suffixes is None:
+        schemas = {name: arrow_schema(frame) for name, frame in inputs.items()}
+        return dict(zip(columns, multi_schema(tuple(inputs), schemas, with_phase=False).names, strict=True))
+    given = request.suffixes
+    strange = [name for name in given if name not in inputs] if isinstance(given, Mapping) else [given]
+    if strange or not all(isinstance(suffix, str) for suffix in given.values()):
+        raise PlanError(f"suffixes={given!r}: give a text for some of {list(inputs)}.", argument="suffixes")
+    often = Counter(column.lower() for _, column in columns)
+    out = {at: at[1] + given.get(at[0], "") if often[at[1].lower()] > 1 else at[1] for at in columns}
+    twice = sorted(name for name, n in Counter(out.values()).items() if n > 1)
+    if twice:
+        raise PlanError(
+            f"columns {twice} would appear twice in the result with suffixes={given!r}; choose other suffixes.",
+            argument="suffixes",
+        )
+    return out
+
+
+def _kept(
+    graph: JoinGraph, schemas: Mapping[str, pa.Schema], names: Mapping[tuple[str, str], str], wanted: Sequence[str]
+) -> dict[str, pa.Schema]:
+    """The columns of each input that the join needs: those of the answer that are wanted, and keys."""
+    keys = {(graph.names[end.relation], c) for edge in graph.edges for end, some in edge.sides for c in some}
+    keys |= {(name, CHANGE_COLUMN) for name in graph.names}
+    return {
+        name: pa.schema([f for f in schemas[name] if names.get((name, f.name)) in wanted or (name, f.name) in keys])
+        for name in graph.names
+    }
+
+
+def _pair_by_collation(
+    left: DataFrame, right: DataFrame, request: Request
+) -> tuple[DataFrame, DataFrame, Request, bool]:
     """Inputs and request with collated keys replaced by columns of their key bytes, and whether there are any.
 
     Of a key that both sides call by one name the answer has the left value, which the right side then need not carry.
@@ -163,6 +275,24 @@ def _by_collation(left: DataFrame, right: DataFrame, request: Request) -> tuple[
     right = right.drop(*(key.right for key in request.keys if key.shared and key.left in mine))
     keys = tuple(key if key.left not in mine else Key(mine[key.left], theirs[key.right], False) for key in request.keys)
     return left, right, replace(request, keys=keys), True
+
+
+def _tree_by_collation(
+    inputs: Mapping[str, DataFrame], on: Sequence[tuple[Any, ...]], graph: JoinGraph
+) -> tuple[Mapping[str, DataFrame], Sequence[Term], bool]:
+    """Inputs and predicates with collated keys compared by columns of their key bytes, and whether there are any."""
+    used: dict[str, list[str]] = {name: [] for name in inputs}
+    for edge in graph.edges:
+        first, second = ((graph.names[end.relation], end.columns) for end in edge.ends)
+        for a, b in zip(first[1], second[1], strict=True):
+            if a in inputs[first[0]].columns and b in inputs[second[0]].columns:
+                check_collations(inputs[first[0]].schema[a], inputs[second[0]].schema[b])
+            used[first[0]].append(a)
+            used[second[0]].append(b)
+    keyed = {name: with_collation_keys(frame, dict.fromkeys(used[name])) for name, frame in inputs.items()}
+    renamed = {f"{name}.{old}": f"{name}.{new}" for name, (_, keys) in keyed.items() for old, new in keys.items()}
+    terms: list[Any] = [tuple(renamed.get(part, part) if isinstance(part, str) else part for part in t) for t in on]
+    return {name: frame for name, (frame, _) in keyed.items()}, terms, bool(renamed)
 
 
 def _placing(request: Request, partitions: int) -> str:

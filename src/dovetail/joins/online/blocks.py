@@ -14,6 +14,7 @@ import pyarrow as pa
 from dovetail.engine.columns import nbytes
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget, Reservation
+from dovetail.engine.metrics import Metrics
 from dovetail.engine.spill import SpillFile, spill_directory
 from dovetail.errors import ConfigError
 from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
@@ -240,7 +241,7 @@ class Blocks:
         return number
 
     def append_cut(self, rows: Leaving, block_rows: int, by: int, dts: int, bucket: int = 0, group: int = 0) -> None:
-        """New blocks of at most so many rows."""
+        """New blocks of at most `block_rows` rows."""
         for start in range(0, len(rows.ats), block_rows):
             self.append(rows.slice(start, block_rows), by, dts, bucket, group)
 
@@ -273,6 +274,11 @@ class Blocks:
     def living(self) -> I64:
         """The numbers of blocks that are not dead."""
         return np.flatnonzero(self.column("dead") == 0)
+
+    def living_size(self) -> tuple[int, int]:
+        """Rows and bytes of blocks that are not dead."""
+        numbers = self.living()
+        return int(self.column("rows")[numbers].sum()), sum(map(self.file.size_of, numbers.tolist()))
 
     def of_bucket(self, bucket: int) -> I64:
         """The numbers of a bucket's blocks that are not dead."""
@@ -323,6 +329,12 @@ class Blocks:
         """Bytes ever written."""
         return self.before[2] + self.file.bytes_written
 
+    def record(self, metrics: Metrics, name: str) -> None:
+        """Write down what was written and read, under the name of the input."""
+        metrics.add("blocks_flushed", self.blocks_written, name, unit="blocks")
+        metrics.add("blocks_read", self.blocks_read, name, unit="blocks")
+        metrics.add("bytes_flushed", self.bytes_written, name, unit="bytes")
+
     def close(self) -> None:
         """Remove the file."""
         self.file.close()
@@ -330,7 +342,7 @@ class Blocks:
 
 
 def key_columns(keys: int) -> list[str]:
-    """The names of the columns of so many keys."""
+    """The names of the columns of this many keys."""
     return [f"{KEY}{a}" for a in range(keys)]
 
 

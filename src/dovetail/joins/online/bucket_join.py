@@ -11,14 +11,20 @@ import pyarrow as pa
 
 from dovetail.engine.layout import Key
 from dovetail.engine.memory import MemoryBudget
+from dovetail.errors import UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
 from dovetail.joins.online.graph import SIDES, Term, join_graph
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin
 from dovetail.joins.online.predicate import Band, Distance, Predicate
-from dovetail.joins.online.schema_text import schema_text
 
+_PLAIN = {
+    pa.null(): "null", pa.bool_(): "boolean", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32",
+    pa.int64(): "int64", pa.float32(): "float32", pa.float64(): "float64", pa.string(): "string",
+    pa.large_string(): "large string", pa.binary(): "binary", pa.large_binary(): "large binary", pa.date32(): "date",
+    pa.month_day_nano_interval(): "month day nano interval",
+}  # fmt: skip
 _INSIDE = ("", " of right")
 """Suffixes that no names of users have: the plan gives the columns of the answer the names that were asked for."""
 
@@ -63,7 +69,7 @@ class BucketJoin:
         return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
 
     def spread(self, buckets: int) -> BucketRule:
-        """Which of so many buckets rows belong to."""
+        """The bucket of each row, of this number of buckets."""
         return BucketRule(self.predicate, self.schemas, buckets, hot_codes(self.hot, self.on, self.schemas))
 
     def meaning(self) -> dict[str, Any]:
@@ -96,7 +102,7 @@ class MultiBucketJoin:
         return dict(self.inputs)
 
     def cells(self, buckets: int) -> Cells:
-        """At most so many buckets, as cells of a cube."""
+        """At most this many buckets, as cells of a cube."""
         return choose_cells(join_graph(self.names, self.on), buckets, dict(self.rows))
 
     def spec(self) -> MultiJoin:
@@ -108,7 +114,7 @@ class MultiBucketJoin:
         return self.spec().open(MemoryBudget(self.memory, "online multijoin"), self.schemas)
 
     def spread(self, buckets: int) -> MultiBucketRule:
-        """Which of at most so many buckets rows belong to."""
+        """The buckets of each row, of at most this many."""
         return MultiBucketRule(self.cells(buckets), self.schemas)
 
     def meaning(self) -> dict[str, Any]:
@@ -123,3 +129,39 @@ def bound_as_json(bound: Distance) -> list[Any]:
     if isinstance(bound, timedelta):
         return ["timedelta", bound // timedelta(microseconds=1)]
     return ["decimal", str(bound)] if isinstance(bound, Decimal) else ["number", bound]
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """The columns as one line: two lines are equal if rows of one schema can be read as those of the other.
+
+    We write it ourselves, so that no other library decides when two schemas differ.
+
+    >>> schema_text(pa.schema([("k", pa.int64()), pa.field("at", pa.timestamp("us", "UTC"), nullable=False)]))
+    '"k" int64, "at" timestamp(us, UTC) not null'
+    """
+    return ", ".join(_field(field) for field in schema)
+
+
+def _field(field: pa.Field) -> str:
+    quoted = '"' + field.name.replace('"', '""') + '"'
+    return f"{quoted} {_kind(field.type)}" + ("" if field.nullable else " not null")
+
+
+def _kind(kind: pa.DataType) -> str:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if pa.types.is_decimal(kind):
+        return f"decimal{kind.bit_width}({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return f"timestamp({kind.unit}, {kind.tz})" if kind.tz else f"timestamp({kind.unit})"
+    if pa.types.is_duration(kind):
+        return f"duration({kind.unit})"
+    if pa.types.is_time(kind):
+        return f"time{kind.bit_width}({kind.unit})"
+    if pa.types.is_map(kind):
+        return f"map<{_field(kind.key_field)}, {_field(kind.item_field)}>"
+    if pa.types.is_list(kind):
+        return f"list<{_field(kind.value_field)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(_field(kind.field(at)) for at in range(kind.num_fields))}>"
+    raise UnsupportedError(f"columns of type {kind} cannot be kept in the state of an online join; cast them.")

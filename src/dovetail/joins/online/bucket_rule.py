@@ -207,7 +207,7 @@ def choose_cells(graph: JoinGraph, buckets: int, rows: Mapping[str, float]) -> C
 
 
 def _shares(axes: int, most: int, every: bool) -> Iterator[tuple[int, ...]]:
-    """Ways to cut axes into at most so many cells; the last is cut as often as that leaves room for.
+    """Ways to cut axes into at most `most` cells; the last axis gets as many parts as that leaves room for.
 
     If not `every` one is tried, all small numbers of parts are, and larger ones in steps of a half.
     """

@@ -14,10 +14,11 @@ from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.hashing import folded
 from dovetail.engine.keys import KeyEncoder
 from dovetail.joins.online.graph import Attribute, Edge, JoinGraph
+from dovetail.joins.online.kernels.areas import no_bands
 from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges
-from dovetail.joins.online.kernels.rows import no_bands
 from dovetail.joins.online.predicate import Band, whole_bounds
 from dovetail.joins.online.row_order import byte_hashes
+from dovetail.joins.online.row_pages import picked
 
 _SMALLEST = -(2**63)
 
@@ -63,11 +64,14 @@ class JoinKeys:
         """Whether rows of a join of two inputs match within a band."""
         return self.graph.edges[0].any_band is not None
 
+    @property
+    def reach(self) -> I64:
+        """In a join of two inputs: by input the range of the other's last keys around a last key."""
+        return (self.near_around if self.coded else self.around)[0]
+
     def ranges(self, side: int, key: I64) -> tuple[I64, I64]:
         """In a join of two inputs: the first and last key of the other input that match the last key of each row."""
-        if not self.banded:
-            return key, key
-        return key_ranges(key, *(self.near_around if self.coded else self.around)[0, side].tolist())
+        return key_ranges(key, *self.reach[side].tolist()) if self.banded else (key, key)
 
     def encode(self, relation: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
         """Keys by number and row, and which rows have all of them: the others match nothing."""
@@ -78,6 +82,14 @@ class JoinKeys:
             keys[at], also = encoder.encode(end, batch)
             valid &= also
         return keys, valid
+
+    def keyed(self, relation: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, I64]:
+        """The rows that can match something, with their keys."""
+        keys, valid = self.encode(relation, batch)
+        if valid.all():
+            return batch, keys
+        some = np.flatnonzero(valid)
+        return picked(batch, some), keys[:, some]
 
     def same(self, rows: Sequence[pa.RecordBatch]) -> Bool:
         """Combination by combination, given as rows of each input, whether hashed columns are equal indeed."""

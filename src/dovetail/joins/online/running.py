@@ -16,7 +16,7 @@ from dovetail.engine.packing import CHUNK_ROWS, in_chunks
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
 from dovetail.joins.online.event_log import Event, Piece, unpack_events
-from dovetail.joins.online.joining import JoiningOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 
 _ANSWER_BYTES = 4 << 20
 ResidentJoin: TypeAlias = BucketJoin | MultiBucketJoin
@@ -25,7 +25,7 @@ ResidentJoin: TypeAlias = BucketJoin | MultiBucketJoin
 class Work(NamedTuple):
     """What a turn brings: events, before which the `leaving` oldest rows leave a join that lives on.
 
-    One that was made anew never had them.
+    A join that was rebuilt never had them.
     """
 
     events: Sequence[Event]
@@ -34,7 +34,7 @@ class Work(NamedTuple):
 
 @dataclass(slots=True)
 class Units:
-    """What `idle` asks: true after so many units of work. Where some are `left` afterwards, nothing is left to do."""
+    """What `idle` asks: true after this many units of work. If some are `left` afterwards, all work is done."""
 
     left: int
 
@@ -48,7 +48,7 @@ class Running:
     """The running join of one bucket."""
 
     def __init__(self, join: ResidentJoin) -> None:
-        self.operator: JoiningOperator = join.open()
+        self.operator: OnlineOperator = join.open()
         self._names = join.names
         self._schemas = [join.schemas[name] for name in join.names]
         self._rows: deque[tuple[int, int]] = deque()
@@ -59,7 +59,7 @@ class Running:
     def work(self, what: Work, is_new: bool) -> Generator[pa.Buffer, None, dict[str, Any]]:
         """Answers as Arrow record batches without their schema, and then what was counted.
 
-        The join `is_over` after `finish`, and where one made anew would be better.
+        The join `is_over` after `finish`, and where a rebuilt one would be better.
         """
         if what.leaving and not is_new:
             self.retire(what.leaving)
@@ -134,7 +134,7 @@ class Running:
             self._rows.append((rows, self.operator.clock))
 
     def retire(self, rows: int) -> None:
-        """The oldest rows, so many of all inputs, leave; they came with whole events, and nothing is owed."""
+        """This many of the oldest rows of all inputs leave; they came with whole events, and nothing is owed."""
         until = 0
         while rows > 0:
             n, until = self._rows.popleft()

@@ -56,7 +56,7 @@ class Footprint:
 
     Of each slot (of which `kept` stay to the end), of each bucket, and a fixed part; of each arriving row and each
     loaded row; of each collected combination, and how much of an answer each one stands for; of each block beside its
-    rows, and of each row that is written. `buffer` is the part of the budget (one in so many) that is kept free for
+    rows, and of each row that is written. `buffer` is the part of the budget (8 for an eighth) that is kept free for
     blocks, 0 if rows make room for them; `bucket_rows` are those that a bucket should be able to hold.
     """
 

@@ -1,4 +1,4 @@
-"""The small part of a bucket's state: where its events are, whose they are, when they leave, and what is pending."""
+"""The header of a bucket's state: its pieces of events, the join they are of, when they leave, and what is pending."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class Header:
     `meaning` is what the rows are and when they match, `spread` what their bucket depends on: neither can change. `how`
     is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise; `bounds` is what was
     asked for when the state was stored. Pieces before `base` are settled: only their rows count. `nonce` is that of the
-    join that lives on, and new whenever the state is stored; empty if the next one is made anew. `tail` are the bytes
-    of pieces from `base` on, `last` those of the last piece. `settled` says that nothing is owed. `pauses` counts the
-    pauses since rows came, `rows` all rows that came, `newest` are event times by side, `watermark` is the latest one
-    by which rows were late or left.
+    join that lives on, and new whenever the state is stored; if it is empty, the next micro-batch rebuilds the join.
+    `tail` are the bytes of pieces from `base` on, `last` those of the last piece. `settled` says that nothing is owed.
+    `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side, `watermark`
+    is the latest one by which rows were late or left.
     """
 
     meaning: dict[str, Any]
@@ -174,7 +174,7 @@ class Header:
         return retain_ms is None or now_ms - self.spans[-1].since < retain_ms // _SPAN_OF_A_TAIL
 
     def drop_last(self) -> int:
-        """The number of the last piece, which will be written anew; the span that it was in goes on."""
+        """The number of the last piece, which will be rewritten; the span that it was in goes on."""
         span = self.spans[-1]
         self.spans[-1] = span._replace(end=span.end - 1, bytes=span.bytes - self.last)
         if self.base > self.next:

@@ -19,8 +19,7 @@ from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.plan import output_columns
 from dovetail.joins.interval.plan.sides import prepare
 from dovetail.joins.interval.request import JoinOptions
-from dovetail.joins.online.api import plan_online_join
-from dovetail.joins.online.multijoin import plan_online_multijoin
+from dovetail.joins.online.api import plan_online_join, plan_online_multijoin
 from dovetail.joins.semistream.api import plan_enrich
 from dovetail.joins.semistream.decision import smallest
 from dovetail.joins.semistream.master.store import MasterStore

@@ -12,6 +12,7 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
+from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.rows import (
     CLOCK,
     DROPPED,
@@ -22,19 +23,21 @@ from dovetail.joins.online.kernels.rows import (
     close_flush,
     largest_side,
     let_go,
-    order_of,
 )
-from dovetail.joins.online.kernels.tree import FIRST, LAST, Trees, first_from, remove_node
+from dovetail.joins.online.kernels.tree import FIRST, LAST, Order, Trees, first_from, remove_node
 
 LOWER, MIDDLE, UPPER = range(3)
 BENEFIT, RANDOM = range(2)
 """Policies: the area of least benefit leaves (MINER), or rows by chance (MJoin's naive extension)."""
+SIDE_BYTES = 4
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
 class Areas(NamedTuple):
     """By relation and attribute: boundaries, joins and rows of each region, the Clock's hand as (key, near, tick, set),
-    how often each region was chosen first. By relation: how many attributes it has, and how often it was flushed."""
+    how often each region was chosen first, and the key that rows with the same key are ordered by: one of a band, or
+    the key itself. By relation: how many attributes it has, and how often it was flushed. By slot, where rows leave by
+    chance: its relation, -1 if it is not in memory."""
 
     low: I64
     up: I64
@@ -42,8 +45,10 @@ class Areas(NamedTuple):
     held: I64
     hand: I64
     chosen: I64
+    near: I64
     attributes: I64
     flushed: I64
+    side: I32
     meta: I64
 
 
@@ -51,18 +56,29 @@ BLOCK, SEED, DRAWS, POLICY = range(4)
 """Places in `Areas.meta`: rows a block, seed of random choices, choices made, policy."""
 
 
-def empty_areas(attributes: I64, block_rows: int, seed: int, policy: int) -> Areas:
-    """Everything is middle, nothing counted."""
+def empty_areas(attributes: I64, block_rows: int, seed: int, policy: int, slots: int, near: I64 | None = None) -> Areas:
+    """Everything is middle, nothing counted; rows are ordered by their keys alone if `near` is not given."""
     relations, most = len(attributes), int(max(attributes))
     low, up = np.full((relations, most), _MIN), np.full((relations, most), _MAX)
     joins, held, chosen = (np.zeros((relations, most, 3), np.int64) for _ in range(3))
-    hand = np.zeros((relations, most, 4), np.int64)
-    meta = np.array([block_rows, seed, 0, policy], np.int64)
-    flushed = np.zeros(relations, np.int64)
-    return Areas(low, up, joins, held, hand, chosen, np.array(attributes, np.int64), flushed, meta)
+    hand, meta = np.zeros((relations, most, 4), np.int64), np.array([block_rows, seed, 0, policy], np.int64)
+    near = no_bands(relations, most) if near is None else near
+    flushed, side = np.zeros(relations, np.int64), np.full(slots if policy == RANDOM else 0, -1, np.int32)
+    return Areas(low, up, joins, held, hand, chosen, near, np.array(attributes, np.int64), flushed, side, meta)
 
 
-@kernel
+def no_bands(relations: int, attributes: int) -> I64:
+    """What `Areas.near` is where rows are ordered by their keys alone."""
+    return np.tile(np.arange(attributes, dtype=np.int64), (relations, 1))
+
+
+@inlined
+def order_of(rows: Rows, s: Areas, r: int, a: int) -> Order:
+    """What the rows of an input are ordered by in the index of an attribute."""
+    return Order(rows.keys[a], rows.keys[s.near[r, a]], rows.ats)
+
+
+@inlined
 def area_of(s: Areas, r: int, a: int, key: int) -> int:
     """The region of a key under the boundaries of one attribute; upper is asked first."""
     if key >= s.up[r, a]:
@@ -75,7 +91,9 @@ def _evict(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, slot: int) -> N
     """One row leaves all indexes of its relation, and the counts of the regions it was in."""
     for a in range(s.attributes[r]):
         s.held[r, a, area_of(s, r, a, rows.keys[a, slot])] -= 1
-        remove_node(t, order_of(rows, r, a), r, a, slot)
+        remove_node(t, order_of(rows, s, r, a), r, a, slot)
+    if len(s.side):
+        s.side[slot] = -1
     let_go(rows, out, slot, r)
 
 
@@ -90,7 +108,7 @@ def draw(s: Areas, below: int) -> int:
 @kernel
 def _hand(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> int:
     """The node at which the Clock goes on; at first one of the middle region by chance."""
-    o, hand = order_of(rows, r, a), s.hand[r, a]
+    o, hand = order_of(rows, s, r, a), s.hand[r, a]
     if hand[3] == 0:
         node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)
         for _ in range(draw(s, s.held[r, a, MIDDLE])):
@@ -102,7 +120,7 @@ def _hand(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> int:
 @kernel
 def _take_clock(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, a: int, n: int) -> None:
     """The hand goes round the middle region; a row with the bit set loses it and stays, one without leaves."""
-    node, taken, o, hand = _hand(s, rows, t, r, a), 0, order_of(rows, r, a), s.hand[r, a]
+    node, taken, o, hand = _hand(s, rows, t, r, a), 0, order_of(rows, s, r, a), s.hand[r, a]
     while taken < n:
         if node < 0 or area_of(s, r, a, rows.keys[a, node]) != MIDDLE:
             node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)  # ticks are smaller, so this is the next key
@@ -146,7 +164,7 @@ def _set_low(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
         node, seen = t.after[a, node], seen + 1
     key = rows.keys[a, node]
     if key >= s.up[r, a]:
-        above = first_from(t, order_of(rows, r, a), r, a, s.up[r, a], _MIN, _MIN)
+        above = first_from(t, order_of(rows, s, r, a), r, a, s.up[r, a], _MIN, _MIN)
         below = t.before[a, above] if above >= 0 else t.ends[r, a, LAST]
         key = rows.keys[a, below] if below >= 0 else _MIN
     s.low[r, a] = key
@@ -160,7 +178,7 @@ def _set_up(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
         node, seen = t.before[a, node], seen + 1
     key = rows.keys[a, node]
     if key <= s.low[r, a]:
-        above = first_from(t, order_of(rows, r, a), r, a, s.low[r, a], _MAX, _MAX)
+        above = first_from(t, order_of(rows, s, r, a), r, a, s.low[r, a], _MAX, _MAX)
         key = rows.keys[a, above] if above >= 0 else _MAX
     s.up[r, a] = key
 
@@ -218,8 +236,8 @@ def _take_areas(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, need: int,
 def _take_random(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, need: int) -> None:
     taken = 0
     while taken < need:
-        slot = draw(s, len(rows.side))
-        if rows.side[slot] == r:
+        slot = draw(s, len(s.side))
+        if s.side[slot] == r:
             _evict(s, rows, t, out, r, slot)
             taken += 1
 

@@ -1,6 +1,6 @@
 """Combinations of loaded rows of all relations that were not produced before.
 
-Reference: docs/algorithms/online.md, 4.3 and 5.3 (R1 to R3).
+Reference: docs/algorithms/online.md, 4.3 and 5.3 (R1 and R2).
 """
 
 from __future__ import annotations
@@ -39,15 +39,12 @@ RELATION, PARENT, ATTRIBUTE, DOWN, UP, MEASURE, NEAR, NEAR_DOWN, NEAR_UP, NEAR_M
 
 class Done(NamedTuple):
     """What was produced from disk: by relation the blocks of the finished box; the batch in flight as (is there one,
-    outer relation, its blocks); the relation and block of each digit; and steps of memory against disk, as tick and a
-    bit for each relation that was read from disk."""
+    outer relation, its blocks); the relation and block of each digit."""
 
     box: I64
     flight: I64
     digits: I64
     current: I64
-    step_tick: I64
-    step_disk: I64
 
 
 @kernel
@@ -88,22 +85,6 @@ def _in_flight(s: Stretches, done: Done, rows: I64, by_relation: I64) -> bool:
         block = by_relation[done.digits[digit]]
         if block != done.current[digit]:
             return block < done.current[digit]  # type: ignore[no-any-return]  # Numba's bool
-    return False
-
-
-@kernel
-def _in_step(s: Stretches, done: Done, rows: I64) -> bool:
-    """R3: some step read all of these rows where they lay at its tick."""
-    for step in range(len(done.step_tick)):
-        tick, seen = done.step_tick[step], True
-        for depth in range(len(rows)):
-            row = rows[depth]
-            if done.step_disk[step] >> s.plan[depth, RELATION] & 1:
-                seen = seen and s.dts[row] < tick
-            else:
-                seen = seen and s.ats[row] < tick and tick < s.dts[row]
-        if seen:
-            return True
     return False
 
 
@@ -168,10 +149,9 @@ def combine(s: Stretches, done: Done, cursor: I64, rows: I64, out: I64) -> int:
             continue
         if met_in_memory(s, rows) or _in_box(s, done, rows) or _in_flight(s, done, rows, by_relation):
             continue
-        if not _in_step(s, done, rows):
-            for d in range(len(rows)):
-                out[n, d] = rows[d]
-            n += 1
+        for d in range(len(rows)):
+            out[n, d] = rows[d]
+        n += 1
     cursor[len(rows)] = depth
     return n
 
@@ -181,6 +161,6 @@ def _warm() -> None:
     row, two = int64s(np.zeros(2, np.int64)), int64s(np.array([0, 1]))
     plan = int64s(np.zeros((2, 10), np.int64))
     s = Stretches(int64s(np.array([0, 1, 2])), int64s(np.zeros((1, 2), np.int64)), row, row, row, row, row, two, plan)
-    done = Done(row, int64s(np.zeros(3, np.int64)), int64s(row[:1]), int64s(row[:1]), int64s(row[:0]), int64s(row[:0]))
+    done = Done(row, int64s(np.zeros(3, np.int64)), int64s(row[:1]), int64s(row[:1]))
     combine(s, done, np.array([-1, -1, 0, 0]), np.zeros(2, np.int64), np.zeros((2, 2), np.int64))
     pairs_in_range(row, row, row, row, row, row, np.zeros(2, np.bool_))

@@ -1,12 +1,13 @@
 """What leaves memory when it is full, for each of the joins that hash: one decision a function.
 
-Reference: docs/algorithms/online.md, 2.2 to 2.7 and 6.4.
+Reference: docs/algorithms/online.md, 2.2 to 2.8 and 6.4.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from dovetail.engine.kernels.arrays import F64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.joins.online.kernels.rows import CLOCK, FLUSHED, GONE, HELD, NEW, Outcome, Rows, close_flush, largest_side
 from dovetail.joins.online.kernels.table import (
@@ -15,6 +16,7 @@ from dovetail.joins.online.kernels.table import (
     POLICY,
     RECEIVED,
     RECEIVED_RIGHT,
+    SIDES,
     WAIT_LIMIT,
     WAITING,
     Table,
@@ -23,7 +25,7 @@ from dovetail.joins.online.kernels.table import (
     take_waiting,
 )
 
-NEVER, OLDEST, DPHJ, XJOIN, HMJ, HMJ_SMALLEST, RPJ, EHJ = range(8)
+NEVER, OLDEST, DPHJ, XJOIN, HMJ, HMJ_SMALLEST, RPJ, EHJ, MJOIN, MJOIN_SMALLEST = range(10)
 """Flush policies, in `Table.meta[POLICY]`."""
 ALPHA, N_FLUSH, BALANCE = range(3)
 """Places in a policy's knobs: RPJ's ageing factor and rows a flush, HMJ's share of memory by which sides may differ."""
@@ -39,11 +41,45 @@ def _flush_queue(t: Table, rows: Rows, out: Outcome, side: int, bucket: int, n: 
 
 
 @kernel
-def _flush_pair(t: Table, rows: Rows, out: Outcome, bucket: int) -> None:
-    """Both sides of a bucket leave in one flush."""
+def _flush_bucket(t: Table, rows: Rows, out: Outcome, bucket: int) -> bool:
+    """A bucket of all inputs leaves in one flush; false if there is no bucket."""
+    if bucket < 0:
+        return False
     rows.meta[CLOCK] += 1
-    for side in range(2):
+    for side in range(t.meta[SIDES]):
         _flush_queue(t, rows, out, side, bucket, _MANY, rows.meta[CLOCK])
+    return True
+
+
+@kernel
+def _rows_of(t: Table, bucket: int) -> int:
+    """Rows of a bucket, of all inputs."""
+    held = np.int64(0)
+    for side in range(t.meta[SIDES]):
+        held += t.held[side * t.meta[BUCKETS] + bucket]
+    return int(held)
+
+
+@kernel
+def _largest_bucket(t: Table) -> int:
+    """The bucket with the most rows of all inputs, -1 if there are none."""
+    best, most = -1, 0
+    for bucket in range(t.meta[BUCKETS]):
+        held = _rows_of(t, bucket)
+        if held > most:
+            best, most = bucket, held
+    return best
+
+
+@kernel
+def _smallest_bucket(t: Table, enough: int) -> int:
+    """The bucket with the fewest rows of those that have enough; -1 if none has."""
+    best, least = -1, _MANY
+    for bucket in range(t.meta[BUCKETS]):
+        held = _rows_of(t, bucket)
+        if enough <= held < least:
+            best, least = bucket, held
+    return best
 
 
 @kernel
@@ -70,16 +106,10 @@ def _flush_oldest(t: Table, rows: Rows, out: Outcome) -> bool:
 @kernel
 def _flush_dphj(t: Table, rows: Rows, out: Outcome) -> bool:
     """The bucket with the most rows of both sides leaves and is frozen."""
-    n, best, most = t.meta[BUCKETS], -1, np.int64(0)
-    for bucket in range(n):
-        held = t.held[bucket] + t.held[n + bucket]
-        if held > most:
-            best, most = bucket, held
-    if best < 0:
-        return False
-    _flush_pair(t, rows, out, best)
-    t.frozen[best] = t.frozen[n + best] = rows.meta[CLOCK]
-    return True
+    best = _largest_bucket(t)
+    if _flush_bucket(t, rows, out, best):
+        t.frozen[best] = t.frozen[t.meta[BUCKETS] + best] = rows.meta[CLOCK]
+    return best >= 0
 
 
 @kernel
@@ -110,29 +140,6 @@ def _balanced_pair(t: Table, rows: Rows, share: float) -> int:
         if left_over < gap:
             closest, gap = bucket, left_over
     return best if best >= 0 else closest
-
-
-@kernel
-def _smallest_pair(t: Table) -> int:
-    """The smallest pair of at least a block, else the largest one."""
-    n, best, least, largest, most = t.meta[BUCKETS], -1, np.int64(_MANY), -1, np.int64(0)
-    for bucket in range(n):
-        held = t.held[bucket] + t.held[n + bucket]
-        if held >= t.meta[BLOCK] and held < least:
-            best, least = bucket, held
-        if held > most:
-            largest, most = bucket, held
-    return best if best >= 0 else largest
-
-
-@kernel
-def _flush_hmj(t: Table, rows: Rows, out: Outcome, share: float) -> bool:
-    """A pair of buckets leaves."""
-    best = _balanced_pair(t, rows, share) if t.meta[POLICY] == HMJ else _smallest_pair(t)
-    if best < 0:
-        return False
-    _flush_pair(t, rows, out, best)
-    return True
 
 
 @kernel
@@ -182,7 +189,7 @@ def _flush_ehj(t: Table, rows: Rows, out: Outcome) -> bool:
 
 
 @kernel
-def flush_hashed(t: Table, rows: Rows, out: Outcome, knobs: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> bool:
+def flush_hashed(t: Table, rows: Rows, out: Outcome, knobs: F64) -> bool:
     """Whether rows left, as the policy says; rows that only wait to be written go first once they are many."""
     policy = t.meta[POLICY]
     if t.meta[WAITING] >= t.meta[WAIT_LIMIT] and flush_waiting(t, rows, out):
@@ -194,8 +201,15 @@ def flush_hashed(t: Table, rows: Rows, out: Outcome, knobs: np.ndarray[tuple[int
         done = _flush_dphj(t, rows, out)
     elif policy == XJOIN:
         done = _flush_xjoin(t, rows, out)
-    elif policy in (HMJ, HMJ_SMALLEST):
-        done = _flush_hmj(t, rows, out, knobs[BALANCE])
+    elif policy == HMJ:
+        done = _flush_bucket(t, rows, out, _balanced_pair(t, rows, knobs[BALANCE]))
+    elif policy == HMJ_SMALLEST:  # of at least a block, else the largest one
+        best = _smallest_bucket(t, t.meta[BLOCK])
+        done = _flush_bucket(t, rows, out, best if best >= 0 else _largest_bucket(t))
+    elif policy == MJOIN:
+        done = _flush_bucket(t, rows, out, _largest_bucket(t))
+    elif policy == MJOIN_SMALLEST:
+        done = _flush_bucket(t, rows, out, _smallest_bucket(t, 1))
     elif policy == RPJ:
         done = _flush_rpj(t, rows, out, knobs[ALPHA], int(knobs[N_FLUSH]))
     elif policy == EHJ:

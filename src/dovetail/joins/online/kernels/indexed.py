@@ -12,7 +12,15 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.joins.online.kernels.areas import BENEFIT, Areas, area_of, drop_rows, empty_areas, flush_areas
+from dovetail.joins.online.kernels.areas import (
+    BENEFIT,
+    Areas,
+    area_of,
+    drop_rows,
+    empty_areas,
+    flush_areas,
+    order_of,
+)
 from dovetail.joins.online.kernels.ranges import range_of
 from dovetail.joins.online.kernels.rows import (
     COMPARED,
@@ -40,7 +48,6 @@ from dovetail.joins.online.kernels.rows import (
     enter,
     hold,
     is_full,
-    order_of,
 )
 from dovetail.joins.online.kernels.tree import Trees, empty_trees, first_from, insert_node
 
@@ -127,7 +134,7 @@ def order_probes(e: Edges) -> None:
 
 @kernel
 def update_sigma(e: Edges) -> None:
-    """Edges with enough probes get a new sigma and are counted anew, the others go on counting.
+    """Edges with enough probes get a new sigma, and their counts start at zero; the others go on counting.
 
     Asked at each flush and at the start of each chunk. A flush comes after a block of arrivals, most of which probe
     fewer than a hundred times, so counts are not forgotten with each one. Order decides cost, never results.
@@ -167,12 +174,12 @@ def _set_range(rows: Rows, e: Edges, edge: int, end: int, slot: int, reach: I64)
 
 
 @kernel
-def _step(rows: Rows, t: Trees, e: Edges, r: int, stack: Stack, depth: int) -> int:
+def _step(rows: Rows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, depth: int) -> int:
     """The next row of this depth that matches its neighbour, or -1."""
     other, edge, end = e.order[r, depth, O_RELATION], e.order[r, depth, O_EDGE], e.order[r, depth, O_END]
     theirs, near, reach = e.attribute[edge, 1 - end], e.near[edge, 1 - end], stack.range[depth]
-    o = order_of(rows, other, theirs)
-    in_order = near < 0 or near == rows.near[other, theirs]
+    o = order_of(rows, s, other, theirs)
+    in_order = near < 0 or near == s.near[other, theirs]
     if stack.meta[FRESH]:
         e.counts[edge, PROBES] += 1
         e.counts[edge, SPACE] += rows.held[other]
@@ -202,7 +209,7 @@ def _probe(rows: Rows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, out: 
     m, last = stack.meta, len(e.order) - 1
     while m[DEPTH] > 0:
         if not m[PENDING]:
-            node = _step(rows, t, e, r, stack, m[DEPTH])
+            node = _step(rows, s, t, e, r, stack, m[DEPTH])
             stack.slot[m[DEPTH]] = node
             if node < 0:
                 m[DEPTH] -= 1
@@ -223,8 +230,10 @@ def _probe(rows: Rows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, out: 
 def _store(rows: Rows, s: Areas, t: Trees, r: int, slot: int) -> None:
     """The row is found from now on, by each of its attributes."""
     for a in range(s.attributes[r]):
-        insert_node(t, order_of(rows, r, a), r, a, slot)
+        insert_node(t, order_of(rows, s, r, a), r, a, slot)
         s.held[r, a, area_of(s, r, a, rows.keys[a, slot])] += 1
+    if len(s.side):
+        s.side[slot] = r
     hold(rows, slot, r)
 
 
@@ -269,12 +278,12 @@ def arrive_multi(rows: Rows, s: Areas, t: Trees, e: Edges, new: Arrivals, stack:
 @register_warmup
 def _warm() -> None:
     e = edges_of(np.array([[0, 1], [1, 2]]), np.array([[0, 0], [1, 0]]))
-    s = empty_areas(np.array([1, 2, 1]), 2, 1, BENEFIT)
-    rows, t = empty_rows(20, 6, 1000, 3, 2, named=True), empty_trees(3, 2, 20)
+    s = empty_areas(np.array([1, 2, 1]), 2, 1, BENEFIT, 20)
+    rows, t = empty_rows(20, 6, 1000, 3, 2), empty_trees(3, 2, 20)
     out, stack = empty_outcome(4, 20, 8, 3), empty_stack(3)
-    key, size, none = np.zeros((2, 4), np.int64), np.ones(4, np.int64), np.empty(0, np.int64)
+    key, size = np.zeros((2, 4), np.int64), np.ones(4, np.int64)
     for r in range(3):
-        new = arrivals(r, 0, key, size, np.zeros(4, np.int32), (none, none))
+        new = arrivals(r, 0, key, size, np.zeros(4, np.int32))
         arrive_multi(rows, s, t, e, new, stack, out)
     flush_areas(s, rows, t, out)
     store_all(rows, s, t, 0, np.zeros(0, np.int64))

@@ -1,6 +1,6 @@
 """Pairs of two sorted stretches of rows that were not produced before.
 
-Reference: docs/algorithms/online.md, 2.3 and 5.3.
+Reference: docs/algorithms/online.md, 2.3 and 5.3 (R1 and R3).
 """
 
 from __future__ import annotations

@@ -25,8 +25,14 @@ from dovetail.joins.online.kernels.rows import (
     largest_side,
     let_go,
 )
-from dovetail.joins.online.kernels.sorted_leaves import USED, Leaves, lower_bound, rows_until
-from dovetail.joins.online.kernels.sorted_removal import position_from_end, remove_rows
+from dovetail.joins.online.kernels.sorted_leaves import (
+    USED,
+    Leaves,
+    lower_bound,
+    position_from_end,
+    remove_rows,
+    rows_until,
+)
 from dovetail.joins.online.kernels.tree import Order, Trees, remove_node
 
 LOWER, MIDDLE, UPPER = range(3)
@@ -36,7 +42,8 @@ _MIN, _MAX = -(2**63), 2**63 - 1
 
 class Regions(NamedTuple):
     """Per side: boundaries, joins and rows of each region, whether it was flushed before, the Clock's hand as
-    (key, tick) and whether it was set, and how often each region was chosen first."""
+    (key, tick) and whether it was set, how often each region was chosen first, and the range of the other side's keys
+    around a key as down, up and measure."""
 
     low: I64
     up: I64
@@ -45,6 +52,7 @@ class Regions(NamedTuple):
     flushed: I64
     hand: I64
     chosen: I64
+    around: I64
     meta: I64
 
 
@@ -52,11 +60,24 @@ BLOCK, SEED, DRAWS = range(3)
 """Places in `Regions.meta`: rows a block, seed of random choices, choices made."""
 
 
-def empty_regions(block_rows: int, seed: int) -> Regions:
+def empty_regions(block_rows: int, seed: int, around: I64) -> Regions:
     """Everything is middle, nothing counted."""
     joins, held, hand, chosen = (np.zeros((2, 3), np.int64) for _ in range(4))
     meta = np.array([block_rows, seed, 0], np.int64)
-    return Regions(np.full(2, _MIN), np.full(2, _MAX), joins, held, np.zeros(2, np.int64), hand, chosen, meta)
+    low, up, flushed = np.full(2, _MIN), np.full(2, _MAX), np.zeros(2, np.int64)
+    return Regions(low, up, joins, held, flushed, hand, chosen, around, meta)
+
+
+@inlined
+def key_of(rows: Rows, slot: int) -> int:
+    """The key that regions and leaves order a row by."""
+    return rows.keys[len(rows.keys) - 1, slot]  # type: ignore[no-any-return]  # int and np.int64 are one in a kernel
+
+
+@inlined
+def by_code(rows: Rows) -> Order:
+    """What rows with two keys are ordered by in the trees: the first, then the last."""
+    return Order(rows.keys[0], rows.keys[len(rows.keys) - 1], rows.ats)
 
 
 @inlined
@@ -179,7 +200,7 @@ def _clock_start(r: Regions, rows: Rows, side: int, ix: Leaves) -> int:
             rank -= ix.sizes[ix.order[place]]
             place += 1
         slot = ix.values[ix.order[place], rank]
-        r.hand[side, 0], r.hand[side, 1], r.hand[side, 2] = rows.key[slot], rows.ats[slot], 1
+        r.hand[side, 0], r.hand[side, 1], r.hand[side, 2] = key_of(rows, slot), rows.ats[slot], 1
     return position_of(rows, ix, r.hand[side, 0], r.hand[side, 1])
 
 
@@ -204,10 +225,10 @@ def _take_clock(r: Regions, rows: Rows, side: int, ix: Leaves, out: Outcome, n: 
             rows.bit[slot] = 0
         position = position + 1 if inside + 1 < ix.sizes[leaf] else (place + 1) * places
     last = out.gone[out.n[GONE] - 1]
-    r.hand[side, 0], r.hand[side, 1] = rows.key[last], rows.ats[last] + 1
+    r.hand[side, 0], r.hand[side, 1] = key_of(rows, last), rows.ats[last] + 1
     for at in range(first, out.n[GONE]):
         slot = out.gone[at]
-        remove_rows(ix, position_of(rows, ix, rows.key[slot], rows.ats[slot]), 1)
+        remove_rows(ix, position_of(rows, ix, key_of(rows, slot), rows.ats[slot]), 1)
 
 
 @kernel
@@ -256,7 +277,7 @@ def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, keyed: Tree
         taken += _take(r, rows, side, ix, out, region, need - taken)
     if rows.meta[CODED]:
         for at in range(first, out.n[GONE]):
-            remove_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, out.gone[at])
+            remove_node(keyed, by_code(rows), side, 0, out.gone[at])
     # Boundaries move once the block is complete, so that the regions always hold all rows together.
     if is_first or tried & (1 << LOWER):
         _set_low(r, side, ix, rows.held[side])
@@ -276,9 +297,9 @@ def drop_sorted(rows: Rows, r: Regions, ix: Leaves, keyed: Trees, out: Outcome, 
     first = out.n[GONE]
     for at in range(len(slots)):
         slot = slots[at]
-        remove_rows(ix, position_of(rows, ix, rows.key[slot], rows.ats[slot]), 1)
+        remove_rows(ix, position_of(rows, ix, key_of(rows, slot), rows.ats[slot]), 1)
         if rows.meta[CODED]:
-            remove_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slot)
+            remove_node(keyed, by_code(rows), side, 0, slot)
         let_go(rows, out, slot, side)
     close_flush(out, first, side, 0, DROPPED, rows.meta[CLOCK])
     recount(r, side, ix, rows.held[side])

@@ -15,27 +15,21 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64, U8, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.inline import inlined
-from dovetail.joins.online.kernels.tree import Order
 
 
 class Rows(NamedTuple):
-    """Per slot: keys by number, arrival tick, place of its columns, bytes, join bit, input (-1 if not in memory).
+    """Per slot: keys by number, arrival tick, place of its columns, bytes, join bit.
 
-    Keys are those of the input's attributes, then those of bands besides equal columns. `code` is the very first key
-    and `key` the last one: of a join of two inputs the key that must be equal, and the one to order by. By input and
-    attribute, `near` is the key that rows with the same key are ordered by: one of a band, or the key itself. `side` is
-    empty where no kernel asks for a slot's input. `free` is a stack of slots, `held` has the rows of each input.
+    Keys are those of the input's attributes, then those of bands besides equal columns. Of a join of two inputs the
+    first key must be equal, unless there is but a band, and the last one orders. `free` is a stack of slots, `held` has
+    the rows of each input. Each array costs time in every call between kernels: there are no more than all of them use.
     """
 
     keys: I64
-    code: I64
-    key: I64
-    near: I64
     ats: I64
     ref: I64
     size: I32
     bit: U8
-    side: I32
     free: I32
     held: I64
     meta: I64
@@ -47,21 +41,15 @@ besides the key, whether combinations are written or only counted, how many ther
 since last asked."""
 ROW_BYTES = 8 * 2 + 4 * 2 + 1
 KEY_BYTES = 8
-SIDE_BYTES = 4
 
 
 class Arrivals(NamedTuple):
-    """A chunk of one input: keys by number and row, the first and the last of them, and bytes; `slot` is filled for
-    each row. `low` and `high` are the range of matching keys of the other input where kernels of two inputs ask for it.
+    """A chunk of one input: keys by number and row, and bytes; `slot` is filled for each row.
 
-    The columns of row r are at `first_ref + r`, which is `at[FIRST_REF]`.
+    The columns of row r are at `at[FIRST_REF] + r`.
     """
 
     keys: I64
-    code: I64
-    key: I64
-    low: I64
-    high: I64
     size: I64
     slot: I32
     at: I64
@@ -96,37 +84,18 @@ DONE, FULL, NO_SLOT, INDEX_FULL, STUCK, LOAD_FULL = range(6)
 can leave though memory is full; all that is in memory must be joined before anything leaves."""
 
 
-def empty_rows(
-    slots: int,
-    max_rows: int,
-    max_bytes: int,
-    sides: int = 2,
-    keys: int = 1,
-    near: I64 | None = None,
-    emit: bool = True,
-    named: bool = False,
-) -> Rows:
-    """No rows; at most `max_rows` with at most `max_bytes`, and `slots` at a time with those that leave.
-
-    With `named` the input of each slot is known.
-    """
+def empty_rows(slots: int, max_rows: int, max_bytes: int, sides: int = 2, keys: int = 1, emit: bool = True) -> Rows:
+    """No rows; at most `max_rows` with at most `max_bytes`, and `slots` at a time with those that leave."""
     meta = np.zeros(10, np.int64)
     meta[[N_FREE, MAX_BYTES, MAX_ROWS, CODED, EMIT]] = slots, max_bytes, max_rows, keys > 1, emit
     key, held = np.zeros((keys, slots), np.int64), np.zeros(sides, np.int64)
     ats, ref, size = np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.int32)
     bit, free = np.zeros(slots, np.uint8), np.arange(slots - 1, -1, -1, dtype=np.int32)
-    side = np.full(slots if named else 0, -1, np.int32)
-    near = no_bands(sides, keys) if near is None else near
-    return Rows(key, key[0], key[-1], near, ats, ref, size, bit, side, free, held, meta)
-
-
-def no_bands(sides: int, attributes: int) -> I64:
-    """What `Rows.near` is where rows are ordered by their keys alone."""
-    return np.tile(np.arange(attributes, dtype=np.int64), (sides, 1))
+    return Rows(key, ats, ref, size, bit, free, held, meta)
 
 
 def empty_outcome(combinations: int, slots: int, flushes: int, sides: int = 2) -> Outcome:
-    """An outcome with room for so many combinations and flushes, and for all slots to leave."""
+    """An empty outcome with room for these numbers of combinations and flushes, and for all slots to leave."""
     found, gone = np.empty((combinations, sides), np.int32), np.empty(slots, np.int32)
     return Outcome(found, gone, np.zeros((flushes, 5), np.int64), np.zeros(3, np.int64))
 
@@ -136,11 +105,9 @@ def flush_list_bytes(flushes: int) -> int:
     return 40 * flushes + 24
 
 
-def arrivals(side: int, first_ref: int, keys: I64, size: I64, slot: I32, ranges: tuple[I64, I64]) -> Arrivals:
+def arrivals(side: int, first_ref: int, keys: I64, size: I64, slot: I32) -> Arrivals:
     """A chunk of which nothing has arrived yet."""
-    keys, at = int64s(keys), np.array([side, first_ref, 0, TO_ENTER, 0], np.int64)
-    low, high = map(int64s, ranges)
-    return Arrivals(keys, keys[0], keys[-1], low, high, int64s(size), slot, at)
+    return Arrivals(int64s(keys), int64s(size), slot, np.array([side, first_ref, 0, TO_ENTER, 0], np.int64))
 
 
 def release(rows: Rows, slots: I32) -> None:
@@ -148,6 +115,29 @@ def release(rows: Rows, slots: I32) -> None:
     n = int(rows.meta[N_FREE])
     rows.free[n : n + len(slots)] = slots
     rows.meta[N_FREE] = n + len(slots)
+
+
+def taken_gone(out: Outcome) -> tuple[I64, I32]:
+    """The flushes that were listed and the slots that left in them; the lists are empty afterwards."""
+    heads, gone = out.heads[: out.n[HEADS]].copy(), out.gone[: out.n[GONE]].copy()
+    out.n[GONE] = out.n[HEADS] = 0
+    return heads, gone
+
+
+def lacks_room(rows: Rows, n: int, width: int) -> bool:
+    """Whether n rows of this width do not fit beside those in memory."""
+    m = rows.meta
+    full = m[HELD] + n > m[MAX_ROWS] or m[BYTES] + n * width > m[MAX_BYTES] or n > m[N_FREE]
+    return bool(m[HELD] and full)
+
+
+def fill(rows: Rows, slots: I32, first_ref: int, keys: I64, width: int) -> None:
+    """Rows have these slots, each with a tick of its own."""
+    n = len(slots)
+    rows.keys[: len(keys), slots] = keys
+    rows.ref[slots], rows.size[slots], rows.bit[slots] = first_ref + np.arange(n), width, 0
+    rows.ats[slots] = rows.meta[CLOCK] + 1 + np.arange(n)
+    rows.meta[CLOCK] += n
 
 
 def claim(rows: Rows, n: int) -> I32:
@@ -158,12 +148,6 @@ def claim(rows: Rows, n: int) -> I32:
 
 
 @inlined
-def order_of(rows: Rows, r: int, a: int) -> Order:
-    """What the rows of an input are ordered by in the index of an attribute."""
-    return Order(rows.keys[a], rows.keys[rows.near[r, a]], rows.ats)
-
-
-@kernel
 def enter(rows: Rows, new: Arrivals, at: int) -> int:
     """The slot of a row that arrives, with its tick: taken before it probes."""
     m = rows.meta
@@ -180,21 +164,19 @@ def enter(rows: Rows, new: Arrivals, at: int) -> int:
     return slot
 
 
-@kernel
+@inlined
 def is_full(rows: Rows, size: int) -> bool:
     """Whether a row of this size needs room that others must make."""
     m = rows.meta
     return m[HELD] > 0 and (m[HELD] >= m[MAX_ROWS] or m[BYTES] + size > m[MAX_BYTES])  # type: ignore[no-any-return]  # Numba's bool
 
 
-@kernel
+@inlined
 def hold(rows: Rows, slot: int, side: int) -> None:
     """The row counts as in memory."""
     rows.meta[BYTES] += rows.size[slot]
     rows.meta[HELD] += 1
     rows.held[side] += 1
-    if len(rows.side):
-        rows.side[slot] = side
 
 
 @kernel
@@ -204,14 +186,12 @@ def hold_all(rows: Rows, slots: I64, side: int) -> None:
         hold(rows, slots[at], side)
 
 
-@kernel
+@inlined
 def let_go(rows: Rows, out: Outcome, slot: int, side: int) -> None:
     """The row leaves memory, as the next one of the flush that `close_flush` ends."""
     rows.meta[BYTES] -= rows.size[slot]
     rows.meta[HELD] -= 1
     rows.held[side] -= 1
-    if len(rows.side):
-        rows.side[slot] = -1
     out.gone[out.n[GONE]] = slot
     out.n[GONE] += 1
 
@@ -226,9 +206,9 @@ def close_flush(out: Outcome, first: int, side: int, bucket: int, kind: int, tic
         out.n[HEADS] += 1
 
 
-@kernel
+@inlined
 def can_list(out: Outcome, flushes: int) -> bool:
-    """Whether so many more flushes can be listed."""
+    """Whether the list of flushes has room for this many more."""
     return bool(out.n[HEADS] + flushes <= len(out.heads))
 
 

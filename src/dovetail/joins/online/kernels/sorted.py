@@ -11,11 +11,14 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.inline import inlined
+from dovetail.joins.online.kernels.ranges import range_of
 from dovetail.joins.online.kernels.regions import (
     Regions,
+    by_code,
     drop_sorted,
     empty_regions,
     flush_block,
+    key_of,
     recount,
     region_of,
 )
@@ -52,28 +55,27 @@ from dovetail.joins.online.kernels.rows import (
     meet,
 )
 from dovetail.joins.online.kernels.sorted_leaves import USED, Leaves, empty_leaves, insert_sorted, lower_bound
-from dovetail.joins.online.kernels.tree import Order, Trees, empty_trees, first_from, insert_node
+from dovetail.joins.online.kernels.tree import Trees, empty_trees, first_from, insert_node
 
 _MIN = -(2**63)
 
 
 @inlined
-def _count(rows: Rows, r: Regions, new: Arrivals, at: int, slot: int, found: int, joined: I64) -> None:
+def _count(rows: Rows, r: Regions, side: int, slot: int, found: int, joined: I64) -> None:
     """All pairs of a row were found: they count in its region, and in those of the rows that it met."""
-    side = new.at[SIDE]
     rows.bit[slot] = 1 if found > 0 else 0
     rows.meta[RESULTS] += found
-    r.joins[side, region_of(r, side, new.key[at])] += found
+    r.joins[side, region_of(r, side, key_of(rows, slot))] += found
     for region in range(3):
         r.joins[1 - side, region] += joined[region]
 
 
 @kernel
-def _probe_ranges(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
+def _probe_ranges(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Outcome, slot: int) -> bool:
     """Whether all pairs of the row were found and written; false when there is no room for more of them."""
     side, done = new.at[SIDE], new.at[SKIP]
     other, places = 1 - side, int(theirs.keys.shape[1])
-    low, high = new.low[at], new.high[at]
+    low, high = range_of(key_of(rows, slot), r.around[side])
     position = lower_bound(theirs, low) if low <= high else theirs.meta[USED] * places
     place, inside, found = position // places, position % places, np.int64(0)
     joined, compared = np.zeros(3, np.int64), np.int64(0)
@@ -99,24 +101,25 @@ def _probe_ranges(rows: Rows, r: Regions, theirs: Leaves, new: Arrivals, out: Ou
             meet(rows, out, side, slot, match)
         rows.bit[match] = 1
     rows.meta[COMPARED] += compared
-    _count(rows, r, new, at, slot, int(found), joined)
+    _count(rows, r, side, slot, int(found), joined)
     return True
 
 
 @kernel
-def _probe_keyed(rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outcome, at: int, slot: int) -> bool:
+def _probe_keyed(rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outcome, slot: int) -> bool:
     """As `_probe_ranges`, of rows with the code of the row: they stand together, in the order of their keys."""
     side, done, found, compared = new.at[SIDE], new.at[SKIP], np.int64(0), np.int64(0)
-    code, low, high = new.code[at], new.low[at], new.high[at]
-    order, joined = Order(rows.code, rows.key, rows.ats), np.zeros(3, np.int64)
+    low, high = range_of(key_of(rows, slot), r.around[side])
+    order, joined = by_code(rows), np.zeros(3, np.int64)
+    code = order.key[slot]
     node = first_from(keyed, order, 1 - side, 0, code, low, _MIN) if low <= high else -1
     while node >= 0:
         compared += 1
-        if rows.code[node] != code or rows.key[node] > high:
+        if order.key[node] != code or order.near[node] > high:
             break
         match, node = node, int(keyed.after[0, node])
         found += 1
-        joined[region_of(r, 1 - side, rows.key[match])] += 1
+        joined[region_of(r, 1 - side, order.near[match])] += 1
         if found <= done:
             continue
         if rows.meta[EMIT]:
@@ -126,7 +129,7 @@ def _probe_keyed(rows: Rows, r: Regions, keyed: Trees, new: Arrivals, out: Outco
             meet(rows, out, side, slot, match)
         rows.bit[match] = 1
     rows.meta[COMPARED] += compared
-    _count(rows, r, new, at, slot, int(found), joined)
+    _count(rows, r, side, slot, int(found), joined)
     return True
 
 
@@ -150,7 +153,7 @@ def arrive_sorted(
     side = new.at[SIDE]
     mine = left if side == 0 else right
     theirs = right if side == 0 else left
-    while new.at[NEXT] < len(new.key):
+    while new.at[NEXT] < len(new.size):
         at = new.at[NEXT]
         if new.at[STAGE] == TO_ENTER:
             if rows.meta[N_FREE] == 0:
@@ -159,9 +162,9 @@ def arrive_sorted(
             new.at[STAGE], new.at[SKIP] = TO_PROBE, 0
         if new.at[STAGE] == TO_PROBE:
             if rows.meta[CODED]:
-                all_found = _probe_keyed(rows, r, keyed, new, out, at, new.slot[at])
+                all_found = _probe_keyed(rows, r, keyed, new, out, new.slot[at])
             else:
-                all_found = _probe_ranges(rows, r, theirs, new, out, at, new.slot[at])
+                all_found = _probe_ranges(rows, r, theirs, new, out, new.slot[at])
             if not all_found:
                 return FULL
             new.at[STAGE] = TO_STORE
@@ -171,13 +174,13 @@ def arrive_sorted(
                 return NO_SLOT
             if not flush_block(r, rows, left, right, keyed, out):
                 return STUCK
-        one_key[0], one_slot[0] = new.key[at], slot
+        one_key[0], one_slot[0] = key_of(rows, slot), slot
         if insert_sorted(mine, one_key, one_slot, 0) == 0:
             return INDEX_FULL
         if rows.meta[CODED]:
-            insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slot)
+            insert_node(keyed, by_code(rows), side, 0, slot)
         hold(rows, slot, side)
-        r.held[side, region_of(r, side, new.key[at])] += 1
+        r.held[side, region_of(r, side, one_key[0])] += 1
         new.at[NEXT], new.at[STAGE] = at + 1, TO_ENTER
     return DONE
 
@@ -186,16 +189,16 @@ def arrive_sorted(
 def key_rows(rows: Rows, keyed: Trees, side: int, slots: I64) -> None:
     """Rows that were in memory before are found by code and key again."""
     for at in range(len(slots)):
-        insert_node(keyed, Order(rows.code, rows.key, rows.ats), side, 0, slots[at])
+        insert_node(keyed, by_code(rows), side, 0, slots[at])
 
 
 @register_warmup
 def _warm() -> None:
     some, slots = int64s(np.arange(8)), np.zeros(8, np.int32)
     rows, out, keyed = empty_rows(10, 6, 1000), empty_outcome(4, 10, 8), empty_trees(2, 1, 0)
-    r, left, right = empty_regions(2, 1), empty_leaves(4, 4), empty_leaves(4, 4)
+    r, left, right = empty_regions(2, 1, np.zeros((2, 3), np.int64)), empty_leaves(4, 4), empty_leaves(4, 4)
     for side in (0, 1):
-        new = arrivals(side, 0, some[None, :], some, slots, (some, some))
+        new = arrivals(side, 0, some[None, :], some, slots)
         arrive_sorted(rows, r, left, right, keyed, new, out, np.zeros(1, np.int64), np.zeros(1, np.int64))
     flush_block(r, rows, left, right, keyed, out)
     key_rows(rows, keyed, 0, np.zeros(0, np.int64))

@@ -1,8 +1,8 @@
-"""Rows in memory by hash: chains of equal hash for probing, and a queue for each bucket of each side for flushing.
+"""Rows in memory by hash: chains of equal hash for probing, and a queue for each bucket of each input for flushing.
 
-Equal codes share a bucket on both sides. A bucket's queue is in order of arrival. Rows of a frozen bucket that only
+Equal codes share a bucket of all inputs. A bucket's queue is in order of arrival. Rows of a frozen bucket that only
 wait to be written stand in a second queue, where no probe finds them.
-Reference: docs/algorithms/online.md, 2.1 to 2.7.
+Reference: docs/algorithms/online.md, 2.1 to 2.8.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
+from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.rows import Outcome, Rows, hold, let_go
 
 NONE = -1
@@ -22,7 +23,7 @@ _S32 = np.uint64(32)
 
 class Table(NamedTuple):
     """Chains by hash of (side, code); per queue, side * buckets + bucket, its ends and rows; then the same for queues
-    of rows that wait to be written, at + 2 * buckets. `frozen` is the tick at which a queue was frozen, 0 if it is not.
+    of rows that wait to be written, at + sides * buckets. `frozen` is the tick at which a queue was frozen, or 0.
 
     `seen` counts arrivals per queue, aged; `met` and `compared` count matches and comparable rows a bucket.
     """
@@ -42,11 +43,19 @@ class Table(NamedTuple):
     meta: I64
 
 
-BUCKETS, MASK, POLICY, BLOCK, WAITING, WAIT_LIMIT, ONE_SIDE, RECEIVED, RECEIVED_RIGHT = range(9)
+BUCKETS, MASK, POLICY, BLOCK, WAITING, WAIT_LIMIT, ONE_SIDE, SIDES, RECEIVED, RECEIVED_RIGHT = range(10)
 """Places in `Table.meta`: buckets a side, cells a side less one, flush policy, rows a block, rows that wait to be
-written and how many may, the side of unique keys (-1: none), rows received by side."""
-SLOT_BYTES = 4 * 4 + 2 * 2 * 4
-BUCKET_BYTES = 4 * (4 + 4 + 8) + 2 * (8 + 8) + 8 + 8
+written and how many may, the side of unique keys (-1: none), sides, rows received by each of two sides."""
+
+
+def slot_bytes(sides: int) -> int:
+    """Bytes of each slot: links of a chain and a queue, and at most two cells of each side."""
+    return 4 * 4 + sides * 2 * 4
+
+
+def bucket_bytes(sides: int) -> int:
+    """Bytes of each bucket: its queues and what is counted of them, and two flushes listed of each side."""
+    return sides * (2 * (4 + 4 + 8) + 8 + 8) + 8 + 8 + 2 * sides * 40
 
 
 def cells_for(slots: int) -> int:
@@ -54,31 +63,33 @@ def cells_for(slots: int) -> int:
     return 1 << max(1, slots - 1).bit_length()
 
 
-def empty_table(slots: int, buckets: int, policy: int, block_rows: int, wait_limit: int, one_side: int) -> Table:
+def empty_table(
+    slots: int, buckets: int, policy: int, block_rows: int, wait_limit: int, one_side: int = -1, sides: int = 2
+) -> Table:
     """No rows; see `Table`."""
-    cells = cells_for(slots)
+    cells, queues = cells_for(slots), sides * buckets
     a, b, c, d = (np.full(slots, NONE, np.int32) for _ in range(4))
-    head, tail = np.full(4 * buckets, NONE, np.int32), np.full(4 * buckets, NONE, np.int32)
-    held, frozen = np.zeros(4 * buckets, np.int64), np.zeros(2 * buckets, np.int64)
+    head, tail = np.full(2 * queues, NONE, np.int32), np.full(2 * queues, NONE, np.int32)
+    held, frozen = np.zeros(2 * queues, np.int64), np.zeros(queues, np.int64)
     met, compared = np.zeros(buckets), np.zeros(buckets)
-    meta = np.array([buckets, cells - 1, policy, block_rows, 0, wait_limit, one_side, 0, 0], np.int64)
-    cell = np.full(2 * cells, NONE, np.int32)
-    return Table(cell, a, b, c, d, head, tail, held, frozen, np.zeros(2 * buckets), met, compared, meta)
+    meta = np.array([buckets, cells - 1, policy, block_rows, 0, wait_limit, one_side, sides, 0, 0], np.int64)
+    cell = np.full(sides * cells, NONE, np.int32)
+    return Table(cell, a, b, c, d, head, tail, held, frozen, np.zeros(queues), met, compared, meta)
 
 
-@kernel
+@inlined
 def bucket_of(code: int, buckets: int) -> int:
     """The bucket of a code; the high half of the hash, so that the low half still spreads over cells."""
     return int(np.int64(((mixed(np.uint64(code)) >> _S32) * np.uint64(buckets)) >> _S32))
 
 
-@kernel
+@inlined
 def cell_of(t: Table, side: int, code: int) -> int:
     """Where the chain of a code starts."""
     return int(side * (t.meta[MASK] + 1) + (np.int64(mixed(np.uint64(code))) & t.meta[MASK]))
 
 
-@kernel
+@inlined
 def _append(t: Table, queue: int, slot: int) -> None:
     tail = t.tail[queue]
     t.prev_row[slot], t.next_row[slot] = tail, NONE
@@ -90,7 +101,7 @@ def _append(t: Table, queue: int, slot: int) -> None:
     t.held[queue] += 1
 
 
-@kernel
+@inlined
 def _unlink(t: Table, queue: int, slot: int) -> None:
     before, after = t.prev_row[slot], t.next_row[slot]
     if before == NONE:
@@ -104,10 +115,10 @@ def _unlink(t: Table, queue: int, slot: int) -> None:
     t.held[queue] -= 1
 
 
-@kernel
+@inlined
 def put(t: Table, rows: Rows, side: int, slot: int) -> None:
     """The row can be found from now on."""
-    code = rows.code[slot]
+    code = rows.keys[0, slot]
     cell = cell_of(t, side, code)
     first = t.cell[cell]
     t.next_cell[slot], t.prev_cell[slot] = first, NONE
@@ -118,11 +129,11 @@ def put(t: Table, rows: Rows, side: int, slot: int) -> None:
     hold(rows, slot, side)
 
 
-@kernel
+@inlined
 def put_waiting(t: Table, rows: Rows, side: int, slot: int) -> None:
     """The row only waits to be written."""
-    bucket = bucket_of(rows.code[slot], t.meta[BUCKETS])
-    _append(t, (2 + side) * t.meta[BUCKETS] + bucket, slot)
+    bucket = bucket_of(rows.keys[0, slot], t.meta[BUCKETS])
+    _append(t, (t.meta[SIDES] + side) * t.meta[BUCKETS] + bucket, slot)
     t.meta[WAITING] += 1
     hold(rows, slot, side)
 
@@ -130,7 +141,7 @@ def put_waiting(t: Table, rows: Rows, side: int, slot: int) -> None:
 @kernel
 def take(t: Table, rows: Rows, out: Outcome, side: int, slot: int) -> None:
     """The row leaves and cannot be found any more."""
-    code = rows.code[slot]
+    code = rows.keys[0, slot]
     before, after = t.prev_cell[slot], t.next_cell[slot]
     if before == NONE:
         t.cell[cell_of(t, side, code)] = after
@@ -155,7 +166,7 @@ def take_oldest(t: Table, rows: Rows, out: Outcome, side: int, bucket: int, n: i
 @kernel
 def take_waiting(t: Table, rows: Rows, out: Outcome, side: int, bucket: int) -> int:
     """How many rows that waited to be written left: all of the bucket."""
-    queue = (2 + side) * t.meta[BUCKETS] + bucket
+    queue = (t.meta[SIDES] + side) * t.meta[BUCKETS] + bucket
     n = int(t.held[queue])
     for _ in range(n):
         slot = t.head[queue]
@@ -168,9 +179,9 @@ def take_waiting(t: Table, rows: Rows, out: Outcome, side: int, bucket: int) -> 
 @kernel
 def fullest_waiting(t: Table) -> int:
     """The queue with the most rows that wait to be written, counted from the first such queue; -1 if none waits."""
-    best, most = -1, np.int64(0)
-    for queue in range(2 * t.meta[BUCKETS]):
-        held = t.held[2 * t.meta[BUCKETS] + queue]
+    best, most, n = -1, np.int64(0), t.meta[SIDES] * t.meta[BUCKETS]
+    for queue in range(n):
+        held = t.held[n + queue]
         if held > most:
             best, most = queue, held
     return best

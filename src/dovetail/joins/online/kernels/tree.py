@@ -41,7 +41,7 @@ class Order(NamedTuple):
 
 
 def empty_trees(relations: int, attributes: int, slots: int) -> Trees:
-    """Indexes without rows, for relations of up to so many attributes."""
+    """Indexes without rows, for relations of up to this many attributes."""
     after, before = np.full((attributes, slots), NONE, np.int32), np.full((attributes, slots), NONE, np.int32)
     child = np.full((attributes, slots, 2), NONE, np.int32)
     return Trees(child, after, before, np.full((relations, attributes, 3), NONE, np.int32))

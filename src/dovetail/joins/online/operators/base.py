@@ -1,182 +1,102 @@
-"""The running online join of any number of inputs, and the two parts that make it an algorithm.
+"""The running online join of any number of inputs: memory and disk inside a budget, pauses, and counts.
 
-`Index` is its memory: how an arriving row finds its partners, and which rows leave when memory is full. `Disk` is how
-blocks on disk are joined, in pauses and at the end. Everything else is the same for all of them.
+`parts` are what make it an algorithm.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.clock import RealClock
+from dovetail.engine.columns import row_bytes
 from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import OperatorError, Until
+from dovetail.engine.operator import Drains, OperatorBase, OperatorError, Resizes, Restores, Retires, Until
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.online.answers import Answers
 from dovetail.joins.online.blocks import Blocks, Leaving
-from dovetail.joins.online.joining import JoiningOperator
 from dovetail.joins.online.kernels.rows import (
-    BYTES,
     CLOCK,
     COMPARED,
     DONE,
     DROPPED,
     FOUND,
-    GONE,
     H_BUCKET,
     H_KIND,
     H_ROWS,
     H_SIDE,
     H_TICK,
-    HEADS,
     HELD,
     INDEX_FULL,
     LOAD_FULL,
     MAX_BYTES,
-    MAX_ROWS,
-    N_FREE,
     STUCK,
-    Arrivals,
+    Rows,
     arrivals,
     claim,
-    empty_outcome,
-    empty_rows,
+    fill,
+    lacks_room,
     release,
+    taken_gone,
 )
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.phases import ARRIVING
-from dovetail.joins.online.row_pages import RowPages, mean_row_bytes, picked
+from dovetail.joins.online.operators.parts import Disk, Index
+from dovetail.joins.online.phases import ARRIVING, CLEANUP, REACTIVE, Asked, Progress
+from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
 from dovetail.joins.online.sizes import Fitted
 
 if TYPE_CHECKING:
     from dovetail.joins.online.operators.spec import OnlineSpec
 
-_NONE: I64 = np.empty(0, np.int64)
+_WASTE = 0.5
+Stored = Iterable[tuple[str, pa.RecordBatch]]
+"""Rows with their input, in their order of arrival, whose answers with each other were all given."""
 
 
-class Index(ABC):
-    """The rows in memory of a join: their slots, and what finds them. Kernels tell in `out` what met and what left."""
+class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[int]):
+    """An online join in progress.
 
-    ranged: ClassVar[bool] = True
-    """Whether arriving rows come with the range of keys that match them, which two inputs have."""
-    apart: ClassVar[bool] = False
-    """Whether the rows of each flush are gathered by themselves."""
+    `push` ends with all answers of arriving rows and rows in memory given. Rows leave memory by the flush policy of the
+    algorithm. `idle` works on what is on disk, and asks `until` after each unit of that work. `drain` and `finish` give
+    all that is still owed.
 
-    def __init__(self, fitted: Fitted, keys: JoinKeys, flushes: int, named: bool = False) -> None:
-        self.fitted, self.keys = fitted, keys
-        self.out = empty_outcome(fitted.combinations, fitted.slots, flushes, len(keys.counts))
-        sizes = (fitted.slots, fitted.rows, fitted.row_bytes, len(keys.counts), int(keys.widths.max()))
-        self.rows = empty_rows(*sizes, keys.order, named=named)
-
-    def empty(self) -> None:
-        """No row will be in memory again: only the clock is left."""
-        clock, sides = self.rows.meta[CLOCK], len(self.keys.counts)
-        self.rows, self.out = empty_rows(0, 0, 0, sides), empty_outcome(0, 0, 0, sides)
-        self.rows.meta[CLOCK] = clock
-        self.forget()
-
-    @abstractmethod
-    def arrive(self, new: Arrivals) -> int:
-        """Let rows arrive until there is a reason to stop, and say which."""
-
-    @abstractmethod
-    def flush(self) -> bool:
-        """Whether rows left memory, into the outcome, as the policy says."""
-
-    @abstractmethod
-    def store(self, side: int, slots: I32) -> None:
-        """Rows of one input that have slots, in order of arrival, count as in memory and are found from now on."""
-
-    @abstractmethod
-    def drop(self, side: int, slots: I32) -> None:
-        """These rows of an input leave memory, into the outcome, as rows that are needed no more."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Let go of arrays that only rows in memory need."""
-
-    def enlarge(self) -> None:
-        """Make room in the index, which has asked for it."""
-        raise OperatorError(f"{type(self).__name__} cannot grow.")
-
-    def sorted_by(self, side: int, bucket: int) -> int:
-        """The number of the key that rows of a flush are sorted by on disk."""
-        return -1
-
-    def count(self, names: Sequence[str], metrics: Metrics) -> None:
-        """Write down what only this index knows."""
-        return
-
-
-class Disk:
-    """The work on disk of a join that has none; see the methods for what others have."""
-
-    blocks_at_once: ClassVar[int] = 3
-    """So many blocks of each input must fit in memory, or all work waits for the end of input."""
-    collects: ClassVar[bool] = False
-    """Whether rows in memory have not met each other before they leave together."""
-
-    def __init__(self, join: OnlineOperator) -> None:
-        self.join = join
-
-    @property
-    def blocks(self) -> Sequence[Blocks]:
-        """The blocks of each input."""
-        return self.join.blocks
-
-    def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
-        """Sorted rows that left in a flush go to disk."""
-        self.join.write_blocks(side, rows, tick, bucket)
-
-    def react(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Deferred work, until it is done or `until()`."""
-        return iter(())
-
-    def end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
-        """Join what memory collected, which leaves it."""
-        return iter(())
-
-    def spill_load(self) -> None:
-        """What memory collected leaves it without a look: it has met."""
-
-    def leave_memory(self) -> None:
-        """Rows in memory go to disk at the end of input, so that each has a block and a departure."""
-        self.join.empty_memory()
-
-    def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """All that is still owed to rows on disk; there are none in memory."""
-        return iter(())
-
-    def renumber(self) -> None:
-        """All answers of rows on disk were given, and blocks may have new numbers."""
-
-    def refusal(self) -> str | None:
-        """Why rows that do not fit in memory cannot be taken; None if they go to disk."""
-        return None
-
-
-class OnlineOperator(JoiningOperator):
-    """An online join in progress."""
+    Nothing is owed after `drain`. Such a state is no more than its rows: another operator of any algorithm and budget
+    takes them up with `restore`, without joining them again, and `retire` lets the oldest of them go.
+    """
 
     index: Index
     disk: Disk
+    pages: list[RowPages]
+    answers: Answers
+    rows: Rows
+    fitted: Fitted
 
     def __init__(
         self, spec: OnlineSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
     ) -> None:
-        self._columns = spec.answer(schemas)
-        super().__init__(spec.sides, schemas, self._columns.schema, budget)
-        self.spec, self._beside = spec, [spec.arriving_bytes(r) for r in range(len(self.names))]
+        clock, self._columns = RealClock(), spec.answer(schemas)
+        super().__init__(self._columns.schema, budget, Metrics(clock))
+        self.spec, self.names, self._clock = spec, spec.sides, clock
+        self.schemas = tuple(schemas[name] for name in self.names)
         self.keys = JoinKeys(spec.graph, schemas, spec.hash_bits)
+        self.progress = Progress(clock)
+        self._limit = budget.available
+        self._buffer = self.own(budget.reserve("disk buffer"))
+        self._index = self.own(budget.reserve("index"))
+        self._arriving = self.own(budget.reserve("arriving rows"))
+        self._begun = self.finished = False
+        self.widest = [0] * len(self.names)
+        """Bytes of the widest row of each input so far."""
+        self._beside = [spec.arriving_bytes(r) for r in range(len(self.names))]
+        """Bytes of each arriving row beside its columns, by input."""
         self.blocks = [
             self.own(Blocks(schema, int(n), spec.loaded_bytes(r), budget, spill_dir, f"online-{r}"))
             for r, (schema, n) in enumerate(zip(self.schemas, self.keys.widths, strict=True))
@@ -194,7 +114,10 @@ class OnlineOperator(JoiningOperator):
         self._index.grow(fitted.index_bytes)
         self.index = self.spec.index(fitted, self.keys)
         self.rows = self.index.rows
-        self.pages = [self._pages_of(side) for side in range(len(self.names))]
+        self.pages = [
+            self.own(RowPages(schema, self.budget.reserve(f"rows of {name}"), self.rows.ref, fitted.chunk_bytes))
+            for name, schema in zip(self.names, self.schemas, strict=True)
+        ]
         room = self.own(self.budget.reserve("answers"))
         room.grow(fitted.answer_bytes)
         self.answers = Answers(self._columns, self.keys, room, sum(fitted.widths), self.progress)
@@ -202,45 +125,75 @@ class OnlineOperator(JoiningOperator):
         self._combinations.grow(fitted.needs.combination * fitted.combinations)
         self.disk = self.spec.disk(self)
 
-    def _pages_of(self, side: int) -> RowPages:
-        reservation = self.budget.reserve(f"rows of {self.names[side]}")
-        return self.own(RowPages(self.schemas[side], reservation, self.rows.ref, self.fitted.chunk_bytes))
-
     # ------------------------------------------------------------------ rows that come
 
-    def beside(self, number: int) -> int:
-        """Keys, ranges, sizes and slots."""
-        return self._beside[number]
+    def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take rows of one input and give their answers with rows in memory."""
+        number = self._input_number(side, batch)
+        if batch.num_rows == 0:
+            return
+        self.metrics.add("rows", batch.num_rows, side)
+        width = max(1, mean_row_bytes(batch))
+        self.begin({number: width})
+        step = self._chunk_rows(number, width)
+        for start in range(0, batch.num_rows, step):
+            yield from self._take(number, batch.slice(start, step), width)
+        self.metrics.peak("memory", self.pages[number].held, side)
 
-    def take(self, number: int, chunk: pa.RecordBatch, width: int) -> Iterator[pa.RecordBatch]:
-        """Rows of one input arrive: their answers with rows in memory."""
+    def _input_number(self, side: str, batch: pa.RecordBatch) -> int:
+        """The number of the input that a batch is of; an error if it cannot be pushed there."""
+        if side not in self.names or self.finished:
+            raise OperatorError(f"push({side!r}) after finish, or to an input that is not one of {self.names}.")
+        number = self.names.index(side)
+        if not batch.schema.equals(self.schemas[number]):
+            raise OperatorError(f"a batch of {side} has schema {batch.schema}; announced was {self.schemas[number]}.")
+        return number
+
+    def _chunk_rows(self, number: int, width: int) -> int:
+        fits = (self.fitted.chunk_bytes - 256) // (width + self._beside[number])
+        return max(1, min(self.fitted.chunk_rows, fits))
+
+    def _take(self, number: int, chunk: pa.RecordBatch, width: int) -> Iterator[pa.RecordBatch]:
         self.progress.arrived += chunk.num_rows
-        chunk, key = self._keyed(number, chunk, counts=True)
+        n = chunk.num_rows
+        chunk, key = self.keys.keyed(number, chunk)
+        if chunk.num_rows < n:
+            self.metrics.add("null_keys", n - chunk.num_rows, self.names[number])
         if chunk.num_rows:
-            needed = self.needed(number, chunk, width)
+            needed = self._needed(number, chunk, width)
             while self.budget.available < needed and self.squeeze_or_flush():
                 pass
             if self.budget.available < needed:
                 yield from self._end_load(ARRIVING)
-            with self.arrays_of(number, chunk), self._refusing():
+            with self._arrays_of(number, chunk), self._refusing():
                 yield from self.receive(number, chunk, key, width)
 
-    def _keyed(self, side: int, chunk: pa.RecordBatch, counts: bool) -> tuple[pa.RecordBatch, I64]:
-        """Rows that can match something, with their keys."""
-        key, valid = self.keys.encode(side, chunk)
-        if not valid.all():
-            some = np.flatnonzero(valid)
-            if counts:
-                self.metrics.add("null_keys", chunk.num_rows - len(some), self.names[side])
-            chunk, key = picked(chunk, some), key[:, some]
-        return chunk, key
+    def _needed(self, number: int, chunk: pa.RecordBatch, width: int) -> int:
+        """Bytes that rows need which are about to arrive; memory for rows is what lists of blocks leave of it."""
+        n, listed = int(chunk.num_rows), sum(store.directory.nbytes for store in self.blocks)
+        self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - listed)
+        self.widest[number] = max(self.widest[number], int(row_bytes(chunk).max()))
+        return self._beside[number] * n + width * n * 5 // 4 + 512 + self._lacking_answer_room()
+
+    def _lacking_answer_room(self) -> int:
+        """Bytes more that an answer of the widest rows needs."""
+        return max(0, sum(self.widest) - self.answers.room.used)
+
+    @contextmanager
+    def _arrays_of(self, number: int, chunk: pa.RecordBatch) -> Iterator[None]:
+        """Room for what arriving rows have beside their columns, and, if there is any, for the widest answer."""
+        size = self._beside[number] * chunk.num_rows
+        self._arriving.grow(size)
+        self.answers.room.try_grow(self._lacking_answer_room())
+        yield
+        self._arriving.shrink(size)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         """Where rows that do not fit have nowhere to go, the error says so."""
         try:
             yield
-        except BudgetExceeded as error:
+        except (BudgetExceeded, OperatorError) as error:
             if (text := self.disk.refusal()) is None:
                 raise
             raise BudgetExceeded(text) from error
@@ -249,8 +202,7 @@ class OnlineOperator(JoiningOperator):
         """Rows with keys arrive: their answers come out, and what must leave memory is written."""
         slots = np.full(chunk.num_rows, -1, np.int32)
         first = self.pages[side].add(chunk, slots)
-        ranges = self.keys.ranges(side, key[-1]) if self.index.ranged else (_NONE, _NONE)
-        new = arrivals(side, first, key, np.full(len(slots), width, np.int64), slots, ranges)
+        new = arrivals(side, first, key, np.full(len(slots), width, np.int64), slots)
         status = -1
         while status != DONE:
             status = self.index.arrive(new)
@@ -261,7 +213,7 @@ class OnlineOperator(JoiningOperator):
             elif status == LOAD_FULL:
                 yield from self.disk.end_load(ARRIVING)
             elif status == STUCK:
-                raise self._stuck()
+                raise OperatorError(f"{self.spec.explain()} found nothing to flush with {self.rows.meta} in memory.")
         self.compared(int(self.rows.meta[COMPARED]))
         self.rows.meta[COMPARED] = 0
         self.pages[side].settle(first)
@@ -274,50 +226,60 @@ class OnlineOperator(JoiningOperator):
             yield from self.answers.batches([pages.rows() for pages in self.pages], refs, ARRIVING)
             out.n[FOUND] = 0
 
-    def _stuck(self) -> Exception:
-        text = f"{self.spec.explain()} found nothing to flush with {self.rows.meta} in memory."
-        return OperatorError(text) if self.disk.refusal() is None else BudgetExceeded(text)
+    # ------------------------------------------------------------------ rows that are taken up
 
-    def hold(self, number: int, chunk: pa.RecordBatch, width: int) -> None:
+    def restore(self, state: Stored) -> Iterator[pa.RecordBatch]:
+        """Take rows up; they are compared with none, and give nothing.
+
+        They are in memory afterwards if all of them fit, else all on disk, as after a drain.
+        """
+        for side, batch in state:
+            number = self._input_number(side, batch)
+            if batch.num_rows:
+                self._load(number, batch)
+        if self._begun and self.disk.collects:
+            self._spill()
+        if self._begun and self.is_spilled:
+            self._spill()
+            self.all_met()
+        return iter(())
+
+    def _load(self, number: int, batch: pa.RecordBatch) -> None:
+        width = max(1, mean_row_bytes(batch))
+        self.begin({number: width})
+        step = min(self._chunk_rows(number, width), self.fitted.rows)
+        for start in range(0, batch.num_rows, step):
+            self._hold(number, batch.slice(start, step), width)
+
+    def _hold(self, number: int, chunk: pa.RecordBatch, width: int) -> None:
         """Rows of one input are in memory and can be found; all others make room if need be."""
-        chunk, key = self._keyed(number, chunk, counts=False)
+        chunk, key = self.keys.keyed(number, chunk)
         n = chunk.num_rows
         if n == 0:
             return
-        if self.budget.available < self.needed(number, chunk, width) or self._lacks_room(n, width):
-            self.spill()
-        with self._refusing(), self.arrays_of(number, chunk):
-            if self._lacks_room(n, width):
-                raise BudgetExceeded(f"{self.spec.explain()} cannot flush {self.rows_held()} rows to take {n} more.")
+        if self.budget.available < self._needed(number, chunk, width) or lacks_room(self.rows, n, width):
+            self._spill()
+        with self._refusing(), self._arrays_of(number, chunk):
+            if lacks_room(self.rows, n, width):
+                raise BudgetExceeded(
+                    f"{self.spec.explain()} cannot flush {self.rows.meta[HELD]} rows to take {n} more."
+                )
             slots = claim(self.rows, n)
             first = self.pages[number].add(chunk, slots)
-            self.fill(slots, first, key, width)
+            fill(self.rows, slots, first, key, width)
             self.index.store(number, slots)
             self.pages[number].settle(first)
 
-    def _lacks_room(self, n: int, width: int) -> bool:
-        """Whether so many rows of this width do not fit beside those in memory."""
-        m = self.rows.meta
-        full = m[HELD] + n > m[MAX_ROWS] or m[BYTES] + n * width > m[MAX_BYTES] or n > m[N_FREE]
-        return bool(m[HELD] and full)
-
-    def fill(self, slots: I32, first: int, key: I64, width: int) -> None:
-        """Rows have these slots, each with a tick of its own."""
-        r, n = self.rows, len(slots)
-        r.keys[: len(key), slots] = key
-        r.ref[slots], r.size[slots], r.bit[slots] = first + np.arange(n), width, 0
-        r.ats[slots] = self.clock + 1 + np.arange(n)
-        r.meta[CLOCK] += n
-
-    def limit_rows(self, size: int) -> None:
-        """Columns of rows in memory may have so many bytes."""
-        self.rows.meta[MAX_BYTES] = size
+    def _spill(self) -> None:
+        """Every row leaves memory, to make room for rows that are taken up."""
+        self.disk.spill_load()
+        self.flush_all()
 
     # ------------------------------------------------------------------ rows that leave
 
     @property
     def clock(self) -> int:
-        """The last tick."""
+        """The last tick: one for each row that arrived or was taken up, and one for each flush."""
         return int(self.rows.meta[CLOCK])
 
     def tick(self) -> int:
@@ -325,29 +287,27 @@ class OnlineOperator(JoiningOperator):
         self.rows.meta[CLOCK] += 1
         return self.clock
 
-    def in_memory(self, side: int) -> int:
-        """Rows of one input in memory."""
-        return int(self.rows.held[side])
+    def squeeze_or_flush(self) -> bool:
+        """Whether memory was freed: dead rows first, then a flush."""
+        freed = [pages.squeeze(0.98) for pages in self.pages]
+        return any(freed) or self._flush_once()
 
-    def rows_held(self) -> int:
-        """Rows in memory."""
-        return int(self.rows.meta[HELD])
-
-    def flush(self) -> bool:
-        """Whether rows left memory, into the outcome, as the policy says."""
-        return self.index.flush()
-
-    def drop(self, number: int, slots: I32) -> None:
-        """These rows of an input leave memory, and are not written."""
-        self.index.drop(number, slots)
+    def _flush_once(self) -> bool:
+        if self.rows.meta[HELD] == 0 or not self.index.flush():
+            return False
         self.write_gone()
+        for pages in self.pages:
+            pages.tidy()
+        return True
+
+    def flush_all(self) -> None:
+        """Every row leaves memory."""
+        while self._flush_once():
+            pass
 
     def write_gone(self) -> None:
         """Write the rows that left, and make their slots free."""
-        out = self.index.out
-        heads, gone = out.heads[: out.n[HEADS]].copy(), out.gone[: out.n[GONE]].copy()
-        out.n[GONE] = out.n[HEADS] = 0
-        self.write_flushes(heads, gone)
+        self.write_flushes(*taken_gone(self.index.out))
 
     def write_flushes(self, heads: I64, gone: I32) -> None:
         """Write rows that left in these flushes, one after the other; dropped ones are only forgotten."""
@@ -368,15 +328,14 @@ class OnlineOperator(JoiningOperator):
         order = np.lexsort((self.rows.keys[by[flush], slots], flush))
         slots, flush = slots[order], flush[order]
         window = max(self.fitted.block_rows, self.fitted.chunk_bytes // self.fitted.widths[side])
-        for first, last in _windows(flush, window, self.index.apart):
-            rows, of = self.leaving(side, slots[first:last]), flush[first:last]
+        for first in range(0, len(flush), window):
+            rows, of = self._leaving(side, slots[first : first + window]), flush[first : first + window]
             edges = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
             for start, stop in pairwise(edges):
                 head = heads[of[start]].tolist()
                 self.disk.write(side, head[H_BUCKET], head[H_KIND], head[H_TICK], rows.slice(start, stop - start))
 
-    def leaving(self, side: int, slots: I32) -> Leaving:
-        """The rows of these slots."""
+    def _leaving(self, side: int, slots: I32) -> Leaving:
         batch = self.pages[side].gather(self.rows.ref[slots], distinct=True)
         return Leaving(batch, self.rows.keys[: self.keys.widths[side], slots], self.rows.ats[slots])
 
@@ -399,40 +358,62 @@ class OnlineOperator(JoiningOperator):
         self.rows.held[:] = self.rows.meta[HELD] = 0
         self.empty_memory()
 
+    def retire(self, until: int) -> None:
+        """Rows that arrived up to this tick leave memory and disk; nothing may be owed."""
+        self.begin({})
+        for number, pages in enumerate(self.pages):
+            slots = pages.slots()
+            slots = slots[self.rows.ats[slots] <= until]
+            if len(slots):
+                self.index.drop(number, slots)
+                self.write_gone()
+                pages.tidy()
+        for store in self.blocks:
+            store.retire(until)
+        if any(len(store) for store in self.blocks):
+            self.all_met()
+
     # ------------------------------------------------------------------ work on disk
 
     @property
-    def finished(self) -> bool:
-        """Whether all inputs have ended."""
-        return self._finished
+    def phase(self) -> str:
+        """The phase of work on disk."""
+        return CLEANUP if self.finished else REACTIVE
+
+    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
+        self.begin({})
+        asked = Asked(until, self._clock)
+        if self._can_react:
+            yield from self.disk.react(asked)
+        asked.record(self.metrics)
 
     @property
-    def can_react(self) -> bool:
+    def _can_react(self) -> bool:
         """Whether blocks of all inputs fit beside the index; else all work on disk waits for the end of input."""
         needed = self.disk.blocks_at_once * sum(store.largest for store in self.blocks) + 1024
-        return self._finished or self.block_room > needed
-
-    def react(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Deferred work, until it is done or `until()`."""
-        return self.disk.react(until)
-
-    def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """All that is still owed to rows on disk; there are none in memory."""
-        return self.disk.settle_all()
+        return self.finished or self.block_room > needed
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give all that is still owed."""
         self.begin({})
-        self._finished = True
+        self.finished = True
         yield from self._end_load(self.phase)
         self.disk.leave_memory()
-        yield from self.settle_all()
+        yield from self.disk.settle_all()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Give all that is owed to the rows that have arrived, without ending: nothing is owed afterwards."""
+        """Give all that is owed to the rows that have arrived, without ending: nothing is owed afterwards.
+
+        While nothing is on disk nothing is owed. Else memory is empty afterwards, since its rows may have missed rows
+        that left before they came, and fewer results come early until it has filled again.
+        """
         self.begin({})
         yield from self._end_load(self.phase)
-        yield from super().drain()
+        if self.is_spilled:
+            self.flush_all()
+            yield from self.disk.settle_all()
+            self.all_met()
 
     def _end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
         """What memory has collected is joined and leaves, while no chunk is arriving."""
@@ -441,49 +422,80 @@ class OnlineOperator(JoiningOperator):
             for pages in self.pages:
                 pages.tidy()
 
-    def spill(self) -> None:
-        """Every row leaves memory, to make room for rows that are taken up."""
-        self.disk.spill_load()
-        super().spill()
-
-    def loaded(self) -> None:
-        """All rows were taken up: they are in memory if all of them fit, else all on disk, as after a drain."""
-        if self._begun and self.disk.collects:
-            self.spill()
-        super().loaded()
-
-    @property
-    def would_fit(self) -> bool:
-        """Whether rows are on disk though all of them would fill half of memory at most, if they were loaded anew."""
-        return not self.disk.collects and super().would_fit
-
-    def renumber(self) -> None:
-        """All answers of rows on disk were given."""
+    def all_met(self) -> None:
+        """Nothing is owed to rows on disk; what has left is removed from files where it is half of them."""
+        for store in self.blocks:
+            if store.waste >= _WASTE:
+                size = 2 * store.largest
+                self.reserve_blocks(size)
+                store.compact()
+                self.let_blocks_go(size)
         self.disk.renumber()
         for store in self.blocks:
             store.drained, store.drained_blocks = self.clock, len(store)
 
+    @property
+    def is_spilled(self) -> bool:
+        """Whether rows are on disk."""
+        return any(len(store.living()) for store in self.blocks)
+
+    @property
+    def would_fit(self) -> bool:
+        """Whether rows are on disk though all of them would fill half of memory at most, if they were loaded again."""
+        rows, size = map(sum, zip(*(store.living_size() for store in self.blocks), strict=True))
+        return not self.disk.collects and 0 < 2 * rows <= self.fitted.rows and 2 * size <= self.fitted.row_bytes
+
+    # ------------------------------------------------------------------ room for blocks
+
+    @property
+    def block_room(self) -> int:
+        """Bytes that loaded blocks can have if all rows leave memory."""
+        return self.budget.available + sum(pages.held for pages in self.pages)
+
     def reserve_blocks(self, size: int) -> None:
-        """Bytes more of the disk buffer, rows having left memory if need be."""
-        self.make_room(self._buffer, size)
+        """Bytes more of the disk buffer, rows having left memory if need be; `BudgetExceeded` if that is not enough."""
+        if not self.try_reserve_blocks(size):
+            self._buffer.grow(size)
 
     def try_reserve_blocks(self, size: int) -> bool:
-        """Whether so many bytes more of the disk buffer are reserved now, rows having left memory if need be."""
+        """Whether these bytes more of the disk buffer are reserved now, rows having left memory if need be."""
         while not self._buffer.try_grow(size):
             if not self.squeeze_or_flush():
                 return False
         return True
 
-    def count_all(self) -> None:
-        """Besides what all joins count, what only the index knows."""
-        super().count_all()
+    def hold_blocks(self, number: int, blocks: Sequence[int]) -> int:
+        """Bytes reserved in the disk buffer for these blocks of an input."""
+        size = sum(self.blocks[number].bytes_of(block) for block in blocks)
+        self.reserve_blocks(size)
+        return size
+
+    def let_blocks_go(self, size: int) -> None:
+        """Give back bytes of the disk buffer."""
+        self._buffer.shrink(size)
+
+    def resize(self, sizes: int) -> Iterator[pa.RecordBatch]:
+        """Raise the budget to this many bytes, if it is smaller."""
+        self.budget.raise_limit(sizes)
+        return iter(())
+
+    # ------------------------------------------------------------------ what is counted
+
+    def compared(self, n: int) -> None:
+        """Count rows that were compared to find matches."""
+        self.metrics.add("comparisons", n)
+
+    def close(self) -> None:
+        """Write down what was counted, and free memory and files."""
+        if not self.metrics.value("closed"):
+            self.metrics.add("closed", 1, unit="operators")
+            self._count_all()
+        super().close()
+
+    def _count_all(self) -> None:
+        """Results and when they came, blocks written and read, and what only the index knows."""
+        self.progress.record(self.metrics)
+        for name, store in zip(self.names, self.blocks, strict=True):
+            store.record(self.metrics, name)
         if self._begun:
             self.index.count(self.names, self.metrics)
-
-
-def _windows(flush: I64, rows: int, apart: bool) -> Iterator[tuple[int, int]]:
-    """From and to where rows are gathered together, at most so many; of one flush only if they are `apart`."""
-    edges = [0, *(np.flatnonzero(np.diff(flush)) + 1).tolist(), len(flush)] if apart else [0, len(flush)]
-    for first, last in pairwise(edges):
-        for start in range(first, last, rows):
-            yield start, min(last, start + rows)

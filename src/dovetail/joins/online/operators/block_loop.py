@@ -18,8 +18,9 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from dovetail.engine.operator import Until
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.pairs import Pairs, Sorted
+from dovetail.joins.online.operators.parts import Disk
 
 Arrange = Callable[[int], list[int]]
 """The other inputs for an outer one, each after its neighbour on the way to it; the last turns fastest."""

@@ -16,8 +16,9 @@ from dovetail.joins.online.kernels.sorted import arrive_sorted, key_rows
 from dovetail.joins.online.kernels.sorted_leaves import LIVE, Leaves, copy_rows, empty_leaves, insert_sorted
 from dovetail.joins.online.kernels.tree import LINK_BYTES, Trees, empty_trees
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, Index, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.block_loop import BlockLoop, PairMatcher
+from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 
@@ -66,7 +67,7 @@ class LeavesIndex(Index):
 
     def __init__(self, fitted: Fitted, keys: JoinKeys, seed: int) -> None:
         super().__init__(fitted, keys, _FLUSHES)
-        self.regions: Regions = empty_regions(fitted.block_rows, seed)
+        self.regions: Regions = empty_regions(fitted.block_rows, seed, keys.reach)
         self._n_leaves = 4 + int(_LEAF_SHARE * fitted.slots) // _places(fitted.slots)
         half = self._n_leaves // 2
         self.leaves = [self._leaves(half), self._leaves(self._n_leaves - half)]
@@ -120,9 +121,9 @@ class LeavesIndex(Index):
 
     def store(self, side: int, slots: I32) -> None:
         """The rows are in the indexes, equal keys by arrival."""
-        order = np.argsort(self.rows.key[slots], kind="stable")
+        order = np.argsort(self.rows.keys[-1, slots], kind="stable")
         wide = slots[order].astype(np.int64)
-        keys, done = self.rows.key[wide], 0
+        keys, done = self.rows.keys[-1, wide], 0
         hold_all(self.rows, wide, side)
         if self.keys.coded:
             key_rows(self.rows, self.keyed, side, wide)
@@ -132,5 +133,5 @@ class LeavesIndex(Index):
 
     def drop(self, side: int, slots: I32) -> None:
         """The rows leave the indexes, those of equal keys one after the other."""
-        slots = slots[np.argsort(self.rows.key[slots], kind="stable")]
+        slots = slots[np.argsort(self.rows.keys[-1, slots], kind="stable")]
         drop_sorted(self.rows, self.regions, self.leaves[side], self.keyed, self.out, side, slots)

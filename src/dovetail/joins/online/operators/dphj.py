@@ -11,9 +11,10 @@ from dovetail.joins.online.blocks import Leaving
 from dovetail.joins.online.kernels.flush import DPHJ, flush_waiting
 from dovetail.joins.online.kernels.rows import NEW
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
 from dovetail.joins.online.operators.pairs import Pairs
+from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 

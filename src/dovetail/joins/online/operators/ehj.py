@@ -13,9 +13,10 @@ from dovetail.joins.online.blocks import Leaving, Rule
 from dovetail.joins.online.kernels.flush import EHJ
 from dovetail.joins.online.kernels.table import ONE_SIDE
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
 from dovetail.joins.online.operators.pairs import Pairs
+from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 

@@ -12,9 +12,10 @@ from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
 from dovetail.joins.online.kernels.flush import HMJ, HMJ_SMALLEST
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
 from dovetail.joins.online.operators.merging import Segments
+from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.online.blocks import Blocks, Leaving
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.pairs import Pairs
+from dovetail.joins.online.operators.parts import Disk
 
 _LAST = 2**63 - 1
 

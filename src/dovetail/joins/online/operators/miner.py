@@ -20,10 +20,10 @@ from dovetail.joins.online.kernels.indexed import arrive_multi, edges_of, empty_
 from dovetail.joins.online.kernels.rows import Arrivals
 from dovetail.joins.online.kernels.tree import LINK_BYTES, empty_trees
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, Index, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.block_loop import BlockLoop, Matcher
+from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.settling import (
-    NONE,
     Combinations,
     Step,
     neighbours,
@@ -72,14 +72,11 @@ class Miner(MultiJoin):
 class TreeIndex(Index):
     """An ordered index with three regions for each input and attribute, and the join tree along which rows probe."""
 
-    ranged: ClassVar[bool] = False
-    apart: ClassVar[bool] = True
-
     def __init__(self, fitted: Fitted, keys: JoinKeys, seed: int, policy: int) -> None:
-        super().__init__(fitted, keys, flushes=32, named=True)
+        super().__init__(fitted, keys, flushes=32)
         self.stack = empty_stack(len(keys.counts))
         self.trees = empty_trees(len(keys.counts), int(keys.counts.max()), fitted.slots)
-        self.areas = empty_areas(keys.counts, fitted.block_rows, seed, policy)
+        self.areas = empty_areas(keys.counts, fitted.block_rows, seed, policy, fitted.slots, keys.order)
         each = (keys.ends, keys.attributes, keys.around, keys.near, keys.near_around)
         self.edges = edges_of(*(np.array(some) for some in each))
 
@@ -186,7 +183,7 @@ class MinerLoops(BlockLoop):
         o = self.odometer
         flight = np.array([o.in_flight, o.outer, o.outer_blocks], np.int64)
         box, digits, current = (int64s(np.array(each, np.int64)) for each in (o.joined, o.digits, o.current))
-        return Done(box, int64s(flight), digits, current, NONE, NONE)
+        return Done(box, int64s(flight), digits, current)
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Every combination of blocks that nested loops have not produced."""

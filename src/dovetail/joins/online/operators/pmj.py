@@ -15,7 +15,6 @@ from dovetail.joins.online.blocks import Part
 from dovetail.joins.online.kernels.match import NEVER
 from dovetail.joins.online.kernels.rows import (
     BYTES,
-    CLOCK,
     DONE,
     FIRST_REF,
     FLUSHED,
@@ -28,12 +27,14 @@ from dovetail.joins.online.kernels.rows import (
     SIDE,
     Arrivals,
     claim,
+    fill,
     hold_all,
 )
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, Index, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.merging import Segments
 from dovetail.joins.online.operators.pairs import Sorted
+from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 
@@ -65,8 +66,6 @@ class ProgressiveMergeJoin(OnlineJoin):
 class Load(Index):
     """A memory load: rows are collected without a look at the others, and leave together once they have met."""
 
-    ranged: ClassVar[bool] = False
-
     def arrive(self, new: Arrivals) -> int:
         """Collect rows until all are in, or memory is full."""
         at, n = int(new.at[NEXT]), len(new.slot)
@@ -85,12 +84,8 @@ class Load(Index):
         return max(room, 0 if m[HELD] else 1)
 
     def _collect(self, new: Arrivals, some: slice) -> None:
-        r, n = self.rows, some.stop - some.start
-        slots = new.slot[some] = claim(r, n)
-        r.keys[:, slots] = new.keys[:, some]
-        r.ref[slots], r.size[slots], r.bit[slots] = new.at[FIRST_REF] + np.arange(some.start, some.stop), new.size[0], 0
-        r.ats[slots] = r.meta[CLOCK] + 1 + np.arange(n)
-        r.meta[CLOCK] += n
+        slots = new.slot[some] = claim(self.rows, some.stop - some.start)
+        fill(self.rows, slots, int(new.at[FIRST_REF]) + some.start, new.keys[:, some], int(new.size[0]))
         self.store(int(new.at[SIDE]), slots)
 
     def flush(self) -> bool:

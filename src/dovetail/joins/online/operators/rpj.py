@@ -15,8 +15,9 @@ from dovetail.errors import PlanError
 from dovetail.joins.online.blocks import Leaving
 from dovetail.joins.online.kernels.flush import ALPHA, N_FLUSH, RPJ
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.operators.visiting import Visiting
 from dovetail.joins.online.sizes import Fitted, Footprint

@@ -151,7 +151,7 @@ def stretches_of(parts: Sequence[Part], steps: Sequence[Step]) -> Stretches:
 def nothing_done(relations: int) -> Done:
     """No combination of blocks was joined before."""
     zeros = int64s(np.zeros(relations, np.int64))
-    return Done(zeros, int64s(np.zeros(3, np.int64)), NONE, NONE, NONE, NONE)
+    return Done(zeros, int64s(np.zeros(3, np.int64)), NONE, NONE)
 
 
 class Stored(Protocol):

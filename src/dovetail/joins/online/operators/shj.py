@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from dovetail.engine.memory import format_bytes
 from dovetail.joins.online.kernels.flush import NEVER
+from dovetail.joins.online.kernels.rows import HELD
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 
@@ -44,5 +46,5 @@ class NoDisk(Disk):
         """Rows that do not fit have nowhere to go."""
         return (
             f"the symmetric hash join keeps both inputs in memory, and {format_bytes(self.join.budget.limit)} are full "
-            f"after {self.join.rows_held()} rows; give it more memory, or use Diner or another join that can flush."
+            f"after {self.join.rows.meta[HELD]} rows; give it more memory, or use Diner or another join that can flush."
         )

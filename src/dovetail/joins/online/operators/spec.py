@@ -15,9 +15,10 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import AnswerColumns, multi_schema, with_phase
 from dovetail.joins.online.graph import SIDES, JoinGraph, Term, join_graph, pair_graph
-from dovetail.joins.online.kernels.rows import KEY_BYTES, ROW_BYTES, SIDE_BYTES
+from dovetail.joins.online.kernels.rows import KEY_BYTES, ROW_BYTES
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, Index, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.sizes import FITTED, Fitted, Footprint, Sizes, block_overhead, fit, widths_of
 
@@ -232,10 +233,10 @@ class MultiJoin(OnlineSpec):
         return 16 * self.graph.n_keys(side) + 24
 
     def needs(self, index: int) -> Footprint:
-        """What any of these joins needs, with an index of so many bytes a slot."""
+        """What any of these joins needs, with an index that takes this many bytes a slot."""
         n, each = len(self.inputs), range(len(self.inputs))
         return Footprint(
-            slot=self.row_bytes + SIDE_BYTES + index,
+            slot=self.row_bytes + index,
             kept=8,
             bucket=16,
             fixed=4096,

@@ -12,9 +12,10 @@ from dovetail.engine.kernels.arrays import I32, int64s
 from dovetail.joins.online.blocks import Part
 from dovetail.joins.online.kernels.match import NEVER, Visits
 from dovetail.joins.online.kernels.table import queue_slots
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hash_index import HashIndex
 from dovetail.joins.online.operators.pairs import Pairs, Sorted
+from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.row_pages import SHIFT
 
 

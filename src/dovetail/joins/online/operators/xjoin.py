@@ -10,8 +10,9 @@ import pyarrow as pa
 from dovetail.engine.operator import Until
 from dovetail.joins.online.kernels.flush import XJOIN
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.base import Disk, OnlineOperator
+from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.operators.visiting import Visiting
 from dovetail.joins.online.sizes import Fitted, Footprint

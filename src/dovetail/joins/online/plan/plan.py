@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -15,11 +16,11 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
-from dovetail.joins.online.graph import SIDES
-from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.answers import AnswerColumns
+from dovetail.joins.online.graph import SIDES, JoinGraph
+from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.phases import PHASE_COLUMN
-from dovetail.joins.online.plan.batch import join_buckets
-from dovetail.joins.online.plan.task import OnlineTask
+from dovetail.joins.online.plan.task import OnlineTask, join_buckets
 from dovetail.joins.online.request import Terms
 from dovetail.joins.online.running import ResidentJoin
 from dovetail.spark.arrow import arrow_type
@@ -106,88 +107,107 @@ def quoted(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def build_plan(
-    inputs: Mapping[str, DataFrame],
-    join: ResidentJoin,
-    terms: Terms,
-    answers: pa.Schema,
-    fields: Sequence[T.StructField],
-    placing: str,
-    lateness: Lateness | None,
-    end_of_input: End,
-    columns: tuple[str, ...] | None = None,
-) -> OnlinePlan:
-    """The plan of a join whose request is right: `answers` is what the join gives, `fields` what Spark shall see.
+class Named(NamedTuple):
+    """What Spark shall call the columns of the answer, by input and own name, and those wanted, in order; None if all
+    are, as they come."""
 
-    Columns of inputs that the join does not know are left out.
-    """
-    first = next(iter(inputs.values()))
-    streaming, spark = first.isStreaming, first.sparkSession
-    if streaming:
-        _check_provider(first)
-    phase = [T.StructField(PHASE_COLUMN, T.StringType(), False)] if terms.with_phase else []
-    output = T.StructType([*fields, *phase])
-    buckets = partitions_of(inputs, terms)
-    asked = terms.partitions if streaming else buckets
-    out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
-    marked = streaming and end_of_input is not None
-    sink = MetricsSink(spark)
-    task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answers, out, sink, lateness)
-    frames = [
-        frame.select(*map(quoted, join.schemas[name].names), *([_end(name, end_of_input)] if marked else []))
-        for name, frame in inputs.items()
-    ]
-    return OnlinePlan(tuple(frames), task, output, placing, join.spread(buckets).count, columns)
+    names: Mapping[tuple[str, str], str]
+    wanted: tuple[str, ...] | None
 
 
-def _end(name: str, end_of_input: End) -> Column:
-    """A column that is true where an input ends."""
-    end = end_of_input[name] if isinstance(end_of_input, Mapping) else end_of_input
-    assert end is not None  # noqa: S101  (for the type checker: asked for marked inputs only)
-    return F.coalesce(end.cast("boolean"), F.lit(False)).alias(_END)
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The DataFrames of a join by name, and what is asked of them whatever they are joined by."""
 
+    frames: Mapping[str, DataFrame]
+    terms: Terms
+    end_of_input: End
+    lateness: Lateness | None
 
-def partitions_of(inputs: Mapping[str, DataFrame], terms: Terms) -> int:
-    """How many partitions were asked for; by default as many as Spark has now."""
-    spark = next(iter(inputs.values())).sparkSession
-    return terms.partitions or int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+    @classmethod
+    def of(cls, frames: Mapping[str, DataFrame], graph: JoinGraph, terms: Terms, end_of_input: End) -> Inputs:
+        """Inputs that are joined along this tree."""
+        return cls(frames, terms, end_of_input, lateness_of(graph, [watermarks(frame) for frame in frames.values()]))
 
+    @property
+    def first(self) -> DataFrame:
+        """One that stands for all where they are alike."""
+        return next(iter(self.frames.values()))
 
-def check_inputs(
-    inputs: Mapping[str, DataFrame], terms: Terms, end_of_input: End, lateness: Lateness | None, bands: str
-) -> None:
-    """`PlanError` if inputs do not go together or streams have no end; `bands` says how watermarks bound the state."""
-    kinds: dict[bool, list[str]] = {True: [], False: []}
-    for name, frame in inputs.items():
-        kinds[frame.isStreaming].append(name)
-    if kinds[True] and kinds[False]:
-        raise PlanError(
-            f"{kinds[True][0]} is a stream and {kinds[False][0]} is not; give streams or batch DataFrames only, or use "
-            f"dovetail.enrich to join a stream with stored data.",
-            argument=kinds[True][0] if kinds[True][0] in SIDES else "inputs",
-        )
-    _check_end(list(inputs), end_of_input)
-    if kinds[True] and end_of_input is None and terms.retain_ms is None and lateness is None:
-        raise PlanError(
-            f"{'two' if len(inputs) == 2 else len(inputs)} streams without an end would fill the state without bound; "
-            f"give retain='2 hours' (rows that came longer ago leave), end_of_input=<column that is true on the last "
-            f"row of a side>, or withWatermark on {bands}.",
-            argument="retain",
-        )
+    @property
+    def partitions(self) -> int:
+        """How many partitions were asked for; by default as many as Spark has now."""
+        return self.terms.partitions or int(self.first.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
 
-
-def _check_end(names: Sequence[str], end_of_input: End) -> None:
-    if isinstance(end_of_input, Mapping):
-        if set(end_of_input) != set(names) or not all(isinstance(end, Column) for end in end_of_input.values()):
+    def check(self, bands: str) -> None:
+        """`PlanError` if inputs do not go together or streams have no end; `bands` tells users of watermarks."""
+        kinds: dict[bool, list[str]] = {True: [], False: []}
+        for name, frame in self.frames.items():
+            kinds[frame.isStreaming].append(name)
+        if kinds[True] and kinds[False]:
             raise PlanError(
-                f"end_of_input is given for {sorted(end_of_input)}; give a Column for each of {names}.",
+                f"{kinds[True][0]} is a stream and {kinds[False][0]} is not; give streams or batch DataFrames only, or "
+                f"use dovetail.enrich to join a stream with stored data.",
+                argument=kinds[True][0] if kinds[True][0] in SIDES else "inputs",
+            )
+        self._check_end()
+        if kinds[True] and self.end_of_input is None and self.terms.retain_ms is None and self.lateness is None:
+            n = len(self.frames)
+            raise PlanError(
+                f"{'two' if n == 2 else n} streams without an end would fill the state without bound; give "
+                f"retain='2 hours' (rows that came longer ago leave), end_of_input=<column that is true on the last "
+                f"row of a side>, or withWatermark on {bands}.",
+                argument="retain",
+            )
+
+    def _check_end(self) -> None:
+        end, names = self.end_of_input, list(self.frames)
+        if isinstance(end, Mapping):
+            if set(end) != set(names) or not all(isinstance(column, Column) for column in end.values()):
+                raise PlanError(
+                    f"end_of_input is given for {sorted(end)}; give a Column for each of {names}.",
+                    argument="end_of_input",
+                )
+        elif end is not None and not isinstance(end, Column):
+            raise PlanError(
+                f"end_of_input={end!r} must be a Column that is true on the last row of a side.",
                 argument="end_of_input",
             )
-    elif end_of_input is not None and not isinstance(end_of_input, Column):
-        raise PlanError(
-            f"end_of_input={end_of_input!r} must be a Column that is true on the last row of a side.",
-            argument="end_of_input",
-        )
+
+    def plan(self, join: ResidentJoin, placing: str, columns: Named) -> OnlinePlan:
+        """The plan of a join whose request is right; columns of inputs that the join does not know are left out."""
+        terms, streaming, spec = self.terms, self.first.isStreaming, join.spec()
+        answer = spec.answer(join.schemas)
+        spec.fit(terms.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
+        if streaming:
+            _check_provider(self.first)
+        phase = [T.StructField(PHASE_COLUMN, T.StringType(), False)] if terms.with_phase else []
+        output = T.StructType([*self._fields(answer, columns.names), *phase])
+        asked = terms.partitions if streaming else self.partitions
+        out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
+        marked = streaming and self.end_of_input is not None
+        sink = MetricsSink(self.first.sparkSession)
+        task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answer.schema, out, sink, self.lateness)
+        frames = [
+            frame.select(*map(quoted, join.schemas[name].names), *([self._end(name)] if marked else []))
+            for name, frame in self.frames.items()
+        ]
+        wanted = None if columns.wanted is None else (*columns.wanted, *(field.name for field in phase))
+        return OnlinePlan(tuple(frames), task, output, placing, join.spread(self.partitions).count, wanted)
+
+    def _fields(self, answer: AnswerColumns, names: Mapping[tuple[str, str], str]) -> list[T.StructField]:
+        """The columns of the answer as Spark shall see them; keys by collation have no name of their own."""
+        found = []
+        for (name, frame), taken in zip(self.frames.items(), answer.taken, strict=True):
+            fields = [(column, frame.schema[column]) for column in taken]
+            found += [T.StructField(names.get((name, c), f"{name}_{c}"), f.dataType, f.nullable) for c, f in fields]
+        return found
+
+    def _end(self, name: str) -> Column:
+        """A column that is true where an input ends."""
+        end = self.end_of_input[name] if isinstance(self.end_of_input, Mapping) else self.end_of_input
+        assert end is not None  # noqa: S101  (for the type checker: asked for marked inputs only)
+        return F.coalesce(end.cast("boolean"), F.lit(False)).alias(_END)
 
 
 def _check_provider(frame: DataFrame) -> None:

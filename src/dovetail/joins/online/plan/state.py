@@ -22,8 +22,7 @@ from dovetail.engine.packing import CHUNK_BYTES, CHUNK_ROWS, as_schema, unpack_r
 from dovetail.errors import BudgetExceeded, DataError, PlanError
 from dovetail.joins.online.event_log import EPOCH, Event, Piece, joined_pauses, pack_events, unpack_events
 from dovetail.joins.online.lateness import Lateness
-from dovetail.joins.online.plan.batch import counts_by_side
-from dovetail.joins.online.plan.task import OnlineTask
+from dovetail.joins.online.plan.task import OnlineTask, counts_by_side
 from dovetail.joins.online.row_order import in_fixed_order
 from dovetail.joins.online.running import ResidentJoin, Running, Work
 from dovetail.joins.online.state_header import FORMAT, NEVER_MATCHES, Bounds, Header, How
@@ -177,7 +176,7 @@ class OnlineCall:
             steps = self._steps(events, keep, how)
         for step in steps:
             report = yield from self._step(step)
-        if steps[-1].is_anew or keep > header.first:
+        if steps[-1].is_rebuilt or keep > header.first:
             self.state.remove(header.first, keep)
             header.settle()
             header.drop_before(keep)
@@ -191,7 +190,7 @@ class OnlineCall:
 
         With `owed="batch"`, where a micro-batch ends with nothing owed, the join lives on and rows leave it. With
         `owed="idle"` what is owed depends on all that the join went through, so that it lives on only as the one that a
-        restart would make: where rows leave, or all was settled, it is made anew from the rows that stay. So it is
+        restart would make: where rows leave, or all was settled, it is rebuilt from the rows that stay. So it is
         where the join is to be another one. All that is owed is given before.
         """
         header, settles = self.header, events[-1].kind == "settle"
@@ -201,7 +200,7 @@ class OnlineCall:
             in_order = how.owed != "batch" or not header.nonce
             join, leaving = self._joined(how), header.rows_before(keep)
             return [_Step(join, header.nonce, after, events, lambda: self._log(keep), leaving, in_order)]
-        rest = _Step(self._joined(how), "", after, events, lambda: self._log(keep, settled=True), is_anew=True)
+        rest = _Step(self._joined(how), "", after, events, lambda: self._log(keep, settled=True), is_rebuilt=True)
         if header.settled:
             return [rest]
         before, settling = self._joined(header.how), [Event("budget", units=how.memory), Event("settle")]
@@ -211,7 +210,7 @@ class OnlineCall:
         return replace(self.task.join, algorithm=how.algorithm, memory=how.memory)
 
     def _fits(self, steps: Sequence[_Step]) -> bool:
-        """Whether turns end inside their budgets: they are made once without anyone who takes the answers.
+        """Whether turns end inside their budgets: they are run once, and the answers are discarded.
 
         `PlanError` comes where rows leave and the first of those that stay are too wide for the budget.
         """
@@ -310,7 +309,7 @@ class OnlineCall:
 class _Step(NamedTuple):
     """A call of a join that was stored as `before`, to be found again as `after`; see `run_call`.
 
-    One that is made anew has only settled pieces behind it.
+    A rebuilt one has only settled pieces behind it.
     """
 
     join: ResidentJoin
@@ -320,7 +319,7 @@ class _Step(NamedTuple):
     log: Log
     leaving: int = 0
     in_order: bool = True
-    is_anew: bool = False
+    is_rebuilt: bool = False
 
 
 def _cut(events: Sequence[Event]) -> Iterator[list[Event]]:
