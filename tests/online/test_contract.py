@@ -165,7 +165,7 @@ def test_counters_of_regions_agree_with_a_recount_at_any_time() -> None:
                     pass
                 index = operator.index
                 assert isinstance(index, LeavesIndex)
-                regions = index.regions
+                regions = index.areas
                 held = regions.held.copy()
                 assert held.sum(axis=1).tolist() == [int(operator.rows.held[0]), int(operator.rows.held[1])]
                 assert (regions.low < regions.up).all()

@@ -16,10 +16,10 @@ from bench.experiments.online.streams import Streams, pairs_in_all
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.errors import DovetailError
+from dovetail.joins.online.kernels.areas import BENEFIT, empty_areas
 from dovetail.joins.online.kernels.flush import DPHJ, EHJ, HMJ, HMJ_SMALLEST, OLDEST, RPJ, XJOIN
 from dovetail.joins.online.kernels.hashed import arrive_hashed, empty_search
 from dovetail.joins.online.kernels.ranges import WHOLE
-from dovetail.joins.online.kernels.regions import empty_regions
 from dovetail.joins.online.kernels.rows import (
     DONE,
     GONE,
@@ -113,20 +113,20 @@ def _over(streams: Streams, turn: int, take: Callable[[int, I64], None], found: 
 def _diner(streams: Streams, memory: int, block: int, turn: int, seed: int = 0) -> Counted:
     slots = memory + max(64, block)
     rows, out = empty_rows(slots, memory, 2**62, emit=False), empty_outcome(1, slots, 64)
-    regions = empty_regions(block, seed, around(streams.band))
-    left_index, right_index = (empty_leaves(4 * slots // 64 + 4, 64) for _ in range(2))
+    areas, reach = empty_areas(np.ones(2, np.int64), block, seed, BENEFIT, 0), around(streams.band)
+    indexes = empty_leaves(4 * slots // 64 + 4, 64), empty_leaves(4 * slots // 64 + 4, 64)
     one, other, keyed = np.zeros(1, np.int64), np.zeros(1, np.int64), empty_trees(2, 1, 0)
 
     def take(side: int, keys: I64) -> None:
         new = _arriving(side, keys)
-        while (status := arrive_sorted(rows, regions, left_index, right_index, keyed, new, out, one, other)) != DONE:
+        while (status := arrive_sorted(rows, areas, reach, *indexes, keyed, new, out, one, other)) != DONE:
             if status == INDEX_FULL:
                 raise DovetailError(f"the index has no room for {memory} rows.")
             _free(rows, out)
         _free(rows, out)
 
     pairs, came = _over(streams, turn, take, partial(_results, rows))
-    lower, middle, upper = (int(n) for n in regions.chosen.sum(axis=0))
+    lower, middle, upper = (int(n) for n in areas.chosen.sum(axis=(0, 1)))
     return Counted(pairs, came, (lower, middle, upper))
 
 

@@ -40,7 +40,7 @@ def joins() -> Iterator[tuple[str, ResidentJoin]]:
                 yield f"{name} on {list(on)} within {band}", BucketJoin(name, on, band, memory, True, left, right)
     for name in MULTIWAY:
         inputs = tuple(zip("abc", _SCHEMAS, strict=True))
-        for last in (("b.x", "c.x"), ("b.x", "c.x", -9, 4)):
+        for last in (("b.x", "c.x"), ("b.x", "c.x", -9, 4), ("b.k", "c.k")):
             on = (("a.k", "b.k"), last)
             yield f"{name} on {on}", MultiBucketJoin(name, on, 80 << 10, True, inputs)
 

@@ -2,14 +2,14 @@
 
 In the order in which a call passes them:
 
-* `api` and `multijoin`: the public functions. `request` checks their arguments; `predicate` and `graph` say when rows
-  match: of two inputs, which are a tree with one edge, and of many.
-* `plan/`: the plan, and buckets as the batch host and the stateful host take them. `bucket_rule`: the bucket of a row.
-* `event_log`, `state_header`, `schema_text`: the state of a bucket. `running`: its join, which lives on in the resident
-  process and is taken up from the state.
-* `bucket_join`: the join of a bucket as a value. `operators/`: the running join of any number of inputs, and the
-  algorithms, each made of an index of rows in memory and of work on disk.
-* What all of them share: `joining`, `keys`, `sizes`, `row_pages` (rows in memory), `blocks` (rows on disk), `answers`,
-  `phases`.
-* `lateness`: when rows may leave. `progress`: how early results came. `kernels/`: the compiled loops.
+* `api`: the public functions. `request` checks their arguments; `predicate` and `graph` say when rows match: two inputs
+  are a tree with one edge.
+* `plan/`: the plan, its tasks, and the state of a bucket. `bucket_rule`: the bucket of a row. `lateness`: when rows may
+  leave.
+* `event_log`, `state_header`: what the state of a bucket consists of. `running`: its join, which lives on in the
+  resident process and is taken up from the state. `bucket_join`: that join as a value.
+* `operators/`: the running join of any number of inputs, and the algorithms, each made of an index of rows in memory
+  and of work on disk. `kernels/`: the compiled loops.
+* What operators are built from: `keys`, `sizes` (the split of the budget), `row_pages` (rows in memory), `blocks` (rows
+  on disk), `answers`, `phases`. `row_order`: an order of rows that follows from their values.
 """

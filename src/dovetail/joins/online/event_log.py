@@ -15,7 +15,7 @@ import pyarrow as pa
 from dovetail.engine.packing import pack, unpack, unpack_rows
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
-EPOCH = 3
+EPOCH = 4
 """Raised whenever a join gives other answers, or the same in another order, to the same pieces and events.
 
 A tail that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.

@@ -1,4 +1,4 @@
-"""MINER's flush: three regions for each relation and attribute, the area of least benefit leaves from all indexes.
+"""Three regions for each relation and attribute, and MINER's flush: the area of least benefit leaves all indexes.
 
 Reference: Bornea 2010, 4.1; docs/algorithms/online.md, 3.4 and 4.2, step 5.
 """
@@ -143,7 +143,7 @@ def _take_end(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, a: int, regi
 
 
 @kernel
-def _least_benefit(s: Areas, r: int, tried: I64) -> tuple[int, int]:
+def least_benefit(s: Areas, r: int, tried: I64) -> tuple[int, int]:
     """Attribute and region with rows that brought the fewest results a row; ties: upper, lower, middle."""
     best_a, best, best_joins, best_held = -1, -1, np.int64(0), np.int64(1)
     for region in (UPPER, LOWER, MIDDLE):
@@ -216,7 +216,7 @@ def _take_areas(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, need: int,
     """The attribute whose area was emptied first; the next lowest benefit follows where an area has too few rows."""
     mark, taken = -1, 0
     while taken < need:
-        a, region = _least_benefit(s, r, tried)
+        a, region = least_benefit(s, r, tried)
         if s.flushed[r] == 0 and s.held[r, 0, MIDDLE] > 0 and taken == 0:
             a, region = 0, MIDDLE
         if mark < 0:

@@ -282,7 +282,8 @@ def arrive_hashed(rows: Rows, t: Table, s: Search, new: Arrivals, out: Outcome, 
             t.met[bucket] += float(rows.meta[RESULTS] - before)
             t.compared[bucket] += float(t.held[(1 - side) * n + bucket])
             t.meta[RECEIVED + side] += 1
-        if t.meta[ONE_SIDE] == 1 - side and (rows.bit[slot] or rows.meta[RESULTS] > before):
+        unique = t.meta[ONE_SIDE]
+        if unique >= 0 and unique != side and (rows.bit[slot] or rows.meta[RESULTS] > before):
             _drop(rows, out, slot, side)
         elif t.frozen[side * n + bucket]:
             put_waiting(t, rows, side, slot)

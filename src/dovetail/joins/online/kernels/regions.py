@@ -1,18 +1,16 @@
-"""DINER's flush: three regions of the key's domain a side, their benefits, Clock in the middle one, boundaries.
+"""DINER's flush from sorted leaves: the regions are those of `areas`, of one attribute a side.
 
 Reference: Bornea 2010, 3.3 and algorithm 2; docs/algorithms/online.md, 3.3 and 3.4.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, I64
+from dovetail.engine.kernels.arrays import I32
 from dovetail.engine.kernels.compile import kernel
-from dovetail.engine.kernels.hashing import mixed
 from dovetail.engine.kernels.inline import inlined
+from dovetail.joins.online.kernels.areas import BLOCK, LOWER, MIDDLE, UPPER, Areas, draw, least_benefit
 from dovetail.joins.online.kernels.rows import (
     CLOCK,
     CODED,
@@ -35,37 +33,8 @@ from dovetail.joins.online.kernels.sorted_leaves import (
 )
 from dovetail.joins.online.kernels.tree import Order, Trees, remove_node
 
-LOWER, MIDDLE, UPPER = range(3)
 TAKEN = 2  # a join bit of 2 marks a row that the Clock has chosen
 _MIN, _MAX = -(2**63), 2**63 - 1
-
-
-class Regions(NamedTuple):
-    """Per side: boundaries, joins and rows of each region, whether it was flushed before, the Clock's hand as
-    (key, tick) and whether it was set, how often each region was chosen first, and the range of the other side's keys
-    around a key as down, up and measure."""
-
-    low: I64
-    up: I64
-    joins: I64
-    held: I64
-    flushed: I64
-    hand: I64
-    chosen: I64
-    around: I64
-    meta: I64
-
-
-BLOCK, SEED, DRAWS = range(3)
-"""Places in `Regions.meta`: rows a block, seed of random choices, choices made."""
-
-
-def empty_regions(block_rows: int, seed: int, around: I64) -> Regions:
-    """Everything is middle, nothing counted."""
-    joins, held, hand, chosen = (np.zeros((2, 3), np.int64) for _ in range(4))
-    meta = np.array([block_rows, seed, 0], np.int64)
-    low, up, flushed = np.full(2, _MIN), np.full(2, _MAX), np.zeros(2, np.int64)
-    return Regions(low, up, joins, held, flushed, hand, chosen, around, meta)
 
 
 @inlined
@@ -78,14 +47,6 @@ def key_of(rows: Rows, slot: int) -> int:
 def by_code(rows: Rows) -> Order:
     """What rows with two keys are ordered by in the trees: the first, then the last."""
     return Order(rows.keys[0], rows.keys[len(rows.keys) - 1], rows.ats)
-
-
-@inlined
-def region_of(r: Regions, side: int, key: int) -> int:
-    """Where a key lies under this side's boundaries; upper is asked first."""
-    if key >= r.up[side]:
-        return UPPER
-    return LOWER if key <= r.low[side] else MIDDLE
 
 
 @kernel
@@ -138,36 +99,36 @@ def _rows_below(ix: Leaves, key: int) -> int:
 
 
 @kernel
-def recount(r: Regions, side: int, ix: Leaves, n_rows: int) -> None:
+def recount(s: Areas, side: int, ix: Leaves, n_rows: int) -> None:
     """Rows of each region as the boundaries lie now."""
-    upper = n_rows - _rows_below(ix, r.up[side])
-    lower = min(rows_until(ix, 0, r.low[side]), n_rows - upper)
-    r.held[side, LOWER], r.held[side, UPPER] = lower, upper
-    r.held[side, MIDDLE] = n_rows - lower - upper
+    upper = n_rows - _rows_below(ix, s.up[side, 0])
+    lower = min(rows_until(ix, 0, s.low[side, 0]), n_rows - upper)
+    s.held[side, 0, LOWER], s.held[side, 0, UPPER] = lower, upper
+    s.held[side, 0, MIDDLE] = n_rows - lower - upper
 
 
 @kernel
-def _set_low(r: Regions, side: int, ix: Leaves, n_rows: int) -> None:
+def _set_low(s: Areas, side: int, ix: Leaves, n_rows: int) -> None:
     """The smallest key such that the lower region holds a block, but below the upper region."""
     if n_rows == 0:
         return
-    key = _key_of_rank(ix, min(r.meta[BLOCK], n_rows) - 1)
-    if key >= r.up[side]:
-        below = _rows_below(ix, r.up[side])
+    key = _key_of_rank(ix, min(s.meta[BLOCK], n_rows) - 1)
+    if key >= s.up[side, 0]:
+        below = _rows_below(ix, s.up[side, 0])
         key = _key_of_rank(ix, below - 1) if below > 0 else _MIN
-    r.low[side] = key
+    s.low[side, 0] = key
 
 
 @kernel
-def _set_up(r: Regions, side: int, ix: Leaves, n_rows: int) -> None:
+def _set_up(s: Areas, side: int, ix: Leaves, n_rows: int) -> None:
     """The largest key such that the upper region holds a block, but above the lower region."""
     if n_rows == 0:
         return
-    key = _key_of_rank(ix, n_rows - min(r.meta[BLOCK], n_rows))
-    if key <= r.low[side]:
-        until = rows_until(ix, 0, r.low[side])
+    key = _key_of_rank(ix, n_rows - min(s.meta[BLOCK], n_rows))
+    if key <= s.low[side, 0]:
+        until = rows_until(ix, 0, s.low[side, 0])
         key = _key_of_rank(ix, until) if until < n_rows else _MAX
-    r.up[side] = key
+    s.up[side, 0] = key
 
 
 @kernel
@@ -185,35 +146,28 @@ def _take_run(rows: Rows, side: int, ix: Leaves, out: Outcome, position: int, n:
 
 
 @kernel
-def _random(r: Regions, below: int) -> int:
-    r.meta[DRAWS] += 1
-    word = mixed(np.uint64(r.meta[SEED]) + mixed(np.uint64(r.meta[DRAWS])))
-    return int(np.int64(word >> np.uint64(1)) % below)
-
-
-@kernel
-def _clock_start(r: Regions, rows: Rows, side: int, ix: Leaves) -> int:
+def _clock_start(s: Areas, rows: Rows, side: int, ix: Leaves) -> int:
     """Where the hand stands: at the first row at or after where it stopped, at a random row of the region at first."""
-    if r.hand[side, 2] == 0:
-        rank, place = r.held[side, LOWER] + _random(r, r.held[side, MIDDLE]), 0
+    if s.hand[side, 0, 3] == 0:
+        rank, place = s.held[side, 0, LOWER] + draw(s, s.held[side, 0, MIDDLE]), 0
         while rank >= ix.sizes[ix.order[place]]:
             rank -= ix.sizes[ix.order[place]]
             place += 1
         slot = ix.values[ix.order[place], rank]
-        r.hand[side, 0], r.hand[side, 1], r.hand[side, 2] = key_of(rows, slot), rows.ats[slot], 1
-    return position_of(rows, ix, r.hand[side, 0], r.hand[side, 1])
+        s.hand[side, 0, 0], s.hand[side, 0, 2], s.hand[side, 0, 3] = key_of(rows, slot), rows.ats[slot], 1
+    return position_of(rows, ix, s.hand[side, 0, 0], s.hand[side, 0, 2])
 
 
 @kernel
-def _take_clock(r: Regions, rows: Rows, side: int, ix: Leaves, out: Outcome, n: int) -> None:
+def _take_clock(s: Areas, rows: Rows, side: int, ix: Leaves, out: Outcome, n: int) -> None:
     """The hand goes round the middle region; a row with the bit set loses it and stays, one without leaves."""
     places, used = int(ix.keys.shape[1]), ix.meta[USED]
-    start = lower_bound(ix, r.low[side] + 1) if r.low[side] < _MAX else used * places
-    position = max(_clock_start(r, rows, side, ix), start)
+    start = lower_bound(ix, s.low[side, 0] + 1) if s.low[side, 0] < _MAX else used * places
+    position = max(_clock_start(s, rows, side, ix), start)
     first = out.n[GONE]
     while out.n[GONE] - first < n:
         place, inside = position // places, position % places
-        if place >= used or ix.keys[ix.order[place], inside] >= r.up[side]:
+        if place >= used or ix.keys[ix.order[place], inside] >= s.up[side, 0]:
             position = start
             continue
         leaf = ix.order[place]
@@ -225,15 +179,15 @@ def _take_clock(r: Regions, rows: Rows, side: int, ix: Leaves, out: Outcome, n: 
             rows.bit[slot] = 0
         position = position + 1 if inside + 1 < ix.sizes[leaf] else (place + 1) * places
     last = out.gone[out.n[GONE] - 1]
-    r.hand[side, 0], r.hand[side, 1] = key_of(rows, last), rows.ats[last] + 1
+    s.hand[side, 0, 0], s.hand[side, 0, 2] = key_of(rows, last), rows.ats[last] + 1
     for at in range(first, out.n[GONE]):
         slot = out.gone[at]
         remove_rows(ix, position_of(rows, ix, key_of(rows, slot), rows.ats[slot]), 1)
 
 
 @kernel
-def _take(r: Regions, rows: Rows, side: int, ix: Leaves, out: Outcome, region: int, need: int) -> int:
-    n: int = min(need, r.held[side, region])
+def _take(s: Areas, rows: Rows, side: int, ix: Leaves, out: Outcome, region: int, need: int) -> int:
+    n: int = min(need, s.held[side, 0, region])
     if n == 0:
         return 0
     if region == LOWER:
@@ -241,58 +195,45 @@ def _take(r: Regions, rows: Rows, side: int, ix: Leaves, out: Outcome, region: i
     elif region == UPPER:
         _take_run(rows, side, ix, out, position_from_end(ix, n), n)
     else:
-        _take_clock(r, rows, side, ix, out, n)
-    r.held[side, region] -= n
+        _take_clock(s, rows, side, ix, out, n)
+    s.held[side, 0, region] -= n
     return n
 
 
 @kernel
-def _least_benefit(r: Regions, side: int, tried: int) -> int:
-    """The region that was not tried, has rows, and brought the fewest joins a row; ties: upper, lower, middle."""
-    best, best_joins, best_held = -1, np.int64(0), np.int64(1)
-    for region in (UPPER, LOWER, MIDDLE):
-        held, joins = r.held[side, region], r.joins[side, region]
-        if tried & (1 << region) or held == 0:
-            continue
-        if best < 0 or float(joins) * float(best_held) < float(best_joins) * float(held):
-            best, best_joins, best_held = region, joins, held
-    return best
-
-
-@kernel
-def flush_block(r: Regions, rows: Rows, left: Leaves, right: Leaves, keyed: Trees, out: Outcome) -> bool:
+def flush_block(s: Areas, rows: Rows, left: Leaves, right: Leaves, keyed: Trees, out: Outcome) -> bool:
     """One block of the larger side leaves; false if there is no row at all."""
     side = largest_side(rows)
     if rows.held[side] == 0:
         return False
     ix = left if side == 0 else right
-    first, tried, taken = out.n[GONE], 0, 0
-    need: int = min(r.meta[BLOCK], rows.held[side])
-    is_first = r.flushed[side] == 0
+    first, tried, taken = out.n[GONE], np.zeros(1, np.int64), 0
+    need: int = min(s.meta[BLOCK], rows.held[side])
+    is_first = s.flushed[side] == 0
     while taken < need:
-        region = MIDDLE if is_first else _least_benefit(r, side, tried)
-        if tried == 0:
-            r.chosen[side, region] += 1
-        tried |= 1 << region
-        taken += _take(r, rows, side, ix, out, region, need - taken)
+        region = MIDDLE if is_first else least_benefit(s, side, tried)[1]
+        if tried[0] == 0:
+            s.chosen[side, 0, region] += 1
+        tried[0] |= 1 << region
+        taken += _take(s, rows, side, ix, out, region, need - taken)
     if rows.meta[CODED]:
         for at in range(first, out.n[GONE]):
             remove_node(keyed, by_code(rows), side, 0, out.gone[at])
     # Boundaries move once the block is complete, so that the regions always hold all rows together.
-    if is_first or tried & (1 << LOWER):
-        _set_low(r, side, ix, rows.held[side])
-    if is_first or tried & (1 << UPPER):
-        _set_up(r, side, ix, rows.held[side])
-    r.flushed[side] = 1
+    if is_first or tried[0] & (1 << LOWER):
+        _set_low(s, side, ix, rows.held[side])
+    if is_first or tried[0] & (1 << UPPER):
+        _set_up(s, side, ix, rows.held[side])
+    s.flushed[side] = 1
     rows.meta[CLOCK] += 1
     close_flush(out, first, side, 0, FLUSHED, rows.meta[CLOCK])
-    r.joins[side, :] = 0
-    recount(r, side, ix, rows.held[side])
+    s.joins[side, 0, :] = 0
+    recount(s, side, ix, rows.held[side])
     return True
 
 
 @kernel
-def drop_sorted(rows: Rows, r: Regions, ix: Leaves, keyed: Trees, out: Outcome, side: int, slots: I32) -> None:
+def drop_sorted(rows: Rows, s: Areas, ix: Leaves, keyed: Trees, out: Outcome, side: int, slots: I32) -> None:
     """These rows of one side are needed no more; one flush of the kind DROPPED lists them."""
     first = out.n[GONE]
     for at in range(len(slots)):
@@ -302,4 +243,4 @@ def drop_sorted(rows: Rows, r: Regions, ix: Leaves, keyed: Trees, out: Outcome, 
             remove_node(keyed, by_code(rows), side, 0, slot)
         let_go(rows, out, slot, side)
     close_flush(out, first, side, 0, DROPPED, rows.meta[CLOCK])
-    recount(r, side, ix, rows.held[side])
+    recount(s, side, ix, rows.held[side])

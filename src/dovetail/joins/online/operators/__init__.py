@@ -1,8 +1,8 @@
 """The online joins: one file an algorithm, made of parts.
 
-`base` has the running join and what its two parts must do, `spec` what every join is told. Parts that are memory:
-`hash_index`; `diner`, `pmj`, `mjoin` and `miner` have their own. Parts that work on disk: `pairs` (blocks of two
-inputs), `settling` (blocks of all inputs), `merging`, `visiting` and `block_loop`.
+`spec` has what every join is told, `base` the running join, `parts` what its two parts must do. Parts that are memory:
+`hash_index`; `diner`, `pmj` and `miner` have their own. Parts that work on disk: `pairs` (blocks of two inputs),
+`settling` (blocks of all inputs), `merging`, `visiting` and `block_loop`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The running online join of any number of inputs: memory and disk inside a budget, pauses, and counts.
-
-`parts` are what make it an algorithm.
-"""
+"""The running online join of any number of inputs; its two `parts` make it an algorithm."""
 
 from __future__ import annotations
 

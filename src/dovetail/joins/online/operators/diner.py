@@ -10,7 +10,8 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.online.kernels.regions import Regions, drop_sorted, empty_regions, flush_block, recount
+from dovetail.joins.online.kernels.areas import BENEFIT, Areas, empty_areas
+from dovetail.joins.online.kernels.regions import drop_sorted, flush_block, recount
 from dovetail.joins.online.kernels.rows import Arrivals, flush_list_bytes, hold_all
 from dovetail.joins.online.kernels.sorted import arrive_sorted, key_rows
 from dovetail.joins.online.kernels.sorted_leaves import LIVE, Leaves, copy_rows, empty_leaves, insert_sorted
@@ -62,12 +63,19 @@ def _places(slots: int) -> int:
     return 8 if slots < 256 else 32 if slots < 8192 else 128
 
 
+def count_regions(areas: Areas, names: Sequence[str], metrics: Metrics) -> None:
+    """Write down how often each region of each input was flushed first."""
+    for r, name in enumerate(names):
+        for region, n in zip(("lower", "middle", "upper"), areas.chosen[r].sum(axis=0), strict=True):
+            metrics.add(f"flushes_of_{region}", int(n), name, unit="flushes")
+
+
 class LeavesIndex(Index):
     """Sorted leaves and regions for each side, and trees by code and key where rows have both."""
 
     def __init__(self, fitted: Fitted, keys: JoinKeys, seed: int) -> None:
         super().__init__(fitted, keys, _FLUSHES)
-        self.regions: Regions = empty_regions(fitted.block_rows, seed, keys.reach)
+        self.areas = empty_areas(np.ones(2, np.int64), fitted.block_rows, seed, BENEFIT, 0)
         self._n_leaves = 4 + int(_LEAF_SHARE * fitted.slots) // _places(fitted.slots)
         half = self._n_leaves // 2
         self.leaves = [self._leaves(half), self._leaves(self._n_leaves - half)]
@@ -85,12 +93,12 @@ class LeavesIndex(Index):
         """Let rows arrive one by one."""
         left, right = self.leaves
         room = (self._one_key, self._one_slot)
-        return arrive_sorted(self.rows, self.regions, left, right, self.keyed, new, self.out, *room)
+        return arrive_sorted(self.rows, self.areas, self.keys.reach, left, right, self.keyed, new, self.out, *room)
 
     def flush(self) -> bool:
         """One block of the larger side leaves."""
         left, right = self.leaves
-        return flush_block(self.regions, self.rows, left, right, self.keyed, self.out)
+        return flush_block(self.areas, self.rows, left, right, self.keyed, self.out)
 
     def enlarge(self) -> None:
         """Pack the leaves of both sides, and give each side leaves in proportion to its rows."""
@@ -115,9 +123,7 @@ class LeavesIndex(Index):
 
     def count(self, names: Sequence[str], metrics: Metrics) -> None:
         """How often each region was flushed first."""
-        for side, name in enumerate(names):
-            for region, n in zip(("lower", "middle", "upper"), self.regions.chosen[side], strict=True):
-                metrics.add(f"flushes_of_{region}", int(n), name, unit="flushes")
+        count_regions(self.areas, names, metrics)
 
     def store(self, side: int, slots: I32) -> None:
         """The rows are in the indexes, equal keys by arrival."""
@@ -129,9 +135,9 @@ class LeavesIndex(Index):
             key_rows(self.rows, self.keyed, side, wide)
         while (done := insert_sorted(self.leaves[side], int64s(keys), int64s(wide), done)) < len(keys):
             self.enlarge()
-        recount(self.regions, side, self.leaves[side], int(self.rows.held[side]))
+        recount(self.areas, side, self.leaves[side], int(self.rows.held[side]))
 
     def drop(self, side: int, slots: I32) -> None:
         """The rows leave the indexes, those of equal keys one after the other."""
         slots = slots[np.argsort(self.rows.keys[-1, slots], kind="stable")]
-        drop_sorted(self.rows, self.regions, self.leaves[side], self.keyed, self.out, side, slots)
+        drop_sorted(self.rows, self.areas, self.leaves[side], self.keyed, self.out, side, slots)

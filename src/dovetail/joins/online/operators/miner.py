@@ -22,6 +22,7 @@ from dovetail.joins.online.kernels.tree import LINK_BYTES, empty_trees
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.block_loop import BlockLoop, Matcher
+from dovetail.joins.online.operators.diner import count_regions
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.settling import (
     Combinations,
@@ -106,9 +107,7 @@ class TreeIndex(Index):
 
     def count(self, names: Sequence[str], metrics: Metrics) -> None:
         """How often each region was flushed first, and selectivities."""
-        for r, name in enumerate(names):
-            for region, n in zip(("lower", "middle", "upper"), self.areas.chosen[r].sum(axis=0), strict=True):
-                metrics.add(f"flushes_of_{region}", int(n), name, unit="flushes")
+        count_regions(self.areas, names, metrics)
         for edge, ends in enumerate(self.keys.ends.tolist()):
             label = "-".join(names[r] for r in ends)
             metrics.peak("sigma", int(1e9 * self.edges.sigma[edge]), label, unit="per billion")
