@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.event_log import EPOCH, Event, Piece, pack_events, unpack_events
+from dovetail.joins.online.graph import SIDES
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 from dovetail.joins.online.predicate import Band
-from dovetail.joins.online.running import ResidentJoin, Running
+from dovetail.joins.online.running import Running
 
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"
@@ -30,19 +31,18 @@ _TURNS, _ROWS = 5, 45
 WAYS = ("replayed", "loaded")
 
 
-def joins() -> Iterator[tuple[str, ResidentJoin]]:
+def joins() -> Iterator[tuple[str, BucketJoin]]:
     """Every algorithm, with equal columns, with a band beside them, and with a band alone where it can."""
-    left, right, _ = _SCHEMAS
+    pair, three = tuple(zip(SIDES, _SCHEMAS[:2], strict=True)), tuple(zip("abc", _SCHEMAS, strict=True))
     for name, kind in ALGORITHMS.items():
         memory = (1 << 20) if name == "shj" else (24 << 10)
         for on in (("k",), ()) if kind.bands else (("k",),):
             for band in (None, Band("x", "x", -9, 4)) if on else (Band("x", "x", -9, 4),):
-                yield f"{name} on {list(on)} within {band}", BucketJoin(name, on, band, memory, True, left, right)
+                yield f"{name} on {list(on)} within {band}", BucketJoin(name, Pair(on, band), memory, True, pair)
     for name in MULTIWAY:
-        inputs = tuple(zip("abc", _SCHEMAS, strict=True))
         for last in (("b.x", "c.x"), ("b.x", "c.x", -9, 4), ("b.k", "c.k")):
             on = (("a.k", "b.k"), last)
-            yield f"{name} on {on}", MultiBucketJoin(name, on, 80 << 10, True, inputs)
+            yield f"{name} on {on}", BucketJoin(name, Tree(on), 80 << 10, True, three)
 
 
 def log_of(inputs: int) -> Path:
@@ -50,7 +50,7 @@ def log_of(inputs: int) -> Path:
     return PLACE / f"events_{inputs}.bin"
 
 
-def answers_of(join: ResidentJoin, log: bytes, loads: bool) -> list[str]:
+def answers_of(join: BucketJoin, log: bytes, loads: bool) -> list[str]:
     """For each event how many rows it brought, and a digest of these in their order.
 
     If it `loads`, the events up to the settlement are settled rows.

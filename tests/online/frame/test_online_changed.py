@@ -19,25 +19,24 @@ from tests.oracle import equi_join
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.online import event_log, state_header
-from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.event_log import EPOCH
 from dovetail.joins.online.plan import state as frame_state
 from dovetail.joins.online.plan.state import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.running import ResidentJoin
 from dovetail.spark.hosts.stateful import Buckets
 
 KB = 1 << 10
 
 
 def two(algorithm: str, memory: int) -> BucketJoin:
-    return BucketJoin(algorithm, ("k",), None, memory, False, SCHEMAS[0], SCHEMAS[1])
+    return BucketJoin(algorithm, Pair(("k",)), memory, False, (("left", SCHEMAS[0]), ("right", SCHEMAS[1])))
 
 
-def three(algorithm: str, memory: int) -> MultiBucketJoin:
+def three(algorithm: str, memory: int) -> BucketJoin:
     inputs = tuple(zip("abc", SCHEMAS, strict=True))
-    return MultiBucketJoin(algorithm, (("a.k", "b.k"), ("b.k", "c.k")), memory, False, inputs)
+    return BucketJoin(algorithm, Tree((("a.k", "b.k"), ("b.k", "c.k"))), memory, False, inputs)
 
 
 def batches_of(step: int, inputs: int, rows: int, keys: int) -> list[pa.RecordBatch]:
@@ -60,7 +59,7 @@ class Query:
         self.rebuilt = 0
 
     def attempt(
-        self, join: ResidentJoin, owed: str, number: int, rows: Any, stays: bool = True, retain_ms: int | None = None
+        self, join: BucketJoin, owed: str, number: int, rows: Any, stays: bool = True, retain_ms: int | None = None
     ) -> None:
         """A micro-batch in a new run; if it does not stay, the sink may have its answers, but its state is lost."""
         terms, kept = Terms("diner", join.memory, 1, 25, owed, retain_ms, False), Kept()
@@ -83,7 +82,7 @@ class Query:
         found: dict[str, Any] = json.loads(self.stored[HEADER][0])
         return found
 
-    def _answers(self, join: ResidentJoin, out: Any) -> list[dict[str, Any]]:
+    def _answers(self, join: BucketJoin, out: Any) -> list[dict[str, Any]]:
         schema = answers_of(join)
         frames = out if isinstance(out, list) else [out] if len(out) else []  # a list from a tester without rows
         data = [some for frame in frames for some in frame["rows"]]
@@ -118,7 +117,7 @@ class Query:
         )
 
 
-CHOICES: dict[Any, list[ResidentJoin]] = {
+CHOICES: dict[Any, list[BucketJoin]] = {
     two: [
         two("diner", 32 * KB),
         two("diner", 64 * KB),
@@ -143,7 +142,7 @@ def test_each_pair_comes_once_whatever_changes_and_whatever_is_repeated(
     rng, query = np.random.default_rng(seed), Query()
     inputs, n, keys = (2, 100, 50) if make is two else (3, 90, 150)
 
-    def chosen() -> tuple[ResidentJoin, str]:
+    def chosen() -> tuple[BucketJoin, str]:
         return CHOICES[make][rng.integers(len(CHOICES[make]))], owed[rng.integers(len(owed))]
 
     number, running = 1, chosen()
@@ -187,7 +186,7 @@ def test_a_repeated_micro_batch_may_have_its_rows_in_other_partitions(
     query.check()
 
 
-def in_parts(rows: Any, join: ResidentJoin, parts: int, reverses: bool) -> Any:
+def in_parts(rows: Any, join: BucketJoin, parts: int, reverses: bool) -> Any:
     """The rows of a micro-batch from so many partitions of each input."""
     found = []
     for line, schema in zip(rows.to_dict("records"), join.schemas.values(), strict=True):
@@ -224,7 +223,7 @@ def test_rows_too_wide_for_the_budget_are_taken_with_more(make: Any) -> None:
     query, inputs = Query(), 2 if make is two else 3
     wide = [pa.schema([*schema, ("text", pa.string())]) for schema in SCHEMAS[:inputs]]
 
-    def join(memory: int) -> ResidentJoin:
+    def join(memory: int) -> BucketJoin:
         found = make(algorithm, memory)
         if isinstance(found, BucketJoin):
             return replace(found, left=wide[0].remove(2), right=wide[1])
@@ -257,7 +256,7 @@ def test_wide_rows_that_stay_where_narrow_ones_leave_are_taken_with_more(make: A
     query, inputs = Query(), 2 if make is two else 3
     wide = pa.schema([*SCHEMAS[0], ("text", pa.string())])
 
-    def join(memory: int) -> ResidentJoin:
+    def join(memory: int) -> BucketJoin:
         found = make(algorithm, memory)
         if isinstance(found, BucketJoin):
             return replace(found, left=wide)

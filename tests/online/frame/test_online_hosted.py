@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from tests.online.frame.cases import Bag, bag, expected, side_table
 
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_rule import BucketRule, hot_as_text
 from dovetail.joins.online.event_log import Event, Piece, joined_pauses, pack_events, unpack_events
 from dovetail.joins.online.graph import pair_graph
@@ -35,7 +35,7 @@ from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.request import OnlineJoinOptions
-from dovetail.joins.online.running import ResidentJoin, Running, Work
+from dovetail.joins.online.running import Running, Work
 from dovetail.joins.online.state_header import Header, How, Span
 from dovetail.spark.hosts import resident
 from dovetail.spark.hosts.resident import (
@@ -59,11 +59,11 @@ HOW = How("diner", 1 << 20, "batch")
 
 def join_of(algorithm: str, memory: int = 32 << 10) -> BucketJoin:
     memory = 1 << 20 if algorithm == "shj" else memory
-    return BucketJoin(algorithm, ("k",), None, memory, False, LEFT.schema, RIGHT.schema)
+    return BucketJoin(algorithm, Pair(("k",)), memory, False, (("left", LEFT.schema), ("right", RIGHT.schema)))
 
 
 def call_of(
-    name: str, before: str, after: str, join: ResidentJoin, events: Sequence[Event], leaving: int = 0
+    name: str, before: str, after: str, join: BucketJoin, events: Sequence[Event], leaving: int = 0
 ) -> ResidentCall:
     return ResidentCall(name, before, after, partial(Running, join), Work(events, leaving))
 
@@ -76,7 +76,7 @@ class Joins(Pool[Any]):
         name: str,
         before: str,
         after: str,
-        join: ResidentJoin,
+        join: BucketJoin,
         events: Sequence[Event],
         log: Log,
         leaving: int = 0,
@@ -85,7 +85,7 @@ class Joins(Pool[Any]):
 
 
 def asked(
-    name: str, before: str, after: str, join: ResidentJoin, events: Sequence[Event], log: Log, in_order: bool = True
+    name: str, before: str, after: str, join: BucketJoin, events: Sequence[Event], log: Log, in_order: bool = True
 ) -> Answers:
     """A turn in the resident process."""
     return run_call(call_of(name, before, after, join, events), log, in_order)
@@ -238,7 +238,7 @@ def test_errors_of_the_host_are_raised_here() -> None:
     join, rows = join_of("diner"), [Event("push", 0, rows=b"no rows")]
     with pytest.raises(DataError, match="should be rows of columns"):
         drained(asked("x", "", "one", join, rows, lambda: []))
-    small = BucketJoin("shj", ("k",), None, 24 << 10, False, LEFT.schema, RIGHT.schema)
+    small = replace(join_of("shj"), memory=24 << 10)
     push = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
     with pytest.raises(BudgetExceeded, match="symmetric hash join"):
         drained(asked("x", "", "one", small, push, lambda: []))
@@ -390,11 +390,13 @@ def test_events_come_back_from_bytes() -> None:
 @pytest.mark.parametrize("bound", [1, 0.5, Decimal("1.25"), timedelta(minutes=5)])
 def test_a_bucket_join_says_what_its_state_means(bound: Any) -> None:
     schema = pa.schema([("k", pa.int64()), ("x", pa.float64())])
-    join = BucketJoin("diner", (("k", "k"),), Band("x", "x", -bound, bound), 1 << 20, True, schema, schema)
+    pair, inputs = Pair((("k", "k"),), Band("x", "x", -bound, bound)), (("left", schema), ("right", schema))
+    join = BucketJoin("diner", pair, 1 << 20, True, inputs)
     assert pickle.loads(pickle.dumps(join)) == join  # noqa: S301  (our own)
     assert join.meaning() == replace(join, algorithm="pmj", memory=1, with_phase=False).meaning()
-    assert join.meaning() != replace(join, within=Band("x", "x", -bound, 2 * bound)).meaning()
-    assert join.meaning() != replace(join, left=pa.schema([("k", pa.int64()), ("x", pa.float64())][::-1])).meaning()
+    assert join.meaning() != replace(join, what=Pair(pair.on, Band("x", "x", -bound, 2 * bound))).meaning()
+    other = pa.schema([("k", pa.int64()), ("x", pa.float64())][::-1])
+    assert join.meaning() != replace(join, inputs=(("left", other), inputs[1])).meaning()
 
 
 CASES: list[tuple[Any, Any, pa.DataType]] = [
@@ -455,8 +457,9 @@ def test_pairs_of_hot_keys_meet_in_one_bucket_and_their_rows_are_in_all(hot: lis
     ]
     schema = batches[0].schema
     text = hot_as_text(hot, on, schema)
-    join = BucketJoin("diner", on, None, 1 << 20, False, schema, schema, text)
-    assert join.spread(4).rule not in (replace(join, hot="").spread(4).rule, join.spread(3).rule)
+    inputs = (("left", schema), ("right", schema))
+    join = BucketJoin("diner", Pair(on, None, text), 1 << 20, False, inputs)
+    assert join.spread(4).rule not in (replace(join, what=Pair(on)).spread(4).rule, join.spread(3).rule)
     spread = join.spread(4)
     homes = [spread.homes(side, batch) for side, batch in enumerate(batches)]
     keys = [list(zip(*(batch[name].to_pylist() for name in on), strict=True)) for batch in batches]

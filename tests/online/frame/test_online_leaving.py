@@ -15,8 +15,8 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.test_online_long import BUCKET, HEADER, Kept, answers_of
 
 from dovetail.joins.online import state_header
-from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.graph import pair_graph
+from dovetail.joins.online.bucket_join import BucketJoin, Pair
+from dovetail.joins.online.graph import SIDES, pair_graph
 from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.plan import state as frame_state
 from dovetail.joins.online.plan.state import OnlineBuckets
@@ -38,7 +38,10 @@ class Stream:
     def __init__(
         self, retain_ms: int | None = None, algorithm: str = "diner", memory: int = 1 << 20, owed: str = "batch"
     ) -> None:
-        self.join, self.owed = BucketJoin(algorithm, (), BAND, memory, False, *SCHEMAS), owed
+        self.join, self.owed = (
+            BucketJoin(algorithm, Pair((), BAND), memory, False, tuple(zip(SIDES, SCHEMAS, strict=True))),
+            owed,
+        )
         self.buckets = self.run_with(retain_ms, 60_000)
         self.came: tuple[Rows, Rows] = ([], [])
         self.found: Counter[tuple[int, int]] = Counter()

@@ -17,12 +17,11 @@ from tests.online.frame.cases import bag
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
-from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.plan.state import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.running import ResidentJoin
 from dovetail.spark.hosts.stateful import Buckets
 
 SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]
@@ -42,22 +41,22 @@ class Kept:
 
 
 def two(memory: int = 64 << 10) -> BucketJoin:
-    return BucketJoin("diner", ("k",), None, memory, False, SCHEMAS[0], SCHEMAS[1])
+    return BucketJoin("diner", Pair(("k",)), memory, False, (("left", SCHEMAS[0]), ("right", SCHEMAS[1])))
 
 
-def three() -> MultiBucketJoin:
+def three() -> BucketJoin:
     inputs = tuple(zip("abc", SCHEMAS, strict=True))
-    return MultiBucketJoin("miner", (("a.k", "b.k"), ("b.k", "c.k")), 128 << 10, False, inputs)
+    return BucketJoin("miner", Tree((("a.k", "b.k"), ("b.k", "c.k"))), 128 << 10, False, inputs)
 
 
-def answers_of(join: ResidentJoin) -> pa.Schema:
+def answers_of(join: BucketJoin) -> pa.Schema:
     """The columns of the answers."""
     spec = join.spec()
     return spec.layout(join.schemas).schema if isinstance(spec, OnlineJoin) else spec.schema(join.schemas)
 
 
 @contextmanager
-def running(join: ResidentJoin, retain_ms: int | None, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
+def running(join: BucketJoin, retain_ms: int | None, owed: str) -> Iterator[tuple[TwsTester, Kept]]:
     """A bucket as Spark would run it, and what it counts."""
     terms = Terms("diner", join.memory, 1, 25, owed, retain_ms, False)
     sink, schema = Kept(), answers_of(join)
@@ -130,7 +129,7 @@ def test_state_of_another_join_is_refused() -> None:
     with running(two(), 10**9, "batch") as (buckets, _):
         buckets.testInPandas(BUCKET, micro_batch(rows_at(1, 2), 1000))
         stored = buckets.peekMapState("events", BUCKET)
-    other = BucketJoin("diner", (("k", "b"),), None, 64 << 10, False, SCHEMAS[0], SCHEMAS[1])
+    other = BucketJoin("diner", Pair((("k", "b"),)), 64 << 10, False, (("left", SCHEMAS[0]), ("right", SCHEMAS[1])))
     with running(other, 10**9, "batch") as (buckets, _):
         buckets.updateMapState("events", BUCKET, stored)
         with pytest.raises(

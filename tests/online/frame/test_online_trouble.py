@@ -17,7 +17,7 @@ from tests.online.frame.test_online_long import BUCKET, micro_batch, running
 from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 
 from dovetail.errors import ConfigError, DataError
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.event_log import Event, Piece, pack_events
 from dovetail.joins.online.running import Running
 from dovetail.spark.hosts.exchange import pack
@@ -133,7 +133,7 @@ def test_a_source_that_never_resumes_gets_all_that_pauses_can_give_and_loses_not
 def test_rows_that_change_others_are_refused() -> None:
     schema = pa.schema([("k", pa.int64()), ("_change_type", pa.string())])
     rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(["insert", "update_postimage"])], schema=schema)
-    join = BucketJoin("diner", ("k",), None, 1 << 20, False, schema, schema)
+    join = BucketJoin("diner", Pair(("k",)), 1 << 20, False, (("left", schema), ("right", schema)))
     with running(join, None, "idle") as (buckets, _):
         task = buckets.processor.join.task
     with pytest.raises(DataError, match=r"left has rows with _change_type .*'update_postimage'.* = 'insert'"):

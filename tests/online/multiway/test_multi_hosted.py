@@ -13,7 +13,7 @@ import pytest
 from tests.online.frame.test_online_hosted import Joins
 from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations_of, random_table
 
-from dovetail.joins.online.bucket_join import MultiBucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Tree
 from dovetail.joins.online.bucket_rule import Cells, choose_cells, key_classes
 from dovetail.joins.online.event_log import Event, Piece, pack_events
 from dovetail.joins.online.graph import join_graph
@@ -33,9 +33,9 @@ def tables_of(on: tuple[Any, ...], rows: int = 25, seed: int = 3, domain: int = 
     return {name: random_table(rng, rows, domain) for name in names}
 
 
-def bucket_join(on: tuple[Any, ...], tables: dict[str, pa.Table], algorithm: str) -> MultiBucketJoin:
+def bucket_join(on: tuple[Any, ...], tables: dict[str, pa.Table], algorithm: str) -> BucketJoin:
     inputs = tuple((name, table.schema) for name, table in tables.items())
-    return MultiBucketJoin(algorithm, on, 1 << 17, False, inputs)
+    return BucketJoin(algorithm, Tree(on), 1 << 17, False, inputs)
 
 
 @pytest.mark.parametrize("buckets", [1, 5, 12])
@@ -90,7 +90,7 @@ def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str, tree
     assert combinations_of(batches, case) == case.expected()
 
 
-def _played(join: MultiBucketJoin, tables: dict[str, pa.Table], forgetful: bool) -> list[list[bytes]]:
+def _played(join: BucketJoin, tables: dict[str, pa.Table], forgetful: bool) -> list[list[bytes]]:
     pool, log, nonce, given = Joins(), list[Piece](), "", []
     steps = [_rows(tables, start) for start in range(0, 60, 15)]
     turns = [events for some in steps for events in (some, [Event("idle", units=3, times=2)], [Event("settle")])]

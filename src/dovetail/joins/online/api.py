@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from dovetail.engine.layout import key_pairs
 from dovetail.errors import PlanError
 from dovetail.joins.online.answers import multi_schema
-from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
 from dovetail.joins.online.graph import SIDES, JoinGraph, Term, join_graph, pair_graph
 from dovetail.joins.online.plan.plan import (
@@ -176,14 +176,12 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
     graph = pair_graph(Predicate(request.on, request.within))
     inputs = Inputs.of({"left": left, "right": right}, graph, terms, request.end_of_input)
     inputs.check(_PAIR_BANDS)
-    every = BucketJoin(
-        terms.algorithm, request.on, request.within, terms.memory, terms.with_phase,
-        arrow_schema(left), arrow_schema(right),
-    )  # fmt: skip
-    every.spec().layout(every.schemas)  # refuses keys and names that do not fit the inputs
-    kept = _kept(graph, every.schemas, names, wanted)
-    hot = hot_as_text(request.hot, request.on, kept["left"])
-    join = replace(every, left=kept["left"], right=kept["right"], hot=hot)
+    schemas = {name: arrow_schema(frame) for name, frame in inputs.frames.items()}
+    pair = Pair(request.on, request.within)
+    pair.spec(terms.algorithm, SIDES, terms.with_phase).layout(schemas)  # refuses keys that do not fit the inputs
+    kept = _kept(graph, schemas, names, wanted)
+    pair = replace(pair, hot=hot_as_text(request.hot, request.on, kept["left"]))
+    join = BucketJoin(terms.algorithm, pair, terms.memory, terms.with_phase, tuple(kept.items()))
     whole = request.columns is None and not extra
     return inputs.plan(join, _placing(request, inputs.partitions), Named(names, None if whole else wanted))
 
@@ -207,10 +205,12 @@ def _tree_plan(frames: Mapping[str, DataFrame], request: MultiRequest) -> Online
                 f"rows={request.rows!r}: give a number above 0 for some of {list(graph.names)}.", argument="rows"
             )
     kept = tuple(_kept(graph, schemas, names, wanted).items())
-    expected = tuple(sorted((name, float(n)) for name, n in (request.rows or {}).items()))
-    join = MultiBucketJoin(terms.algorithm, tuple(on), terms.memory, terms.with_phase, kept, expected)
+    tree = Tree(tuple(on), tuple(sorted((name, float(n)) for name, n in (request.rows or {}).items())))
+    join = BucketJoin(terms.algorithm, tree, terms.memory, terms.with_phase, kept)
     whole = request.columns is None and not extra
-    return inputs.plan(join, join.cells(inputs.partitions).explain(), Named(names, None if whole else wanted))
+    return inputs.plan(
+        join, tree.cells(graph.names, inputs.partitions).explain(), Named(names, None if whole else wanted)
+    )
 
 
 def _check_frames(inputs: Mapping[str, DataFrame]) -> None:

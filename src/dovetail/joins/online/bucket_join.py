@@ -13,10 +13,10 @@ from dovetail.engine.layout import Key
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
-from dovetail.joins.online.graph import SIDES, Term, join_graph
+from dovetail.joins.online.graph import Term, join_graph
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin
+from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin, OnlineSpec
 from dovetail.joins.online.predicate import Band, Distance, Predicate
 
 _PLAIN = {
@@ -30,66 +30,61 @@ _INSIDE = ("", " of right")
 
 
 @dataclass(frozen=True, slots=True)
-class BucketJoin:
-    """An algorithm with its keys, budget and input schemas; `open` gives the running operator.
+class Pair:
+    """What is joined of two inputs, left and right; `hot` is what `hot_as_text` gave."""
 
-    `hot` is what `hot_as_text` gave.
-    """
-
-    algorithm: str
     on: tuple[Key, ...]
-    within: Band | None
-    memory: int
-    with_phase: bool
-    left: pa.Schema
-    right: pa.Schema
+    within: Band | None = None
     hot: str = ""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The inputs."""
-        return SIDES
-
-    @property
-    def schemas(self) -> dict[str, pa.Schema]:
-        """The columns of both sides."""
-        return {"left": self.left, "right": self.right}
-
-    @property
-    def predicate(self) -> Predicate:
-        """When two rows match."""
-        return Predicate(self.on, self.within)
-
-    def spec(self) -> OnlineJoin:
+    def spec(self, algorithm: str, names: tuple[str, ...], with_phase: bool) -> OnlineJoin:
         """The specification of the operator."""
-        return ALGORITHMS[self.algorithm](on=self.on, within=self.within, with_phase=self.with_phase, suffixes=_INSIDE)
+        return ALGORITHMS[algorithm](on=self.on, within=self.within, with_phase=with_phase, suffixes=_INSIDE)
 
-    def open(self) -> OnlineOperator:
-        """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
-        return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
+    def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> BucketRule:
+        """The bucket of each row."""
+        return BucketRule(Predicate(self.on, self.within), schemas, buckets, hot_codes(self.hot, self.on, schemas))
 
-    def spread(self, buckets: int) -> BucketRule:
-        """The bucket of each row, of this number of buckets."""
-        return BucketRule(self.predicate, self.schemas, buckets, hot_codes(self.hot, self.on, self.schemas))
-
-    def meaning(self) -> dict[str, Any]:
-        """What the rows of its state are and when they match: nothing of this can change while there is state."""
+    def meaning(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """When rows match, as JSON takes it."""
         band = self.within
         within = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
-        columns = {f"columns of {name}": schema_text(schema) for name, schema in self.schemas.items()}
-        return {"on": [list(pair) for pair in self.predicate.pairs], "within": within, **columns}
+        return {"on": [list(pair) for pair in Predicate(self.on, band).pairs], "within": within}
 
 
 @dataclass(frozen=True, slots=True)
-class MultiBucketJoin:
-    """An algorithm with its predicates, budget and inputs; `rows` are those expected of some inputs, by name."""
+class Tree:
+    """What is joined of many inputs; `rows` are those expected of some inputs, by name."""
+
+    on: tuple[Term, ...]
+    rows: tuple[tuple[str, float], ...] = ()
+
+    def cells(self, names: tuple[str, ...], buckets: int) -> Cells:
+        """At most this many buckets, as cells of a cube."""
+        return choose_cells(join_graph(names, self.on), buckets, dict(self.rows))
+
+    def spec(self, algorithm: str, names: tuple[str, ...], with_phase: bool) -> MultiJoin:
+        """The specification of the operator."""
+        return MULTIWAY[algorithm](inputs=names, on=self.on, with_phase=with_phase)
+
+    def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> MultiBucketRule:
+        """The buckets of each row, of at most this many."""
+        return MultiBucketRule(self.cells(tuple(schemas), buckets), schemas)
+
+    def meaning(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """When rows match, as JSON takes it."""
+        return {"inputs": list(names), "on": [[*term[:2], *map(bound_as_json, term[2:])] for term in self.on]}
+
+
+@dataclass(frozen=True, slots=True)
+class BucketJoin:
+    """An algorithm with what it joins, its budget and its inputs; `open` gives the running operator."""
 
     algorithm: str
-    on: tuple[Term, ...]
+    what: Pair | Tree
     memory: int
     with_phase: bool
     inputs: tuple[tuple[str, pa.Schema], ...]
-    rows: tuple[tuple[str, float], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,27 +96,22 @@ class MultiBucketJoin:
         """The columns of each input."""
         return dict(self.inputs)
 
-    def cells(self, buckets: int) -> Cells:
-        """At most this many buckets, as cells of a cube."""
-        return choose_cells(join_graph(self.names, self.on), buckets, dict(self.rows))
-
-    def spec(self) -> MultiJoin:
+    def spec(self) -> OnlineSpec:
         """The specification of the operator."""
-        return MULTIWAY[self.algorithm](inputs=self.names, on=self.on, with_phase=self.with_phase)
+        return self.what.spec(self.algorithm, self.names, self.with_phase)
 
     def open(self) -> OnlineOperator:
         """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
-        return self.spec().open(MemoryBudget(self.memory, "online multijoin"), self.schemas)
+        return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
 
-    def spread(self, buckets: int) -> MultiBucketRule:
-        """The buckets of each row, of at most this many."""
-        return MultiBucketRule(self.cells(buckets), self.schemas)
+    def spread(self, buckets: int) -> BucketRule | MultiBucketRule:
+        """Which of at most this many buckets rows belong to."""
+        return self.what.spread(self.schemas, buckets)
 
     def meaning(self) -> dict[str, Any]:
         """What the rows of its state are and when they match: nothing of this can change while there is state."""
-        on = [[*term[:2], *map(bound_as_json, term[2:])] for term in self.on]
         columns = {f"columns of {name}": schema_text(schema) for name, schema in self.inputs}
-        return {"inputs": list(self.names), "on": on, **columns}
+        return {**self.what.meaning(self.names), **columns}
 
 
 def bound_as_json(bound: Distance) -> list[Any]:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -14,12 +14,11 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.operator import OperatorError
 from dovetail.engine.packing import CHUNK_ROWS, in_chunks
 from dovetail.errors import BudgetExceeded
-from dovetail.joins.online.bucket_join import BucketJoin, MultiBucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import Event, Piece, unpack_events
 from dovetail.joins.online.operators.base import OnlineOperator
 
 _ANSWER_BYTES = 4 << 20
-ResidentJoin: TypeAlias = BucketJoin | MultiBucketJoin
 
 
 class Work(NamedTuple):
@@ -47,7 +46,7 @@ class Units:
 class Running:
     """The running join of one bucket."""
 
-    def __init__(self, join: ResidentJoin) -> None:
+    def __init__(self, join: BucketJoin) -> None:
         self.operator: OnlineOperator = join.open()
         self._names = join.names
         self._schemas = [join.schemas[name] for name in join.names]

@@ -17,12 +17,12 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.online.answers import AnswerColumns
+from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.graph import SIDES, JoinGraph
 from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.task import OnlineTask, join_buckets
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.running import ResidentJoin
 from dovetail.spark.arrow import arrow_type
 from dovetail.spark.collation import collation_key, collation_of
 from dovetail.spark.hosts.batch import bucket_frame
@@ -174,7 +174,7 @@ class Inputs:
                 argument="end_of_input",
             )
 
-    def plan(self, join: ResidentJoin, placing: str, columns: Named) -> OnlinePlan:
+    def plan(self, join: BucketJoin, placing: str, columns: Named) -> OnlinePlan:
         """The plan of a join whose request is right; columns of inputs that the join does not know are left out."""
         terms, streaming, spec = self.terms, self.first.isStreaming, join.spec()
         answer = spec.answer(join.schemas)

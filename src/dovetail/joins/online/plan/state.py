@@ -20,11 +20,12 @@ import pyarrow as pa
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.packing import CHUNK_BYTES, CHUNK_ROWS, as_schema, unpack_rows
 from dovetail.errors import BudgetExceeded, DataError, PlanError
+from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.event_log import EPOCH, Event, Piece, joined_pauses, pack_events, unpack_events
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.plan.task import OnlineTask, counts_by_side
 from dovetail.joins.online.row_order import in_fixed_order
-from dovetail.joins.online.running import ResidentJoin, Running, Work
+from dovetail.joins.online.running import Running, Work
 from dovetail.joins.online.state_header import FORMAT, NEVER_MATCHES, Bounds, Header, How
 from dovetail.spark.arrow import Batches
 from dovetail.spark.hosts.resident import Answers as Turned
@@ -206,7 +207,7 @@ class OnlineCall:
         before, settling = self._joined(header.how), [Event("budget", units=how.memory), Event("settle")]
         return [_Step(before, header.nonce, "", settling, lambda: self._log(header.first)), rest]
 
-    def _joined(self, how: How) -> ResidentJoin:
+    def _joined(self, how: How) -> BucketJoin:
         return replace(self.task.join, algorithm=how.algorithm, memory=how.memory)
 
     def _fits(self, steps: Sequence[_Step]) -> bool:
@@ -312,7 +313,7 @@ class _Step(NamedTuple):
     A rebuilt one has only settled pieces behind it.
     """
 
-    join: ResidentJoin
+    join: BucketJoin
     before: str
     after: str
     events: list[Event]

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.packing import CHUNK_BYTES, as_schema
 from dovetail.errors import DataError
+from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.bucket_rule import BucketRule, MultiBucketRule
 from dovetail.joins.online.event_log import Event
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.request import Terms
-from dovetail.joins.online.running import ResidentJoin, Running
+from dovetail.joins.online.running import Running
 from dovetail.spark.arrow import Batches
 from dovetail.spark.hosts.batch import Bucketed
 from dovetail.spark.hosts.exchange import Exchange
@@ -37,7 +38,7 @@ class OnlineTask:
     """
 
     plan: str
-    join: ResidentJoin
+    join: BucketJoin
     request: Terms
     buckets: int | None
     marked: bool
