@@ -261,11 +261,11 @@ class Blocks:
         """A block's rows that have not left; the caller has reserved its `bytes_of`."""
         rows, entry = self.read(number), self.directory[number]
         n = len(rows.ats)
-        if rule == "group":  # as good as an interval in which the rows of a group were in memory together
+        if rule == "group":  # an interval that stands for rows of a group having been in memory together
             ats, dts = np.full(n, 2 * entry.group), np.full(n, 2 * entry.group + 1)
         else:
             ats, dts = rows.ats, np.full(n, entry.dts if rule == "ticks" else 0)
-            # Rows that arrived before the last drain have met each other: as if they had all come at the very start.
+            # Rows that arrived before the last drain have met each other: as if they had all come at the start.
             early = ats <= self.drained
             ats, dts = np.where(early, 0, ats), np.where(early, np.maximum(dts, 1), dts)
         refs = (number << SHIFT) + np.arange(n)

@@ -1,4 +1,4 @@
-"""Keys of rows as int64, stable and exact where possible, and the last word on combinations where they were hashed."""
+"""Keys of rows as int64, stable and exact where possible; where they are hashed, combinations are compared by value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JoinKeys:
     A row has a key for each attribute of its input, the same for every edge that uses it, and then one for each band
     besides equal columns: an input has `counts` attributes and `widths` keys. Keys of one column of numbers, booleans,
     dates, times or short decimals are exact; text, binary, wide decimals and several columns are hashed, and `same`
-    must have the last word: see `exact`. `hash_bits` below 64 makes hashes meet, for tests.
+    compares their values: see `exact`. `hash_bits` below 64 makes hashes meet, for tests.
 
     `ends`, `attributes` and `around` are by edge and end: input, number of the attribute there, and the range of keys
     of the other end that match a key, as down, up and measure; `near` and `near_around` are the same of bands besides
@@ -171,7 +171,7 @@ class _BandKeys:
         return float_images(np.where(finite, numbers, 0.0)), finite
 
     def same(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Bool:
-        """Keys have the last word."""
+        """All: keys are exact."""
         return np.ones(left.num_rows, np.bool_)
 
 

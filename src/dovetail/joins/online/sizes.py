@@ -135,7 +135,7 @@ def block_overhead(schema: pa.Schema) -> int:
 
 
 def fit(sizes: Sizes, limit: int, widths: tuple[int, ...], needs: Footprint) -> Fitted:
-    """The split of `limit` bytes for rows that are so wide; `PlanError` with the smallest limit if it is too small."""
+    """The split of `limit` bytes for rows of these widths; `PlanError` with the smallest limit if it is too small."""
     fitted = _split(sizes, limit, widths, needs)
     if fitted is None:
         least = _least(sizes, limit, widths, needs)

@@ -21,7 +21,7 @@ _SPAN_OF_A_TAIL = 64  # of what is retained: longer spans would let rows go late
 _OPEN = 64 << 10  # bytes up to which a piece takes more events: so pieces are few, and little is written twice
 _FEW = 32  # pieces that may be small, so that little leaves late
 _WORTH = 4  # a quarter of the bytes, so that taking up what stays costs no more than some three times what came
-_LONG_TAIL = 2  # half of the bytes: so long may a tail be, which a restart joins again
+_LONG_TAIL = 2  # half of the bytes: a restart joins the tail again, so it must not grow longer
 _SHORT_TAIL = 1 << 20  # bytes of a tail that is never too long
 
 
@@ -269,7 +269,7 @@ class Header:
 
     @property
     def planned(self) -> How:
-        """How this micro-batch is joined, in every attempt, whatever is asked for by now."""
+        """How this micro-batch is joined, in every attempt, whatever this run asks for."""
         return self.coming or self.how
 
     @property

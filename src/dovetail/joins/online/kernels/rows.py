@@ -1,7 +1,7 @@
 """Rows in memory of an online join, and what a kernel tells of them: combinations that met and rows that must leave.
 
 A row is a slot of one input: keys, arrival tick, where its columns are, bytes. Kernels take slots from the free ones
-and list those that leave; only the caller, who has written them to disk, makes slots free again, so every slot named in
+and list those that leave; only the caller, after writing them to disk, makes slots free again, so every slot named in
 an outcome stays readable until then. The clock is strict: one tick for each arrival that probes, one for each flush.
 Reference: docs/algorithms/online.md, 2, 3.1, 4.1 and 5.1.
 """

@@ -1,7 +1,7 @@
 """The online joins: one file an algorithm, made of parts.
 
-`spec` has what every join is told, `base` the running join, `parts` what its two parts must do. Parts that are memory:
-`hash_index`; `diner`, `pmj` and `miner` have their own. Parts that work on disk: `pairs` (blocks of two inputs),
+`spec` has what all specifications share, `base` the running join, `parts` what its two parts must do. Parts that are
+memory: `hash_index`; `diner`, `pmj` and `miner` have their own. Parts that work on disk: `pairs` (blocks of two inputs),
 `settling` (blocks of all inputs), `merging`, `visiting` and `block_loop`.
 """
 

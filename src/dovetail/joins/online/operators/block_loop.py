@@ -102,7 +102,7 @@ class Matcher(ABC, Generic[L]):
 
     @abstractmethod
     def passes_over(self, level: L, r: int, number: int) -> bool:
-        """Whether a block of the next input is known, without a look at it, to match nothing."""
+        """Whether the directory already tells that a block of the next input matches nothing."""
 
     @abstractmethod
     def extended(self, level: L, r: int, number: int) -> L | None:

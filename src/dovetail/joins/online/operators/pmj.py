@@ -64,7 +64,7 @@ class ProgressiveMergeJoin(OnlineJoin):
 
 
 class Load(Index):
-    """A memory load: rows are collected without a look at the others, and leave together once they have met."""
+    """A memory load: rows are collected without probing, and leave together once they have been joined."""
 
     def arrive(self, new: Arrivals) -> int:
         """Collect rows until all are in, or memory is full."""
@@ -123,7 +123,7 @@ class Runs(Segments):
         return Sorted.of(part, self.join.keys, side)
 
     def spill_load(self) -> None:
-        """What memory holds has met: it becomes a pair of runs without a look at it."""
+        """What memory holds has met: it becomes a pair of runs without being joined."""
         self._write_load([pages.slots() for pages in self.join.pages])
         for pages in self.join.pages:
             pages.tidy()

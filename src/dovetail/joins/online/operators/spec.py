@@ -1,4 +1,4 @@
-"""What every online join is told, and what it checks before it runs."""
+"""Specifications of online joins: options, answer columns, and the bytes that they need."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class OnlineSpec(ABC):
         return _GONE_BYTES + ROW_BYTES + KEY_BYTES * max(self.graph.n_keys(r) for r in range(len(self.sides)))
 
     def options(self) -> list[str]:
-        """What this algorithm is told beyond the rest, as name=value."""
+        """The options that only this algorithm has, as name=value."""
         return []
 
     # ------------------------------------------------------------------ a running join

@@ -245,7 +245,7 @@ class OnlineCall:
     # ------------------------------------------------------------------ pieces of events
 
     def _log(self, first: int, settled: bool = False) -> Iterator[Piece]:
-        """The pieces from `first` on; with `settled` nothing is owed to any of them by now."""
+        """The pieces from `first` on; with `settled` nothing is owed to any of them."""
         for number in range(first, self.header.next):
             yield Piece(self.state.piece(number), settled or number < self.header.base)
 
