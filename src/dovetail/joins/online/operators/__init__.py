@@ -1,8 +1,8 @@
 """The online joins: one file an algorithm, made of parts.
 
-`spec` has what all specifications share, `base` the running join, `parts` what its two parts must do. Parts that are
-memory: `hash_index`; `diner`, `pmj` and `miner` have their own. Parts that work on disk: `pairs` (blocks of two inputs),
-`settling` (blocks of all inputs), `merging`, `visiting` and `block_loop`.
+`spec` has what all specifications share, `base` the running join, `parts` what its two parts must do. In memory:
+`hash_index`; `diner`, `pmj` and `miner` have their own. On disk: `pairs` (blocks of two inputs), `settling` (blocks of
+all inputs), `merging`, `visiting` and `block_loop`.
 """
 
 from __future__ import annotations
