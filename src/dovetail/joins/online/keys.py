@@ -67,7 +67,8 @@ class JoinKeys:
     @property
     def reach(self) -> I64:
         """In a join of two inputs: by input the range of the other's last keys around a last key."""
-        return (self.near_around if self.coded else self.around)[0]
+        around: I64 = (self.near_around if self.coded else self.around)[0]
+        return around
 
     def ranges(self, side: int, key: I64) -> tuple[I64, I64]:
         """In a join of two inputs: the first and last key of the other input that match the last key of each row."""
