@@ -355,7 +355,8 @@ def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_a_host_that_dies_is_started_again_once_for_all_workers(tmp_path: Path) -> None:
-    env = os.environ | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
+    path = os.pathsep.join([str(Path.cwd() / "src"), str(Path.cwd())])
+    env = os.environ | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path), "PYTHONPATH": path}
     with subprocess.Popen(
         [sys.executable, "-m", "tests.online.frame.revived_host"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
