@@ -225,9 +225,8 @@ def test_rows_too_wide_for_the_budget_are_taken_with_more(make: Any) -> None:
 
     def join(memory: int) -> BucketJoin:
         found = make(algorithm, memory)
-        if isinstance(found, BucketJoin):
-            return replace(found, left=wide[0].remove(2), right=wide[1])
-        return replace(found, inputs=(("a", wide[0].remove(2)), ("b", wide[1].remove(2)), ("c", wide[2])))
+        schemas = [*(schema.remove(2) for schema in wide[:-1]), wide[-1]]
+        return replace(found, inputs=tuple(zip(found.names, schemas, strict=True)))
 
     def rows(number: int, text: str) -> Any:
         frame = query.rows(number, inputs, 90, 40)
@@ -258,9 +257,7 @@ def test_wide_rows_that_stay_where_narrow_ones_leave_are_taken_with_more(make: A
 
     def join(memory: int) -> BucketJoin:
         found = make(algorithm, memory)
-        if isinstance(found, BucketJoin):
-            return replace(found, left=wide)
-        return replace(found, inputs=(("a", wide), *found.inputs[1:]))
+        return replace(found, inputs=((found.names[0], wide), *found.inputs[1:]))
 
     def rows(number: int, n: int, text: str) -> Any:
         first, *others = batches_of(number, inputs, n, 40)
