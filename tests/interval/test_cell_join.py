@@ -14,10 +14,11 @@ import pytest
 from tests.interval.frame.answers import LEFT_COLUMNS, expected, random_rows
 
 import oracle
+from dovetail.engine.exchanged import CELL, SIDE
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.cell_join import CELL, SIDE, CellJoin, SideColumns, join_cell
+from dovetail.joins.interval.cell_join import CellJoin, SideColumns, join_cell
 from dovetail.joins.interval.index.answers import Question, answer_cell
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.operators.spec import sweepable
@@ -26,24 +27,22 @@ from dovetail.joins.interval.relation import Relation
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 SHARING = ("overlapping", "covers", "covered_by", "overlaps", "overlapped_by", "starts", "equals", "ends")
 TYPES = {"id": pa.int64(), "k": pa.int64(), "j": pa.string(), "start": pa.int64(), "end": pa.int64()}
-LEFT = tuple(f"l_{name}" for name in TYPES)
-RIGHT = tuple(f"r_{name}" for name in TYPES)
+LEFT = {f"l_{name}": name for name in TYPES}
+RIGHT = {f"r_{name}": name for name in TYPES}
 
 
 def stream(
     left: Any, right: Any, keys: tuple[str, ...], batch_rows: int, right_first: bool = False
 ) -> list[pa.RecordBatch]:
-    """Both sides as a task receives them: tagged, in one stream, sorted by (keys, start, end)."""
+    """Both sides as a task receives them: tagged, in the places that they share, sorted by (keys, start, end)."""
     rows = [(0, row) for row in left] + [(1, row) for row in right]
     place = [*keys, "start", "end"]
     order = (lambda item: -item[0]) if right_first else (lambda item: [_nulls_first(item[1][c]) for c in place])
     rows.sort(key=order)  # type: ignore[arg-type]
     columns: dict[str, list[Any]] = {SIDE: [side for side, _ in rows], CELL: [0] * len(rows)}
-    for prefix, tag in (("l_", 0), ("r_", 1)):
-        for name in TYPES:
-            columns[prefix + name] = [row[name] if side == tag else None for side, row in rows]
+    columns |= {name: [row[name] for _, row in rows] for name in TYPES}
     fields = [pa.field(SIDE, pa.int8()), pa.field(CELL, pa.int32())]
-    fields += [pa.field(prefix + name, kind) for prefix in ("l_", "r_") for name, kind in TYPES.items()]
+    fields += [pa.field(name, kind) for name, kind in TYPES.items()]
     table = pa.table(columns, pa.schema(fields))
     return table.to_batches(max_chunksize=batch_rows)
 
@@ -79,7 +78,7 @@ def test_every_join_type_equals_the_oracle(algorithm: str, relation: str) -> Non
         if not sweepable(spec):
             closed = ("left", "left")
             spec = Relation.parse(relation, strict, closed)
-        task = CellJoin(algorithm, spec, how, *sides(keys, closed), rng.choice([1 << 20, 1 << 26]))
+        task = CellJoin(algorithm, spec, how, *sides(keys, closed), rng.choice([1 << 20, 1 << 26]), keys)
         answer = joined(join_cell(task, stream(left, right, keys, rng.choice([1, 2, 7, 50]))))
         on = [(key, key) for key in keys]
         assert answer == expected(left, right, how, relation=relation, strict=strict, closed=closed, on=on), (how, keys)
@@ -145,7 +144,8 @@ def wide_stream(n: int, width: int, together: bool) -> Iterator[pa.RecordBatch]:
 
 def wide_task(algorithm: str, how: str, memory: int) -> CellJoin:
     left, right = (
-        SideColumns((f"{p}_start", f"{p}_end", f"{p}_text"), f"{p}_start", f"{p}_end", (), "left") for p in "lr"
+        SideColumns({c: c for c in (f"{p}_start", f"{p}_end", f"{p}_text")}, f"{p}_start", f"{p}_end", (), "left")
+        for p in "lr"
     )
     return CellJoin(algorithm, Relation.parse("overlapping"), how, left, right, memory)
 
@@ -196,7 +196,8 @@ def test_answers_stay_inside_the_smallest_budget(kind: Any, width: int) -> None:
                     columns[prefix + name] = pa.array(own[name] if side == tag else [None] * len(at), kind_)
             batches.append(pa.RecordBatch.from_pydict(columns))
     left, right = (
-        SideColumns((f"{p}_start", f"{p}_end", f"{p}_k"), f"{p}_start", f"{p}_end", (f"{p}_k",), "left") for p in "lr"
+        SideColumns({c: c for c in (f"{p}_start", f"{p}_end", f"{p}_k")}, f"{p}_start", f"{p}_end", (f"{p}_k",), "left")
+        for p in "lr"
     )
     metrics = Metrics()
     found = list(answer_cell(Question(kind, Relation.parse("overlapping"), left, right, 1 << 20), batches, metrics))

@@ -24,10 +24,11 @@ from bench.experiment import (
 )
 from bench.experiments.interval.data import Side, pairs
 from bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH, TopOverlaps
+from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns
+from dovetail.joins.interval.cell_join import CellJoin, SideColumns
 from dovetail.joins.interval.operators import OPERATORS, Frames
 
 if TYPE_CHECKING:
@@ -161,9 +162,9 @@ def _spec(task: TopTask, cell: int) -> Any:
 def _side_rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumns) -> pa.Table:
     """The rows of one side, as the operators name them."""
     parts = [batch.filter(pa.array(np.asarray(batch[SIDE]) == number)) for batch in delivered]
-    table = pa.Table.from_batches(parts).select(list(columns.columns))
+    table = pa.Table.from_batches(parts).select(list(columns.columns.values()))
     names = {columns.start: "_start", columns.end: "_end"}
-    return table.rename_columns({name: names.get(name, name) for name in columns.columns}).combine_chunks()
+    return table.rename_columns([names.get(name, name) for name in columns.columns]).combine_chunks()
 
 
 CORES = "Two cores of one machine stand for the source's nodes and threads."

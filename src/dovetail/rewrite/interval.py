@@ -26,7 +26,6 @@ from sqlglot import exp
 
 from dovetail.errors import DataError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
-from dovetail.joins.interval.plan.sides import BOUND_TYPES
 from dovetail.request.choices import parse_how
 from dovetail.rewrite.conditions import (
     Condition,
@@ -43,6 +42,7 @@ from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Recognised
 from dovetail.rewrite.text import expression
 from dovetail.spark.columns import quoted
 from dovetail.spark.connect import is_connect
+from dovetail.spark.inputs import BOUND_TYPES
 
 KEY_TYPES = (
     *(T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.FloatType, T.DoubleType, T.DecimalType),

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import to_arrow_type
 
-from dovetail.engine.metrics import Metrics
-from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.task_errors import translate_task_errors
 
 Batches = Iterator[pa.RecordBatch]
@@ -40,21 +37,3 @@ def _renamed(function: Callable[[Batches], Batches], names: list[str], batches: 
 def arrow_type(kind: T.DataType) -> pa.DataType:
     """The Arrow type of a Spark type in tasks; the zone UTC of timestamps changes no value."""
     return to_arrow_type(kind, timezone="UTC")
-
-
-def reported(
-    join: Callable[[Any, Iterator[pa.RecordBatch], Metrics], Iterator[pa.RecordBatch]],
-    task: Any,
-    sink: MetricsSink,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """The join's batches; its metrics are reported before the last batch, after which Spark may stop reading."""
-    metrics = Metrics()
-    waiting: pa.RecordBatch | None = None
-    for batch in join(task, batches, metrics):
-        if waiting is not None:
-            yield waiting
-        waiting = batch
-    sink.task(metrics)
-    if waiting is not None:
-        yield waiting

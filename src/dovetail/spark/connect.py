@@ -33,3 +33,23 @@ def plan_text(frame: Any) -> str:
 def has_subqueries(frame: Any) -> bool:
     """Whether a DataFrame has subqueries, if each of its steps has one input: they are branches of its plan."""
     return any(line.startswith(":") for line in plan_text(frame).splitlines())
+
+
+def observation(frame: Any, name: str) -> Any:
+    """What `frame.observe` takes, so that `observed` finds its metrics by this name."""
+    if not is_connect(frame):
+        return name
+    from pyspark.sql.connect.observation import Observation
+
+    return Observation(name)
+
+
+def observed(frame: Any, observation: Any) -> dict[str, Any]:
+    """The metrics that a run of the frame observed; none if Spark left that part of its plan out."""
+    if not isinstance(observation, str):
+        return dict(observation.get)
+    found = frame._jdf.queryExecution().observedMetrics().get(observation)
+    if not found.isDefined():
+        return {}
+    row = found.get()
+    return {name: row.get(number) for number, name in enumerate(row.schema().fieldNames())}

@@ -20,7 +20,7 @@ from dovetail.joins.interval.cost import (
     join_estimate_at,
     summarise,
 )
-from dovetail.joins.interval.cost.join_size import RELATIONS, lattice_pairs
+from dovetail.joins.interval.cost.model import RELATIONS, lattice_pairs
 
 SIZES = [  # range, rate, d_R, d_S: overlapping, covers, overlaps, overlapped_by, covered_by
     ((1_000, 10, 10, 10), (1_891_000, 100_000, 895_500, 895_500, 100_000)),

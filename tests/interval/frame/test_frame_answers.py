@@ -21,7 +21,6 @@ from dovetail.joins.interval.request import CountOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dovetail.joins.interval.plan.sides import Side
     from dovetail.joins.interval.plan.statistics import SideStatistics
 
 KEYS = (None, [("k", "k")], [("k", "k"), ("j", "j")])
@@ -117,8 +116,8 @@ def test_keep_for_right_rows_is_explained_as_asked(spark: SparkSession, monkeypa
     asked: list[str] = []
     collected = frame_statistics._collected
 
-    def counted(sides: list[Side]) -> list[SideStatistics]:
-        asked.extend(side.shown for side in sides)
+    def counted(sides: list[Any]) -> list[SideStatistics]:
+        asked.extend(one.side.shown for one in sides)
         return collected(sides)
 
     monkeypatch.setattr(frame_statistics, "_collected", counted)

@@ -115,7 +115,7 @@ def test_kept_rows_leave_in_batches_that_the_budget_takes(outer: bool) -> None:
     memory, size, rows = 1 << 20, 30_000, 500
     right = pa.RecordBatch.from_pydict({"rs": [0] * 10, "re": [50] * 10, "text": ["x" * size] * 10})
     left = pa.RecordBatch.from_pydict({"ls": np.arange(rows) % 100, "le": np.arange(rows) % 100 + 1})
-    columns = SideColumns(("ls", "le"), "ls", "le", (), "left"), SideColumns(("rs", "re"), "rs", "re", (), "left")
+    columns = (SideColumns({f"{p}s": f"{p}s", f"{p}e": f"{p}e"}, f"{p}s", f"{p}e", (), "left") for p in "lr")
     question = Question("first", Relation.parse("overlapping"), *columns, memory, outer)
     budget = MemoryBudget(memory, "answers")
     found = 0

@@ -7,12 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
 from dovetail.engine.layout import HOWS
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
-from dovetail.joins.interval.plan.functions import interval_duration, overlapping_interval
 from dovetail.joins.interval.plan.native import BinCells, OrderCells, strategy
 from dovetail.joins.interval.relation import RELATIONS, Relation
 
@@ -197,8 +197,13 @@ def test_a_stream_is_refused(spark: SparkSession) -> None:
         interval_join(stream, stream)
 
 
-def test_the_common_part_of_two_intervals(spark: SparkSession) -> None:
-    rows = spark.sql("select * from values (0, 5, 3, 9), (0, 3, 3, 9) as t(a, b, c, d)")
-    part = overlapping_interval("a", "b", "c", "d")
-    found = rows.select(part.alias("p"), interval_duration("a", "b").alias("n")).collect()
-    assert [(row.p and tuple(row.p), row.n) for row in found] == [((3, 5), 5), (None, 3)]
+@pytest.mark.parametrize("algorithm", ["forward_scan", "oip"])
+def test_columns_that_are_compared_with_several(spark: SparkSession, algorithm: str) -> None:
+    """A key is compared with two columns, one of which is both bounds of its side."""
+    left = spark.range(40).selectExpr("id % 5 as k", "id % 5 as start", "id % 5 + 3 as end", "id")
+    right = spark.range(40).selectExpr("id % 5 as a", "id % 7 as b", "id")
+    options: dict[str, Any] = {"on": [("k", "a"), ("k", "b")], "right_interval": ("a", "a"), "closed": "both"}
+    for how in ("inner", "full"):
+        answer = interval_join(left, right, how=how, algorithm=algorithm, partitions=3, **options)
+        wanted = left.alias("l").join(right.alias("r"), F.expr("l.k = r.a and l.k = r.b"), how)
+        assert Counter(map(tuple, answer.collect())) == Counter(map(tuple, wanted.collect()))

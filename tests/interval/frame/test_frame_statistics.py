@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
+from dovetail.joins.interval.plan import statistics as frame_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,16 +60,69 @@ def test_known_inverted_rows_stay_an_error(spark: SparkSession) -> None:
     assert interval_join(left, right, invalid="drop").count() == 2
 
 
-def test_planning_scans_each_input_once(spark: SparkSession) -> None:
-    left, right = rising(spark, 5_000), rising(spark, 3_000)
-    context = spark.sparkContext
-    context.setJobGroup("first", "planning")
+def planned(spark: SparkSession, *frames: DataFrame, **options: Any) -> tuple[int, int]:
+    """How many jobs and tasks planning takes."""
+    context, group = spark.sparkContext, f"planning {id(frames)} {options}"
+    context.setJobGroup(group, "planning")
     try:
-        plan_interval_join(left, right)
-        jobs = context.statusTracker().getJobIdsForGroup("first")
+        plan_interval_join(*frames, **options)
+        jobs = context.statusTracker().getJobIdsForGroup(group)
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
     infos = [context.statusTracker().getJobInfo(job) for job in jobs]
     stages = [context.statusTracker().getStageInfo(s) for info in infos if info for s in info.stageIds]
-    scanned = sum(stage.numCompletedTasks for stage in stages if stage and stage.numTasks == 3)  # skipped ones ran none
-    assert scanned == 6, "each input has three partitions"
+    return len(jobs), sum(stage.numCompletedTasks for stage in stages if stage)  # skipped ones ran none
+
+
+@pytest.mark.parametrize("small", [frame_statistics.SMALL_BYTES, 0])
+@pytest.mark.parametrize("options", [{}, {"keep": "first"}, {"how": "left_anti"}])
+def test_planning_takes_one_job_that_scans_each_input_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, small: int, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(frame_statistics, "SMALL_BYTES", small)
+    left, right = rising(spark, 5_000), rising(spark, 3_000).selectExpr("*", "cast(start as string) as text")
+    assert planned(spark, left, right, **options) == (1, 6), "each input has three partitions"
+
+
+def test_inputs_that_spark_knows_to_be_empty(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    for small in (frame_statistics.SMALL_BYTES, 0):
+        monkeypatch.setattr(frame_statistics, "SMALL_BYTES", small)
+        left, right = rising(spark, 10).where("false"), rising(spark, 10)
+        none, some = plan_interval_join(left, right).inputs.statistics
+        assert (none.rows, none.usable, len(none.sample.start)) == (0, 0, 0)
+        assert (some.rows, some.usable, len(some.sample.start)) == (10, 10, 10)
+
+
+@pytest.mark.parametrize("limits", [{"SMALL_BYTES": 0}, {"SMALL_ROWS": 1_000}])
+def test_rows_that_are_read_tell_what_aggregates_tell(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    """Small inputs are read, larger ones and those with more rows than their size tells are aggregated."""
+    ends = "if(id % 7 = 0, id - 1, if(id % 11 = 0, null, id + id % 5)) as end"
+
+    def found() -> list[Any]:
+        rows = [
+            spark.range(0, n, 1, 3).selectExpr("id as start", ends, "id % 13 as k", "'ab' as t") for n in (4_000, 900)
+        ]
+        return list(plan_interval_join(*rows, on="k", invalid="null", keep="any").inputs.statistics)
+
+    read = found()
+    for name, value in limits.items():
+        monkeypatch.setattr(frame_statistics, name, value)
+    for one, other in zip(read, found(), strict=True):
+        for name in (
+            "rows",
+            "usable",
+            "inverted",
+            "low",
+            "last_start",
+            "high",
+            "max_length",
+            "key_bytes",
+            "text_bytes",
+        ):
+            assert getattr(one, name) == getattr(other, name), name
+        assert one.mean_length == pytest.approx(other.mean_length)
+        assert one.sample.rows == other.sample.rows
+    assert read[1].text_bytes == 2 * read[1].usable
+    assert np.array_equal(np.sort(read[1].sample.start), np.sort(found()[1].sample.start))

@@ -13,10 +13,10 @@ from tests.interval.operators.operator_cases import expected, random_side, run, 
 
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.interval.kernels.disjoint import LIMIT, NEXT, OPEN, assign_disjoint
+from dovetail.joins.interval.kernels.partitions import LIMIT, NEXT, OPEN, assign_disjoint
 from dovetail.joins.interval.kernels.sweep import heap_build, heap_pop, heap_push
 from dovetail.joins.interval.operators import DisjointPartitionJoin
-from dovetail.joins.interval.operators.disjoint_store import DisjointStore
+from dovetail.joins.interval.operators.disjoint_partition import DisjointStore
 from dovetail.joins.interval.operators.spec import ROW
 from dovetail.joins.interval.relation import Relation
 

@@ -24,7 +24,7 @@ from tests.interval.operators.operator_cases import (
 from dovetail.engine.kernels.arrays import readonly
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.interval.kernels.slots import slots_may_match
+from dovetail.joins.interval.kernels.partitions import slots_may_match
 from dovetail.joins.interval.kernels.sweep import holds
 from dovetail.joins.interval.operators import Frames, OverlapPartitionJoin
 from dovetail.joins.interval.operators.slot_store import Slots, SlotStore

@@ -9,7 +9,9 @@ Reference: docs/algorithms/asof.md, 2 and 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from math import ceil
 from pathlib import Path
 
@@ -18,8 +20,10 @@ import pyarrow as pa
 
 from dovetail.engine.codes import bound_codes
 from dovetail.engine.columns import nbytes, take_columns, taken_bytes
+from dovetail.engine.exchanged import Delivery, Places
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
+from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded
@@ -31,6 +35,7 @@ RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8
 """Of the budget: right rows being indexed, left rows that wait, distinct keys, answers; the rest is for blocks."""
 SAMPLE_ROWS = 4096  # right rows from which boundaries are chosen
 MOST_PIECES = 16
+BATCH_SHARE = 0.25  # of a task's budget at most is kept free for the batch in hand
 PIECE_ROOM = 1.5  # pieces are not equal: as many are made as would hold so many times the rows
 _LONGEST = 2**31 - 1  # bytes of text that one Arrow column can hold
 
@@ -326,3 +331,31 @@ class _Cuts:
         self._last.clear()
         self._first.clear()
         self._held.close()
+
+
+@dataclass(frozen=True, slots=True)
+class AsofTask:
+    """What a task needs to know: the join, the places of the columns of both sides, and the budget."""
+
+    spec: AsofJoin
+    places: Places
+    memory: int
+
+
+def join_task(task: AsofTask, batches: Iterable[pa.RecordBatch], metrics: Metrics) -> Iterator[pa.RecordBatch]:
+    """The answers of one partition. Spark's batches are held beside the operator, which has the rest of the budget."""
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:
+        return
+    budget = MemoryBudget(task.memory, "as-of join")
+    delivery = Delivery(task.places.left, task.places.right, first, budget, BATCH_SHARE)
+    operator = task.spec.open(budget.child("operator", task.memory - delivery.room), delivery.schemas)
+    with operator:
+        for batch in chain([first], batches):
+            for piece in delivery.take(batch):
+                for side, rows, _ in delivery.by_side(piece):
+                    yield from operator.push(side, rows)
+        yield from operator.finish()
+        metrics.include(operator.metrics)
+        delivery.record(metrics, budget)

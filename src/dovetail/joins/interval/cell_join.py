@@ -6,17 +6,16 @@ far ahead of the other. Codes and key numbers are made batch by batch; rows that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dovetail.engine.codes import bound_codes
-from dovetail.engine.columns import nbytes
+from dovetail.engine.exchanged import CELL, Delivery
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
@@ -29,17 +28,15 @@ from dovetail.joins.interval.operators.memory import RowBytes
 from dovetail.joins.interval.operators.spec import END, KEY, START
 from dovetail.joins.interval.relation import Closed, Relation
 
-SIDE = "__dt_side"
-CELL = "__dt_cell"
-LEFT, RIGHT = 0, 1
 _LARGEST_ROW = 32  # a budget of this many times the largest row is always enough
+_BATCH_SHARE = 0.5  # of the budget at most is kept free for the batch in hand
 
 
 @dataclass(frozen=True, slots=True)
 class SideColumns:
-    """Which columns of the stream belong to a side, and which of them are bounds and keys."""
+    """The columns of a side, each with its place in the stream, and which of them are bounds and keys."""
 
-    columns: tuple[str, ...]
+    columns: Mapping[str, str]
     start: str
     end: str
     keys: tuple[str, ...]
@@ -52,7 +49,8 @@ class CellJoin:
 
     `how` is inner, left, right, full, left_semi or left_anti, and means this cell alone: a row without a match here may
     match elsewhere, which is the caller's to settle. `once`: a pair that also meets in an earlier cell is left to it.
-    `split_points` are where cells 1, 2, ... begin, in the type of the bounds.
+    `split_points` are where cells 1, 2, ... begin, in the type of the bounds. `keys` are the places of the keys, which
+    both sides share.
     """
 
     algorithm: str
@@ -61,6 +59,7 @@ class CellJoin:
     left: SideColumns
     right: SideColumns
     memory: int
+    keys: tuple[str, ...] = ()
     once: bool = False
     split_points: pa.Array | None = None
     swapped: bool = False
@@ -87,7 +86,7 @@ class CellJoin:
             halves=halves,
             shift=shift,
             range_start=range_start,
-            keyed=bool(self.left.keys),
+            keyed=bool(self.keys),
             emit="count" if self.semi else "rows",
             track=self.tracked,
         )
@@ -130,32 +129,24 @@ class _Run:
     def __init__(self, task: CellJoin, first: pa.RecordBatch) -> None:
         self.task = task
         self.budget = MemoryBudget(task.memory, "interval join")
-        # Spark announces some columns as never null; the batches that operators get are made here and do not say so.
-        self.schemas = {
-            side: pa.schema([first.schema.field(name).with_nullable(True) for name in columns])
-            for side, columns in (("left", task.left.columns), ("right", task.right.columns))
-        }
-        self.rows = {"left": 0, "right": 0}
+        self._delivery = Delivery(task.left.columns, task.right.columns, first, self.budget, _BATCH_SHARE)
+        self.schemas, self._room = self._delivery.schemas, self._delivery.room
         self.largest_row = 0
         self._weights = {side: RowBytes(schema) for side, schema in self.schemas.items()}
-        # Spark hands over whole Arrow batches. Up to half of the budget is kept free for the one in hand; what a batch
-        # has beyond that is Spark's memory, and reported.
-        self._room = min(2 * nbytes(first), task.memory // 2)
-        self._delivered = self.budget.reserve("delivered batch")
-        self._delivered_peak = 0
-        self._keys = _KeyNumbers(task)
+        self._keys = _KeyNumbers(task.keys)
         self._spools = {side: self._spool(side) for side in task.tracked}
         self._operator = self._open(first)
 
     def _open(self, first: pa.RecordBatch) -> IntervalOperator:
         task = self.task
-        codes = encode_stream(first[task.left.start][:0], first[task.left.end][:0], task.left.closed, task.right.closed)
+        none = first[task.left.columns[task.left.start]][:0]
+        codes = encode_stream(none, none, task.left.closed, task.right.closed)
         cell = int(first[CELL][0].as_py()) if task.once else 0
         begins = None
         if task.once and task.split_points is not None and cell > 0:
             begins = int(bound_codes(task.split_points)[cell - 1]) << codes.h
         extra = [pa.field(START, pa.int64()), pa.field(END, pa.int64())]
-        extra += [pa.field(KEY, pa.int64())] if task.left.keys else []
+        extra += [pa.field(KEY, pa.int64())] if task.keys else []
         schemas = {side: pa.schema([*schema, *extra]) for side, schema in self.schemas.items()}
         spec = task.operator_spec(codes.h, codes.shift, begins)
         limit = task.memory - self._room
@@ -171,38 +162,23 @@ class _Run:
 
     def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Answers that become possible with this batch; rows that can match nothing come out or go at once."""
-        size = nbytes(batch)
-        self._delivered_peak = max(self._delivered_peak, size)
-        self._delivered.resize(min(size, self._room))
-        rows = max(1, batch.num_rows * self._piece_bytes // max(1, size))
-        for first in range(0, batch.num_rows, rows):
-            yield from self._take(batch.slice(first, rows))
-        self._delivered.resize(0)
+        # Little at a time, so that what waits unread in the operator stays small.
+        for piece in self._delivery.take(batch, max(4096, (self.task.memory - self._room) // 32)):
+            yield from self._take(piece)
 
-    @property
-    def _piece_bytes(self) -> int:
-        """How much the operator is given at a time, so that what waits unread in it stays small."""
-        return max(4096, (self.task.memory - self._room) // 32)
-
-    def _take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        numbers = self._keys.of(batch)
-        sides = np.asarray(batch[SIDE])
-        for name, number, columns in (("left", LEFT, self.task.left), ("right", RIGHT, self.task.right)):
-            chosen = np.flatnonzero(sides == number)
-            if not len(chosen):
-                continue
-            rows = _taken(batch.select(list(columns.columns)), chosen).cast(self.schemas[name])
-            self.rows[name] += rows.num_rows
-            self.largest_row = max(self.largest_row, int(self._weights[name].each(rows).max()))
-            other = self.task.right if name == "left" else self.task.left
-            usable = classify(rows[columns.start], rows[columns.end], columns.closed) == 0
-            if columns.keys:
+    def _take(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        numbers = self._keys.of(piece)
+        for side, rows, chosen in self._delivery.by_side(piece):
+            own, other = (self.task.left, self.task.right)[:: 1 if side == "left" else -1]
+            self.largest_row = max(self.largest_row, int(self._weights[side].each(rows).max()))
+            usable = classify(rows[own.start], rows[own.end], own.closed) == 0
+            if own.keys:
                 usable &= numbers[chosen] >= 0
             if not usable.all():
-                yield from self._unmatched(name, rows.filter(pa.array(~usable)))
+                yield from self._unmatched(side, rows.filter(pa.array(~usable)))
                 rows, chosen = rows.filter(pa.array(usable)), chosen[usable]
             if rows.num_rows:
-                yield from self._feed(name, rows, columns, other, numbers[chosen] if columns.keys else None)
+                yield from self._feed(side, rows, own, other, numbers[chosen] if own.keys else None)
 
     def _feed(
         self, side: str, rows: pa.RecordBatch, own: SideColumns, other: SideColumns, keys: npt.NDArray[np.int64] | None
@@ -245,12 +221,9 @@ class _Run:
     def measured(self) -> Metrics:
         """The operator's counts with the rows placed in this cell and the memory that was used."""
         metrics = Metrics().include(self._operator.metrics)
-        for side, rows in self.rows.items():
-            metrics.add("placed", rows, side=side, per_task=True)
-        metrics.peak("memory", self.budget.peak)
+        self._delivery.record(metrics, self.budget)
         for component, held in self.budget.at_peak().items():
             metrics.peak("memory", held, component.removeprefix("operator/"))
-        metrics.peak("delivered_batch", self._delivered_peak)
         return metrics
 
     def close(self) -> None:
@@ -263,19 +236,16 @@ class _Run:
 class _KeyNumbers:
     """Numbers for runs of equal keys in the sorted stream, shared by both sides; they grow; -1 where a key is null."""
 
-    def __init__(self, task: CellJoin) -> None:
-        self._left, self._right = task.left.keys, task.right.keys
+    def __init__(self, places: tuple[str, ...]) -> None:
+        self._places = places
         self._last: list[pa.Array] | None = None
         self._number = 0
 
     def of(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """The number of each row."""
-        if not self._left:
+        if not self._places:
             return np.zeros(0, np.int64)
-        is_left = pa.array(np.asarray(batch[SIDE]) == LEFT)
-        columns = [
-            pc.if_else(is_left, batch[left], batch[right]) for left, right in zip(self._left, self._right, strict=True)
-        ]
+        columns = [batch[place] for place in self._places]
         before = self._last or [column[:0] for column in columns]
         joined = [pa.concat_arrays([old, new]) for old, new in zip(before, columns, strict=True)]
         codes, valid = KeyEncoder([column.type for column in joined]).encode(joined)
@@ -287,7 +257,3 @@ class _KeyNumbers:
         self._number = int(numbers[-1])
         self._last = [column[-1:] for column in joined]
         return np.where(valid, numbers, -1)[seen:]
-
-
-def _taken(rows: pa.RecordBatch, chosen: npt.NDArray[np.intp]) -> pa.RecordBatch:
-    return rows if len(chosen) == rows.num_rows else rows.take(pa.array(chosen))

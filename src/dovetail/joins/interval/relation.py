@@ -27,6 +27,12 @@ Formula = Callable[[int, int, int, int], bool]
 
 LESS, EQUAL, GREATER = 0, 1, 2
 
+
+def sign(a: int, b: int) -> int:
+    """How the two compare: LESS, EQUAL or GREATER."""
+    return LESS if a < b else EQUAL if a == b else GREATER
+
+
 # Each formula sees (ss, se, es, ee): how the left start compares with the right start and the right end, then how the
 # left end with the right start and the right end. Loose formulas are table 6.2 of the source, strict ones Allen's own.
 _LOOSE: dict[str, Formula] = {
@@ -157,11 +163,12 @@ class Relation:
         """Whether the relation holds for bounds that compare so (LESS, EQUAL or GREATER each)."""
         formulas = _STRICT if self.strict else _LOOSE
         return any(
-            self._shares_point(se, es) if name == "overlapping" else formulas[name](ss, se, es, ee)
+            self.shares_point(se, es) if name == "overlapping" else formulas[name](ss, se, es, ee)
             for name in self.names
         )
 
-    def _shares_point(self, se: int, es: int) -> bool:
+    def shares_point(self, se: int, es: int) -> bool:
+        """Whether two intervals share a point: left start against right end, and left end against right start."""
         starts_in_time = se == LESS or (se == EQUAL and self.touching_start)
         ends_in_time = es == GREATER or (es == EQUAL and self.touching_end)
         return starts_in_time and ends_in_time

@@ -1,7 +1,7 @@
 """Hosts that drive joins on Spark; they know no family.
 
 * `exchange`: packs rows by bucket, in batch queries and in streams.
-* `batch`: runs a join of buckets over DataFrames that end.
+* `batch`: exchanges the rows of two inputs and runs joins over the batches of a task, or over buckets that end.
 * `stateful`: runs a join of buckets over micro-batches, with timers and with state in the checkpoint.
 * `resident`: keeps values in an executor between tasks, in a worker or in a process beside the workers.
 """

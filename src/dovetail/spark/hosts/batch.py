@@ -1,19 +1,119 @@
-"""The batch host: a join of buckets over DataFrames that end, every bucket in one task.
+"""The batch host: joins over DataFrames that end.
 
-Joins that need no buckets are functions over Arrow batches; `dovetail.spark.arrow` runs these.
+* `task_frame`: a function over the Arrow batches of each partition, with its metrics.
+* `exchange`: rows of both sides of a join, each partition in one task; `task_frame` then runs the join.
+* `bucket_frame`: a join of buckets, which packs rows itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
+from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE, Places
+from dovetail.engine.metrics import Metrics
 from dovetail.spark.arrow import Batches, map_in_arrow
+from dovetail.spark.columns import RESERVED, quoted
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
+from dovetail.spark.metrics import MetricsSink
+
+Join = Callable[[Any, Batches, Metrics], Batches]
+"""Gives the answers of a task from its specification and its batches, and counts what it does."""
+
+
+def task_frame(rows: DataFrame, join: Join, task: Any, sink: MetricsSink, output: Iterable[T.StructField]) -> DataFrame:
+    """The answers of the tasks, as a lazy DataFrame with these columns; their metrics go to the sink."""
+    return map_in_arrow(rows, partial(reported, join, task, sink), T.StructType(list(output)))
+
+
+def nullable(fields: Iterable[T.StructField]) -> list[T.StructField]:
+    """The fields of an input as those of an answer, in which they may be null."""
+    return [T.StructField(field.name, field.dataType, True) for field in fields]
+
+
+def reported(join: Join, task: Any, sink: MetricsSink, batches: Batches) -> Batches:
+    """The join's batches; its metrics are reported before the last batch, because Spark may not ask for more."""
+    metrics = Metrics()
+    waiting: pa.RecordBatch | None = None
+    for batch in join(task, batches, metrics):
+        if waiting is not None:
+            yield waiting
+        waiting = batch
+    sink.task(metrics)
+    if waiting is not None:
+        yield waiting
+
+
+class Placed(NamedTuple):
+    """The rows of one side, the column that has the number of their partition, and the columns that tasks need."""
+
+    rows: DataFrame
+    cell: str
+    columns: Sequence[str]
+
+    @property
+    def fields(self) -> list[T.StructField]:
+        """The columns that tasks need, with their types."""
+        return [self.rows.schema[name] for name in self.columns]
+
+
+def exchange(
+    left: Placed, right: Placed, partitions: int, pairs: Sequence[tuple[str, str]] = ()
+) -> tuple[DataFrame, Places]:
+    """The rows of both sides, each partition in one task, and where their columns are.
+
+    Columns of one type share a place, first of all the given pairs of a left and a right column. The caller sorts.
+    """
+    places = _places(left.fields, right.fields, pairs)
+    kinds: dict[str, T.DataType] = {}
+    tagged = []
+    for number, side in enumerate((left, right)):
+        own = dict(zip(places.paired, (pair[number] for pair in pairs), strict=True))
+        own |= {place: name for name, place in (places.left, places.right)[number].items()}
+        kinds |= {place: side.rows.schema[name].dataType for place, name in own.items()}
+        tagged.append((side, own))
+    mine, theirs = (_tagged(side, tag, own, kinds) for tag, (side, own) in zip((LEFT, RIGHT), tagged, strict=True))
+    return mine.union(theirs).repartitionById(partitions, F.col(CELL)), places
+
+
+def _places(left: list[T.StructField], right: list[T.StructField], pairs: Sequence[tuple[str, str]]) -> Places:
+    """A column that is part of several pairs has a place for each; its rows are read from the first."""
+    mine: dict[str, str] = {}
+    theirs: dict[str, str] = {}
+    paired = tuple(f"{RESERVED}p{number}" for number in range(len(pairs)))
+    for place, (one, other) in zip(paired, pairs, strict=True):
+        mine.setdefault(one, place)
+        theirs.setdefault(other, place)
+    free = []
+    for number, field in enumerate(left):
+        if field.name not in mine:
+            mine[field.name] = f"{RESERVED}c{number}"
+            free.append((field.dataType, mine[field.name]))
+    for number, field in enumerate(right):
+        if field.name not in theirs:
+            shared = next((each for each in free if each[0] == field.dataType), None)
+            theirs[field.name] = f"{RESERVED}d{number}" if shared is None else shared[1]
+            if shared is not None:
+                free.remove(shared)
+    first, second = ({f.name: own[f.name] for f in side} for side, own in ((left, mine), (right, theirs)))
+    return Places(first, second, paired)
+
+
+def _tagged(side: Placed, tag: int, own: dict[str, str], kinds: dict[str, T.DataType]) -> DataFrame:
+    """The rows with their side, their partition and their columns in their places, and nulls in the other places."""
+
+    def column(place: str) -> Column:
+        return F.col(quoted(own[place])) if place in own else F.lit(None).cast(kinds[place])
+
+    tags = F.lit(tag).cast("byte").alias(SIDE), F.col(quoted(side.cell)).cast("int").alias(CELL)
+    return side.rows.select(*tags, *(column(place).alias(place) for place in kinds))
+
 
 Bucketed = Iterator[tuple[int, Packet]]
 """Packets with their buckets."""

@@ -2,7 +2,6 @@
 
 * `sides`: both inputs with the columns of the result, times and keys of one type.
 * `plan`: the choice between the index and Spark's window functions, with `explain` and metrics.
-* `cells`: split points in the order of (key hash, time), and right rows that are carried across them.
-* `index`: rows exchanged by cell and joined by tasks. `window`: union and window functions, for types that only Spark
-  has.
+* `index`: split points in the order of (key hash, time), right rows carried across them, and the join in tasks.
+* `window`: union and window functions, for types that only Spark has.
 """

@@ -7,30 +7,26 @@ from math import ceil
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.asof.operator import LEFT_SHARE, RIGHT_SHARE
-from dovetail.joins.asof.plan.cells import Cells, choose_cells, draw, even_cells
-from dovetail.joins.asof.plan.index import IndexWay
+from dovetail.joins.asof.plan.index import Cells, IndexWay, choose_cells, draw, even_cells
 from dovetail.joins.asof.plan.sides import Side, prepare, spark_only, tolerance_units
 from dovetail.joins.asof.plan.window import WindowWay
 from dovetail.joins.asof.request import Request
 from dovetail.joins.asof.right_index import ROW_BYTES
 from dovetail.request.columns import wanted_columns
 from dovetail.spark.columns import RESERVED, quoted, unquoted
-from dovetail.spark.connect import is_connect, parallelism
+from dovetail.spark.connect import parallelism
+from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
 from dovetail.spark.metrics import MetricsSink
 
 SMALL_BYTES = 4 << 20  # inputs that Spark thinks smaller than this are not sampled
 SAMPLED_BYTES = 64 << 20  # of a larger input about so much is looked at for a sample
-UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
 CELL_ROOM = 1.5  # cells are not equal: as many are made as would hold so many times the rows
 _AT = f"{RESERVED}matched"
-_WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
-_TEXT_BYTES = 32  # a value without a fixed width is taken at this
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ def _column(frame: DataFrame, name: str) -> str:
 def _cells(left: Side, right: Side, request: Request) -> tuple[Cells, str]:
     """Cells that fit the budget and use all cores, and why."""
     keyed, cores = bool(request.keys), parallelism(left.frame.sparkSession)
-    sizes = _known_bytes(left), _known_bytes(right)
+    sizes = known_bytes(left.frame), known_bytes(right.frame)
     if max(sizes) <= SMALL_BYTES:
         even = even_cells(request.partitions or cores) if keyed else Cells(keyed=False)
         return even, "small inputs, not sampled"
@@ -129,23 +125,5 @@ def _cells(left: Side, right: Side, request: Request) -> tuple[Cells, str]:
 
 def _fitting(left: Side, right: Side, left_rows: int, right_rows: int, memory: int) -> int:
     """How many cells make both sides fit the budget of a task."""
-    needed = right_rows * (2 * _row_bytes(right.frame) + ROW_BYTES) / (RIGHT_SHARE * memory)
-    return ceil(CELL_ROOM * max(needed, left_rows * _row_bytes(left.frame) / (LEFT_SHARE * memory)))
-
-
-def _row_bytes(frame: DataFrame) -> int:
-    """Bytes of a row in Arrow form, by its types."""
-    return sum(_width(field.dataType) for field in frame.schema)
-
-
-def _width(kind: T.DataType) -> int:
-    if isinstance(kind, (T.StringType, T.BinaryType, T.ArrayType, T.MapType, T.StructType, T.VariantType)):
-        return _TEXT_BYTES
-    return _WIDTHS.get(kind.typeName().split("(", maxsplit=1)[0], 8)
-
-
-def _known_bytes(side: Side) -> int:
-    """How large Spark takes an input to be, without a job."""
-    if is_connect(side.frame):
-        return UNKNOWN_BYTES
-    return int(side.frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+    needed = right_rows * (2 * row_bytes(right.frame) + ROW_BYTES) / (RIGHT_SHARE * memory)
+    return ceil(CELL_ROOM * max(needed, left_rows * row_bytes(left.frame) / (LEFT_SHARE * memory)))

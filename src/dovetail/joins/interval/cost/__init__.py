@@ -4,11 +4,13 @@ Pure Python on summaries of the inputs. Symbols follow the source: R and S are t
 lambda the arrival rate, d the duration, L the active rows, F frames, T_f tuples per frame, T_M tuples in memory.
 
 * `statistics`: what is known about an input, and the memory. `choose`: the price of each algorithm, and the cheapest.
-* `model`: what every model answers. `sweeps`, `partitions`: the five models. `join_size`: the number of pairs.
+* `model`: what every model answers, and the number of pairs. `sweeps`, `partitions`: the five models.
 """
 
 from dovetail.joins.interval.cost.choose import ALGORITHMS, Choice, MixedCost, Price, choose
-from dovetail.joins.interval.cost.join_size import (
+from dovetail.joins.interval.cost.model import (
+    Algorithm,
+    CostModel,
     Variant,
     estimate_after,
     estimate_before,
@@ -16,7 +18,6 @@ from dovetail.joins.interval.cost.join_size import (
     join_estimate,
     join_estimate_at,
 )
-from dovetail.joins.interval.cost.model import Algorithm, CostModel
 from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
 from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics, length_classes, summarise
 from dovetail.joins.interval.cost.sweeps import ForwardScanCost, SortMergeCost, TimeSweepCost, freed_share

@@ -9,8 +9,7 @@ from itertools import product
 from typing import Final, Protocol
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost.join_size import Variant, expected_pairs
-from dovetail.joins.interval.cost.model import Algorithm, CostModel
+from dovetail.joins.interval.cost.model import Algorithm, CostModel, Variant, expected_pairs
 from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
 from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics
 from dovetail.joins.interval.cost.sweeps import ForwardScanCost, SortMergeCost, TimeSweepCost

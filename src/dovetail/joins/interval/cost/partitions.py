@@ -9,8 +9,7 @@ from itertools import product
 from typing import ClassVar, Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost.join_size import lattice_pairs
-from dovetail.joins.interval.cost.model import Algorithm, CostModel
+from dovetail.joins.interval.cost.model import Algorithm, CostModel, lattice_pairs
 from dovetail.joins.interval.cost.statistics import IntervalStatistics
 
 COMPARE_COST: Final = 0.5

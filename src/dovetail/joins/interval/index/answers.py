@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.engine.columns import nbytes, take_columns
+from dovetail.engine.exchanged import Delivery
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
-from dovetail.joins.interval.cell_join import LEFT, SIDE, SideColumns
+from dovetail.joins.interval.cell_join import SideColumns
 from dovetail.joins.interval.codes import classify, encode_stream
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
 from dovetail.joins.interval.operators.memory import RowBytes, stretches
@@ -142,7 +143,7 @@ def answer_cell(
     run: _Cell | None = None
     try:
         for batch in batches:
-            run = run or _Cell(question, batch.schema)
+            run = run or _Cell(question, batch)
             yield from run.take(batch)
         if run is not None:
             yield from run.finish()
@@ -154,42 +155,37 @@ def answer_cell(
 
 
 class _Cell:
-    def __init__(self, question: Question, schema: pa.Schema) -> None:
+    def __init__(self, question: Question, first: pa.RecordBatch) -> None:
         self.question, self.metrics = question, Metrics()
         self.budget = MemoryBudget(question.memory, "interval answers")
+        self._delivery = Delivery(question.left.columns, question.right.columns, first, self.budget, 0.0)
+        self._right, self._left = self._spool("right"), self._spool("left")
         room = question.memory // 8
-        self._schemas = [pa.schema([schema.field(c) for c in s.columns]) for s in (question.left, question.right)]
-        self._right = Spool(self._schemas[1], self.budget.child("right spool", room), self.budget, room // 4, "right")
-        self._left = self._left_spool()
         self._left_rows = max(1024, room // 8)  # left rows whose answers are held at once
         self._portion_rows = max(1024, question.memory // 2 // (INDEX_BYTES * (2 if question.started else 1)))
         self._portion_bytes, self._right_bytes = room // (2 if question.started else 1), 0
         self._portions: list[RightIndex] | None = None
 
     def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        left = np.asarray(batch[SIDE]) == LEFT
-        right_rows = batch.select(list(self.question.right.columns)).filter(pa.array(~left))
-        if right_rows.num_rows:
-            self._right.append(right_rows)
-            self._right_bytes += nbytes(right_rows)
-            self.metrics.add("placed", right_rows.num_rows, side="right", per_task=True)
-        rows = batch.select(list(self.question.left.columns)).filter(pa.array(left))
-        if not rows.num_rows:
+        found = {side: rows for side, rows, _ in self._delivery.by_side(batch)}
+        if (right := found.get("right")) is not None:
+            self._right.append(right)
+            self._right_bytes += nbytes(right)
+        if (rows := found.get("left")) is None:
             return
-        self.metrics.add("placed", rows.num_rows, side="left", per_task=True)
         if self._right.rows > self._portion_rows or self._right_bytes > self._portion_bytes:
             self._left.append(rows)
             if self._left.rows >= self._left_rows:
                 yield from self._by_portions()
             return
         if self._portions is None:
-            self._portions = self._indexes(_whole(self._right.read(), self._schemas[1]))
+            self._portions = self._indexes(_whole(self._right.read(), self._delivery.schemas["right"]))
         yield finished(self.question, rows, self._found(self._portions, rows), None)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         if self._left.rows:
             yield from self._by_portions()
-        self.metrics.peak("memory", self.budget.peak)
+        self._delivery.record(self.metrics, self.budget)
 
     def _by_portions(self) -> Iterator[pa.RecordBatch]:
         with self.budget.reserve("answers") as held:
@@ -208,11 +204,12 @@ class _Cell:
                 yield finished(self.question, rows, found[at : at + rows.num_rows], None)
                 at += rows.num_rows
         self._left.close()
-        self._left = self._left_spool()
+        self._left = self._spool("left")
 
-    def _left_spool(self) -> Spool:
+    def _spool(self, side: str) -> Spool:
         room = self.question.memory // 8
-        return Spool(self._schemas[0], self.budget.child("left spool", room), self.budget, room // 4, "left")
+        kept = self.budget.child(f"{side} spool", room)
+        return Spool(self._delivery.schemas[side], kept, self.budget, room // 4, side)
 
     def _indexes(self, rows: pa.RecordBatch) -> list[RightIndex]:
         """An index of all rows and, where pairs are counted in one cell only, one of those that start here."""

@@ -3,6 +3,8 @@
 A sweep is a loop over two windows of rows. It stops whenever it needs more rows, has filled its output or its memory,
 and says so with a status; the caller helps and calls again. Everything it must remember is in one int64 array, at the
 positions named here, so that a call costs microseconds and a sweep can be resumed at any pair.
+
+In the spilling mode, tuples of one side stream past the memory of the other until that is empty.
 """
 
 from __future__ import annotations
@@ -273,6 +275,122 @@ def set_bits(bits: U8, positions: I64) -> None:
         bits[positions[i] >> 3] |= np.uint8(1 << (positions[i] & 7))
 
 
+@inlined
+def outlived(rule: Rule, spilled: int, start: int, held_start: int, held_end: int) -> bool:
+    """Whether a held tuple matches no tuple of the spilled side (0: R, 1: S) that starts at `start` or later."""
+    if spilled == 0 and rule.order == R_FIRST:
+        return held_start >> rule.halves < start >> rule.halves
+    if spilled == 0 and rule.order == R_FIRST_STRICT:
+        return held_start >> rule.halves <= start >> rule.halves
+    return held_end <= start
+
+
+@inlined
+def starts_too_late(rule: Rule, spilled: int, start: int, end: int, held_start: int) -> bool:
+    """Whether held tuples from this start on match a tuple of the spilled side neither now nor by their order."""
+    if rule.order == (S_FIRST if spilled == 0 else R_FIRST):
+        return held_start >> rule.halves > start >> rule.halves
+    if rule.order == (S_FIRST_STRICT if spilled == 0 else R_FIRST_STRICT):
+        return held_start >> rule.halves >= start >> rule.halves
+    return held_start >= end
+
+
+@kernel
+def spill_step(
+    state: I64,
+    r: Rows,
+    s: Rows,
+    rule: Rule,
+    spilled: int,
+    count_drops: bool,
+    in_order: bool,
+    held: I64,
+    out_r: I64,
+    out_s: I64,
+) -> int:
+    """Compare tuples of the spilled side with the held tuples of the other, dropping those that can match no more.
+
+    FREED: no held tuple is left; the tuple at the spilled side's position was not needed. EXHAUSTED: no tuple of the
+    spilled side is left in this run. NEED_R (NEED_S): more rows of the spilled side. OUT_FULL: take the pairs.
+    `held` are row numbers, as many as the other side has active; a dropped tuple counts as an unproductive comparison
+    if `count_drops`. With `in_order` they are in start order, and the first one that starts too late ends a pass.
+    Reference: spilling in Carman 2020, 3.3.1 to 3.3.3; docs/algorithms/interval.md, 2.1 to 2.3.
+    """
+    find_ends(state, r.key, s.key)
+    at, other = spilled * SIDE, (1 - spilled) * SIDE
+    while state[other + R_ACTIVE] > 0:
+        if state[at + R_POS] == state[at + R_END]:
+            return EXHAUSTED if state[at + R_FINAL] != 0 else NEED_R + spilled
+        if spilled == 0:
+            passed = _pass(state, r, s, rule, 0, count_drops, in_order, held, out_r, out_s)
+        else:
+            passed = _pass(state, s, r, rule, 1, count_drops, in_order, held, out_s, out_r)
+        if not passed:
+            return OUT_FULL
+        if state[other + R_ACTIVE] > 0:
+            state[at + R_POS] += 1
+    return FREED
+
+
+@inlined
+def _pass(
+    state: I64,
+    moving: Rows,
+    fixed: Rows,
+    rule: Rule,
+    spilled: int,
+    count_drops: bool,
+    in_order: bool,
+    held: I64,
+    out_moving: I64,
+    out_fixed: I64,
+) -> bool:
+    """One tuple past the held ones that it may match; False if the output is full."""
+    row, count = state[spilled * SIDE + R_POS], (1 - spilled) * SIDE + R_ACTIVE
+    start, end = moving.start[row], moving.end[row]
+    i, kept, n, store = state[INNER], state[KEEP], state[OUT], state[STORE] != 0
+    productive, unproductive, suppressed, beyond = 0, 0, 0, False
+    while i < state[count] and not (store and n == out_moving.size):
+        other = held[i]
+        other_start, other_end = fixed.start[other], fixed.end[other]
+        if in_order and starts_too_late(rule, spilled, start, end, other_start):
+            unproductive += 1
+            beyond = True
+            break
+        i += 1
+        if outlived(rule, spilled, start, other_start, other_end):
+            state[USED] -= weight_of(fixed, other)
+            unproductive += 1 if count_drops else 0
+            continue
+        held[kept] = other
+        kept += 1
+        if not holds_between(rule, spilled, start, end, other_start, other_end):
+            unproductive += 1
+            continue
+        productive += 1
+        if max(start, other_start) < rule.range_start:
+            suppressed += 1
+        elif store:
+            out_moving[n], out_fixed[n] = row, other
+            n += 1
+    state[OUT] = n
+    state[PRODUCTIVE] += productive
+    state[UNPRODUCTIVE] += unproductive
+    state[SUPPRESSED] += suppressed
+    if not beyond and i < state[count]:
+        state[INNER], state[KEEP] = i, kept
+        return False
+    state[count] = close_gap(held, kept, i, state[count])
+    state[INNER] = state[KEEP] = 0
+    return True
+
+
 @register_warmup
 def _warm() -> None:
     set_bits(np.zeros(1, np.uint8), np.zeros(1, np.int64))
+    rows, rule = sample_rows(), sample_rule()
+    held, out_r, out_s = np.arange(9), np.empty(9, np.int64), np.empty(9, np.int64)
+    for spilled in (0, 1):
+        state = sample_state(rows, rows)
+        state[R_ACTIVE] = state[SIDE + R_ACTIVE] = 1
+        spill_step(state, rows, rows, rule, spilled, True, True, held, out_r, out_s)

@@ -14,7 +14,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.cost.partitions import COMPARE_COST, FRAME_COST, choose_slots
 from dovetail.joins.interval.cost.statistics import IntervalStatistics
 from dovetail.joins.interval.kernels import sweep as sw
-from dovetail.joins.interval.kernels.slots import any_may_match, join_slots
+from dovetail.joins.interval.kernels.partitions import any_may_match, join_slots
 from dovetail.joins.interval.operators.driver import Pull
 from dovetail.joins.interval.operators.memory import RowBytes
 from dovetail.joins.interval.operators.partitioned import Intake, Loaded, PartitionedOperator, RowQueue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,17 +11,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, held_bytes
+from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
-from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.sweep import Rows
-from dovetail.joins.interval.operators.driver import IntervalOperator, Need, Pull
-from dovetail.joins.interval.operators.memory import RowBytes, rows_within
-from dovetail.joins.interval.operators.output import Matched, Output
-from dovetail.joins.interval.operators.spec import END, ROW, SIDES, START, IntervalSpec
+from dovetail.joins.interval.operators.driver import IntervalOperator, Need
+from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, rows_within
+from dovetail.joins.interval.operators.spec import END, ROW, START, IntervalSpec
 
 _NONE: I64 = int64s([])
 
@@ -189,25 +187,71 @@ class RowQueue:
         self.file.close()
 
 
+class RowStore:
+    """The partitions of one input: what its rows weigh, and how they come back from disk.
+
+    On disk rows come in frames of `frame_rows` where memory is counted in tuples.
+    """
+
+    def __init__(
+        self, side: str, schema: pa.Schema, keyed: bool, frame_rows: int, by_tuples: bool, budget: MemoryBudget
+    ) -> None:
+        self.side, self.schema, self.keyed, self.frame_rows = side, schema, keyed, frame_rows
+        self.row_bytes, self._by_tuples = RowBytes(schema), by_tuples
+        self.weight = self.rows_written = self.rows_read = 0
+        self._memory = budget.reserve(f"{side} partitions")
+        self._reading = budget.reserve(f"{side} partitions read")
+
+    def _charged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, to be kept in memory for now, without what is not theirs."""
+        batch = compact(batch)
+        self._memory.grow(held_bytes(batch) + OVERHEAD_BYTES * batch.num_rows)
+        self.weight += int(batch.num_rows) if self._by_tuples else self.row_bytes.total(batch)
+        return batch
+
+    def _loads(
+        self, blocks: Iterable[tuple[int, pa.RecordBatch]], capacity: int
+    ) -> Iterator[list[tuple[int, pa.RecordBatch]]]:
+        """Numbered blocks of rows, as much at a time as `capacity` allows, charged until the next are asked for."""
+        taken: list[tuple[int, pa.RecordBatch]] = []
+        room = capacity
+        for number, rest in blocks:
+            while rest.num_rows:
+                fits = self._fitting(rest, room)
+                if fits or not taken:  # a single row is taken whatever it weighs
+                    rows, rest = rest.slice(0, max(1, fits)), rest.slice(max(1, fits))
+                    self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
+                    taken.append((number, rows))
+                    room -= self._occupied(rows)
+                if rest.num_rows:
+                    yield taken
+                    taken, room = [], capacity
+                    self._reading.close()
+        if taken:
+            yield taken
+        self._reading.close()
+
+    def _fitting(self, rows: pa.RecordBatch, room: int) -> int:
+        """How many of these rows fit, in whole frames if memory is counted in tuples."""
+        if self._by_tuples:
+            return min(int(rows.num_rows), max(0, room - room % self.frame_rows))
+        return self.row_bytes.fitting(rows, room)
+
+    def _occupied(self, rows: pa.RecordBatch) -> int:
+        frames = -(-rows.num_rows // self.frame_rows)
+        return frames * self.frame_rows if self._by_tuples else self.row_bytes.total(rows)
+
+
 class PartitionedOperator(IntervalOperator):
-    """A join that partitions R, then S, and joins pairs of partitions. Inside, R and S are numbered 0 and 1."""
+    """A join that partitions R, then S, and joins pairs of partitions."""
 
     def __init__(
         self, spec: IntervalSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
     ) -> None:
         super().__init__(spec, budget, schemas, spill_dir)
-        self.rule, self.names = spec.rule(), SIDES[::-1] if spec.exchange else SIDES
         r, s = (self.own(Intake(name, schemas[name], self.shares.segment, budget)) for name in self.names)
         self.intakes: tuple[Intake, Intake] = (r, s)
-        empty = (nothing_loaded(r.schema), nothing_loaded(s.schema))
-        self.output = self.own(Output(spec.emit, self.schema, empty, spec.exchange, spec.track, self.shares, budget))
-        self.state = np.zeros(sw.STATE_SIZE, np.int64)
-        self.state[sw.STORE] = self.output.stores
-
-    @property
-    def matched(self) -> Mapping[str, Matched]:
-        """Of each tracked side, which rows have found a partner; complete after the last answer, until `close`."""
-        return self.output.matched
+        self.output = self._open_output((nothing_loaded(r.schema), nothing_loaded(s.schema)))
 
     @property
     def capacity(self) -> int:
@@ -215,16 +259,7 @@ class PartitionedOperator(IntervalOperator):
         frames = self.spec.frames
         return frames.tuples if frames else self.shares.blocking(sum(intake.waiting_bytes for intake in self.intakes))
 
-    def _flush(self) -> Pull:
-        n = int(self.state[sw.OUT])
-        self.state[sw.OUT] = 0
-        yield from self.output.take(n)
-
     def _record(self) -> None:
-        state, metrics = self.state, self.metrics
-        metrics.add("comparisons_productive", state[sw.PRODUCTIVE], unit="comparisons")
-        metrics.add("comparisons_unproductive", state[sw.UNPRODUCTIVE], unit="comparisons")
-        metrics.add("pairs", state[sw.PRODUCTIVE] - state[sw.SUPPRESSED], unit="pairs", per_task=True)
-        metrics.add("pairs_suppressed", state[sw.SUPPRESSED], unit="pairs")
+        super()._record()
         for intake in self.intakes:
-            metrics.add("rows_in", intake.rows_in, intake.side)
+            self.metrics.add("rows_in", intake.rows_in, intake.side)

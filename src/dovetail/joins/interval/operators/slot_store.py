@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, held_bytes, nbytes, take_columns
+from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
-from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, stretches
-from dovetail.joins.interval.operators.partitioned import Loaded, empty_batch, pieces_of
+from dovetail.joins.interval.operators.memory import stretches
+from dovetail.joins.interval.operators.partitioned import Loaded, RowStore, empty_batch, pieces_of
 from dovetail.joins.interval.operators.spec import END, KEY, START
 
 _WORD = 2**64
@@ -161,7 +161,7 @@ class SortedFile:
         self.file.close()
 
 
-class SlotStore:
+class SlotStore(RowStore):
     """Rows of one input; in memory until `spill`, then sorted runs that `finish` merges into one file.
 
     What the sort writes and reads before the one file exists is counted apart (`sorted_rows`): the source has its
@@ -180,32 +180,22 @@ class SlotStore:
         budget: MemoryBudget,
         spill_dir: Path | None,
     ) -> None:
-        self.side, self.schema, self.slots, self.keyed = side, schema, slots, keyed
-        self.row_bytes, self.block_rows, self._by_tuples = RowBytes(schema), max(1, block_rows), by_tuples
+        super().__init__(side, schema, keyed, 1, by_tuples, budget)
+        self.slots, self.block_rows = slots, max(1, block_rows)
         self._block_bytes = _LARGEST if by_tuples else block_bytes
-        self.weight = self.rows_written = self.rows_read = self.sorted_rows = 0
-        self.bytes_written = self.bytes_read = 0
+        self.sorted_rows = self.bytes_written = self.bytes_read = 0
         self._pending: list[pa.RecordBatch] = []
         self._runs: list[SortedFile] = []
         self._spill_dir = spill_dir
-        self._memory = budget.reserve(f"{side} partitions")
-        self._reading = budget.reserve(f"{side} partitions read")
 
     @property
     def on_disk(self) -> bool:
         """Whether rows went to disk."""
         return bool(self._runs)
 
-    def weigh(self, batch: pa.RecordBatch) -> int:
-        """What these rows count against the memory of the join."""
-        return int(batch.num_rows) if self._by_tuples else self.row_bytes.total(batch)
-
     def add(self, batch: pa.RecordBatch) -> None:
         """Keep rows in memory, for now."""
-        batch = compact(batch)
-        self._memory.grow(held_bytes(batch) + OVERHEAD_BYTES * batch.num_rows)
-        self._pending.append(batch)
-        self.weight += self.weigh(batch)
+        self._pending.append(self._charged(batch))
 
     def spill(self) -> None:
         """Write the rows in memory as a sorted run."""
@@ -249,24 +239,9 @@ class SlotStore:
         if not self._runs:
             yield self._all_in_memory()
             return
-        batches: list[pa.RecordBatch] = []
-        room = capacity
-        for number in range(len(self._runs[0].directory)):
-            rest = self._read(number)
-            while rest.num_rows:
-                fits = rest.num_rows if self.weigh(rest) <= room else self._fitting(rest, room)
-                if fits or not batches:  # a single row is taken whatever it weighs
-                    rows, rest = rest.slice(0, max(1, fits)), rest.slice(max(1, fits))
-                    self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
-                    batches.append(rows)
-                    room -= self.weigh(rows)
-                if rest.num_rows:
-                    yield self._loaded(batches)
-                    batches, room = [], capacity
-                    self._reading.close()
-        if batches:
-            yield self._loaded(batches)
-        self._reading.close()
+        blocks = ((number, self._read(number)) for number in range(len(self._runs[0].directory)))
+        for taken in self._loads(blocks, capacity):
+            yield self._loaded([rows for _, rows in taken])
 
     def blocks(self) -> Iterator[tuple[Block, Loaded | int]]:
         """Block by block: its directory, and its rows if they are in memory, else the number to `load` it by."""
@@ -306,9 +281,6 @@ class SlotStore:
     def _order_of(self, batch: pa.RecordBatch) -> tuple[I64, I64]:
         keys = int64s(batch.column(KEY).to_numpy()) if self.keyed else int64s([])
         return self.slots.of(batch), keys
-
-    def _fitting(self, batch: pa.RecordBatch, room: int) -> int:
-        return max(0, room) if self._by_tuples else self.row_bytes.fitting(batch, room)
 
     def _loaded(self, batches: list[pa.RecordBatch]) -> Loaded:
         batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]

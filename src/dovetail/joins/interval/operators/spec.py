@@ -24,7 +24,7 @@ from dovetail.joins.interval.kernels.sweep import (
     Rule,
 )
 from dovetail.joins.interval.operators.memory import Shares
-from dovetail.joins.interval.relation import EQUAL, GREATER, LESS, Relation
+from dovetail.joins.interval.relation import GREATER, LESS, Relation, sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,7 @@ def _outcomes(relation: Relation, halves: int, shift: int) -> Iterator[tuple[Sig
                 yield _signs(a, b, c, d), a < d + shift and c < b + shift
         elif _holds_a_point(a, b, relation.left_closed) and _holds_a_point(c, d, relation.right_closed):
             signs = _signs(a, b, c, d)
-            yield signs, _share_a_point(relation, signs)
-
-
-def _share_a_point(relation: Relation, signs: Signs) -> bool:
-    _, se, es, _ = signs
-    starts_in_time = se == LESS or (se == EQUAL and relation.touching_start)
-    return starts_in_time and (es == GREATER or (es == EQUAL and relation.touching_end))
+            yield signs, relation.shares_point(signs[1], signs[2])
 
 
 def _holds_a_point(start: int, end: int, closed: str) -> bool:
@@ -156,11 +150,7 @@ def _holds_a_point(start: int, end: int, closed: str) -> bool:
 
 
 def _signs(a: int, b: int, c: int, d: int) -> Signs:
-    return _sign(a, c), _sign(a, d), _sign(b, c), _sign(b, d)
-
-
-def _sign(a: int, b: int) -> int:
-    return LESS if a < b else GREATER if a > b else EQUAL
+    return sign(a, c), sign(a, d), sign(b, c), sign(b, d)
 
 
 def _order(starts: list[int]) -> int:

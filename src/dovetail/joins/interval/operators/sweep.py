@@ -16,12 +16,10 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
-from dovetail.joins.interval.kernels.spill import spill_step
-from dovetail.joins.interval.kernels.sweep import Rows
+from dovetail.joins.interval.kernels.sweep import Rows, spill_step
 from dovetail.joins.interval.operators.driver import IntervalOperator, Need, Pull
 from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, rows_within
-from dovetail.joins.interval.operators.output import Matched, Output
-from dovetail.joins.interval.operators.spec import END, KEY, SIDES, START, IntervalSpec
+from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec
 
 NO_ROWS: I64 = int64s([])
 
@@ -211,7 +209,7 @@ def _codes(batch: pa.RecordBatch, name: str) -> I64:
 class SweepOperator(IntervalOperator):
     """Drives a sweep kernel: feeds its windows, takes its pairs, and spills one side when its memory is full.
 
-    Inside, R and S are numbered 0 and 1. Rows of a window that are still active move to its front when it is refilled.
+    Rows of a window that are still active move to its front when it is refilled.
     """
 
     count_drops = True
@@ -223,15 +221,11 @@ class SweepOperator(IntervalOperator):
         self, spec: IntervalSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
     ) -> None:
         super().__init__(spec, budget, schemas, spill_dir)
-        self.rule, self.names = spec.rule(), SIDES[::-1] if spec.exchange else SIDES
         first, second = (self._feed(name) for name in self.names)
         self.feeds: tuple[Feed, Feed] = (first, second)
-        self.output = self.own(
-            Output(spec.emit, self.schema, self.feeds, spec.exchange, spec.track, self.shares, budget)
-        )
+        self.output = self._open_output(self.feeds)
         self.spills = [0, 0]
-        self.state = np.zeros(sw.STATE_SIZE, np.int64)
-        self.state[sw.KEYED], self.state[sw.STORE] = spec.keyed, self.output.stores
+        self.state[sw.KEYED] = spec.keyed
 
     def _feed(self, name: str) -> Feed:
         by_tuples = self.spec.frames is not None
@@ -246,11 +240,6 @@ class SweepOperator(IntervalOperator):
                 self.spill_dir,
             )
         )
-
-    @property
-    def matched(self) -> Mapping[str, Matched]:
-        """Of each tracked side, which rows have found a partner; complete after the last answer, until `close`."""
-        return self.output.matched
 
     @abstractmethod
     def _step(self) -> int:
@@ -277,11 +266,6 @@ class SweepOperator(IntervalOperator):
             elif status != sw.OUT_FULL:
                 yield from self._refill(status - sw.NEED_R)
         yield from self._flush()
-
-    def _flush(self) -> Pull:
-        n = int(self.state[sw.OUT])
-        self.state[sw.OUT] = 0
-        yield from self.output.take(n)
 
     def _refill(self, side: int) -> Pull:
         feed, at = self.feeds[side], side * sw.SIDE
@@ -333,12 +317,9 @@ class SweepOperator(IntervalOperator):
         return int(weighs.sum())
 
     def _record(self) -> None:
-        state, metrics = self.state, self.metrics
-        metrics.add("comparisons_productive", state[sw.PRODUCTIVE], unit="comparisons")
-        metrics.add("comparisons_unproductive", state[sw.UNPRODUCTIVE], unit="comparisons")
-        metrics.add("pairs", state[sw.PRODUCTIVE] - state[sw.SUPPRESSED], unit="pairs", per_task=True)
-        metrics.add("pairs_suppressed", state[sw.SUPPRESSED], unit="pairs")
-        metrics.peak("active_peak", state[sw.PEAK_ACTIVE], unit="tuples")
+        super()._record()
+        metrics = self.metrics
+        metrics.peak("active_peak", self.state[sw.PEAK_ACTIVE], unit="tuples")
         for feed, spills in zip(self.feeds, self.spills, strict=True):
             metrics.add("rows_in", feed.rows_in, feed.side)
             metrics.add("spills", spills, feed.side, unit="spills")

@@ -4,5 +4,5 @@
 * `sides`: both inputs with the columns of the result, bounds and keys of one type. `statistics`: counts and samples.
 * `choose`: the decision between the routes, with every limit and price.
 * `native`, `ranges`, `index`: the routes. `join_types`: outer, semi and anti joins of rows that are in several cells.
-* `write`: Parquet files from tasks. `functions`: columns over pairs of intervals.
+* `write`: Parquet files from tasks.
 """

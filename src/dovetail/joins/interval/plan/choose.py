@@ -24,11 +24,12 @@ from dovetail.joins.interval.plan.native import (
     strategy,
 )
 from dovetail.joins.interval.plan.ranges import RangesRoute, range_cells
-from dovetail.joins.interval.plan.sides import Side, spark_only
+from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, kept_row_counts, text_bytes
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.connect import parallelism
+from dovetail.spark.inputs import spark_only
 
 Route = NativeRoute | RangesRoute | IndexRoute
 
@@ -119,7 +120,7 @@ def choose_counts(inputs: Inputs) -> IndexRoute | NativeRoute:
 
 def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | None:
     """Where all pairs can be counted at once: on the driver, if the bounds fit the budget; else None."""
-    if request.condition is not None or spark_only(left, right) is not None:
+    if request.condition is not None or _spark_only(left, right) is not None:
         return None
     fits = _driver_fits(sum(kept_row_counts((left, right))), request)
     return DriverIndex(request, left, right) if fits else None
@@ -129,7 +130,7 @@ def choose_top(inputs: Inputs) -> DriverIndex | None:
     """Where the longest overlaps can be found without joining: on the driver, if the bounds fit; else None."""
     request = inputs.request
     simple = request.condition is None and request.relation.only == "overlapping"
-    if not simple or _is_wide_decimal(inputs.left.bound_type) or spark_only(inputs.left, inputs.right) is not None:
+    if not simple or _is_wide_decimal(inputs.left.bound_type) or _spark_only(inputs.left, inputs.right) is not None:
         return None
     fits = _driver_fits(sum(s.rows for s in inputs.statistics), request)
     return DriverIndex(request, *inputs.checked()) if fits else None
@@ -161,7 +162,11 @@ def _codes_obstacle(inputs: Inputs) -> str | None:
     low, high = min(s.low for s in inputs.statistics), max(s.high for s in inputs.statistics)
     if not _has_codes(inputs.left.bound_type, inputs.request.relation, low, high):
         return "bounds of this type and `closed` have no 64-bit codes"
-    return spark_only(inputs.left, inputs.right)
+    return _spark_only(inputs.left, inputs.right)
+
+
+def _spark_only(*sides: Side) -> str | None:
+    return spark_only((side.frame, side.keys) for side in sides)
 
 
 def _has_codes(kind: T.DataType, relation: Relation, low: float, high: float) -> bool:
@@ -189,11 +194,14 @@ def _native(inputs: Inputs, because: str = "") -> NativeRoute:
     by_keys = _seconds_by_keys(inputs) if request.keys and not wants_cells else None
     if way not in ("bins", "order"):
         return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], seconds=by_keys)
+    row, joins = load_profile().shuffle_row.seconds, _joins_of_cells(request)
+    keys = NativeRoute(inputs, "keys", because + _NATIVE_REASONS["keys"], seconds=by_keys)
+    if by_keys is not None and by_keys <= sum(s.usable for s in inputs.statistics) * row * EXPLODED_ROW * joins:
+        return keys  # a row is in one cell at least, so that no cells can cost less: none are looked for
     cells: BinCells | OrderCells = bin_cells(inputs) if way == "bins" else order_cells(inputs)
     rows, seconds = _rows_and_seconds(inputs, cells)
-    exploded = seconds + rows * load_profile().shuffle_row.seconds * (EXPLODED_ROW - 1)
-    if by_keys is not None and by_keys <= exploded * _joins_of_cells(request):
-        return NativeRoute(inputs, "keys", because + _NATIVE_REASONS["keys"], seconds=by_keys)
+    if by_keys is not None and by_keys <= (seconds + rows * row * (EXPLODED_ROW - 1)) * joins:
+        return keys
     return NativeRoute(inputs, way, because + _NATIVE_REASONS[way], cells, seconds)
 
 
@@ -249,11 +257,14 @@ def _index_in_ranges(inputs: Inputs) -> IndexRoute:
 def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
     """Whether an index of right rows, and the rows themselves if they are wanted, fits the budget of a task.
 
-    Rows are measured, which takes a job, if they could fit.
+    Rows that could fit are measured by a job, if planning has not measured them.
     """
     stats, memory = inputs.statistics[1], inputs.request.memory
     size = stats.usable * (INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
-    return size <= memory and (not with_rows or size + 2 * text_bytes(inputs.right) <= memory)
+    if size > memory or not with_rows:
+        return size <= memory
+    texts = text_bytes(inputs.right) if stats.text_bytes is None else stats.text_bytes
+    return size + 2 * texts <= memory
 
 
 def _index_seconds(inputs: Inputs) -> float:

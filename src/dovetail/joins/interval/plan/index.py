@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -23,24 +23,24 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.codes import bound_numbers
 from dovetail.engine.columns import take_columns
+from dovetail.engine.exchanged import SIDE
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE
 from dovetail.joins.interval.codes import INVERTED, USABLE, classify, encode_sides
 from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
 from dovetail.joins.interval.plan.join_types import ROW, WHOLE, CellsJoin
-from dovetail.joins.interval.plan.ranges import ORDER, RangeCells, nullable, side_columns, tagged
+from dovetail.joins.interval.plan.ranges import RangeCells, in_ranges, side_columns
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.plan.statistics import Inputs, row_counts
 from dovetail.joins.interval.request import Request
-from dovetail.spark.arrow import map_in_arrow, reported
 from dovetail.spark.columns import quoted, unquoted
 from dovetail.spark.connect import is_connect
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.hosts.batch import exchange, nullable, task_frame
+from dovetail.spark.hosts.resident import Pool
 
 _ONE_MATCH = ("first", "last", "any")
 _Bounds = tuple[pa.ChunkedArray, pa.ChunkedArray]
@@ -96,13 +96,14 @@ class IndexRoute:
         """Left rows with their answer; reads the right side now, the left side when Spark runs the result."""
         request, sink = self.inputs.request, self.inputs.sink
         wanted = right.frame if kind in _ONE_MATCH else _bounds_only(right)
-        columns = side_columns(left, left.frame), side_columns(right, wanted)
-        question = Question(kind, request.relation, *columns, request.memory, outer)
+        mine, theirs = (
+            side_columns(side, {c: c for c in rows.columns}) for side, rows in ((left, left.frame), (right, wanted))
+        )
+        question = Question(kind, request.relation, mine, theirs, request.memory, outer)
         fields = _answer_fields(left.frame, kind)
         if kind in _ONE_MATCH:
-            fields += [nullable(field) for field in wanted.schema]
-        task = SentRight(question, _send(wanted), sink)
-        return map_in_arrow(left.frame, partial(_answer_sent, task), T.StructType(fields))
+            fields += nullable(wanted.schema)
+        return task_frame(left.frame, _answer_all, SentRight(question, *_send(wanted)), sink, fields)
 
     def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
         """Rows that match, or do not, within their range."""
@@ -117,32 +118,31 @@ class IndexRoute:
         relation = request.relation.swapped() if first.name == "right" else request.relation
         counted_once = kind == "count" and cells.both_split
         started = (first.own("in"), second.own("in")) if counted_once else None
-        columns = side_columns(first, rows), side_columns(second, others)
+        placed, places = exchange(in_ranges(first, rows), in_ranges(second, others), cells.ranges)
+        columns = side_columns(first, places.left), side_columns(second, places.right)
         question = Question(kind, relation, *columns, request.memory, started=started)
-        together = tagged(first, rows, LEFT, others).unionByName(tagged(second, others, RIGHT, rows))
-        order = [column for column in together.columns if column.startswith(ORDER)]
-        placed = together.drop(*order).repartitionById(cells.ranges, F.col(CELL)).sortWithinPartitions(F.desc(SIDE))
-        fields = T.StructType(_answer_fields(rows, kind))
-        return map_in_arrow(placed, partial(_answer_range, question, self.inputs.sink), fields)
+        rows_last = placed.sortWithinPartitions(F.desc(SIDE))
+        return task_frame(rows_last, answer_cell, question, self.inputs.sink, _answer_fields(rows, kind))
 
 
 def _answer_fields(rows: DataFrame, kind: Kind) -> list[T.StructField]:
     counted = [T.StructField(COUNT, T.LongType(), False)] if kind == "count" else []
-    return [*(nullable(field) for field in rows.schema), *counted]
+    return [*nullable(rows.schema), *counted]
 
 
 def _bounds_only(side: Side) -> DataFrame:
     return side.frame.select(*dict.fromkeys((side.start, side.end, *side.keys)))
 
 
-def _send(frame: DataFrame) -> Any:
+def _send(frame: DataFrame) -> tuple[Any, str]:
+    """The rows as Arrow bytes that tasks can read, and a name for them."""
     table = frame.toArrow()
     output = pa.BufferOutputStream()
     with pa.ipc.new_stream(output, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     data = output.getvalue().to_pybytes()
     spark = frame.sparkSession
-    return data if is_connect(spark) else spark.sparkContext.broadcast(data)
+    return data if is_connect(spark) else spark.sparkContext.broadcast(data), uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,43 +151,33 @@ class SentRight:
 
     question: Question
     right: Any  # a broadcast variable, or the bytes themselves over Spark Connect
-    sink: MetricsSink
+    name: str
+
+    def index(self) -> RightIndex:
+        """The index of the right side."""
+        sent = self.right if isinstance(self.right, bytes) else self.right.value
+        table = pa.ipc.open_stream(pa.py_buffer(sent)).read_all().combine_chunks()
+        rows = next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
+        return RightIndex(self.question, rows, MemoryBudget(self.question.memory, "interval answers"))
 
 
-def _answer_sent(task: SentRight, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return reported(_answer_all, task, task.sink, batches)
-
-
-_CACHED: dict[str, Any] = {}  # the index of the last question: one process answers many tasks of it
+_INDEXES: Pool[RightIndex] = Pool(most=1)
+"""The index of the last question: a worker answers many tasks of it."""
 
 
 def _answer_all(task: SentRight, batches: Iterator[pa.RecordBatch], metrics: Metrics) -> Iterator[pa.RecordBatch]:
     index: RightIndex | None = None
-    for batch in batches:
-        if index is None:
-            index, budget = _cached_index(task)
-            metrics.add("placed", index.rows.num_rows, side="right", per_task=True)
-            metrics.peak("memory", budget.peak)
-        metrics.add("placed", batch.num_rows, side="left", per_task=True)
-        yield from answer(task.question, index, batch)
-
-
-def _cached_index(task: SentRight) -> tuple[RightIndex, MemoryBudget]:
-    sent = task.right if isinstance(task.right, bytes) else task.right.value
-    if _CACHED.get("sent") is not sent or _CACHED["question"] != task.question:
-        if "index" in _CACHED:
-            _CACHED["index"].close()
-        _CACHED.clear()
-        table = pa.ipc.open_stream(pa.py_buffer(sent)).read_all().combine_chunks()
-        rows = next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
-        budget = MemoryBudget(task.question.memory, "interval answers")
-        index = RightIndex(task.question, rows, budget)
-        _CACHED.update(index=index, budget=budget, question=task.question, sent=sent)
-    return _CACHED["index"], _CACHED["budget"]
-
-
-def _answer_range(question: Question, sink: MetricsSink, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return reported(answer_cell, question, sink, batches)
+    try:
+        for batch in batches:
+            if index is None:
+                index = _INDEXES.take(task.name) or task.index()
+                metrics.add("placed", index.rows.num_rows, side="right", per_task=True)
+                metrics.peak("memory", index.budget.peak)
+            metrics.add("placed", batch.num_rows, side="left", per_task=True)
+            yield from answer(task.question, index, batch)
+    finally:
+        if index is not None:
+            _INDEXES.keep(task.name, index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from dovetail.joins.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, 
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, WHOLE, CellsJoin
 from dovetail.joins.interval.plan.sides import Side
-from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics
-from dovetail.joins.interval.relation import EQUAL, GREATER, LESS, Relation
+from dovetail.joins.interval.plan.statistics import Inputs
+from dovetail.joins.interval.relation import Relation, sign
 from dovetail.spark.columns import RESERVED, quoted
 from dovetail.spark.connect import require_classic
 from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
@@ -113,11 +113,7 @@ def _holds_apart(relation: Relation) -> bool:
     """Whether the relation can hold for two intervals that neither share nor touch a point."""
     spans = list(itertools.combinations_with_replacement(range(4), 2))
     apart = [(a, b) for a, b in itertools.product(spans, repeat=2) if a[1] < b[0] or a[0] > b[1]]
-    return any(relation.holds(*(_sign(x, y) for x in a for y in b)) for a, b in apart)
-
-
-def _sign(a: int, b: int) -> int:
-    return LESS if a < b else EQUAL if a == b else GREATER
+    return any(relation.holds(*(sign(x, y) for x in a for y in b)) for a, b in apart)
 
 
 def bin_cells(inputs: Inputs) -> BinCells:
@@ -132,18 +128,14 @@ def bin_cells(inputs: Inputs) -> BinCells:
 
 
 def candidate_cost(inputs: Inputs) -> float:
-    """One core's time to test a pair, in a hash join if Spark is likely to take one, else in a merge join."""
-    broadcasts = _broadcasts(inputs.statistics, inputs.left.frame.sparkSession)
-    return HASHED_CANDIDATE_COST if broadcasts else CANDIDATE_COST
-
-
-def _broadcasts(stats: tuple[SideStatistics, SideStatistics], spark: SparkSession) -> bool:
-    """Whether Spark is likely to send one side to all tasks and join by hashing instead of merging."""
+    """Seconds to test a pair: more if Spark is likely to send one side to all tasks and to hash instead of merging."""
+    setting = inputs.left.frame.sparkSession.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB")
     try:
-        limit = parse_bytes(spark.conf.get("spark.sql.autoBroadcastJoinThreshold", "10MB") or "10MB")
+        limit = parse_bytes(setting or "10MB")
     except PlanError:
-        return False  # switched off
-    return min(s.rows * s.row_bytes for s in stats) <= limit
+        return CANDIDATE_COST  # switched off
+    hashes = min(s.rows * s.row_bytes for s in inputs.statistics) <= limit
+    return HASHED_CANDIDATE_COST if hashes else CANDIDATE_COST
 
 
 def order_cells(inputs: Inputs) -> OrderCells:

@@ -13,7 +13,7 @@ from pyspark.sql.types import BooleanType
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import BudgetExceeded, PlanError, UnsupportedError
+from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.choose import (
     Decision,
@@ -25,13 +25,12 @@ from dovetail.joins.interval.plan.choose import (
 )
 from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
-from dovetail.joins.interval.plan.sides import Side, prepare
+from dovetail.joins.interval.plan.sides import Side, output_columns, prepare, project
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
 from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import Request
-from dovetail.request.columns import wanted_columns
 from dovetail.spark.arrow import arrow_type
-from dovetail.spark.columns import RESERVED, quoted, unquoted
+from dovetail.spark.columns import quoted
 from dovetail.spark.connect import is_connect
 from dovetail.spark.metrics import MetricsSink
 
@@ -65,8 +64,8 @@ class IntervalPlan:
         wanted = output_columns(left, right, self.request)
         if self.request.columns is not None and self.request.condition is None:
             # Spark prunes columns of its own joins, but not of our operators.
-            left, right = (_pruned(side, wanted) for side in (left, right))
-        return _project(self.route.answer(left, right), left, right, self.request)
+            left, right = (side.pruned(wanted) for side in (left, right))
+        return project(self.route.answer(left, right), left, right, self.request)
 
     def metrics(self) -> Metrics:
         """What the last run measured: rows of each side as planned, rows placed in its cells, replication, and so on.
@@ -100,7 +99,7 @@ class IntervalPlan:
         if ranges is None:
             files = write_frame(frame, target)
         else:
-            pruned = (_pruned(side, columns) for side in (left, right))
+            pruned = (side.pruned(columns) for side in (left, right))
             files = write_cells(*ranges.inner_tasks(*pruned), self.inputs.sink, target)
         if is_connect(frame):  # over Spark Connect the counts of tasks do not come back
             return written(files, self._planned())
@@ -186,7 +185,7 @@ def longest_overlaps(left: DataFrame, right: DataFrame, k: int, request: Request
     if found is None:
         overlap = F.expr(_overlap_length(*sides))
         found = choose_join(inputs).route.answer(*sides).orderBy(overlap.desc()).limit(k)
-    return _project(found, *sides, request)
+    return project(found, *sides, request)
 
 
 def _overlap_length(left: Side, right: Side) -> str:
@@ -196,11 +195,6 @@ def _overlap_length(left: Side, right: Side) -> str:
 
 def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
     """Both sides, with every part of the request checked against their columns; starts no job."""
-    for name, frame in (("left", left), ("right", right)):
-        if frame.isStreaming:
-            raise UnsupportedError(
-                f"{name} input is a stream; an interval join needs finite inputs (use foreachBatch)", argument=name
-            )
     sides = prepare(left, right, request)
     output_columns(*sides, request)
     if request.split_points is not None:
@@ -211,7 +205,7 @@ def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side
 
 
 def _inputs(request: Request, left: Side, right: Side) -> Inputs:
-    statistics = collect_statistics(left, right, request.invalid)
+    statistics = collect_statistics(left, right, request)
     return Inputs(request, left, right, statistics, MetricsSink(left.frame.sparkSession))
 
 
@@ -231,31 +225,3 @@ def _check_condition(left: Side, right: Side, request: Request) -> None:
             f"condition={request.condition!r} is of type {kind.simpleString()}; it must be true or false",
             argument="condition",
         )
-
-
-def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:
-    """The columns of the answer, in order; a `PlanError` for a name that it does not have."""
-    every = left.payload if request.left_only else (*left.payload, *right.payload)
-    return wanted_columns(request.columns, every)
-
-
-def _pruned(side: Side, columns: tuple[str, ...]) -> Side:
-    """The side with only the columns that are wanted or joined on."""
-    needed = {unquoted(name) for name in (side.start, side.end, *side.keys)} | set(columns)
-    chosen = [c for c in side.frame.columns if c in needed or c.startswith(RESERVED)]
-    return replace(side, frame=side.frame.select(*map(quoted, chosen)))
-
-
-def _project(frame: DataFrame, left: Side, right: Side, request: Request) -> DataFrame:
-    """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
-    prefix = f"{RESERVED}shared_"
-    shared = {name.removeprefix(prefix).lower(): name for name in right.frame.columns if name.startswith(prefix)}
-
-    def column(name: str) -> str:
-        if name.lower() in shared and request.how in ("right", "full"):
-            values = [quoted(name), quoted(shared[name.lower()])]
-            first, second = values if request.how == "full" else values[::-1]  # equal keys may look different
-            return f"coalesce({first}, {second}) as {quoted(name)}"
-        return quoted(name)
-
-    return frame.selectExpr(*map(column, output_columns(left, right, request)))

@@ -10,10 +10,9 @@ Spark, which places rows, and the tasks never disagree about a time zone.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,20 +22,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
+from dovetail.engine.exchanged import Columns
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cell_join import CELL, LEFT, RIGHT, SIDE, CellJoin, SideColumns, join_cell
+from dovetail.joins.interval.cell_join import CellJoin, SideColumns, join_cell
 from dovetail.joins.interval.cost import Choice
 from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, CellsJoin
 from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation
-from dovetail.spark.arrow import arrow_type, map_in_arrow, reported
-from dovetail.spark.columns import RESERVED, quoted, unquoted
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.arrow import arrow_type
+from dovetail.spark.columns import quoted, unquoted
+from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
 
-ORDER = f"{RESERVED}order"
 SPLIT_LEFT = frozenset({"covers", "overlaps"})
 SPLIT_RIGHT = frozenset({"covered_by", "overlapped_by"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -70,7 +69,7 @@ class RangesRoute:
     def inner_tasks(self, left: Side, right: Side) -> tuple[DataFrame, CellJoin]:
         """Both sides placed for an inner join, one partition a range, and the specification of a task."""
         rows, others = (self.cells.add(side, side.frame, ("cell",)) for side in (left, right))
-        return self._placed(left, rows, right, others), self._task(left, rows, right, others, "inner", once=True)
+        return self._tasks(left, rows, right, others, "inner", once=True)
 
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""
@@ -82,31 +81,34 @@ class RangesRoute:
 
     def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
         """What `rows.join(others, ..., how)` gives within each range; `once`, pairs in their first range only."""
-        task = self._task(first, rows, second, others, how, once)
-        semi = how in ("left_semi", "left_anti")
-        schema = T.StructType([nullable(field) for field in (*rows.schema, *(() if semi else others.schema))])
-        placed = self._placed(first, rows, second, others)
-        return map_in_arrow(placed, partial(_run, task, self.inputs.sink), schema)
+        placed, task = self._tasks(first, rows, second, others, how, once)
+        fields = [*rows.schema, *(() if task.semi else others.schema)]
+        return task_frame(placed, join_cell, task, self.inputs.sink, nullable(fields))
 
-    def _task(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> CellJoin:
+    def _tasks(
+        self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
+    ) -> tuple[DataFrame, CellJoin]:
+        """Both sides, each range in a partition of its own, sorted by (keys, start, end); and what a task is told."""
         request, exchanged = self.inputs.request, first.name == "right"
-        return CellJoin(
+        pairs = list(zip(_sorted_by(first), _sorted_by(second), strict=True))
+        placed, places = exchange(in_ranges(first, rows), in_ranges(second, others), self.cells.ranges, pairs)
+        task = CellJoin(
             self.algorithm,
             request.relation.swapped() if exchanged else request.relation,
             how,
-            side_columns(first, rows),
-            side_columns(second, others),
+            side_columns(first, places.left),
+            side_columns(second, places.right),
             request.memory,
+            places.paired[:-2],
             once and self.cells.both_split,
             as_arrow(first.bound_type, self.cells.points),
             self.swapped != exchanged,
         )
+        return placed.sortWithinPartitions(*places.paired), task
 
-    def _placed(self, first: Side, rows: DataFrame, second: Side, others: DataFrame) -> DataFrame:
-        """Both sides in one frame, each range in a partition of its own, sorted by (keys, start, end)."""
-        together = tagged(first, rows, LEFT, others).unionByName(tagged(second, others, RIGHT, rows))
-        order = [column for column in together.columns if column.startswith(ORDER)]
-        return together.repartitionById(self.cells.ranges, F.col(CELL)).sortWithinPartitions(*order).drop(*order)
+
+def _sorted_by(side: Side) -> list[str]:
+    return [unquoted(name) for name in (*side.keys, side.start, side.end)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,31 +186,15 @@ def range_cells(inputs: Inputs, wanted: int) -> RangeCells:
     return RangeCells(points_from_positions(kind, chosen), request.relation)
 
 
-def side_columns(side: Side, rows: DataFrame) -> SideColumns:
-    """What a task must know of the columns of one side."""
+def side_columns(side: Side, columns: Columns) -> SideColumns:
+    """What a task must know of the columns of one side, which are in these places."""
     keys = tuple(unquoted(key) for key in side.keys)
-    return SideColumns(tuple(rows.columns), unquoted(side.start), unquoted(side.end), keys, side.closed)
+    return SideColumns(columns, unquoted(side.start), unquoted(side.end), keys, side.closed)
 
 
-def tagged(side: Side, rows: DataFrame, tag: int, others: DataFrame) -> DataFrame:
-    """The rows with their side, their cell and their sort order, and nulls for the columns of the other side."""
-    order = [*side.keys, side.start, side.end]
-    return rows.select(
-        F.lit(tag).cast("byte").alias(SIDE),
-        F.col(side.own("cell")).cast("int").alias(CELL),
-        *(F.expr(bound).alias(f"{ORDER}{number}") for number, bound in enumerate(order)),
-        *map(quoted, rows.columns),
-        *(F.lit(None).cast(field.dataType).alias(field.name) for field in others.schema),
-    )
-
-
-def nullable(field: T.StructField) -> T.StructField:
-    """The field, which may now hold nulls."""
-    return T.StructField(field.name, field.dataType, True)
-
-
-def _run(task: CellJoin, sink: MetricsSink, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return reported(join_cell, task, sink, batches)
+def in_ranges(side: Side, rows: DataFrame) -> Placed:
+    """Rows of a side that have a column with their range."""
+    return Placed(rows, side.own("cell"), rows.columns)
 
 
 def points_from_positions(kind: T.DataType, positions: npt.NDArray[np.float64]) -> tuple[Any, ...]:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from pyspark.sql import types as T  # noqa: N812  (likewise)
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
-from dovetail.request.columns import output_names
-from dovetail.spark.arrow import arrow_type
-from dovetail.spark.collation import check_collations, collation_key, collation_of
+from dovetail.request.columns import output_names, wanted_columns
 from dovetail.spark.columns import RESERVED, find_column, position, quoted, unquoted
+from dovetail.spark.inputs import BOUND_TYPES, check_input, common_type, key_type, named_columns, type_with_codes
 
-BOUND_TYPES = (
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.FloatType,
-    T.DoubleType,
-    T.DecimalType,
-    T.DateType,
-    T.TimestampType,
-    T.TimestampNTZType,
-    T.DayTimeIntervalType,
-    T.TimeType,
-)
+_SHARED = f"{RESERVED}shared_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,83 +113,47 @@ class Side:
             conditions.append(self.matches)
         whole = " and ".join(conditions) or "true"
         if invalid == "error":  # planning found none, or it would have stopped; this is for rows that came since
-            whole = f"if({self._broken}, raise_error({_literal(self._late_error())}), {whole})"
+            whole = f"if({self._broken}, raise_error('{self._late_error()}'), {whole})"
         return self if whole == "true" else replace(self, frame=self.frame.where(whole))
 
     def _late_error(self) -> str:
         return f"{self.shown} input changed since it was planned: it has an interval that ends before it starts"
 
+    def pruned(self, columns: Sequence[str]) -> Side:
+        """The side with only the columns that are wanted or joined on."""
+        needed = {unquoted(name) for name in (self.start, self.end, *self.keys)} | set(columns)
+        chosen = [c for c in self.frame.columns if c in needed or c.startswith(RESERVED)]
+        return replace(self, frame=self.frame.select(*map(quoted, chosen)))
+
 
 def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
     """Both sides under output names; every column that the request names is checked here."""
-    for name, frame in (("left", left), ("right", right)):
-        _check_names(name, frame)
-    left_bounds = _bounds("left", left, request.left_interval)
-    right_bounds = _bounds("right", right, request.right_interval)
-    bound_type = _common_type(left, None, "interval bounds", left_bounds[0], right_bounds[0])
-    if isinstance(bound_type, T.TimeType):
-        if str(left.sparkSession.conf.get("spark.sql.timeType.enabled", "false")).lower() != "true":
-            raise PlanError(
-                "interval bounds have type time, which Spark takes in part only unless spark.sql.timeType.enabled is "
-                "true; set it, or cast the bounds to decimal(11, 6), seconds since midnight",
-                argument="left_interval",
-            )
-        bound_type = T.DecimalType(11, 6)  # seconds since midnight
-    left_keys = [find_column("left", left, key.left, "on") for key in request.keys]
-    right_keys = [find_column("right", right, key.right, "on") for key in request.keys]
-    for lk, rk in zip(left_keys, right_keys, strict=True):
-        for name, key, frame in (("left", lk, left), ("right", rk, right)):
-            _check_comparable(name, key, frame.schema[key].dataType)
-        check_collations(left.schema[lk], right.schema[rk])
-    key_types = [
-        _common_type(left, "on", f"key {key.left!r}", left.schema[lk].dataType, right.schema[rk].dataType)
-        for key, lk, rk in zip(request.keys, left_keys, right_keys, strict=True)
+    frames = {"left": left, "right": right}
+    for name, frame in frames.items():
+        check_input(name, frame, "an interval join")
+    bounds = {name: _bounds(name, frame, getattr(request, f"{name}_interval")) for name, frame in frames.items()}
+    kind = _bound_type(left, None, "interval bounds", bounds["left"][0], bounds["right"][0])
+    kind = type_with_codes(left, "interval bounds", kind, "left_interval")
+    keys = [(find_column("left", left, k.left, "on"), find_column("right", right, k.right, "on")) for k in request.keys]
+    kinds = [
+        key_type(left, right, pair, ("left key", "right key", f"key {key.left!r}"), "on")
+        for key, pair in zip(request.keys, keys, strict=True)
     ]
-    left_out, right_out = _output_names(left.columns, right.columns, right_keys, request)
-    closed, mark = request.relation, uuid4().hex[:8]
-    sides = (
-        _side("left", left, left_out, left_bounds, bound_type, left_keys, key_types, closed.left_closed, request),
-        _side("right", right, right_out, right_bounds, bound_type, right_keys, key_types, closed.right_closed, request),
-    )
-    return replace(sides[0], mark=mark), replace(sides[1], mark=mark)
-
-
-def _side(
-    name: str,
-    frame: DataFrame,
-    out: dict[str, str],
-    bounds: tuple[T.DataType, str, str],
-    bound_type: T.DataType,
-    keys: list[str],
-    key_types: list[T.DataType],
-    closed: Closed,
-    request: Request,
-) -> Side:
-    letter = name[0]
-    # SQL text instead of Column objects, each of which costs PySpark a millisecond or two.
-    selected = [f"{quoted(column)} as {quoted(out[column])}" for column in frame.columns]
-    names, collated = [], []
-    wanted = [(bounds[1], bounds[0], bound_type), (bounds[2], bounds[0], bound_type)]
-    wanted += [(quoted(key), frame.schema[key].dataType, kind) for key, kind in zip(keys, key_types, strict=True)]
-    for number, (expression, given, kind) in enumerate(wanted):
-        column = next((c for c in frame.columns if quoted(c) == expression), None)
-        alias = f"{RESERVED}{letter}{number}"
-        if column is not None and collation_of(kind) is not None:  # equal text may differ in its bytes, these do not
-            collated.append(collation_key(frame.sparkSession, quoted(out[column])).alias(alias))
-            names.append(quoted(alias))
-            continue
-        if column is not None and given == kind:
-            names.append(quoted(out[column]))
-            continue
-        selected.append(f"cast({expression} as {kind.simpleString()}) as {alias}")
-        names.append(quoted(alias))
-    kept = request.keeps_left if name == "left" else request.keeps_right
-    payload = tuple(out[column] for column in frame.columns if not out[column].startswith(RESERVED))
-    ready, own = frame.selectExpr(*selected), tuple(frame.columns)
-    if collated:
-        ready = ready.select("*", *collated)
-    named = (bounds[1], bounds[2], *keys)
-    return Side(name, ready, payload, names[0], names[1], tuple(names[2:]), bound_type, closed, kept, own, frame, named)
+    outs = _output_names(left.columns, right.columns, [pair[1] for pair in keys], request)
+    mark, sides = uuid4().hex[:8], []
+    for number, (name, frame) in enumerate(frames.items()):
+        given, start, end = bounds[name]
+        own = [pair[number] for pair in keys]
+        wanted = [(start, given, kind), (end, given, kind)]
+        wanted += [(quoted(key), frame.schema[key].dataType, to) for key, to in zip(own, kinds, strict=True)]
+        ready, names = named_columns(name, frame, outs[number], wanted)
+        payload = tuple(outs[number][c] for c in frame.columns if not outs[number][c].startswith(RESERVED))
+        closed = request.relation.right_closed if number else request.relation.left_closed
+        kept = request.keeps_right if number else request.keeps_left
+        columns, asked = tuple(frame.columns), (start, end, *own)
+        told = names[0], names[1], tuple(names[2:]), kind, closed, kept, columns, frame, asked
+        sides.append(Side(name, ready, payload, *told, mark=mark))
+    return sides[0], sides[1]
 
 
 def _output_names(
@@ -215,101 +162,57 @@ def _output_names(
     shared = {rk for key, rk in zip(request.keys, right_keys, strict=True) if key.shared}
     suffixes = ("", request.suffixes[1]) if request.left_only else request.suffixes
     left_out, right_out = output_names(left, right, shared, suffixes)
-    hidden = {c: f"{RESERVED}shared_{c}" for c in right if c in shared}
-    return left_out, right_out | hidden
-
-
-def _check_names(name: str, frame: DataFrame) -> None:
-    twice = sorted(column for column, count in Counter(frame.columns).items() if count > 1)
-    if twice:
-        raise PlanError(f"{name} input has columns {twice} more than once; rename them first", argument=name)
-    ours = [column for column in frame.columns if column.startswith(RESERVED)]
-    if ours:
-        raise PlanError(
-            f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved", argument=name
-        )
+    return left_out, right_out | {c: f"{_SHARED}{c}" for c in right if c in shared}
 
 
 def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, str, str]:
+    """The type of an input's bounds, and their SQL names."""
+    argument, what = f"{name}_interval", f"{name} interval"
     if len(interval) == 2:
-        start, end = (find_column(name, frame, column, f"{name}_interval") for column in interval)
-        kinds = (frame.schema[bound].dataType for bound in (start, end))
-        kind = _common_type(frame, f"{name}_interval", f"{name} interval", *kinds)
-        return kind, quoted(start), quoted(end)
-    column = find_column(name, frame, interval[0], f"{name}_interval")
+        start, end = (find_column(name, frame, column, argument) for column in interval)
+        kinds = [frame.schema[bound].dataType for bound in (start, end)]
+        return _bound_type(frame, argument, what, *kinds), quoted(start), quoted(end)
+    column = find_column(name, frame, interval[0], argument)
     struct = frame.schema[column].dataType
     if not isinstance(struct, T.StructType) or len(struct.fields) != 2:
         raise PlanError(
-            f"{name}_interval={column!r} has type {struct.simpleString()}; name two columns or a struct of two fields",
-            argument=f"{name}_interval",
+            f"{argument}={column!r} has type {struct.simpleString()}; name two columns or a struct of two fields.",
+            argument=argument,
         )
     first, last = struct.fields
-    kind = _common_type(frame, f"{name}_interval", f"{name} interval", first.dataType, last.dataType)
+    kind = _bound_type(frame, argument, what, first.dataType, last.dataType)
     return kind, f"{quoted(column)}.{quoted(first.name)}", f"{quoted(column)}.{quoted(last.name)}"
 
 
-def _common_type(frame: DataFrame, argument: str | None, what: str, left: T.DataType, right: T.DataType) -> T.DataType:
-    keys = argument == "on"
-    if not keys:
-        for kind in (left, right):
-            if not isinstance(kind, BOUND_TYPES):
-                allowed = "a number, decimal, date, timestamp, time or day-time interval"
-                raise PlanError(
-                    f"{what}: a bound has type {kind.simpleString()}; it must be {allowed}; cast it first",
-                    argument=argument,
-                )
-    if left == right:
-        return left
-    try:
-        probe = F.coalesce(F.lit(None).cast(left), F.lit(None).cast(right))
-        common = frame.sparkSession.range(0).select(probe.alias("x")).schema["x"].dataType
-    except PySparkException:
-        common = T.StringType()
-    stringly = isinstance(common, T.StringType) and not (
-        isinstance(left, T.StringType) and isinstance(right, T.StringType)
-    )
-    if stringly or (not keys and not isinstance(common, BOUND_TYPES)):
-        raise PlanError(
-            f"{what}: {left.simpleString()} and {right.simpleString()} do not compare; cast one of them first",
-            argument=argument,
-        )
-    return common
+def _bound_type(frame: DataFrame, argument: str | None, what: str, left: T.DataType, right: T.DataType) -> T.DataType:
+    for kind in (left, right):
+        if not isinstance(kind, BOUND_TYPES):
+            raise PlanError(
+                f"{what}: a bound has type {kind.simpleString()}; it must be a number, decimal, date, timestamp, time "
+                "or day-time interval; cast it first.",
+                argument=argument,
+            )
+    return common_type(frame, what, left, right, argument)
 
 
-def spark_only(left: Side, right: Side) -> str | None:
-    """Why Spark alone can join these rows, if it is so: a type that Arrow does not carry, or keys without codes."""
-    for side in (left, right):
-        for field in side.frame.schema:
-            kind = field.dataType.simpleString()
-            try:
-                carried = arrow_type(field.dataType)
-            except PySparkTypeError:
-                return f"columns of type {kind} do not reach tasks in Python"
-            if quoted(field.name) not in side.keys:
-                continue
-            try:
-                KeyEncoder([carried])
-            except PlanError:
-                return f"keys of type {kind} have no codes"
-    return None
+def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:
+    """The columns of the answer, in order; a `PlanError` for a name that it does not have."""
+    every = left.payload if request.left_only else (*left.payload, *right.payload)
+    return wanted_columns(request.columns, every)
 
 
-def _check_comparable(name: str, key: str, kind: T.DataType) -> None:
-    if isinstance(kind, T.StructType):
-        for field in kind.fields:
-            _check_comparable(name, f"{key}.{field.name}", field.dataType)
-    elif isinstance(kind, T.ArrayType):
-        _check_comparable(name, key, kind.elementType)
-    elif isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType)):
-        raise PlanError(
-            f"{name} key {key!r} holds a {kind.simpleString()}, and Spark compares none of these; join on a part of "
-            "it, or cast it to text",
-            argument="on",
-        )
+def project(frame: DataFrame, left: Side, right: Side, request: Request) -> DataFrame:
+    """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
+    shared = {name.removeprefix(_SHARED).lower(): name for name in right.frame.columns if name.startswith(_SHARED)}
 
+    def column(name: str) -> str:
+        if name.lower() in shared and request.how in ("right", "full"):
+            values = [quoted(name), quoted(shared[name.lower()])]
+            first, second = values if request.how == "full" else values[::-1]  # equal keys may look different
+            return f"coalesce({first}, {second}) as {quoted(name)}"
+        return quoted(name)
 
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return frame.selectExpr(*map(column, output_columns(left, right, request)))
 
 
 def raise_inverted(side: Side, count: int) -> None:

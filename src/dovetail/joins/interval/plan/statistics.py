@@ -1,10 +1,15 @@
-"""Statistics of both inputs for planning: row counts, ranges, lengths and a sample, from one small Spark job."""
+"""Statistics of both inputs for planning: row counts, ranges, lengths and a sample, from one pass over the bounds.
+
+One job without an exchange: the bounds of small inputs are read as they are; of larger inputs a sample is read, and
+Spark aggregates all rows as they pass.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,9 +23,13 @@ from dovetail.joins.interval.bins import Sample
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.request import Request
 from dovetail.spark.columns import quoted, unquoted
-from dovetail.spark.connect import parallelism
+from dovetail.spark.connect import observation, observed, parallelism
+from dovetail.spark.inputs import known_bytes, row_bytes
 from dovetail.spark.metrics import MetricsSink
 
+SMALL_BYTES = 4 << 20  # inputs whose bounds Spark takes to be smaller are read as they are
+SMALL_ROWS = 1 << 18  # of a partition that is read so: files may hold more rows than their size tells
+MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardly fit, are not measured beforehand
 SAMPLE_ROWS = 4096
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
 _POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
@@ -31,10 +40,10 @@ _AGGREGATES = (
     "min(start) as low",
     "max(start) as last_start",
     "max(end) as high",
-    "sum(end - start) as length",
-    "max(end - start) as max_length",
-    "sum(if(ok, kb, null)) as key_bytes",
-    "max(kh) as key",
+    "sum(length) as length",
+    "max(length) as max_length",
+    "sum(kb) as key_bytes",
+    "sum(tb) as text_bytes",
 )
 _SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
 
@@ -56,7 +65,8 @@ class SideStatistics:
     max_length: float
     row_bytes: float
     sample: Sample
-    key_bytes: float = 0.0  # of texts in the keys, measured
+    key_bytes: float = 0.0  # of texts in the keys of a row, on average
+    text_bytes: int | None = None  # of all texts and nested values of all usable rows, where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +88,51 @@ class Inputs:
 _KEPT: WeakKeyDictionary[DataFrame, dict[tuple[Any, ...], SideStatistics]] = WeakKeyDictionary()
 
 
-def collect_statistics(left: Side, right: Side, invalid: str) -> tuple[SideStatistics, SideStatistics]:
+def collect_statistics(left: Side, right: Side, request: Request) -> tuple[SideStatistics, SideStatistics]:
     """Statistics of both sides; a `DataError` if there are inverted intervals and they are an error.
 
     They are kept with the DataFrame object, which usually describes the same rows the next time. If the rows have
     changed, as those of a database may, then the plan fits the old rows; the answer is right, and inverted rows are
     still reported.
     """
-    missing = {_question(side): side for side in (left, right) if _question(side) not in _kept(side)}
+    asked = [_Asked(left, False), _Asked(right, _keeps_rows(request, right))]
+    missing = {one.question: one for one in asked if one.known is None}
     if missing:
-        for side, found in zip(missing.values(), _collected(list(missing.values())), strict=True):
-            _kept(side)[_question(side)] = found
-    statistics = tuple(_kept(side)[_question(side)] for side in (left, right))
-    for side, found in zip((left, right), statistics, strict=True):
-        if found.inverted and invalid == "error":
-            raise_inverted(side, found.inverted)
-    return statistics[0], statistics[1]
+        for one, found in zip(missing.values(), _collected(list(missing.values())), strict=True):
+            _KEPT.setdefault(one.side.source, {})[one.question] = found
+    statistics = [one.known for one in asked]
+    for one, known in zip(asked, statistics, strict=True):
+        assert known is not None, "what was missing is collected"  # noqa: S101  (just above)
+        if known.inverted and request.invalid == "error":
+            raise_inverted(one.side, known.inverted)
+    return tuple(statistics)  # type: ignore[return-value]  # two of them, none missing
+
+
+def _keeps_rows(request: Request, right: Side) -> bool:
+    """Whether an index with its rows may answer, so that their texts are best measured in the same pass."""
+    one_match = request.keep != "all" and not request.left_only and request.condition is None
+    return one_match and known_bytes(right.frame) <= MEASURED_TEXTS * request.memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A side whose statistics are wanted, with the bytes of its texts or without."""
+
+    side: Side
+    texts: bool
+
+    @property
+    def question(self) -> tuple[Any, ...]:
+        """What statistics depend on: the DataFrame, the columns that bound and key a row, their type, how closed."""
+        side = self.side
+        types = [side.frame.schema[unquoted(key)].dataType.simpleString() for key in side.keys]
+        return id(side.source), side.named, side.bound_type.simpleString(), side.closed, *types, self.texts
+
+    @property
+    def known(self) -> SideStatistics | None:
+        """What was learnt before, if it was; what is known with texts is enough without them."""
+        kept = _KEPT.get(self.side.source, {})
+        return kept.get(self.question) or kept.get((*self.question[:-1], True))
 
 
 # How many rows a DataFrame has decides where they are counted, not what the answer is.
@@ -115,47 +154,128 @@ def row_counts(sides: tuple[Side, Side]) -> list[int]:
     return [found[0], found[1]]
 
 
-def _kept(side: Side) -> dict[tuple[Any, ...], SideStatistics]:
-    return _KEPT.setdefault(side.source, {})
+def _collected(asked: list[_Asked]) -> list[SideStatistics]:
+    """The statistics of these sides from one job."""
+    rows = reduce(DataFrame.union, (_first_rows(one, number) for number, one in enumerate(asked)))
+    if known_bytes(rows) <= SMALL_BYTES:
+        columns = _columns(rows)
+        if (columns["id"] % _POSITION).max(initial=0) < SMALL_ROWS:
+            sides = [_of_side(columns, number) for number in range(len(asked))]
+            return [_statistics(one, _totals(side), side, inf) for one, side in zip(asked, sides, strict=True)]
+    return _sampled(asked)
 
 
-def _question(side: Side) -> tuple[Any, ...]:
-    """What statistics depend on: the DataFrame, which of its columns bound and key a row, as what type, how closed."""
-    types = [side.frame.schema[unquoted(key)].dataType.simpleString() for key in side.keys]
-    return id(side.source), side.named, side.bound_type.simpleString(), side.closed, *types
+def _sampled(asked: list[_Asked]) -> list[SideStatistics]:
+    """The statistics of large sides: Spark aggregates what passes by on the way to a sample, without an exchange.
+
+    A partition cannot know how many rows it will have, so row i is taken with a chance of each / i: what is taken
+    grows with the logarithm of the partition, and can be thinned evenly when the numbers are known.
+    """
+    each = max(64, _SAMPLED_EACH // parallelism(asked[0].side.frame.sparkSession))
+    taken = f"ok and chance * (1 + id % {_POSITION}L) < {each}"
+    watched, parts = [], []
+    for number, one in enumerate(asked):
+        points = _points(one, number)
+        watched.append(observation(points, f"side {number}"))
+        passed = points.observe(watched[-1], *map(F.expr, _AGGREGATES))
+        parts.append(
+            passed.selectExpr("side", "id", "start", "end", "kh", "ok", f"rand({_SEED}) as chance").where(taken)
+        )
+    sample = reduce(DataFrame.union, parts)
+    columns = _columns(sample)
+    return [
+        _statistics(one, observed(sample, watched[number]), _of_side(columns, number), each)
+        for number, one in enumerate(asked)
+    ]
 
 
-def _collected(sides: list[Side]) -> list[SideStatistics]:
-    """The statistics of these sides from one job: an aggregate in which each sampled row is a group of its own."""
-    each = max(64, _SAMPLED_EACH // parallelism(sides[0].frame.sparkSession))
-    grouped = reduce(DataFrame.union, (_grouped(side, number, each) for number, side in enumerate(sides))).toArrow()
-    columns = {name: np.asarray(grouped[name].to_numpy()) for name in grouped.column_names}
-    found = []
-    for number, side in enumerate(sides):
-        chosen = columns["side"] == number
-        found.append(_statistics(side, {name: column[chosen] for name, column in columns.items()}, each))
-    return found
+def _columns(frame: DataFrame) -> dict[str, AnyArray]:
+    table = frame.toArrow()
+    return {name: np.asarray(table[name].to_numpy()) for name in table.column_names}
 
 
-def _statistics(side: Side, groups: dict[str, AnyArray], each: int) -> SideStatistics:
-    rows, usable, inverted = (int(groups[name].sum()) for name in ("rows", "usable", "inverted"))
-    low, last_start = _extreme(np.fmin, groups["low"]), _extreme(np.fmax, groups["last_start"])
-    high, longest = _extreme(np.fmax, groups["high"]), _extreme(np.fmax, groups["max_length"])
-    mean, key_bytes = (float(np.nansum(groups[name])) / max(1, usable) for name in ("length", "key_bytes"))
-    width = float(sum(_width(field.dataType.typeName()) for field in side.frame.schema.fields))
-    sample = _evened(groups, each, usable)
-    return SideStatistics(rows, usable, inverted, low, last_start, high, mean, longest, width, sample, key_bytes)
+def _of_side(columns: dict[str, AnyArray], number: int) -> dict[str, AnyArray]:
+    chosen = columns["side"] == number
+    return {name: column[chosen] for name, column in columns.items()}
 
 
-def _extreme(of: np.ufunc, values: AnyArray) -> float:
-    """The least or greatest of these values; 0 if there is none."""
-    return float(np.nan_to_num(of.reduce(values, initial=np.nan), nan=0.0, posinf=np.inf, neginf=-np.inf))
+def _points(asked: _Asked, number: int) -> DataFrame:
+    """The bounds of a side as numbers, null in rows that are not usable; what keys and texts weigh in the others."""
+    side = asked.side
+    key = f"xxhash64({', '.join(side.keys)})" if side.keys else "0L"
+    in_keys = " + ".join(_lengths(side, map(unquoted, side.keys))) or "0"
+    in_rows = " + ".join(_lengths(side, side.frame.columns if asked.texts else ())) or "0"
+    points = side.frame.selectExpr(
+        f"{side.position(side.start)} as p0",
+        f"{side.position(side.end)} as p1",
+        f"{key} as kh",
+        f"{side.usable} as ok",
+        f"{side.inverted} as inverted",
+        f"{in_keys} as kb",
+        f"{in_rows} as tb",
+        "monotonically_increasing_id() as id",
+    )
+    length = "if(isnan(p1 - p0), null, p1 - p0)"  # infinite ones may have none
+    where_usable = {"start": "p0", "end": "p1", "length": length, "kb": "kb", "tb": "tb"}
+    some = (f"if(ok, {value}, null) as {name}" for name, value in where_usable.items())
+    return points.selectExpr(f"{number} as side", "id", "kh", "ok", "inverted", *some)
+
+
+def _first_rows(asked: _Asked, number: int) -> DataFrame:
+    """The points of a side; of each partition the first rows, and one more if there are too many."""
+    return _points(asked, number).where(f"id % {_POSITION}L <= {SMALL_ROWS}")
+
+
+def _totals(rows: dict[str, AnyArray]) -> dict[str, Any]:
+    """What `_AGGREGATES` tell of rows, from the rows themselves."""
+    sums = {name: np.nansum(rows[name]) for name in ("length", "kb", "tb")}
+    low = np.fmin.reduce(rows["start"], initial=np.nan)
+    last_start, high, longest = (np.fmax.reduce(rows[name], initial=np.nan) for name in ("start", "end", "length"))
+    return {
+        "rows": len(rows["id"]),
+        "usable": rows["ok"].sum(),
+        "inverted": rows["inverted"].sum(),
+        "low": low,
+        "last_start": last_start,
+        "high": high,
+        "length": sums["length"],
+        "max_length": longest,
+        "key_bytes": sums["kb"],
+        "text_bytes": sums["tb"],
+    }
+
+
+def _statistics(asked: _Asked, totals: dict[str, Any], rows: dict[str, AnyArray], each: float) -> SideStatistics:
+    """The statistics of a side from its aggregates and a sample, row i of a partition taken with chance each / i."""
+    usable = int(totals.get("usable") or 0)
+    texts = int(totals.get("text_bytes") or 0) if asked.texts else None
+    return SideStatistics(
+        int(totals.get("rows") or 0),
+        usable,
+        int(totals.get("inverted") or 0),
+        _number(totals.get("low")),
+        _number(totals.get("last_start")),
+        _number(totals.get("high")),
+        _number(totals.get("length")) / max(1, usable),
+        _number(totals.get("max_length")),
+        float(row_bytes(asked.side.frame)),
+        _evened(rows, each, usable),
+        _number(totals.get("key_bytes")) / max(1, usable),
+        texts,
+    )
+
+
+def _number(value: Any) -> float:
+    """An aggregate as a float; 0 where there was nothing to aggregate."""
+    return 0.0 if value is None or value != value else float(value)
 
 
 def text_bytes(side: Side) -> int:
     """Bytes of all texts and nested values of a side, counted by a job; what has a fixed width is left out."""
-    total = " + ".join(_lengths(side, side.frame.columns)) or "0"
-    found = side.frame.where(side.usable).selectExpr(f"coalesce(sum({total}), 0) as n").first()
+    lengths = _lengths(side, side.frame.columns)
+    if not lengths:
+        return 0
+    found = side.frame.where(side.usable).selectExpr(f"coalesce(sum({' + '.join(lengths)}), 0) as n").first()
     return int(found["n"])  # type: ignore[index]  # an aggregate has a row
 
 
@@ -170,49 +290,12 @@ def _lengths(side: Side, columns: Iterable[str]) -> list[str]:
     ]
 
 
-def _grouped(side: Side, number: int, each: int) -> DataFrame:
-    """A group for every sampled row, which its aggregates then describe, and one for all other rows of the side.
-
-    A partition cannot know how many rows it will have, so row i is taken with a chance of each / i: what is taken
-    grows with the logarithm of the partition, and can be thinned evenly when the numbers are known. All aggregates
-    are of fixed width, which is what Spark compiles.
-    """
-    points = _points(side).selectExpr("*", "monotonically_increasing_id() as id", f"rand({_SEED}) as chance")
-    taken = f"if(ok and chance * (1 + id % {_POSITION}L) < {each}, id, -1L)"
-    return (
-        points.selectExpr("*", f"{taken} as taken", "if(ok, p0, null) as start", "if(ok, p1, null) as end")
-        .groupBy("taken")
-        .agg(*map(F.expr, _AGGREGATES))
-        .selectExpr(f"{number} as side", "*")
-    )
-
-
-def _evened(groups: dict[str, AnyArray], each: int, usable: int) -> Sample:
-    """A uniform sample, in random order, from rows that were taken the rarer the later they came."""
-    taken = np.flatnonzero(groups["taken"] >= 0)
-    taken = taken[np.argsort(groups["taken"][taken])]  # the same rows give the same sample, whatever order they come in
-    chance = np.minimum(1.0, each / (1.0 + groups["taken"][taken] % _POSITION))
+def _evened(rows: dict[str, AnyArray], each: float, usable: int) -> Sample:
+    """A uniform sample of usable rows, in random order, from rows that were taken the rarer the later they came."""
+    taken = np.flatnonzero(rows["ok"])
+    taken = taken[np.argsort(rows["id"][taken])]  # the same rows give the same sample, whatever order they come in
+    chance = np.minimum(1.0, each / (1.0 + rows["id"][taken] % _POSITION))
     wanted = min(chance.min(initial=1.0), SAMPLE_ROWS / max(1, usable))
     rng = np.random.default_rng(_SEED)
     kept = taken[rng.permutation(np.flatnonzero(rng.random(len(chance)) * chance < wanted))]
-    return Sample(groups["low"][kept], groups["high"][kept], groups["key"][kept].astype(np.int64), usable)
-
-
-def _points(side: Side) -> DataFrame:
-    key = f"xxhash64({', '.join(side.keys)})" if side.keys else "0L"
-    texts = " + ".join(_lengths(side, map(unquoted, side.keys))) or "0"
-    return side.frame.selectExpr(
-        f"{side.position(side.start)} as p0",
-        f"{side.position(side.end)} as p1",
-        f"{key} as kh",
-        f"{side.usable} as ok",
-        f"{side.inverted} as inverted",
-        f"{texts} as kb",
-    )
-
-
-def _width(kind: str) -> int:
-    """Bytes of a value in Arrow form; strings and nested values are taken at 32."""
-    widths = {"boolean": 1, "byte": 1, "tinyint": 1, "short": 2, "smallint": 2, "integer": 4, "int": 4, "float": 4}
-    widths |= {"date": 4, "long": 8, "bigint": 8, "double": 8, "timestamp": 8, "timestamp_ntz": 8, "decimal": 16}
-    return widths.get(kind.split("(", maxsplit=1)[0], 8 if kind.startswith("interval") else 32)
+    return Sample(rows["start"][kept], rows["end"][kept], rows["kh"][kept].astype(np.int64), usable)

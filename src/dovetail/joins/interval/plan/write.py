@@ -23,7 +23,8 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
-from dovetail.spark.arrow import map_in_arrow, reported
+from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.hosts.batch import task_frame
 from dovetail.spark.metrics import MetricsSink
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
@@ -77,13 +78,13 @@ def write_frame(frame: DataFrame, target: Target) -> list[tuple[str, int]]:
 
 def write_cells(placed: DataFrame, task: CellJoin, sink: MetricsSink, target: Target) -> list[tuple[str, int]]:
     """The inner join of placed rows, joined and written in the same task: no row of the answer returns to Spark."""
-    return _finish(map_in_arrow(placed, partial(_join_and_write, task, sink, target), MANIFEST), target)
+    return _finish(task_frame(placed, partial(_join_and_write, target), task, sink, MANIFEST), target)
 
 
 def _join_and_write(
-    task: CellJoin, sink: MetricsSink, target: Target, batches: Iterator[pa.RecordBatch]
+    target: Target, task: CellJoin, batches: Iterator[pa.RecordBatch], metrics: Metrics
 ) -> Iterator[pa.RecordBatch]:
-    return _write(target, reported(join_cell, task, sink, batches))
+    return _write(target, join_cell(task, batches, metrics))
 
 
 def _write(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

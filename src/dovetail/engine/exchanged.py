@@ -1,0 +1,85 @@
+"""Rows of both sides of a join in one stream of batches, as an exchange delivers them to a task.
+
+A batch has a column that tells the side of a row, one that tells its partition, and places for the columns of both
+sides. Columns of one type may share a place, so that a row is little wider than those of its own side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.engine.columns import nbytes
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+
+SIDE, CELL = "__dt_side", "__dt_cell"
+LEFT, RIGHT = 0, 1
+Columns = Mapping[str, str]
+"""The columns of a side, each with its place in the batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the columns of both sides are, and the places of pairs of columns that were to share one, in order."""
+
+    left: Columns
+    right: Columns
+    paired: tuple[str, ...] = ()
+
+
+class Delivery:
+    """Batches on their way to an operator: those of each side apart, and the memory of the one in hand counted.
+
+    Spark hands over whole Arrow batches. `share` of the budget at most is kept free for the one in hand; what a batch
+    has beyond that is Spark's memory, and reported.
+    """
+
+    def __init__(
+        self, left: Columns, right: Columns, first: pa.RecordBatch, budget: MemoryBudget, share: float
+    ) -> None:
+        self._sides = (("left", LEFT, left), ("right", RIGHT, right))
+        # Spark announces some columns as never null; in rows of the other side they are.
+        self.schemas = {
+            side: pa.schema(
+                [first.schema.field(place).with_name(name).with_nullable(True) for name, place in own.items()]
+            )
+            for side, _, own in self._sides
+        }
+        self.room = min(2 * nbytes(first), int(budget.limit * share))
+        self.rows = {"left": 0, "right": 0}
+        self._held = budget.reserve("delivered batch")
+        self._peak = 0
+
+    def take(self, batch: pa.RecordBatch, piece_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The batch in pieces of about so many bytes, each while the batch is in hand."""
+        size = nbytes(batch)
+        self._peak = max(self._peak, size)
+        self._held.resize(min(size, self.room))
+        rows = batch.num_rows if piece_bytes is None else max(1, batch.num_rows * piece_bytes // max(1, size))
+        for first in range(0, batch.num_rows, max(1, rows)):
+            yield batch.slice(first, rows)
+        self._held.resize(0)
+
+    def by_side(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch, npt.NDArray[np.intp]]]:
+        """The rows of each side that has some, with its own columns, and their positions in the batch."""
+        sides = np.asarray(batch[SIDE])
+        for side, number, own in self._sides:
+            chosen = np.flatnonzero(sides == number)
+            if not len(chosen):
+                continue
+            self.rows[side] += len(chosen)
+            rows = pa.RecordBatch.from_arrays([batch[place] for place in own.values()], schema=self.schemas[side])
+            yield side, rows if len(chosen) == batch.num_rows else rows.take(pa.array(chosen)), chosen
+
+    def record(self, metrics: Metrics, budget: MemoryBudget) -> None:
+        """Write the rows of each side, the largest batch and the peak of the memory into the metrics."""
+        for side, rows in self.rows.items():
+            metrics.add("placed", rows, side=side, per_task=True)
+        metrics.peak("memory", budget.peak)
+        if self._peak:
+            metrics.peak("delivered_batch", self._peak)

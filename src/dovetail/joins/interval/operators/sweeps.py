@@ -1,0 +1,204 @@
+"""The three sweeps: sort-merge (SM), time sweep (TS) and forward scan (FS)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.memory import MemoryBudget
+from dovetail.joins.interval.kernels import sweep as sw
+from dovetail.joins.interval.kernels.forward_scan import (
+    NONE,
+    SELECTED_R,
+    SELECTED_S,
+    forward_memory_step,
+    forward_step,
+)
+from dovetail.joins.interval.kernels.sort_merge import merge_step
+from dovetail.joins.interval.kernels.time_sweep import rebuild, renumber, time_step
+from dovetail.joins.interval.operators.driver import Pull
+from dovetail.joins.interval.operators.spec import FirstIsOuterSpec, IntervalSpec
+from dovetail.joins.interval.operators.sweep import NO_ROWS, SweepOperator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortMergeJoin(IntervalSpec):
+    """Each row of the outer input meets the inner rows in memory, then loads the inner rows it still needs.
+
+    The left input is outer, the right one with `swapped`. Memory holds inner rows only, and only the outer input is
+    ever spilled. The relation decides when to stop loading and what to drop, in its tightest form.
+    Reference: Carman 2020, 3.3.1 and table 6.4, corrected; docs/algorithms/interval.md, 2.1 and 3.1.
+    """
+
+    def open(
+        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
+    ) -> SortMergeOperator:
+        """The running join."""
+        return SortMergeOperator(self, budget, schemas, spill_dir)
+
+
+class SortMergeOperator(SweepOperator):
+    """A sort-merge interval join in progress."""
+
+    count_drops = False
+
+    def __init__(
+        self, spec: SortMergeJoin, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
+    ) -> None:
+        super().__init__(spec, budget, schemas, spill_dir)
+        self._active: I64 = np.empty(0, np.int64)
+
+    def _step(self) -> int:
+        r, s = (feed.rows for feed in self.feeds)
+        return merge_step(self.state, r, s, self.rule, self._active, self.output.out_r, self.output.out_s)
+
+    def _live(self, side: int) -> I64:
+        return self._active[: self.state[sw.S_ACTIVE]] if side == 1 else NO_ROWS
+
+    def _moved(self, side: int, live: int) -> None:
+        if side == 1:
+            self._active = np.arange(self.feeds[1].batch.num_rows)
+
+    def _spill(self) -> Pull:
+        # The current R tuple has met all of memory, but not the S tuples to come: it is the first one to be replayed.
+        first = int(self.state[sw.R_POS])
+        self.state[sw.R_POS] += 1
+        yield from self._stream_past(0, first, self._active)
+        self.state[sw.USED] = self.state[sw.PHASE] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSweepJoin(FirstIsOuterSpec):
+    """Starts come from the inputs, ends from a heap; a row that starts meets all active rows of the other side.
+
+    Makes no unproductive comparison in memory when sharing a point is the relation. A relation in which one input
+    always starts first holds only that input. When memory is full, the side with fewer active rows is spilled past the
+    other.
+    Reference: Carman 2020, 3.3.2 and 6.2.2; docs/algorithms/interval.md, 2.2 and 3.2.
+    """
+
+    def open(
+        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
+    ) -> TimeSweepOperator:
+        """The running join."""
+        return TimeSweepOperator(self, budget, schemas, spill_dir)
+
+
+class TimeSweepOperator(SweepOperator):
+    """A time-sweep interval join in progress."""
+
+    held_in_order = False  # the last active tuple fills the place of one that ends
+
+    def __init__(
+        self, spec: TimeSweepJoin, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
+    ) -> None:
+        super().__init__(spec, budget, schemas, spill_dir)
+        self._active: list[I64] = [np.empty(0, np.int64), np.empty(0, np.int64)]
+        self._place: list[I64] = [np.empty(0, np.int64), np.empty(0, np.int64)]
+        self._ends, self._refs = np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def _step(self) -> int:
+        r, s = (feed.rows for feed in self.feeds)
+        (active_r, active_s), (place_r, place_s) = self._active, self._place
+        out_r, out_s = self.output.out_r, self.output.out_s
+        return time_step(
+            self.state, r, s, self.rule, active_r, active_s, place_r, place_s, self._ends, self._refs, out_r, out_s
+        )
+
+    def _live(self, side: int) -> I64:
+        return self._active[side][: self.state[side * sw.SIDE + sw.R_ACTIVE]]
+
+    def _moved(self, side: int, live: int) -> None:
+        renumber(self.state, side, self._place[side], self._refs)
+        rows = self.feeds[side].batch.num_rows
+        self._active[side], self._place[side] = np.arange(rows), np.arange(rows)
+        needed, known = sum(feed.batch.num_rows for feed in self.feeds), int(self.state[sw.HEAP])
+        ends, refs = np.empty(needed, np.int64), np.empty(needed, np.int64)
+        ends[:known], refs[:known] = self._ends[:known], self._refs[:known]
+        self._ends, self._refs = ends, refs
+
+    def _spill(self) -> Pull:
+        held = 1 if self.state[sw.S_ACTIVE] >= self.state[sw.R_ACTIVE] else 0
+        spilled = 1 - held
+        yield from self._stream_past(spilled, int(self.state[spilled * sw.SIDE + sw.R_POS]), self._active[held])
+        rebuild(
+            self.state,
+            self.feeds[spilled].rows,
+            spilled,
+            self._active[spilled],
+            self._place[spilled],
+            self._ends,
+            self._refs,
+        )
+        self.state[sw.USED] = self._weight(spilled, self._live(spilled))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardScanJoin(FirstIsOuterSpec):
+    """The row with the smallest start scans forward over the other input, from its own start to its own end.
+
+    Only rows loaded ahead of their turn are held, in start order, so answers come in runs of neighbouring rows. A
+    relation in which one input always starts first selects rows of that input only and holds the other.
+    Reference: Carman 2020, 3.3.3 and 6.2.2; docs/algorithms/interval.md, 2.3 and 3.2.
+    """
+
+    def open(
+        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
+    ) -> ForwardScanOperator:
+        """The running join."""
+        return ForwardScanOperator(self, budget, schemas, spill_dir)
+
+
+class ForwardScanOperator(SweepOperator):
+    """A forward-scan interval join in progress."""
+
+    _spilling = False
+
+    def _step(self) -> int:
+        r, s = (feed.rows for feed in self.feeds)
+        return forward_step(self.state, r, s, self.rule, self.output.out_r, self.output.out_s)
+
+    def _live(self, side: int) -> I64:
+        return np.arange(self.state[side * sw.SIDE + sw.R_HEAD], self._window_end(side))
+
+    def _window_end(self, side: int) -> int:
+        # Not R_POS: in the spilling mode that has moved on, past tuples that were not loaded.
+        at = side * sw.SIDE
+        return int(self.state[at + sw.R_HEAD] + self.state[at + sw.R_ACTIVE])
+
+    def _moved(self, side: int, live: int) -> None:
+        head = side * sw.SIDE + sw.R_HEAD
+        if not self._spilling and self.state[sw.PICKED] == (SELECTED_S if side == 0 else SELECTED_R):
+            self.state[sw.INNER] -= self.state[head]
+        self.state[head] = 0
+
+    def _spill(self) -> Pull:
+        held = 1 if self.state[sw.S_ACTIVE] >= self.state[sw.R_ACTIVE] else 0
+        spilled, picked = 1 - held, int(self.state[sw.PICKED])
+        yield from self._match_memory(picked)
+        self._spilling = True
+        yield from self._stream_past(spilled, int(self.state[spilled * sw.SIDE + sw.R_POS]), self._live(held))
+        self._spilling = False
+        at = held * sw.SIDE
+        self.state[at + sw.R_HEAD] = self.state[at + sw.R_POS]
+        self.state[sw.USED] = self._weight(spilled, self._live(spilled))
+        if picked == SELECTED_R + held:
+            self.state[sw.PICKED] = NONE  # it has met everything there is
+        else:
+            self.state[sw.INNER] = self.state[at + sw.R_POS]
+
+    def _match_memory(self, picked: int) -> Pull:
+        """Step 2 of spilling: pairs of tuples that are both in memory, which nothing has compared yet."""
+        self.state[sw.KEEP] = self.state[sw.R_HEAD] + (picked == SELECTED_R)
+        self.state[sw.INNER] = self.state[sw.S_HEAD] + (picked == SELECTED_S)
+        while True:
+            r, s = (feed.rows for feed in self.feeds)
+            out_r, out_s = self.output.out_r, self.output.out_s
+            if forward_memory_step(self.state, r, s, self.rule, out_r, out_s) == sw.READY:
+                return
+            yield from self._flush()

@@ -1,0 +1,172 @@
+"""The inputs of a join, checked and prepared: columns under the names of the result, what is compared in one type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pyspark.errors import PySparkException, PySparkTypeError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.engine.keys import KeyEncoder
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.spark.arrow import arrow_type
+from dovetail.spark.collation import check_collations, collation_key, collation_of
+from dovetail.spark.columns import RESERVED, quoted
+from dovetail.spark.connect import is_connect
+
+BOUND_TYPES = (
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.DayTimeIntervalType,
+    T.TimeType,
+)
+"""Types of bounds and times: they have an order, and differences."""
+_WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
+_TEXT_BYTES = 32  # a value without a fixed width is taken at this
+UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
+
+
+def check_input(name: str, frame: DataFrame, join: str) -> None:
+    """`PlanError` for an input that is a stream, has a column twice, or has one that is named as ours are."""
+    if frame.isStreaming:
+        raise UnsupportedError(
+            f"{name} input is a stream; {join} needs finite inputs (use foreachBatch).", argument=name
+        )
+    twice = sorted(column for column, count in Counter(frame.columns).items() if count > 1)
+    if twice:
+        raise PlanError(f"{name} input has columns {twice} more than once; rename them first.", argument=name)
+    ours = [column for column in frame.columns if column.startswith(RESERVED)]
+    if ours:
+        raise PlanError(
+            f"{name} input has columns {ours}; names that begin with {RESERVED!r} are reserved.", argument=name
+        )
+
+
+def common_type(
+    frame: DataFrame, what: str, left: T.DataType, right: T.DataType, argument: str | None = None
+) -> T.DataType:
+    """The type in which Spark compares the two; a `PlanError` where it would compare them as text."""
+    if left == right:
+        return left
+    try:
+        probe = F.coalesce(F.lit(None).cast(left), F.lit(None).cast(right))
+        common = frame.sparkSession.range(0).select(probe.alias("x")).schema["x"].dataType
+    except PySparkException:
+        common = T.StringType()
+    if isinstance(common, T.StringType) and not all(isinstance(kind, T.StringType) for kind in (left, right)):
+        raise PlanError(
+            f"{what}: {left.simpleString()} and {right.simpleString()} do not compare; cast one of them first.",
+            argument=argument,
+        )
+    return common
+
+
+def key_type(
+    left: DataFrame, right: DataFrame, key: tuple[str, str], what: tuple[str, str, str], argument: str
+) -> T.DataType:
+    """The type in which Spark compares a key; `what` names the left and the right column, and both, in an error."""
+    one, other = left.schema[key[0]], right.schema[key[1]]
+    for field, named in ((one, what[0]), (other, what[1])):
+        _check_comparable(named, field.name, field.dataType, argument)
+    check_collations(one, other)
+    return common_type(left, what[2], one.dataType, other.dataType, argument)
+
+
+def _check_comparable(what: str, key: str, kind: T.DataType, argument: str) -> None:
+    if isinstance(kind, T.StructType):
+        for field in kind.fields:
+            _check_comparable(what, f"{key}.{field.name}", field.dataType, argument)
+    elif isinstance(kind, T.ArrayType):
+        _check_comparable(what, key, kind.elementType, argument)
+    elif isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType)):
+        raise PlanError(
+            f"{what} {key!r} holds a {kind.simpleString()}, and Spark compares none of these; join on a part of it, or "
+            "cast it to text.",
+            argument=argument,
+        )
+
+
+def type_with_codes(frame: DataFrame, what: str, kind: T.DataType, argument: str) -> T.DataType:
+    """The type that bounds or times of this type are joined in: times of day as seconds since midnight."""
+    if not isinstance(kind, T.TimeType):
+        return kind
+    if str(frame.sparkSession.conf.get("spark.sql.timeType.enabled", "false")).lower() != "true":
+        raise PlanError(
+            f"{what}: Spark takes the type time in part only unless spark.sql.timeType.enabled is true; set it, or "
+            "cast the columns to decimal(11, 6), seconds since midnight.",
+            argument=argument,
+        )
+    return T.DecimalType(11, 6)
+
+
+def named_columns(
+    side: str, frame: DataFrame, out: dict[str, str], wanted: Iterable[tuple[str, T.DataType, T.DataType]]
+) -> tuple[DataFrame, list[str]]:
+    """The input with its columns under their names in the result, and the SQL name of everything that is wanted.
+
+    What is wanted is an SQL name or path, its type, and the type that it is compared in. A column that is as wanted is
+    used as it is. Others are added: cast, or, of collated text, the bytes that are equal where the texts are.
+    """
+    # SQL text instead of Column objects, each of which costs PySpark a millisecond or two.
+    selected = [f"{quoted(column)} as {quoted(out[column])}" for column in frame.columns]
+    columns = {quoted(column): quoted(out[column]) for column in frame.columns}
+    names, collated = [], []
+    for number, (expression, given, kind) in enumerate(wanted):
+        column, alias = columns.get(expression), f"{RESERVED}{side[0]}{number}"
+        if column is not None and collation_of(kind) is not None:
+            collated.append(collation_key(frame.sparkSession, column).alias(alias))
+        elif column is not None and given == kind:
+            names.append(column)
+            continue
+        else:
+            selected.append(f"cast({expression} as {kind.simpleString()}) as {alias}")
+        names.append(quoted(alias))
+    ready = frame.selectExpr(*selected)
+    return (ready.select("*", *collated) if collated else ready), names
+
+
+def spark_only(sides: Iterable[tuple[DataFrame, Sequence[str]]]) -> str | None:
+    """Why Spark alone can join these inputs, given with their keys: a type that Arrow lacks, or keys without codes."""
+    for frame, keys in sides:
+        for field in frame.schema:
+            kind = field.dataType.simpleString()
+            try:
+                carried = arrow_type(field.dataType)
+            except PySparkTypeError:
+                return f"columns of type {kind} do not reach tasks in Python"
+            if quoted(field.name) not in keys:
+                continue
+            try:
+                KeyEncoder([carried])
+            except PlanError:
+                return f"keys of type {kind} have no codes"
+    return None
+
+
+def row_bytes(frame: DataFrame) -> int:
+    """Bytes of a row in Arrow form, by its types."""
+    return sum(_width(field.dataType) for field in frame.schema)
+
+
+def _width(kind: T.DataType) -> int:
+    if isinstance(kind, (T.StringType, T.BinaryType, T.ArrayType, T.MapType, T.StructType, T.VariantType)):
+        return _TEXT_BYTES
+    return _WIDTHS.get(kind.typeName().split("(", maxsplit=1)[0], 8)
+
+
+def known_bytes(frame: DataFrame) -> int:
+    """How large Spark takes an input to be, without a job."""
+    if is_connect(frame):
+        return UNKNOWN_BYTES
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
