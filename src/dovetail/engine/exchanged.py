@@ -77,9 +77,10 @@ class Delivery:
             yield side, rows if len(chosen) == batch.num_rows else rows.take(pa.array(chosen)), chosen
 
     def record(self, metrics: Metrics, budget: MemoryBudget) -> None:
-        """Write the rows of each side, the largest batch and the peak of the memory into the metrics."""
+        """Write the rows of each side that has some, the largest batch and the peak of the memory into the metrics."""
         for side, rows in self.rows.items():
-            metrics.add("placed", rows, side=side, per_task=True)
+            if rows:
+                metrics.add("placed", rows, side=side, per_task=True)
         metrics.peak("memory", budget.peak)
         if self._peak:
             metrics.peak("delivered_batch", self._peak)

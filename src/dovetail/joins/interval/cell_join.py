@@ -221,6 +221,8 @@ class _Run:
     def measured(self) -> Metrics:
         """The operator's counts with the rows placed in this cell and the memory that was used."""
         metrics = Metrics().include(self._operator.metrics)
+        for side in ("left", "right"):  # a range without rows of a side counts for the skew, too
+            metrics.add("placed", 0, side=side, per_task=True)
         self._delivery.record(metrics, self.budget)
         for component, held in self.budget.at_peak().items():
             metrics.peak("memory", held, component.removeprefix("operator/"))
