@@ -103,8 +103,8 @@ def type_with_codes(frame: DataFrame, what: str, kind: T.DataType, argument: str
         return kind
     if str(frame.sparkSession.conf.get("spark.sql.timeType.enabled", "false")).lower() != "true":
         raise PlanError(
-            f"{what}: Spark takes the type time in part only unless spark.sql.timeType.enabled is true; set it, or "
-            "cast the columns to decimal(11, 6), seconds since midnight.",
+            f"{what} have type time, which Spark takes in part only unless spark.sql.timeType.enabled is true; set it, "
+            "or cast them to decimal(11, 6), seconds since midnight.",
             argument=argument,
         )
     return T.DecimalType(11, 6)

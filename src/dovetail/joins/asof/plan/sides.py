@@ -100,7 +100,7 @@ def _time_type(frame: DataFrame, left: T.DataType, right: T.DataType) -> T.DataT
             "timestamp, time or day-time interval, or cast it.",
             argument="on",
         )
-    return inputs.type_with_codes(frame, "on", kind, "on")
+    return inputs.type_with_codes(frame, "on: the columns", kind, "on")
 
 
 def _check_orderable(name: str, kind: T.DataType) -> None:
