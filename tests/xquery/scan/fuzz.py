@@ -12,7 +12,7 @@ from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.xml.scan import Column, ScanRequest, check, scan, scanner
+from dovetail.xml.scan import Column, Scanner, ScanRequest, check, scanner
 
 REQUESTS = (
     ScanRequest(("*", "*"), (Column("self", (), "xml"), Column("text", ()), Column("x", ("@x",)))),
@@ -47,7 +47,7 @@ def blocks_of(size: int) -> Iterator[None]:
 
 def scanned(document: bytes, request: ScanRequest, memory: str = "16MB") -> list[dict[str, object]]:
     """All rows of a scan."""
-    return [row for batch in scan([document], request, MemoryBudget(memory)) for row in batch.to_pylist()]
+    return [row for batch in Scanner(request, MemoryBudget(memory)).batches([document]) for row in batch.to_pylist()]
 
 
 def compare(document: bytes, request: ScanRequest, block: int) -> None:
