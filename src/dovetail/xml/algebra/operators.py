@@ -185,15 +185,6 @@ class GroupBy(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange(Operator):
-    """A connector: how tuples move from the partitions below to the partitions above."""
-
-    kind: Literal["1:1", "1:1 PARTITION", "1:M BROADCAST"]
-    input: Operator
-    keys: tuple[Expression, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class DistributeResult(Operator):
     """The end of a plan: the items of `variable`, tuple by tuple."""
 

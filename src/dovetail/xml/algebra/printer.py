@@ -22,7 +22,6 @@ from dovetail.xml.algebra.operators import (
     DistributeResult,
     EmptyTupleSource,
     Equality,
-    Exchange,
     Gathered,
     GroupBy,
     Join,
@@ -335,9 +334,6 @@ def _line(operator: Operator, notes: bool) -> str:
             return f"ORDER( {', '.join(_sort_key(key) for key in operator.keys)} )"
         case GroupBy():
             return _group(operator, notes)
-        case Exchange():
-            keys = f"( {', '.join(map(print_expression, operator.keys))} )" if operator.keys else ""
-            return f"{operator.kind} EXCHANGE{keys}"
     raise PlanError(f"{type(operator).__name__} is no operator that has a text.")
 
 

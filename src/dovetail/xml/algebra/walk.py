@@ -14,7 +14,6 @@ from dovetail.xml.algebra.operators import (
     DistributeResult,
     EmptyTupleSource,
     Equality,
-    Exchange,
     Gathered,
     GroupBy,
     Join,
@@ -62,8 +61,6 @@ def expressions(operator: Operator) -> tuple[Expression, ...]:
             return tuple(key.expression for key in operator.keys)
         case GroupBy():
             return (*(value for _, value in operator.keys), *(field.expression for field in operator.gathered))
-        case Exchange():
-            return operator.keys
         case DistributeResult():
             return (operator.variable,)
         case DataScan():
@@ -86,8 +83,6 @@ def with_expressions(operator: Operator, change: Change) -> Operator:
         case GroupBy():
             fields = tuple(Gathered(f.variable, change(f.expression), f.steps) for f in operator.gathered)
             return replace(operator, keys=tuple((v, change(e)) for v, e in operator.keys), gathered=fields)
-        case Exchange():
-            return replace(operator, keys=tuple(change(key) for key in operator.keys))
         case DistributeResult():
             new = change(operator.variable)
             return replace(operator, variable=new) if isinstance(new, Variable) else operator

@@ -24,7 +24,6 @@ from dovetail.xml.algebra.operators import (
     Assign,
     DataScan,
     DistributeResult,
-    Exchange,
     GroupBy,
     Join,
     NestedTupleSource,
@@ -53,7 +52,7 @@ from dovetail.xml.rules.matching import asks_which_node, is_downward, is_one_tup
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 
-PER_TUPLE = (Assign, Select, Unnest, Subplan, Exchange)
+PER_TUPLE = (Assign, Select, Unnest, Subplan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from dovetail.xml.algebra.operators import (
     DistributeResult,
     EmptyTupleSource,
     Equality,
-    Exchange,
     GroupBy,
     Join,
     NestedTupleSource,
@@ -64,7 +63,7 @@ class Runner:
         self.static, self.environment = static, environment
 
     def _scope(self) -> Scope:
-        return Scope(self.static, Slots(4), focus=1, repeated=True)
+        return Scope(self.static, Slots(4), focus=1)
 
     def function(
         self, expression: Expression, variables: Sequence[Variable] = ()
@@ -164,8 +163,6 @@ class _Operators:
                 tuples.order(keys, _failed(operator.place))
             case GroupBy():
                 self._group(operator, tuples)
-            case Exchange():
-                pass
             case _:
                 raise PlanError(f"{type(operator).__name__} cannot be run inside a plan.")
 

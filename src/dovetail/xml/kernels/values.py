@@ -250,7 +250,7 @@ def take_back(mem: I64) -> None:
 
 @called
 def put_start(buf: U8, at: int, low: int, number: int, mem: I64, book: U8, data: U8) -> None:
-    """Write a start tag up to its '>', with the declarations from binding `low` on that are needed (all of them at 0)."""
+    """Write a start tag up to its '>', with the declarations that bindings from `low` on need (all of them at 0)."""
     column, stop = mem[COLUMN] + COL * number, at + 1
     while NAME_BYTE[buf[stop]]:
         stop += 1

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.types import mismatch, value_converter
 from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS
 from dovetail.xml.xdm.nodes import Element, is_node
@@ -126,8 +125,3 @@ def sequence(result: Any) -> list[Any]:
     if type(result) is list:
         return result
     return [] if result is None else [result]
-
-
-def fail(code: str, message: str) -> XQueryError:
-    """An error of a function."""
-    return XQueryError(code, message)
