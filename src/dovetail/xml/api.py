@@ -21,7 +21,7 @@ from dovetail.xml.algebra.walk import expressions, operators
 from dovetail.xml.evaluate.static import check_module
 from dovetail.xml.execute.job import ENDINGS, Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.result import Row, in_columns
-from dovetail.xml.plan.plan import XQueryPlan
+from dovetail.xml.plan import XQueryPlan
 from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.matching import source_name
 from dovetail.xml.rules.order import Rewriting, rewrite

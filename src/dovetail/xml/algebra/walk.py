@@ -161,8 +161,8 @@ def renamed(plan: Operator, values: Mapping[Variable, Expression]) -> Operator:
 
 def next_number(plan: Operator) -> int:
     """A variable number that the plan does not use yet."""
-    seen = {v.number for operator in operators(plan) for v in (*defined(operator), *used(operator))}
-    return max(seen, default=0) + 1
+    seen = {v.number for operator in operators(plan) for v in defined(operator)}
+    return max(seen | {v.number for v in all_uses(plan)}, default=0) + 1
 
 
 def leaf(plan: Operator) -> Operator:

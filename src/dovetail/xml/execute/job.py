@@ -18,8 +18,8 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, DataError, PlanError, XQueryError
 from dovetail.xml.algebra.tree_facts import needs_context, reads_data
 from dovetail.xml.evaluate.compiler import Context, Environment
+from dovetail.xml.evaluate.plans import Runner
 from dovetail.xml.evaluate.static import Static
-from dovetail.xml.execute.runner import Runner
 from dovetail.xml.scan import open_chunks
 from dovetail.xml.syntax.tree import Module
 from dovetail.xml.xdm.markup import parse_xml

@@ -26,7 +26,6 @@ from dovetail.xml.algebra.operators import (
     DistributeResult,
     GroupBy,
     Join,
-    NestedTupleSource,
     Operator,
     Select,
     Subplan,
@@ -47,19 +46,14 @@ from dovetail.xml.algebra.walk import (
     operators,
     stacked,
 )
+from dovetail.xml.evaluate.plans import Given
+from dovetail.xml.execute.rows import Fields, Items, State, Wanted
 from dovetail.xml.execute.wire import KeyPair, key_pair
 from dovetail.xml.rules.matching import asks_which_node, is_downward, is_one_tuple
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 
 PER_TUPLE = (Assign, Select, Unnest, Subplan)
-
-
-@dataclass(frozen=True, slots=True)
-class Given(NestedTupleSource):
-    """In the rest of a plan: the tuples of a part, which come from other tasks."""
-
-    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +86,10 @@ Part = ScanPart | JoinPart
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part in a plan: what is read from it, and the aggregate over it, if it is one."""
+    """A part in a plan, and what is wanted of its tuples."""
 
     part: Part
-    variables: tuple[Variable, ...]
-    aggregate: Aggregate | None = None
+    wanted: Wanted
 
 
 @dataclass(slots=True)
@@ -113,7 +106,7 @@ def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...
     """The largest parts that give the same answer; `columns` are further variables that the result needs."""
     whole = _part(plan.input, module)
     if whole is not None:
-        return Division(plan, [Cut(whole, columns or (plan.variable,))])
+        return Division(plan, [Cut(whole, Fields(columns) if columns else Items(plan.variable))])
     cuts: list[Cut] = []
     plan = _assigned(plan, plan)  # type: ignore[assignment]  # the topmost operator is no GROUP-BY
     rest = _without(plan, module, cuts)
@@ -153,7 +146,9 @@ def _refusal(rest: Operator, facts: Facts, module: Module) -> str:
 
 def _reduced(cut: Cut, used: set[Variable]) -> Cut:
     """The cut without the variables that only its part uses: a row would carry all ancestors of its nodes along."""
-    return cut if cut.aggregate is not None else replace(cut, variables=tuple(v for v in cut.variables if v in used))
+    if not isinstance(cut.wanted, Fields):
+        return cut
+    return replace(cut, wanted=Fields(tuple(v for v in cut.wanted.variables if v in used)))
 
 
 def _without(plan: Operator, module: Module, cuts: list[Cut]) -> Operator:
@@ -161,12 +156,12 @@ def _without(plan: Operator, module: Module, cuts: list[Cut]) -> Operator:
     if isinstance(plan, Aggregate) and plan.steps is not None:
         below = _part(plan.input, module)
         if below is not None and not _unknown(plan.expression, available(plan.input)) and _is_plain(plan, module):
-            cuts.append(Cut(below, (plan.variable,), plan))
+            cuts.append(Cut(below, State(plan)))
             given = Given(len(cuts) - 1)
             return Aggregate(plan.variable, call("create_sequence", plan.variable), given)
     found = _part(plan, module)
     if found is not None:
-        cuts.append(Cut(found, tuple(sorted(available(plan)))))
+        cuts.append(Cut(found, Fields(tuple(sorted(available(plan))))))
         return Given(len(cuts) - 1)
     return with_inputs(plan, tuple(_without(below, module, cuts) for below in inputs(plan)))
 

@@ -34,7 +34,6 @@ from dovetail.xml.xdm.nodes import (
 )
 from dovetail.xml.xdm.values import atomise, cast
 
-ITEM, ORDER, STATE = "item", "o", "state"
 FILE_SHIFT = 40
 """Bits of an order number for the place in its file; above them stands the number of the file."""
 ROWS = 2048
@@ -49,7 +48,7 @@ def batched(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-Items = list[Any]
+Values = list[Any]
 KeyForm = Literal["text", "exact", "double", "moment"]
 """How values are compared: as strings, as integers and decimals, as doubles, as points in time."""
 _EXACT = ("integer", "decimal")
@@ -109,20 +108,20 @@ def _form(kinds: set[str]) -> KeyForm | None:
     return "moment" if len(kinds) == 1 and kinds <= set(_MOMENTS) else None
 
 
-def key_text(items: Items, form: KeyForm = "text") -> str | None:
+def key_text(items: Values, form: KeyForm = "text") -> str | None:
     """The key of a value comparison: None if there is no item, an error if there are several."""
     if len(items) > 1:
         raise XQueryError("XPTY0004", f"an operand of a comparison is a sequence of {len(items)} items; one is allowed")
     return _TEXTS[form](items[0]) if items else None
 
 
-def key_texts(items: Items, form: KeyForm = "text") -> list[str]:
+def key_texts(items: Values, form: KeyForm = "text") -> list[str]:
     """The keys of a general comparison, each of them once."""
     found = (_TEXTS[form](item) for item in items)
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def key_cell(key: Key, items: Items) -> Any:
+def key_cell(key: Key, items: Values) -> Any:
     """The key as a cell of its column."""
     return key_texts(items, key.form) if key.many else key_text(items, key.form)
 
@@ -161,7 +160,7 @@ def element_of(markup: str) -> Any:
     return holder[0]
 
 
-def encoded(form: Form, items: Items) -> Any:
+def encoded(form: Form, items: Values) -> Any:
     """A value as a cell of its column."""
     if form == "texts":
         return [str(item) for item in atomise(items)]
@@ -170,7 +169,7 @@ def encoded(form: Form, items: Items) -> Any:
     return pickle.dumps([_packed(item) if is_node(item) else item for item in items], protocol=5)
 
 
-def decoded(form: Form, cell: Any) -> Items:
+def decoded(form: Form, cell: Any) -> Values:
     """The value that `encoded` wrote."""
     if form == "texts":
         return [UntypedAtomic(text) for text in cell]

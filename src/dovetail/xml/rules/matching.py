@@ -33,7 +33,7 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.algebra.tree_facts import LOOK_UP, reads_data
-from dovetail.xml.algebra.walk import chain, exchanged, expressions, operators
+from dovetail.xml.algebra.walk import chain, defined, exchanged, expressions, operators
 
 Local = Callable[[Operator, Facts], Operator | None]
 
@@ -68,6 +68,28 @@ def _everywhere(operator: Operator, local: Local, facts: Facts) -> Operator:
     changed = tuple(_everywhere(one, local, facts) for one in below)
     same = all(a is b for a, b in zip(below, changed, strict=True))
     return operator if same else with_inputs(operator, changed)
+
+
+def rewrite_upwards(plan: Operator, local: Local) -> Operator | None:
+    """The plan with every operator exchanged for which `local` has something new, lowest first; None if there is none.
+
+    What is new below is known above it: for rules that leave the value of every variable as it is.
+    """
+    facts = Facts(plan)
+    new = _upwards(plan, local, facts)
+    return None if new is plan else new
+
+
+def _upwards(operator: Operator, local: Local, facts: Facts) -> Operator:
+    old = inputs(operator)
+    below = tuple(_upwards(one, local, facts) for one in reversed(old))[::-1]
+    if any(a is not b for a, b in zip(old, below, strict=True)):
+        operator = with_inputs(operator, below)
+    new = local(operator, facts)
+    if new is None:
+        return operator
+    facts.definitions.update(dict.fromkeys(defined(new), new))
+    return new
 
 
 def iterated(operator: Operator) -> Variable | None:

@@ -136,7 +136,9 @@ def sink_into_subplan(plan: Operator) -> Operator | None:
 
 
 def _sink_into_subplan_at(operator: Operator, facts: Facts) -> Operator | None:
-    if not isinstance(operator, Subplan) or not isinstance(leaf(operator.nested), NestedTupleSource):
+    if not isinstance(operator, Subplan) or not isinstance(operator.input, (Assign, Subplan)):
+        return None
+    if not isinstance(leaf(operator.nested), NestedTupleSource):
         return None
     nested, below, sunk = operator.nested, operator.input, list[Operator]()
     inside = all_uses(_before_groups(nested))
