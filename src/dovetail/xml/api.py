@@ -14,10 +14,10 @@ from dovetail.errors import PlanError
 from dovetail.request.options import takes
 from dovetail.spark.connect import parallelism, require_classic
 from dovetail.spark.metrics import MetricsSink
-from dovetail.xml.algebra.expressions import Call, Constant, parts
+from dovetail.xml.algebra.expressions import Call, Constant
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import DistributeResult
-from dovetail.xml.algebra.walk import expressions, operators
+from dovetail.xml.algebra.walk import all_parts
 from dovetail.xml.evaluate.static import check_module
 from dovetail.xml.execute.job import ENDINGS, Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.result import Row, in_columns
@@ -129,17 +129,15 @@ def _partitions(spark: SparkSession, found: Iterable[Collection]) -> int:
 
 def _check_names(plan: DistributeResult, known: Mapping[str, Collection]) -> None:
     """Collections that the plan names must be given."""
-    for operator in operators(plan):
-        for expression in expressions(operator):
-            for part in parts(expression):
-                if isinstance(part, Call) and part.name == "collection":
-                    name = source_name(part.arguments[0]) if part.arguments else Constant("")
-                    if isinstance(name, Constant) and name.value not in known:
-                        raise PlanError(
-                            f"the query reads the collection {name.value!r}, which is not given; collections: "
-                            f"{', '.join(map(repr, known)) or 'none'}.",
-                            argument="collections",
-                        )
+    for part in all_parts(plan):
+        if isinstance(part, Call) and part.name == "collection":
+            name = source_name(part.arguments[0]) if part.arguments else Constant("")
+            if isinstance(name, Constant) and name.value not in known:
+                raise PlanError(
+                    f"the query reads the collection {name.value!r}, which is not given; collections: "
+                    f"{', '.join(map(repr, known)) or 'none'}.",
+                    argument="collections",
+                )
 
 
 def _values(module: Module, given: Mapping[str, Any]) -> dict[str, list[Any]]:

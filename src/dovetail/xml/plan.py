@@ -22,8 +22,20 @@ from dovetail.xml.algebra.expressions import Call, Expression, Variable
 from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Order
 from dovetail.xml.algebra.walk import available, operators
 from dovetail.xml.execute.job import Collection, Job
-from dovetail.xml.execute.joining import JoinWork, double_aggregate, planned_join, spread_items
-from dovetail.xml.execute.parts import Cut, Division, JoinPart, Part, ScanPart, divided
+from dovetail.xml.execute.parts import (
+    Cut,
+    Direct,
+    Divided,
+    JoinPart,
+    JoinWork,
+    Part,
+    ScanPart,
+    Whole,
+    divided,
+    double_aggregate,
+    planned_join,
+    spread_items,
+)
 from dovetail.xml.execute.result import Row
 from dovetail.xml.execute.rows import (
     COUNT,
@@ -98,15 +110,16 @@ class XQueryPlan:
 
     @deep_stack()
     def _built(self) -> tuple[DataFrame, list[str]]:
-        division = Division(self.plan, reason="as asked for")
+        builder = Builder(self.spark, self.job, self.sinks, self.partitions, by_tuples=self.route == "tuples")
+        division: Whole | Direct | Divided = Whole("as asked for")
         if self.route != "one_task":
             division = divided(self.plan, self.job.module, self.row.variables)
-        if not division.cuts:
-            return self._whole(), [f"one task runs the whole plan, documents are read one by one: {division.reason}"]
-        builder = Builder(self.spark, self.job, self.sinks, self.partitions, by_tuples=self.route == "tuples")
-        if division.rest is None:
-            return self._direct(builder, division.cuts[0]), builder.notes
-        return self._rest(builder, division, division.rest), builder.notes
+        match division:
+            case Direct(cut):
+                return self._direct(builder, cut), builder.notes
+            case Divided():
+                return self._rest(builder, division), builder.notes
+        return self._whole(), [f"one task runs the whole plan, documents are read one by one: {division.reason}"]
 
     def _whole(self) -> DataFrame:
         task = partial(reported, run_whole, WholeTask(self.job, self.plan, self.row), self.sinks[0])
@@ -120,7 +133,7 @@ class XQueryPlan:
         task = partial(retype, self.row, rows.forms)
         return map_in_arrow(rows.frame, task, from_arrow_schema(self.row.schema))
 
-    def _rest(self, builder: Builder, division: Division, rest: DistributeResult) -> DataFrame:
+    def _rest(self, builder: Builder, division: Divided) -> DataFrame:
         frames, sent = [self._marker()], list[Sent]()
         for number, cut in enumerate(division.cuts):
             rows = builder.rows(cut.part, cut.wanted)
@@ -128,13 +141,13 @@ class XQueryPlan:
             order = f"array({', '.join(rows.orders)}) as o"
             frames.append(rows.frame.selectExpr(f"{number} as {CUT}", order, *rows.sent.columns))
         builder.notes.append(
-            f"one last task combines {len(sent)} part(s) and runs the rest of the plan{_done_last(rest)}, "
+            f"one last task combines {len(sent)} part(s) and runs the rest of the plan{_done_last(division.rest)}, "
             f"over at most {format_bytes(self.job.memory)} of rows"
         )
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         # What Spark aggregated is one partition already; a shuffle would be one stage more.
         one = frame.coalesce(1) if all(isinstance(one, SentDoubles) for one in sent) else frame.repartition(1)
-        task = partial(run_rest, LastTask(self.job.without_files(), rest, tuple(sent), self.row))
+        task = partial(run_rest, LastTask(self.job.without_files(), division.rest, tuple(sent), self.row))
         return map_in_arrow(one.sortWithinPartitions(CUT, "o"), task, from_arrow_schema(self.row.schema))
 
     def _marker(self) -> DataFrame:

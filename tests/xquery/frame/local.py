@@ -15,10 +15,9 @@ from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.walk import available
 from dovetail.xml.execute.job import Collection, Job, collection_of, local_paths
-from dovetail.xml.execute.joining import planned_join
-from dovetail.xml.execute.parts import Part, ScanPart, divided
+from dovetail.xml.execute.parts import Direct, Part, ScanPart, Whole, divided, planned_join
 from dovetail.xml.execute.result import Row
-from dovetail.xml.execute.rows import ITEM, ORDER, Fields, Items, Sent, SentFields, SentState, State, Wanted, schema_of
+from dovetail.xml.execute.rows import ITEM, ORDER, Fields, Sent, SentFields, SentState, State, Wanted, schema_of
 from dovetail.xml.execute.scan_task import scanned
 from dovetail.xml.execute.scan_work import ColumnScan, planned_scan
 from dovetail.xml.execute.tasks import CUT, JoinTasks, LastTask, WholeTask, run_joined, run_rest, run_whole
@@ -59,11 +58,11 @@ class Local:
         plan: Any = rewrite(normalise(module)).plan
         job = Job(module, self.collections, memory=self.memory)
         division = divided(plan, module)
-        if self.way == "one task" or not division.cuts:
+        if self.way == "one task" or isinstance(division, Whole):
             self.used.add("one task")
             return _items(run_whole(WholeTask(job, plan, Row()), iter([ONE_ROW]), Metrics()))
-        if division.rest is None:
-            table = self.rows(job, division.cuts[0].part, Items(plan.variable))
+        if isinstance(division, Direct):
+            table = self.rows(job, division.cut.part, division.cut.wanted)
             return table.column(ITEM).to_pylist()
         self.used.add("rest")
         sent, batches = list[Sent](), []

@@ -36,7 +36,7 @@ _TOLERATED = ("WAR_NS_URI", "WAR_NS_URI_RELATIVE")
 
 @contextmanager
 def blocks_of(size: int) -> Iterator[None]:
-    """The scanner sees so many bytes at first, and as few more as it can do with."""
+    """The scanner reads `size` bytes at first, and then as few as it can."""
     before = scanner._BLOCK
     scanner._BLOCK = size
     try:

@@ -11,6 +11,11 @@ from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.names import FN, KindTest, QName
 
 LOOK_UP = {"root", "base-uri", "document-uri", "path", "id", "idref", "element-with-id", "lang", "in-scope-prefixes"}
+TRUTH_FUNCTIONS = {
+    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
+    "deep-equal",
+}  # fmt: skip
+"""Functions that always give one boolean."""
 _FOCUS = {"position", "last"}
 _OF_CONTEXT = {
     "string", "number", "data", "name", "local-name", "namespace-uri", "node-name", "normalize-space", "string-length",
@@ -143,7 +148,7 @@ def is_truth(node: tree.Expr) -> bool:
     if isinstance(node, tree.Path):
         return isinstance(node.steps[-1], tree.AxisStep)
     if isinstance(node, tree.FunctionCall):
-        return node.name.uri == FN and node.name.local in _TRUTH_FUNCTIONS
+        return node.name.uri == FN and node.name.local in TRUTH_FUNCTIONS
     kinds = (tree.Comparison, tree.Logical, tree.Quantified, tree.AxisStep, tree.InstanceOf, tree.CastableAs)
     return isinstance(node, kinds)
 
@@ -172,10 +177,6 @@ def _is_countless(step: tree.Expr) -> TypeGuard[tree.AxisStep]:
     return below and all(map(is_filter, step.predicates))  # type: ignore[attr-defined]  # an AxisStep, as just asked
 
 
-_TRUTH_FUNCTIONS = {
-    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
-    "deep-equal",
-}  # fmt: skip
 _CONSTRUCTORS = (
     tree.DirectElement, tree.ComputedElement, tree.ComputedAttribute, tree.ComputedText, tree.ComputedComment,
     tree.ComputedInstruction, tree.ComputedDocument,

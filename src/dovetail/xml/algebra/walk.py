@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from dovetail.xml.algebra.expressions import Expression, Variable, substituted, variables
+from dovetail.xml.algebra.expressions import Expression, Variable, parts, substituted, variables
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -68,6 +68,11 @@ def expressions(operator: Operator) -> tuple[Expression, ...]:
     return ()
 
 
+def all_parts(plan: Operator) -> Iterator[Expression]:
+    """Every expression in the plan and everything inside it."""
+    return (part for operator in operators(plan) for expression in expressions(operator) for part in parts(expression))
+
+
 def with_expressions(operator: Operator, change: Change) -> Operator:
     """The same operator with each of its expressions changed."""
     match operator:
@@ -117,8 +122,7 @@ def used(operator: Operator) -> Counter[Variable]:
 
 def all_uses(plan: Operator) -> Counter[Variable]:
     """How often each variable is used in the whole plan."""
-    found = (v for operator in operators(plan) for e in expressions(operator) for v in variables(e))
-    return Counter(found)
+    return Counter(part for part in all_parts(plan) if isinstance(part, Variable))
 
 
 def free(plan: Operator) -> set[Variable]:

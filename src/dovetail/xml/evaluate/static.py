@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from dovetail.errors import XQueryError
+from dovetail.xml.algebra.tree_facts import TRUTH_FUNCTIONS
 from dovetail.xml.evaluate import constructors, control, flwor, operators, paths, types
 from dovetail.xml.evaluate.compiler import (
     MAX_CALLS,
@@ -42,22 +43,6 @@ from dovetail.xml.xdm.values import atom, atomise
 
 for _area in ("dates", "nodes", "numbers", "sequences", "strings"):
     importlib.import_module(f"dovetail.xml.evaluate.functions.{_area}")
-
-_TESTS = frozenset(
-    (
-        "not",
-        "boolean",
-        "exists",
-        "empty",
-        "contains",
-        "starts-with",
-        "ends-with",
-        "matches",
-        "true",
-        "false",
-        "deep-equal",
-    )
-)
 
 
 @compiles(FunctionCall)
@@ -111,7 +96,7 @@ def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Compiled
     ]
     prepare = signature.arguments(len(runs))
     run = _invocation(expr, runs, prepare, signature)
-    return Compiled(run, (lambda frame: run(frame)[0] is True) if signature.name in _TESTS else None)
+    return Compiled(run, (lambda frame: run(frame)[0] is True) if signature.name in TRUTH_FUNCTIONS else None)
 
 
 def _values(plan: Compiled) -> Run:

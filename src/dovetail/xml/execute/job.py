@@ -117,7 +117,7 @@ def read_document(uri: str) -> Document:
 
 
 class CollectionFiles:
-    """What `doc` and `collection` read in a task: documents one by one, malformed ones skipped if that is wished."""
+    """Documents that `doc` and `collection` read in a task, one by one; with `skip` malformed ones are left out."""
 
     def __init__(self, collections: Mapping[str, Collection], skip: bool, metrics: Metrics) -> None:
         self._collections, self._skip, self._metrics = collections, skip, metrics

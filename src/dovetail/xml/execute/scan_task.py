@@ -88,7 +88,7 @@ class Condition(Computed):
 
     def true(self, batch: pa.RecordBatch) -> pa.Array:
         """For which rows it is true."""
-        if not self._asked:  # with a row in hand: a constant that is an error is none where there are no rows
+        if not self._asked:  # with the first row: without rows a wrong constant is no error
             self._test, self._asked = self._arrays.test(self._expression), True
         if self._test is None:
             return pa.array(self.of(batch), pa.bool_())

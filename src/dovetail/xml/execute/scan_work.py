@@ -26,12 +26,12 @@ from dovetail.xml.algebra.expressions import (
     variables,
     with_children,
 )
-from dovetail.xml.algebra.operators import Assign, DataScan, Operator, Select, Unnest
+from dovetail.xml.algebra.operators import DataScan, Operator, Select
 from dovetail.xml.algebra.walk import above, chain
 from dovetail.xml.execute.parts import ScanPart
 from dovetail.xml.execute.rows import Fields, Items, State, Wanted
 from dovetail.xml.execute.wire import Form
-from dovetail.xml.rules.matching import conjuncts
+from dovetail.xml.rules.matching import assigned, conjuncts, unnested
 from dovetail.xml.scan import Column, ScanRequest
 from dovetail.xml.syntax.tree import VariableRef
 
@@ -171,13 +171,8 @@ def on_columns(expression: Expression, scanned: Variable, many: bool = True) -> 
 
 def written_out(plan: Operator, scan: DataScan) -> dict[Variable, Expression] | None:
     """What every variable of a chain is in terms of the scanned one; None if the chain does more than assign."""
-    values: dict[Variable, Expression] = {scan.variable: scan.variable}
-    for operator in reversed([*above(plan, scan), *chain(scan.input)][:-1]):
-        if isinstance(operator, Assign):
-            values[operator.variable] = substituted(operator.expression, values)
-        elif not isinstance(operator, Select):
-            return None
-    return values
+    upper = [*above(plan, scan), *chain(scan.input)][:-1]
+    return assigned([one for one in upper if not isinstance(one, Select)], {scan.variable: scan.variable})
 
 
 def conditions(plan: Operator, scan: DataScan, values: Mapping[Variable, Expression]) -> tuple[Expression, ...]:
@@ -277,16 +272,6 @@ def planned_scan(part: ScanPart, wanted: Wanted, by_tuples: bool = False) -> Sca
     """How the tasks of this part work; `by_tuples` forces elements to be built."""
     work = "as asked for" if by_tuples else _on_columns(part, wanted)
     return _by_tuples(part, wanted, work) if isinstance(work, str) else work
-
-
-def unnested(plan: Operator, variable: Variable) -> tuple[Expression, Operator] | None:
-    """What an UNNEST at the top takes apart, and the operators below it; None if there is no such UNNEST."""
-    match plan:
-        case Unnest(found, Call("iterate", (inner,)), below, None) if found == variable:
-            return inner, below
-        case Unnest(found, expression, below, None) if found == variable:
-            return expression, below
-    return None
 
 
 def _on_columns(part: ScanPart, wanted: Wanted) -> ColumnScan | str:

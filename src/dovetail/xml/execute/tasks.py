@@ -22,7 +22,7 @@ from dovetail.xml.algebra.expressions import Variable
 from dovetail.xml.algebra.operators import DistributeResult
 from dovetail.xml.evaluate.plans import RemoteTuples
 from dovetail.xml.execute.job import File, Job
-from dovetail.xml.execute.joining import JoinWork
+from dovetail.xml.execute.parts import JoinWork
 from dovetail.xml.execute.result import Row
 from dovetail.xml.execute.rows import Fields, Sent, written
 from dovetail.xml.execute.scan_task import scanned

@@ -20,7 +20,7 @@ from dovetail.xml.algebra.expressions import Call, Expression
 from dovetail.xml.algebra.operators import Equality
 from dovetail.xml.algebra.properties import TEXTS, Facts
 from dovetail.xml.xdm.atomic import UntypedAtomic, to_double
-from dovetail.xml.xdm.markup import parser, serialise, text_of
+from dovetail.xml.xdm.markup import new_comment, new_instruction, new_text, parser, serialise, text_of
 from dovetail.xml.xdm.nodes import (
     DOCUMENT,
     Attribute,
@@ -176,34 +176,30 @@ def decoded(form: Form, cell: Any) -> Values:
     if form == "nodes":
         return [element_of(markup) for markup in cell]
     found = pickle.loads(cell)  # noqa: S301  (written by a task of the same query)
-    return [item.node() if type(item) is _Packed else item for item in found]
+    return [item.make(*item.arguments) if type(item) is _Packed else item for item in found]
 
 
+@dataclass(frozen=True, slots=True)
 class _Packed:
-    """A node on its way."""
+    """A node as it is sent between tasks: the function that makes it again, and its arguments."""
 
-    __slots__ = ("kind", "parts")
-
-    def __init__(self, kind: str, parts: tuple[str, ...]) -> None:
-        self.kind, self.parts = kind, parts
-
-    def node(self) -> Any:
-        return _MAKE[self.kind](*self.parts)
+    make: Callable[..., Any]
+    arguments: tuple[str, ...]
 
 
 def _packed(node: Any) -> _Packed:
     kind = type(node)
     if kind is Attribute:
-        return _Packed("attribute", (node.key, node.value))
+        return _Packed(_attribute, (node.key, node.value))
     if kind is Text:
-        return _Packed("text", (node.value,))
+        return _Packed(new_text, (node.value,))
     if kind is Comment:
-        return _Packed("comment", (string_value(node),))
+        return _Packed(new_comment, (string_value(node),))
     if kind is Instruction:
-        return _Packed("instruction", (node.target, string_value(node)))
+        return _Packed(new_instruction, (node.target, string_value(node)))
     if kind is Document:
-        return _Packed("document", (serialise(node), node.holder.get("uri") or ""))
-    return _Packed("element", (serialise(node),))
+        return _Packed(_document, (serialise(node), node.holder.get("uri") or ""))
+    return _Packed(element_of, (serialise(node),))
 
 
 def _attribute(key: str, value: str) -> Attribute:
@@ -212,30 +208,9 @@ def _attribute(key: str, value: str) -> Attribute:
     return Attribute(holder, key)
 
 
-def _text(value: str) -> Text:
-    holder = new_tree()
-    holder.text = value
-    return Text(holder, tail=False)
-
-
-def _beside(node: Any) -> Any:
-    new_tree().append(node)
-    return node
-
-
 def _document(markup: str, uri: str) -> Document:
     holder = new_tree(DOCUMENT, uri or None)
     inside = etree.fromstring(f"<d>{markup}</d>".encode(), parser())
     holder.text = inside.text
     holder.extend(list(inside))
     return Document(holder)
-
-
-_MAKE: dict[str, Callable[..., Any]] = {
-    "attribute": _attribute,
-    "text": _text,
-    "comment": lambda text: _beside(etree.Comment(text)),
-    "instruction": lambda target, text: _beside(etree.ProcessingInstruction(target, text)),
-    "document": _document,
-    "element": element_of,
-}

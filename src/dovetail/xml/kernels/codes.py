@@ -1,4 +1,4 @@
-"""What the parts of the XML scanner share: classes of bytes, answers, faults, and the scalars of its state."""
+"""Codes that the parts of the XML scanner share: classes of bytes, answers, faults, and places in its state."""
 
 from __future__ import annotations
 

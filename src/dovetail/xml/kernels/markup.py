@@ -1,4 +1,4 @@
-"""What lies between tags: text, CDATA sections, comments, processing instructions and document types."""
+"""Markup between tags: text, CDATA sections, comments, processing instructions and document types."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _room(buf: U8, needed: int, mem: I64, data: U8) -> bool:
 
 @small
 def has_room(buf: U8, needed: int, mem: I64, data: U8) -> bool:
-    """Whether each column has room for so many bytes more; they count as used. If not, the answer is OUTPUT."""
+    """Whether each column has room for `needed` more bytes; they count as used. If not, the answer is OUTPUT."""
     if mem[ROOM] < needed and not _room(buf, needed, mem, data):
         return False
     mem[ROOM] -= needed

@@ -1,8 +1,9 @@
-"""What rules share: going through a plan for the first place where a pattern fits, and questions about it."""
+"""Matching for rules: a plan rewritten where a pattern fits, and questions about plans that several rules ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeGuard
 
 from dovetail.xml.algebra.expressions import (
@@ -19,7 +20,7 @@ from dovetail.xml.algebra.expressions import (
     Expression,
     Variable,
     is_call,
-    parts,
+    substituted,
 )
 from dovetail.xml.algebra.operators import (
     Assign,
@@ -33,7 +34,7 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.algebra.tree_facts import LOOK_UP, reads_data
-from dovetail.xml.algebra.walk import chain, defined, exchanged, expressions, operators
+from dovetail.xml.algebra.walk import all_parts, chain, defined, exchanged, operators
 
 Local = Callable[[Operator, Facts], Operator | None]
 
@@ -100,6 +101,28 @@ def iterated(operator: Operator) -> Variable | None:
     return None
 
 
+def unnested(plan: Operator, variable: Variable) -> tuple[Expression, Operator] | None:
+    """What an UNNEST at the top takes apart, and the operators below it; None if there is no such UNNEST."""
+    match plan:
+        case Unnest(found, Call("iterate", (inner,)), below, None) if found == variable:
+            return inner, below
+        case Unnest(found, expression, below, None) if found == variable:
+            return expression, below
+    return None
+
+
+def assigned(
+    upper: Iterable[Operator], known: Mapping[Variable, Expression] = MappingProxyType({})
+) -> dict[Variable, Expression] | None:
+    """The variables that ASSIGNs, given from the top down, add to known ones, written out; None for other operators."""
+    values = dict(known)
+    for operator in reversed(list(upper)):
+        if not isinstance(operator, Assign):
+            return None
+        values[operator.variable] = substituted(operator.expression, values)
+    return values
+
+
 def is_one_tuple(plan: Operator) -> bool:
     """Whether the plan gives exactly one tuple for each tuple of its source."""
     one = (Assign, Subplan, EmptyTupleSource, NestedTupleSource)
@@ -125,7 +148,7 @@ def is_constant_collection(expression: Expression) -> bool:
 
 def is_downward(plan: Operator) -> bool:
     """Whether nothing in the plan may look above the nodes it is given."""
-    return not any(_looks_up(part) for o in operators(plan) for e in expressions(o) for part in parts(e))
+    return not any(map(_looks_up, all_parts(plan)))
 
 
 def _looks_up(part: Expression) -> bool:
@@ -138,7 +161,7 @@ def _looks_up(part: Expression) -> bool:
 
 def reads_once(plan: Operator) -> bool:
     """Whether no collection is read at two places, nor by a piece of the query that the evaluator computes."""
-    found = [part for o in operators(plan) for e in expressions(o) for part in parts(e)]
+    found = list(all_parts(plan))
     names = [source_name(part.arguments[0]) if part.arguments else None for part in found if _is_collection(part)]
     hidden = any(isinstance(part, Evaluate) and reads_data(part.tree) for part in found)
     return len(names) == len(set(names)) and not hidden
@@ -150,13 +173,13 @@ def _is_collection(part: Expression) -> TypeGuard[Call]:
 
 def asks_which_node(plan: Operator) -> bool:
     """Whether something in the plan tells nodes from their copies: `is`, `union`, sorting and the like."""
-    return any(_asks_which(part) for o in operators(plan) for e in expressions(o) for part in parts(e))
+    return any(map(_asks_which, all_parts(plan)))
 
 
 def _asks_which(part: Expression) -> bool:
     if isinstance(part, Evaluate):
         return part.identity
-    return is_call(part, *NODE.values(), *SETS.values(), SORT_DISTINCT, SORT, DISTINCT)
+    return is_call(part, *NODE.values(), *SETS, SORT_DISTINCT, SORT, DISTINCT)
 
 
 def conjuncts(condition: Expression) -> tuple[Expression, ...]:

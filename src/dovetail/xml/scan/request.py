@@ -1,4 +1,4 @@
-"""What a scan of XML files is asked for: a path, and columns relative to the elements on it."""
+"""Requests of a scan of XML files: a path, and columns relative to the elements on it."""
 
 from __future__ import annotations
 

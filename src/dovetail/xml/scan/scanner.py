@@ -59,7 +59,7 @@ class Window:
         return self._lines + self._raw.count(b"\n", self._start, self._start + at)
 
     def fill(self) -> bool:
-        """Whether bytes were added: a block, and so many that a token which did not fit is not read too often."""
+        """Whether bytes were added: a block, or twice what is left, so that a long token is not read too often."""
         wanted, before = max(self._block, 2 * self.size), self.size
         if wanted + _PADDING > len(self._raw):
             self._make(wanted)
@@ -164,8 +164,8 @@ class Scanner:
         """Batches of about a megabyte at most, one row an element on the request's path, in document order.
 
         The whole document is checked: anything that is not well-formed is a `DataError` with `name` and the line,
-        raised when the scan arrives there, after the rows before it were given out. A caller who wants all rows of a
-        file or none calls `check` first or holds the batches back. No document type is read: one that declares
+        raised when the scan arrives there, after the rows before it were given out. To get all rows of a
+        file or none, call `check` first. No document type is read: one that declares
         anything is refused, so nothing is fetched and nothing expands. A row that needs more than the budget is
         `BudgetExceeded`.
         """
@@ -208,7 +208,7 @@ def _new_tables(request: ScanRequest, held: Reservation) -> Tables:
 
 
 class _Scan:
-    """One document on its way through the scanner."""
+    """The scan of one document."""
 
     def __init__(
         self, chunks: Iterable[bytes], request: ScanRequest, tables: Tables, held: Reservation, name: str

@@ -109,7 +109,7 @@ _OF_DOCUMENT = (
     code.N_DEPTH, code.N_BINDINGS, code.N_ATTRIBUTES, code.N_TEXT, code.N_XML, code.N_ROWS, code.DROPPED, code.ROW_OPEN,
     code.PENDING, code.ROOM, code.VALUES_LEFT, code.LAST_NAME, code.SEEN_ROOT, code.SEEN_DOCTYPE, code.BINDING_BYTES,
 )  # fmt: skip
-"""Numbers that begin anew with every document."""
+"""Numbers that are reset for every document."""
 
 
 class Tables:
@@ -156,7 +156,7 @@ class Tables:
         }
 
     def _lay_out(self, old: dict[int, I64]) -> None:
-        """Place every table anew, with what the old ones held; slots are filled from the names."""
+        """Allocate all tables, with what the old ones held; slots are filled from the names."""
         shapes = self._sections()
         total = code.HEAD + sum(math.prod(shape) for shape in shapes.values())
         self._held.grow(8 * total)

@@ -312,11 +312,4 @@ def _module(reader: Reader) -> Module:
     body = reader.expr()
     if not reader.sees("end"):
         raise reader.unexpected("the end of the query expected")
-    return Module(
-        body,
-        tuple(prolog.variables),
-        tuple(prolog.functions),
-        tuple(reader.namespaces.items()),
-        reader.element_namespace,
-        prolog.base_uri,
-    )
+    return Module(body, tuple(prolog.variables), tuple(prolog.functions), prolog.base_uri)

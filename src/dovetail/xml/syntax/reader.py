@@ -121,7 +121,7 @@ class Reader:
     def at(self, offset: int, node: Node) -> Node:
         """The new node with its place in the text filled in."""
         line, column = self.lexer.place(offset)
-        object.__setattr__(node, "line", line)  # the node was made just now and nobody else has seen it
+        object.__setattr__(node, "line", line)  # a frozen node that was made just now
         object.__setattr__(node, "column", column)
         return node
 

@@ -170,7 +170,7 @@ def _shown(value: Temporal, part: _Part) -> str:
 
 
 def _widened(style: str, least: int) -> str:
-    """A pattern of digits with so many required ones: optional ones first, then new ones before it."""
+    """A pattern with at least `least` required digits: optional ones become required, then new ones are added."""
     digits = [sign for sign in style if unicodedata.category(sign) == "Nd"]
     zero, missing, at = chr(ord(digits[0]) - unicodedata.decimal(digits[0])), least - len(digits), len(style)
     while missing > 0 and (at := style.rfind("#", 0, at)) >= 0:

@@ -1,4 +1,4 @@
-"""How a function of the library is declared: its name and the types of its parameters, as the standard writes them.
+"""Declarations of library functions: the name and the types of the parameters, as the standard writes them.
 
     @function("substring", "string?", "double", "double", optional=1)
     def substring(text, start, length=None): ...
@@ -35,7 +35,7 @@ class Signature:
     together: bool = False
 
     def accepts(self, count: int) -> bool:
-        """Whether it can be called with so many arguments."""
+        """Whether it can be called with this number of arguments."""
         if self.together and count not in (self.least, len(self.parameters)):
             return False
         low = 0 if self.focus and self.least == 1 else self.least
