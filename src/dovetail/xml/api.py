@@ -16,8 +16,10 @@ from dovetail.spark.connect import parallelism, require_classic
 from dovetail.spark.metrics import MetricsSink
 from dovetail.xml.algebra.expressions import Call, Constant
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.algebra.operators import DistributeResult
-from dovetail.xml.algebra.walk import all_parts
+from dovetail.xml.algebra.operators import (
+    DistributeResult,
+    all_parts,
+)
 from dovetail.xml.evaluate.static import check_module
 from dovetail.xml.execute.job import ENDINGS, Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.result import Row, in_columns
@@ -26,7 +28,7 @@ from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.matching import source_name
 from dovetail.xml.rules.order import Rewriting, rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import Module
 from dovetail.xml.xdm.values import cast
 

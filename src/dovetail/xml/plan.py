@@ -19,8 +19,14 @@ from dovetail.spark.arrow import map_in_arrow, reported
 from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
-from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Order
-from dovetail.xml.algebra.walk import available, operators
+from dovetail.xml.algebra.operators import (
+    DistributeResult,
+    GroupBy,
+    Join,
+    Order,
+    available,
+    operators,
+)
 from dovetail.xml.execute.job import Collection, Job
 from dovetail.xml.execute.parts import (
     Cut,
@@ -70,7 +76,7 @@ from dovetail.xml.execute.tasks import (
 from dovetail.xml.execute.wire import FILE_SHIFT, Form, Key
 from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import deep_stack
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,15 @@ from tests.xquery.algebra.reader import parse_expression, parse_plan, split_path
 from dovetail.errors import PlanError
 from dovetail.xml.algebra.expressions import Constant, Variable, call
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.algebra.operators import Aggregate, DataScan, EmptyTupleSource, Order, Subplan
+from dovetail.xml.algebra.operators import (
+    Aggregate,
+    DataScan,
+    EmptyTupleSource,
+    Order,
+    Subplan,
+    operators,
+)
 from dovetail.xml.algebra.printer import print_expression, print_plan, source_text
-from dovetail.xml.algebra.walk import operators
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
 

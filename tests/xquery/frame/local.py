@@ -13,7 +13,7 @@ from tests.xquery.rules.sample import COLLECTIONS
 
 from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.algebra.walk import available
+from dovetail.xml.algebra.operators import available
 from dovetail.xml.execute.job import Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.parts import Direct, Part, ScanPart, Whole, divided, planned_join
 from dovetail.xml.execute.result import Row

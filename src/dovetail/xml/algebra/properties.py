@@ -43,8 +43,11 @@ from dovetail.xml.algebra.operators import (
     Select,
     Subplan,
     Unnest,
+    all_uses,
+    chain,
+    defined,
+    operators,
 )
-from dovetail.xml.algebra.walk import all_uses, chain, defined, operators
 from dovetail.xml.syntax import tree
 
 NODES = (

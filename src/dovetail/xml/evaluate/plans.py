@@ -36,7 +36,7 @@ from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope
 from dovetail.xml.evaluate.flwor import Failed, Field, Key, Tuples, kept, restore
 from dovetail.xml.evaluate.static import Static
 from dovetail.xml.rules.matching import is_one_tuple
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import ContextItem
 from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree

@@ -29,7 +29,7 @@ from dovetail.xml.evaluate.compiler import (
 from dovetail.xml.evaluate.functions.registry import FUNCTIONS, Signature, sequence
 from dovetail.xml.evaluate.types import cast_to, checked, converter
 from dovetail.xml.syntax.names import FN, XS, QName
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import (
     ContextItem,
     FunctionCall,

@@ -33,23 +33,21 @@ from dovetail.xml.algebra.operators import (
     Select,
     Subplan,
     Unnest,
-    inputs,
-    with_inputs,
-)
-from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.tree_facts import free_variables, reads_data, tree_parts, with_callees
-from dovetail.xml.algebra.walk import (
     above,
     all_uses,
     available,
     chain,
     expressions,
     free,
+    inputs,
     leaf,
     next_number,
     operators,
     stacked,
+    with_inputs,
 )
+from dovetail.xml.algebra.properties import Facts
+from dovetail.xml.algebra.tree_facts import free_variables, reads_data, tree_parts, with_callees
 from dovetail.xml.evaluate.plans import Given
 from dovetail.xml.execute.rows import Fields, Items, State, Wanted
 from dovetail.xml.execute.wire import Form, KeyPair, key_pair

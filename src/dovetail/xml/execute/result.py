@@ -15,9 +15,14 @@ import pyarrow as pa
 
 from dovetail.errors import PlanError, XQueryError
 from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
-from dovetail.xml.algebra.operators import Assign, DistributeResult, Operator, Unnest
+from dovetail.xml.algebra.operators import (
+    Assign,
+    DistributeResult,
+    Operator,
+    Unnest,
+    next_number,
+)
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.walk import next_number
 from dovetail.xml.execute.rows import ITEMS
 from dovetail.xml.execute.wire import Form, decoded
 from dovetail.xml.xdm.markup import serialise, text_of

@@ -26,8 +26,13 @@ from dovetail.xml.algebra.expressions import (
     variables,
     with_children,
 )
-from dovetail.xml.algebra.operators import DataScan, Operator, Select
-from dovetail.xml.algebra.walk import above, chain
+from dovetail.xml.algebra.operators import (
+    DataScan,
+    Operator,
+    Select,
+    above,
+    chain,
+)
 from dovetail.xml.execute.parts import ScanPart
 from dovetail.xml.execute.rows import Fields, Items, State, Wanted
 from dovetail.xml.execute.wire import Form

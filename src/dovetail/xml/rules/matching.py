@@ -29,12 +29,16 @@ from dovetail.xml.algebra.operators import (
     Operator,
     Subplan,
     Unnest,
+    all_parts,
+    chain,
+    defined,
+    exchanged,
     inputs,
+    operators,
     with_inputs,
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.algebra.tree_facts import LOOK_UP, reads_data
-from dovetail.xml.algebra.walk import all_parts, chain, defined, exchanged, operators
 
 Local = Callable[[Operator, Facts], Operator | None]
 

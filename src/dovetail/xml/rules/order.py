@@ -13,9 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dovetail.errors import PlanError
-from dovetail.xml.algebra.operators import Operator
+from dovetail.xml.algebra.operators import (
+    Operator,
+    operators,
+)
 from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.algebra.walk import operators
 from dovetail.xml.rules.joins import introduce_join, merge_condition, push_to_branch, recognise_keys
 from dovetail.xml.rules.paths import (
     clean_up,

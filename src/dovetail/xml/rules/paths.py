@@ -31,9 +31,12 @@ from dovetail.xml.algebra.operators import (
     Operator,
     Subplan,
     Unnest,
+    expressions,
+    operators,
+    renamed,
+    with_expressions,
 )
 from dovetail.xml.algebra.properties import Facts, is_subtype
-from dovetail.xml.algebra.walk import expressions, operators, renamed, with_expressions
 from dovetail.xml.rules.matching import is_constant_collection, iterated, rewrite_everywhere, rewrite_upwards
 
 

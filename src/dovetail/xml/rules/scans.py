@@ -30,9 +30,11 @@ from dovetail.xml.algebra.operators import (
     Subplan,
     TwoStep,
     Unnest,
+    exchanged,
+    operators,
+    renamed,
 )
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.walk import exchanged, operators, renamed
 from dovetail.xml.rules.matching import (
     asks_which_node,
     is_constant_collection,

@@ -28,10 +28,6 @@ from dovetail.xml.algebra.operators import (
     Select,
     Subplan,
     Unnest,
-    inputs,
-)
-from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.walk import (
     above,
     above_in_chain,
     all_parts,
@@ -41,6 +37,7 @@ from dovetail.xml.algebra.walk import (
     defined,
     exchanged,
     free,
+    inputs,
     leaf,
     next_number,
     operators,
@@ -49,6 +46,7 @@ from dovetail.xml.algebra.walk import (
     stacked,
     used,
 )
+from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.rules.matching import (
     asks_which_node,
     is_constant_collection,
@@ -139,7 +137,8 @@ def _sink_into_subplan_at(operator: Operator, facts: Facts) -> Operator | None:
         return None
     if not isinstance(leaf(operator.nested), NestedTupleSource):
         return None
-    nested, below, sunk = operator.nested, operator.input, list[Operator]()
+    nested, sunk = operator.nested, list[Operator]()
+    below: Operator = operator.input
     inside = all_uses(_before_groups(nested))
     while isinstance(below, (Assign, Subplan)) and all(0 < inside[v] == facts.uses[v] for v in defined(below)):
         sunk.append(below)

@@ -9,8 +9,10 @@ from typing import Any
 from dovetail.xml.syntax.clauses import CODEPOINT, keyword_expr
 from dovetail.xml.syntax.names import FN, XML, XMLNS, XS, QName
 from dovetail.xml.syntax.paths import call, path
-from dovetail.xml.syntax.reader import Reader
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import (
+    Reader,
+    deep_stack,
+)
 from dovetail.xml.syntax.tree import (
     Arithmetic,
     CastableAs,

@@ -1,8 +1,10 @@
-"""Reader of a query text: tokens, places, the namespaces in scope, names and types."""
+"""Reader of a query text: tokens, places, the namespaces in scope, names and types; and room for nested queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar, cast
 
 from dovetail.errors import XQueryError
@@ -25,6 +27,7 @@ from dovetail.xml.syntax.tree import Clause, Expr, Sequence
 
 Node = TypeVar("Node", bound=Expr | Clause)
 MAX_DEPTH = 100
+_CALLS = 60_000  # calls between Python functions use no C stack, so this many are safe
 _PREDECLARED = {"xml": XML, "xs": XS, "fn": FN, "local": LOCAL, "err": ERR, "xsi": f"{XS}-instance"}
 KIND_TESTS = frozenset(
     (
@@ -40,6 +43,17 @@ KIND_TESTS = frozenset(
         "schema-attribute",
     )
 )
+
+
+@contextmanager
+def deep_stack() -> Iterator[None]:
+    """Raises the limit of nested calls inside the block: parsing and evaluation are nested Python calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _CALLS))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 class Reader:
