@@ -5,9 +5,11 @@ Parts of the plan become DataFrames: scans by tasks over files, joins and aggreg
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -15,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
-from dovetail.spark.arrow import map_in_arrow, reported
+from dovetail.spark.arrow import Batches, map_in_arrow, reported
 from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
@@ -129,15 +131,14 @@ class XQueryPlan:
 
     def _whole(self) -> DataFrame:
         task = partial(reported, run_whole, WholeTask(self.job, self.plan, self.row), self.sinks[0])
-        return map_in_arrow(self.spark.range(0, 1, 1, 1), task, from_arrow_schema(self.row.schema))
+        return _mapped(self.spark.range(0, 1, 1, 1), task, self.row.schema)
 
     def _direct(self, builder: Builder, cut: Cut) -> DataFrame:
         rows = builder.rows(cut.part, cut.wanted)
         if isinstance(cut.wanted, Items):
             return rows.frame
         rows = rows if len(rows.orders) == 1 else builder.sorted(rows)
-        task = partial(retype, self.row, rows.forms)
-        return map_in_arrow(rows.frame, task, from_arrow_schema(self.row.schema))
+        return _mapped(rows.frame, partial(retype, self.row, rows.forms), self.row.schema)
 
     def _rest(self, builder: Builder, division: Divided) -> DataFrame:
         frames, sent = [self._marker()], list[Sent]()
@@ -154,11 +155,16 @@ class XQueryPlan:
         # What Spark aggregated is one partition already; a shuffle would be one stage more.
         one = frame.coalesce(1) if all(isinstance(one, SentDoubles) for one in sent) else frame.repartition(1)
         task = partial(run_rest, LastTask(self.job.without_files(), division.rest, tuple(sent), self.row))
-        return map_in_arrow(one.sortWithinPartitions(CUT, "o"), task, from_arrow_schema(self.row.schema))
+        return _mapped(one.sortWithinPartitions(CUT, "o"), task, self.row.schema)
 
     def _marker(self) -> DataFrame:
         """One row of no part: adaptive execution drops an exchange without rows, and with it the last task."""
         return self.spark.range(0, 1, 1, 1).selectExpr(f"{MARKER} as {CUT}", "array(id) as o")
+
+
+def _mapped(frame: DataFrame, task: Callable[[Batches], Batches], schema: pa.Schema) -> DataFrame:
+    """The batches that a task makes of the rows of a frame: all that XQuery asks of Spark's Arrow functions."""
+    return map_in_arrow(frame, task, from_arrow_schema(schema))
 
 
 _LAST = {Order: "order by", GroupBy: "group by", Join: "a join"}
@@ -231,10 +237,9 @@ class Builder:
         collection = self.job.collections[part.collection or ""]
         packed = collection.packed(self.partitions)
         self._note_scan(work, len(packed))
-        schema = from_arrow_schema(schema_of(wanted, work.forms))
         tasks = ScanTasks(self.job.without_files(), work, packed_apart(packed))
         task = partial(reported, scan_files, tasks, self._sink())
-        frame = map_in_arrow(self.spark.range(0, len(packed), 1, len(packed)), task, schema)
+        frame = _mapped(self.spark.range(0, len(packed), 1, len(packed)), task, schema_of(wanted, work.forms))
         order = self._named(ORDER)
         if not isinstance(wanted, Items):
             frame = frame.withColumnRenamed(ORDER, order)
@@ -315,8 +320,7 @@ class Builder:
     ) -> Rows:
         schema = schema_of(work.wanted, forms, orders)
         tasks = JoinTasks(self.job.without_files(), work, tuple(joined.forms.items()), joined.orders, schema)
-        frame = map_in_arrow(joined.frame, partial(run_joined, tasks), from_arrow_schema(schema))
-        return Rows(frame, SentFields(()), size=joined.size)
+        return Rows(_mapped(joined.frame, partial(run_joined, tasks), schema), SentFields(()), size=joined.size)
 
     def _items(self, work: JoinWork, joined: Rows) -> Rows:
         spread = spread_items(work, joined.forms)

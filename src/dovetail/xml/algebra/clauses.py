@@ -254,12 +254,10 @@ class Clauses:
         self.own = [*(one for one in self.own if one != name), name]
 
     def _for(self, clause: tree.ForClause) -> None:
-        source = clause.source
         if clause.type is not None:
-            source = tree.Flwor((clause,), tree.VariableRef(clause.variable))
-            items = self.chain.assign(self.to.numbers.take(), self.to.piece(source, self.scope))
+            items = self.chain.assign(self.to.numbers.take(), self.to.piece(typed_values(clause), self.scope))
         else:
-            items = self.to.variable(source, self.scope, self.chain, stream=True)
+            items = self.to.variable(clause.source, self.scope, self.chain, stream=True)
         number = self.to.numbers.take()
         position = self.to.numbers.take() if clause.position is not None else None
         variable = self.chain.unnest(number, call("iterate", items), position)
@@ -269,10 +267,8 @@ class Clauses:
 
     def _let(self, clause: tree.LetClause) -> None:
         if clause.type is not None:
-            typed = tree.Flwor((clause,), tree.VariableRef(clause.variable))
-            self._bind(
-                clause.variable, Bound(self.chain.assign(self.to.numbers.take(), self.to.piece(typed, self.scope)))
-            )
+            checked = self.to.piece(typed_values(clause), self.scope)
+            self._bind(clause.variable, Bound(self.chain.assign(self.to.numbers.take(), checked)))
             return
         same = self.scope.names.get(clause.value.name) if isinstance(clause.value, tree.VariableRef) else None
         if same is not None:
@@ -302,6 +298,11 @@ class Clauses:
         self.chain.top = GroupBy(tuple(found.values()), tuple(gathered), self.chain.top, place)
         for name, (variable, _) in found.items():
             self._bind(name, Bound(variable))
+
+
+def typed_values(clause: tree.ForClause | tree.LetClause) -> tree.Expr:
+    """`let $x as T := v return $x`, and `for` likewise: the values, their types checked by the evaluator."""
+    return tree.Flwor((clause,), tree.VariableRef(clause.variable))
 
 
 def _gives_nodes(source: tree.Expr) -> bool:
