@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dovetail.spark.session import session as session
     from dovetail.xml.api import plan_xquery as plan_xquery
     from dovetail.xml.api import xquery as xquery
-    from dovetail.xml.plan.plan import XQueryPlan as XQueryPlan
+    from dovetail.xml.plan import XQueryPlan as XQueryPlan
 
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
 # needs no Spark. To publish a name: a line here and its twin in the TYPE_CHECKING block above.
@@ -60,7 +60,7 @@ _PUBLIC = {
     "PlanError": "dovetail.errors",
     "UnsupportedError": "dovetail.errors",
     "XQueryError": "dovetail.errors",
-    "XQueryPlan": "dovetail.xml.plan.plan",
+    "XQueryPlan": "dovetail.xml.plan",
     "asof_join": "dovetail.joins.asof.api",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.joins.interval.api",

@@ -12,7 +12,7 @@ from dovetail.xml.evaluate.static import Static, check_module
 from dovetail.xml.execute.job import runner_of
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import Module
 
 

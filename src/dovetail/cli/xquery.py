@@ -17,7 +17,7 @@ from dovetail.errors import PlanError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dovetail.xml.plan.plan import XQueryPlan
+    from dovetail.xml.plan import XQueryPlan
 
 app = typer.Typer()
 RUNS, TIMED = 5, 3

@@ -14,19 +14,21 @@ from dovetail.errors import PlanError
 from dovetail.request.options import takes
 from dovetail.spark.connect import parallelism, require_classic
 from dovetail.spark.metrics import MetricsSink
-from dovetail.xml.algebra.expressions import Call, Constant, parts
+from dovetail.xml.algebra.expressions import Call, Constant
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.algebra.operators import DistributeResult
-from dovetail.xml.algebra.walk import expressions, operators
+from dovetail.xml.algebra.operators import (
+    DistributeResult,
+    all_parts,
+)
 from dovetail.xml.evaluate.static import check_module
 from dovetail.xml.execute.job import ENDINGS, Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.result import Row, in_columns
-from dovetail.xml.plan.plan import XQueryPlan
+from dovetail.xml.plan import XQueryPlan
 from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.matching import source_name
 from dovetail.xml.rules.order import Rewriting, rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import Module
 from dovetail.xml.xdm.values import cast
 
@@ -129,17 +131,15 @@ def _partitions(spark: SparkSession, found: Iterable[Collection]) -> int:
 
 def _check_names(plan: DistributeResult, known: Mapping[str, Collection]) -> None:
     """Collections that the plan names must be given."""
-    for operator in operators(plan):
-        for expression in expressions(operator):
-            for part in parts(expression):
-                if isinstance(part, Call) and part.name == "collection":
-                    name = source_name(part.arguments[0]) if part.arguments else Constant("")
-                    if isinstance(name, Constant) and name.value not in known:
-                        raise PlanError(
-                            f"the query reads the collection {name.value!r}, which is not given; collections: "
-                            f"{', '.join(map(repr, known)) or 'none'}.",
-                            argument="collections",
-                        )
+    for part in all_parts(plan):
+        if isinstance(part, Call) and part.name == "collection":
+            name = source_name(part.arguments[0]) if part.arguments else Constant("")
+            if isinstance(name, Constant) and name.value not in known:
+                raise PlanError(
+                    f"the query reads the collection {name.value!r}, which is not given; collections: "
+                    f"{', '.join(map(repr, known)) or 'none'}.",
+                    argument="collections",
+                )
 
 
 def _values(module: Module, given: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""What a user asks of an XQuery query beside its text, checked before anything is read."""
+"""Options of an XQuery query, checked before anything is read."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
 from dovetail.errors import PlanError
 from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable
@@ -15,7 +15,6 @@ from dovetail.xml.algebra.operators import (
     DataScan,
     DistributeResult,
     EmptyTupleSource,
-    Exchange,
     Gathered,
     GroupBy,
     Join,
@@ -33,7 +32,7 @@ from dovetail.xml.syntax.parser import parse
 T = TypeVar("T")
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<exchange>1:(?:1|M)[A-Z ]*EXCHANGE)|(?P<variable>\$\$\d+)|(?P<number>-?\d[\w.]*(?:(?<=e)[-+]\d+)?)
+    r"""\s*(?:(?P<variable>\$\$\d+)|(?P<number>-?\d[\w.]*(?:(?<=e)[-+]\d+)?)
     |(?P<string>"(?:[^"]|"")*")|(?P<name>[A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?)|(?P<mark>[(){},:;=.]))""",
     re.VERBOSE,
 )
@@ -96,8 +95,6 @@ class _Reader:
         self.expect("mark", text)
 
     def operator(self) -> Operator:
-        if self.peek()[0] == "exchange":
-            return self._exchange()
         name = self.expect("name")
         if name not in self.heads:
             raise PlanError(f"{name} is no operator; operators are {', '.join(self.heads)}.")
@@ -208,11 +205,6 @@ class _Reader:
         path = self.expect("string")[1:-1] if self.taken(",") else ""
         self.mark(")")
         return DataScan(source, variable, split_path(path), self.operator())
-
-    def _exchange(self) -> Operator:
-        kind = cast(Literal["1:1", "1:1 PARTITION", "1:M BROADCAST"], self.take()[1].removesuffix("EXCHANGE").strip())
-        keys = tuple(self.listed(self.expression)) if self.peek()[1] == "(" else ()
-        return Exchange(kind, self.operator(), keys)
 
 
 def split_path(text: str) -> tuple[str, ...]:

@@ -8,9 +8,12 @@ from tests.xquery.run import planned
 from dovetail.errors import XQueryError
 from dovetail.xml.algebra.expressions import Evaluate, parts
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.algebra.operators import Operator
+from dovetail.xml.algebra.operators import (
+    Operator,
+    expressions,
+    operators,
+)
 from dovetail.xml.algebra.printer import print_plan, source_text
-from dovetail.xml.algebra.walk import expressions, operators
 from dovetail.xml.syntax.parser import parse
 
 

@@ -14,9 +14,11 @@ from dovetail.xml.algebra.operators import (
     NestedTupleSource,
     Operator,
     Subplan,
+    defined,
+    expressions,
     inputs,
+    operators,
 )
-from dovetail.xml.algebra.walk import defined, expressions, operators
 
 Fields = frozenset[Variable]
 

@@ -13,17 +13,19 @@ from tests.xquery.rules.sample import COLLECTIONS
 
 from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.algebra.walk import available
+from dovetail.xml.algebra.operators import available
 from dovetail.xml.execute.job import Collection, Job, collection_of, local_paths
-from dovetail.xml.execute.joining import JoinedRows, planned_join
-from dovetail.xml.execute.last_task import CUT, Received, rest_items, whole_items
-from dovetail.xml.execute.parts import Part, ScanPart, divided
-from dovetail.xml.execute.scan_task import scanned, schema_of
-from dovetail.xml.execute.scan_work import Wanted, planned_scan
-from dovetail.xml.execute.wire import ARROW, ITEM, KEY_TYPES, ORDER, STATE
+from dovetail.xml.execute.parts import Direct, Part, ScanPart, Whole, divided, planned_join
+from dovetail.xml.execute.result import Row
+from dovetail.xml.execute.rows import ITEM, ORDER, Fields, Sent, SentFields, SentState, State, Wanted, schema_of
+from dovetail.xml.execute.scan_task import scanned
+from dovetail.xml.execute.scan_work import ColumnScan, planned_scan
+from dovetail.xml.execute.tasks import CUT, JoinTasks, LastTask, WholeTask, run_joined, run_rest, run_whole
+from dovetail.xml.execute.wire import ARROW
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.xdm.markup import serialise
+
+ONE_ROW = pa.RecordBatch.from_pydict({"id": [0]})
 
 
 def written_collections(home: Path) -> dict[str, Collection]:
@@ -56,34 +58,35 @@ class Local:
         plan: Any = rewrite(normalise(module)).plan
         job = Job(module, self.collections, memory=self.memory)
         division = divided(plan, module)
-        if self.way == "one task" or not division.cuts:
+        if self.way == "one task" or isinstance(division, Whole):
             self.used.add("one task")
-            return [serialise(item) for item in whole_items(job, plan, Metrics())]
-        if division.rest is None:
-            table = self.rows(job, division.cuts[0].part, Wanted(items=plan.variable))
+            return _items(run_whole(WholeTask(job, plan, Row()), iter([ONE_ROW]), Metrics()))
+        if isinstance(division, Direct):
+            table = self.rows(job, division.cut.part, division.cut.wanted)
             return table.column(ITEM).to_pylist()
         self.used.add("rest")
-        received, batches = [], []
+        sent, batches = list[Sent](), []
         for number, cut in enumerate(division.cuts):
-            wanted = Wanted(aggregate=cut.aggregate) if cut.aggregate else Wanted(variables=cut.variables)
-            table = self.rows(job, cut.part, wanted)
-            received.append(Received(tuple(self.forms.items()), cut.aggregate))
+            table = self.rows(job, cut.part, cut.wanted)
+            sent.append(
+                SentState(cut.wanted) if isinstance(cut.wanted, State) else SentFields(tuple(self.forms.items()))
+            )
             cells = table.append_column(CUT, pa.array([number] * len(table), pa.int64()))
             batches += cells.combine_chunks().to_batches()
-        return [serialise(item) for item in rest_items(job, division.rest, tuple(received), iter(batches))]
+        return _items(run_rest(LastTask(job, division.rest, tuple(sent), Row()), iter(batches)))
 
     def rows(self, job: Job, part: Part, wanted: Wanted) -> pa.Table:
         return self._scan(job, part, wanted) if isinstance(part, ScanPart) else self._join(job, part, wanted)
 
     def _scan(self, job: Job, part: ScanPart, wanted: Wanted) -> pa.Table:
         work = planned_scan(part, wanted, by_tuples=self.way == "tuples")
-        self.used.add("tuples" if work.tuples else "columns")
-        if wanted.aggregate is not None:
+        self.used.add("columns" if isinstance(work, ColumnScan) else "tuples")
+        if isinstance(wanted, State):
             self.used.add("aggregate")
         packed = job.collections[part.collection or ""].packed(self.partitions)
         batches = [batch for files in packed for batch in scanned(job, work, files, Metrics())]
-        table = pa.Table.from_batches(batches, schema_of(work))
-        self.forms = dict(zip(wanted.variables, work.forms, strict=True))
+        table = pa.Table.from_batches(batches, schema_of(wanted, work.forms))
+        self.forms = dict(zip(wanted.variables, work.forms, strict=True)) if isinstance(wanted, Fields) else {}
         self.orders = (ORDER,)
         return table
 
@@ -93,7 +96,7 @@ class Local:
         sides, forms = [], {}
         for side, keys in ((part.outer, [k.outer for k in part.keys]), (part.inner, [k.inner for k in part.keys])):
             mine = tuple(one for one in work.needed if one in available(side.plan))
-            table = self.rows(job, side, Wanted(keys=tuple(keys), variables=mine, typed=work.typed & set(mine)))
+            table = self.rows(job, side, Fields(mine, tuple(keys), work.typed & set(mine)))
             forms |= self.forms
             order = list(zip(*(table.column(name).to_pylist() for name in self.orders), strict=True))
             sides.append([row | {"order": one} for row, one in zip(table.to_pylist(), order, strict=True)])
@@ -115,23 +118,16 @@ class Local:
                 yield outer | inner | {"order": outer["order"] + inner["order"]}
 
     def _above(self, job: Job, work: Any, forms: Any, table: pa.Table, wanted: Wanted) -> pa.Table:
-        rows, batches = JoinedRows(job, work, forms, self.orders), iter(table.to_batches())
-        self.forms = {}
-        if wanted.items is not None:
-            schema = pa.schema([(ITEM, pa.string())])
-            return pa.Table.from_batches(rows.items(batches, schema), schema)
-        if wanted.aggregate is not None:
-            schema = pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())])
-            return pa.Table.from_batches(rows.state(batches, schema), schema)
-        orders = (*self.orders, "sub")
-        fields = [
-            *((name, pa.int64()) for name in orders),
-            *((f"k{n}", KEY_TYPES[key.many]) for n, key in enumerate(wanted.keys)),
-        ]
-        fields += [(f"v{one.number}", pa.binary()) for one in wanted.variables]
-        found = pa.Table.from_batches(rows.rows(batches, pa.schema(fields)), pa.schema(fields))
-        self.orders, self.forms = orders, dict.fromkeys(wanted.variables, "items")
-        return found
+        orders, self.forms = self.orders, {}
+        if isinstance(wanted, Fields):
+            self.orders, self.forms = (*orders, "sub"), dict.fromkeys(wanted.variables, "items")
+        schema = schema_of(wanted, self.forms.values(), self.orders)
+        tasks = JoinTasks(job, work, tuple(forms.items()), orders, schema)
+        return pa.Table.from_batches(run_joined(tasks, iter(table.to_batches())), schema)
+
+
+def _items(batches: Iterator[pa.RecordBatch]) -> list[str]:
+    return [item for batch in batches for item in batch[ITEM].to_pylist()]
 
 
 def _texts(key: Any) -> set[str]:

@@ -13,7 +13,7 @@ from dovetail.xml.syntax.parser import parse
 
 
 def check_conformance(first: int, step: int) -> int:
-    """Checks every so manieth query from some number on; how many of them there were."""
+    """Checks every `step`-th query from `first` on; gives their number."""
     now = Context().now
     world = partial(Context, documents=DataDirectory(), item=DataDirectory().doc("books.xml"), now=now)
     queries = [query for part in features().values() for query in part if is_query(query)][first::step]

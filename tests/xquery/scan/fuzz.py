@@ -12,7 +12,7 @@ from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.xml.scan import Column, ScanRequest, check, scan, scanner
+from dovetail.xml.scan import Column, Scanner, ScanRequest, check, scanner
 
 REQUESTS = (
     ScanRequest(("*", "*"), (Column("self", (), "xml"), Column("text", ()), Column("x", ("@x",)))),
@@ -36,7 +36,7 @@ _TOLERATED = ("WAR_NS_URI", "WAR_NS_URI_RELATIVE")
 
 @contextmanager
 def blocks_of(size: int) -> Iterator[None]:
-    """The scanner sees so many bytes at first, and as few more as it can do with."""
+    """The scanner reads `size` bytes at first, and then as few as it can."""
     before = scanner._BLOCK
     scanner._BLOCK = size
     try:
@@ -47,7 +47,7 @@ def blocks_of(size: int) -> Iterator[None]:
 
 def scanned(document: bytes, request: ScanRequest, memory: str = "16MB") -> list[dict[str, object]]:
     """All rows of a scan."""
-    return [row for batch in scan([document], request, MemoryBudget(memory)) for row in batch.to_pylist()]
+    return [row for batch in Scanner(request, MemoryBudget(memory)).batches([document]) for row in batch.to_pylist()]
 
 
 def compare(document: bytes, request: ScanRequest, block: int) -> None:

@@ -12,7 +12,7 @@ from tests.xquery.scan.documents import Documents
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError, DataError
-from dovetail.xml.scan import Column, ScanRequest, check, open_chunks, scan
+from dovetail.xml.scan import Column, Scanner, ScanRequest, check, open_chunks
 
 REQUEST = ScanRequest(("a",), (Column("t", ()), Column("x", (), "xml")))
 
@@ -77,7 +77,7 @@ STRICTER = [
 def test_what_is_not_well_formed_is_refused_with_file_and_line(document: bytes, line: int, words: str) -> None:
     for block in (1, 1 << 18):
         with fuzz.blocks_of(block), pytest.raises(DataError) as caught:
-            list(scan([document], REQUEST, MemoryBudget("4MB"), "x.xml"))
+            list(Scanner(REQUEST, MemoryBudget("4MB")).batches([document], "x.xml"))
         assert f"x.xml, line {line}: " in str(caught.value)
         assert words in str(caught.value)
     assert bool(fuzz.libxml2_refuses(document)) == ((document, line, words) in WRONG)
@@ -125,7 +125,7 @@ def test_every_truncated_document_is_refused() -> None:
 def test_rows_before_a_fault_are_given_out_and_check_gives_none() -> None:
     document = b"<a>" + b"<b>1</b>" * 20_000 + b"</x>"
     request = ScanRequest(("a", "b"), (Column("t", ()),))
-    rows = scan([document], request, MemoryBudget("16MB"), "late.xml")
+    rows = Scanner(request, MemoryBudget("16MB")).batches([document], "late.xml")
     assert next(rows).num_rows > 0
     with pytest.raises(DataError, match=r"late.xml, line 1: an end tag that does not match"):
         list(rows)
@@ -159,11 +159,13 @@ def test_encodings(encode: Callable[[str], bytes], tmp_path: Path) -> None:
     wanted = model.rows(text.encode(), REQUEST)
     for size in (1, 2, 3, 1000):
         chunks = [document[at : at + size] for at in range(0, len(document), size)]
-        assert [r for b in scan(chunks, REQUEST, MemoryBudget("4MB")) for r in b.to_pylist()] == wanted
+        assert [r for b in Scanner(REQUEST, MemoryBudget("4MB")).batches(chunks) for r in b.to_pylist()] == wanted
     packed = tmp_path / "a.xml.gz"
     packed.write_bytes(gzip.compress(document[:9]) + gzip.compress(document[9:]) + b"\0\0")
     for uri in (packed, packed.as_uri()):
-        assert [r for b in scan(open_chunks(uri), REQUEST, MemoryBudget("4MB")) for r in b.to_pylist()] == wanted
+        assert [
+            r for b in Scanner(REQUEST, MemoryBudget("4MB")).batches(open_chunks(uri)) for r in b.to_pylist()
+        ] == wanted
 
 
 def test_bytes_that_are_not_in_the_declared_encoding() -> None:

@@ -94,8 +94,6 @@ def test_one_scanner_for_many_documents() -> None:
 
 
 def test_requests_that_cannot_keep() -> None:
-    for wrong in ({"keep": (("no", "x"),)}, {"keep": (("xml", "x"),)}, {"keep": (("kind", "a"),), "anywhere": True}):
+    for wrong in ({"keep": (("no", "x"),)}, {"keep": (("xml", "x"),)}):
         with pytest.raises(PlanError, match="own columns of texts"):
             ScanRequest(("r", "e"), COLUMNS, **wrong)  # type: ignore[arg-type]  # what is tested
-    with pytest.raises(PlanError, match="call scan"):
-        Scanner(ScanRequest(("e",), (), anywhere=True), MemoryBudget("1MB"))

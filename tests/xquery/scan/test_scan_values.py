@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pyarrow as pa
 import pytest
 from tests.xquery.scan import fuzz, model
@@ -11,7 +13,7 @@ from dovetail.engine.kernels.compile import compiled_signatures
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.workloads.weather import Weather
-from dovetail.xml.scan import Column, ScanRequest, open_chunks, scan
+from dovetail.xml.scan import Column, Scanner, ScanRequest, open_chunks
 
 BOOKS = b"""<?xml version="1.0"?>
 <bookstore><book id="1"><title lang="en">Everyday &amp; Italian</title><author>Giada</author></book>
@@ -98,7 +100,8 @@ def test_batches_are_small_and_count_rows_on() -> None:
     document = b"<a>" + b"".join(b"<b><c>%d</c></b>" % i for i in range(30_000)) + b"</a>"
     request = ScanRequest(("a", "b"), (Column("c", ("c",)), Column("x", (), "xml")))
     budget = MemoryBudget("2MB")
-    batches = list(scan([document], request, budget))
+    with closing(Scanner(request, budget)) as scanner:
+        batches = list(scanner.batches([document]))
     table = pa.Table.from_batches(batches)
     assert table["c"].to_pylist() == [str(i) for i in range(30_000)]
     assert len(batches) > 3
@@ -119,10 +122,11 @@ def test_a_row_larger_than_the_budget_is_named_with_its_line() -> None:
     document = b"<a>\n<b>small</b>\n<b>" + b"long " * 300_000 + b"</b></a>"
     request = ScanRequest(("a", "b"), (Column("t", ()),))
     budget = MemoryBudget("1MB")
-    batches = scan([document], request, budget, "large.xml")
-    assert next(batches).num_rows == 1
-    with pytest.raises(BudgetExceeded, match=r"large.xml, line 3: .* give more memory"):
-        next(batches)
+    with closing(Scanner(request, budget)) as scanner:
+        batches = scanner.batches([document], "large.xml")
+        assert next(batches).num_rows == 1
+        with pytest.raises(BudgetExceeded, match=r"large.xml, line 3: .* give more memory"):
+            next(batches)
     assert budget.used == 0
     only = ScanRequest(("a", "x"), (Column("t", ()),))
     assert fuzz.scanned(document, only, "1MB") == [], "text that is not asked for needs no memory"
@@ -132,7 +136,7 @@ def test_weather_collection(tmp_path: object) -> None:
     weather = Weather(stations=1, years=1)
     (path,) = weather.write_sensors(str(tmp_path)).glob("*.xml")
     request = ScanRequest(("dataCollection", "data"), (Column("kind", ("dataType",)), Column("value", ("value",))))
-    found = pa.Table.from_batches(scan(open_chunks(path), request, MemoryBudget("16MB"), str(path)))
+    found = pa.Table.from_batches(Scanner(request, MemoryBudget("16MB")).batches(open_chunks(path), str(path)))
     assert found["kind"].to_pylist() == weather.readings()["data_type"].to_pylist()
     assert found["value"].to_pylist() == [str(v) for v in weather.readings()["value"].to_pylist()]
 

@@ -1,6 +1,6 @@
 """Syntax tree to logical plan.
 
-`normalise` makes the first plan, with `normalise_clauses` for FLWOR expressions and paths and `tree_facts` for what a
-piece of the query reads and asks. A plan consists of `operators` and their `expressions`; `walk` goes through it,
-`properties` says what is known of its values, `printer` writes it.
+`normalise` makes the first plan, with `clauses` for FLWOR expressions and paths and `tree_facts` for what a
+piece of the query reads and asks. A plan consists of `operators` and their `expressions`; `properties` says
+what is known of its values, `printer` writes it.
 """

@@ -162,7 +162,7 @@ NODE = {"is": "node-is", "<<": "node-before", ">>": "node-after"}
 ARITHMETIC = {
     "+": "add", "-": "subtract", "*": "multiply", "div": "divide", "idiv": "integer-divide", "mod": "mod",
 }  # fmt: skip
-SETS = {"union": "union", "intersect": "intersect", "except": "except"}
+SETS = ("union", "intersect", "except")
 
 SORT_DISTINCT = "sort-distinct-nodes-asc-or-atomics"
 SORT = "sort-nodes-asc-or-atomics"

@@ -1,4 +1,4 @@
-"""The tree of a query to its first plan: everything is made explicit, nothing is clever yet.
+"""The tree of a query to its first plan: everything is explicit, nothing is optimised yet.
 
 Numbers: every expression takes one when its operands have theirs, whether or not it is assigned to a variable; a
 reference to a variable takes none. A conversion that the place of an operand asks for (data, promote, boolean) shares
@@ -16,6 +16,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dovetail.xml.algebra.clauses import (
+    Bound,
+    Chain,
+    Numbers,
+    Scope,
+    Value,
+    flwor,
+    is_algebraic,
+    mapped,
+    path,
+    pulled,
+    quantified,
+    typed_values,
+)
 from dovetail.xml.algebra.expressions import (
     AGGREGATES,
     ARITHMETIC,
@@ -31,19 +45,6 @@ from dovetail.xml.algebra.expressions import (
     Name,
     Variable,
     call,
-)
-from dovetail.xml.algebra.normalise_clauses import (
-    Bound,
-    Chain,
-    Numbers,
-    Scope,
-    Value,
-    flwor,
-    is_algebraic,
-    mapped,
-    path,
-    pulled,
-    quantified,
 )
 from dovetail.xml.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
 from dovetail.xml.algebra.tree_facts import (
@@ -96,7 +97,7 @@ class Normaliser:
             if declared.external or declared.value is None or declared.name in shared:
                 continue
             let = tree.LetClause(declared.name, declared.value, declared.type)
-            value = typed_let(let) if declared.type is not None else declared.value
+            value = typed_values(let) if declared.type is not None else declared.value
             bound = Bound(self.variable(value, replace(self.globals, focus=focus), chain, stream=True))
             self.globals = self.globals.binding(declared.name, bound)
 
@@ -178,7 +179,7 @@ class Normaliser:
     def _function(self, node: tree.FunctionCall, scope: Scope, chain: Chain) -> Value:
         name, arguments = node.name.local, node.arguments
         if node.name == _DISTINCT_VALUES and arguments and isinstance(arguments[0], tree.Flwor):
-            arguments = (_typed_values(arguments[0]), *arguments[1:])  # what is gathered then holds no documents
+            arguments = (_atomised(arguments[0]), *arguments[1:])  # what is gathered then holds no documents
         declared = inlined(node, self.module) if self.reads(node) else None
         if declared is not None:
             return self._inlined(declared, arguments, scope, chain)
@@ -226,15 +227,10 @@ class Normaliser:
         return Evaluate(node, tuple(bindings), looks_up(node, self.module), compares_nodes(node, self.module))
 
 
-def _typed_values(node: tree.Flwor) -> tree.Flwor:
+def _atomised(node: tree.Flwor) -> tree.Flwor:
     return replace(node, result=tree.FunctionCall(QName(FN, "data"), (node.result,)))
 
 
 def binding_name(name: QName) -> str:
     """The name of a variable as a key of `Evaluate.bindings`."""
     return f"Q{{{name.uri}}}{name.local}" if name.uri else name.local
-
-
-def typed_let(clause: tree.LetClause) -> tree.Expr:
-    """`let $x as T := v return $x`: the value with its type checked."""
-    return tree.Flwor((clause,), tree.VariableRef(clause.variable))

@@ -22,7 +22,6 @@ from dovetail.xml.algebra.operators import (
     DistributeResult,
     EmptyTupleSource,
     Equality,
-    Exchange,
     Gathered,
     GroupBy,
     Join,
@@ -100,11 +99,7 @@ def _operand(node: tree.Expr) -> str:
 
 
 def _list(nodes: Iterable[tree.Expr]) -> str:
-    return ", ".join(_single(node) for node in nodes)
-
-
-def _single(node: tree.Expr) -> str:
-    return source_text(node)
+    return ", ".join(map(source_text, nodes))
 
 
 def _binary(node: Any, op: str) -> str:
@@ -151,9 +146,9 @@ def _clause(clause: tree.Clause) -> str:
         case tree.ForClause():
             return f"for {_binding(clause)}"
         case tree.LetClause():
-            return f"let {variable_text(clause.variable)}{_typed(clause.type)} := {_single(clause.value)}"
+            return f"let {variable_text(clause.variable)}{_typed(clause.type)} := {source_text(clause.value)}"
         case tree.WhereClause():
-            return f"where {_single(clause.condition)}"
+            return f"where {source_text(clause.condition)}"
         case tree.OrderClause():
             return f"order by {', '.join(map(_order_key, clause.keys))}"
         case tree.GroupClause():
@@ -166,7 +161,7 @@ def _clause(clause: tree.Clause) -> str:
 def _binding(clause: tree.ForClause) -> str:
     empty = " allowing empty" if clause.allowing_empty else ""
     at = f" at {variable_text(clause.position)}" if clause.position is not None else ""
-    return f"{variable_text(clause.variable)}{_typed(clause.type)}{empty}{at} in {_single(clause.source)}"
+    return f"{variable_text(clause.variable)}{_typed(clause.type)}{empty}{at} in {source_text(clause.source)}"
 
 
 def _typed(kind: Any) -> str:
@@ -174,20 +169,20 @@ def _typed(kind: Any) -> str:
 
 
 def _order_key(key: tree.OrderKey) -> str:
-    return _single(key.expr) + " descending" * key.descending + " empty greatest" * key.empty_greatest
+    return source_text(key.expr) + " descending" * key.descending + " empty greatest" * key.empty_greatest
 
 
 def _group_key(key: tree.GroupKey) -> str:
-    value = f" := {_single(key.value)}" if key.value is not None else ""
+    value = f" := {source_text(key.value)}" if key.value is not None else ""
     return f"{variable_text(key.variable)}{_typed(key.type)}{value}"
 
 
 def _flwor(node: tree.Flwor) -> str:
-    return f"{' '.join(map(_clause, node.clauses))} return {_single(node.result)}"
+    return f"{' '.join(map(_clause, node.clauses))} return {source_text(node.result)}"
 
 
 def _quantified(node: tree.Quantified) -> str:
-    return f"{node.kind} {', '.join(map(_binding, node.bindings))} satisfies {_single(node.condition)}"
+    return f"{node.kind} {', '.join(map(_binding, node.bindings))} satisfies {source_text(node.condition)}"
 
 
 def _if(node: tree.If) -> str:
@@ -335,9 +330,6 @@ def _line(operator: Operator, notes: bool) -> str:
             return f"ORDER( {', '.join(_sort_key(key) for key in operator.keys)} )"
         case GroupBy():
             return _group(operator, notes)
-        case Exchange():
-            keys = f"( {', '.join(map(print_expression, operator.keys))} )" if operator.keys else ""
-            return f"{operator.kind} EXCHANGE{keys}"
     raise PlanError(f"{type(operator).__name__} is no operator that has a text.")
 
 

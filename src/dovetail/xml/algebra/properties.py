@@ -43,8 +43,11 @@ from dovetail.xml.algebra.operators import (
     Select,
     Subplan,
     Unnest,
+    all_uses,
+    chain,
+    defined,
+    operators,
 )
-from dovetail.xml.algebra.walk import all_uses, chain, defined, operators
 from dovetail.xml.syntax import tree
 
 NODES = (
@@ -61,26 +64,11 @@ ATOMIC = (
 )  # fmt: skip
 
 
-def is_node(kind: str) -> bool:
-    """Whether the type is one of nodes."""
-    return kind in NODES
-
-
-def is_atomic(kind: str) -> bool:
-    """Whether the type is one of atomic values."""
-    return kind in ATOMIC
-
-
-def is_numeric(kind: str) -> bool:
-    """Whether the type is one of numbers."""
-    return kind in NUMBERS
-
-
 def is_subtype(kind: str, of: str) -> bool:
     """Whether every value of `kind` passes a check for `of`."""
-    if of == "element_node":
-        return is_node(kind)
-    return kind == of or of == "item" or (of == "node" and is_node(kind)) or (of == "atomic" and is_atomic(kind))
+    if of in ("element_node", "node"):
+        return kind in NODES
+    return kind == of or of == "item" or (of == "atomic" and kind in ATOMIC)
 
 
 def step_type(axis: str, test: Expression) -> str:
@@ -148,12 +136,12 @@ class Properties:
     @property
     def atomic(self) -> bool:
         """Whether every item is an atomic value."""
-        return is_atomic(self.type)
+        return self.type in ATOMIC
 
     @property
     def node(self) -> bool:
         """Whether every item is a node."""
-        return is_node(self.type)
+        return self.type in NODES
 
     def at_most_one(self) -> bool:
         """Whether there is never a second item."""
@@ -370,7 +358,7 @@ def called(name: str, given: list[Properties]) -> Properties:
     if name in (SORT_DISTINCT, SORT, DISTINCT):
         return _sorted(name, given[0])
     if name in AGGREGATES:
-        kind = "numeric" if is_numeric(given[0].type) else "atomic"
+        kind = "numeric" if given[0].type in NUMBERS else "atomic"
         return single("integer") if name == "count" else Properties("one" if name == "sum" else "optional", type=kind)
     if name == "to":
         return Properties(type="integer")

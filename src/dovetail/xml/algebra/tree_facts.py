@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeGuard
 
 from dovetail.xml.algebra.expressions import DOWNWARD
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, QName
+from dovetail.xml.syntax.names import FN, KindTest, QName
 
 LOOK_UP = {"root", "base-uri", "document-uri", "path", "id", "idref", "element-with-id", "lang", "in-scope-prefixes"}
+TRUTH_FUNCTIONS = {
+    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
+    "deep-equal",
+}  # fmt: skip
+"""Functions that always give one boolean."""
 _FOCUS = {"position", "last"}
 _OF_CONTEXT = {
     "string", "number", "data", "name", "local-name", "namespace-uri", "node-name", "normalize-space", "string-length",
@@ -143,15 +148,35 @@ def is_truth(node: tree.Expr) -> bool:
     if isinstance(node, tree.Path):
         return isinstance(node.steps[-1], tree.AxisStep)
     if isinstance(node, tree.FunctionCall):
-        return node.name.uri == FN and node.name.local in _TRUTH_FUNCTIONS
+        return node.name.uri == FN and node.name.local in TRUTH_FUNCTIONS
     kinds = (tree.Comparison, tree.Logical, tree.Quantified, tree.AxisStep, tree.InstanceOf, tree.CastableAs)
     return isinstance(node, kinds)
 
 
-_TRUTH_FUNCTIONS = {
-    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
-    "deep-equal",
-}  # fmt: skip
+def is_filter(predicate: tree.Expr) -> bool:
+    """Whether a predicate is a condition for sure and asks for no position."""
+    return is_truth(predicate) and not uses_position(predicate)
+
+
+def folded(steps: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...]:
+    """`//name` as one step on the axis descendant, unless a predicate counts positions below each parent."""
+    found: list[tree.Expr] = []
+    for step in steps:
+        if found and found[-1] == _ANY_DESCENDANT and _is_countless(step):
+            found[-1] = replace(step, axis="descendant")
+        else:
+            found.append(step)
+    return tuple(found)
+
+
+_ANY_DESCENDANT = tree.AxisStep("descendant-or-self", KindTest("node"))
+
+
+def _is_countless(step: tree.Expr) -> TypeGuard[tree.AxisStep]:
+    below = isinstance(step, tree.AxisStep) and step.axis in ("child", "descendant")
+    return below and all(map(is_filter, step.predicates))  # type: ignore[attr-defined]  # an AxisStep, as just asked
+
+
 _CONSTRUCTORS = (
     tree.DirectElement, tree.ComputedElement, tree.ComputedAttribute, tree.ComputedText, tree.ComputedComment,
     tree.ComputedInstruction, tree.ComputedDocument,

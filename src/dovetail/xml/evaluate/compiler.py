@@ -7,6 +7,7 @@ evaluator. Modules that compile some kind of node register it by `compiles`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -87,7 +88,6 @@ class Scope:
     slots: Slots
     variables: dict[Hashable, int] = field(default_factory=dict)
     focus: int | None = None  # item, position and size stand at focus, focus + 1, focus + 2
-    repeated: bool = False  # whether the place may be evaluated more than once in a run
 
     def bind(self, name: Hashable) -> tuple[Scope, int]:
         """A scope with one more variable."""
@@ -97,11 +97,7 @@ class Scope:
     def focused(self) -> tuple[Scope, int]:
         """A scope with a focus of its own."""
         focus = self.slots.take(3)
-        return replace(self, focus=focus, repeated=True), focus
-
-    def looped(self) -> Scope:
-        """The scope of something evaluated many times."""
-        return self if self.repeated else replace(self, repeated=True)
+        return replace(self, focus=focus), focus
 
 
 def located(error: XQueryError, place: Expr | Clause) -> XQueryError:
@@ -111,6 +107,15 @@ def located(error: XQueryError, place: Expr | Clause) -> XQueryError:
         error.args = (f"[{error.code}] {message} (line {place.line}, column {place.column})",)
         error.line, error.column = place.line, place.column
     return error
+
+
+@contextmanager
+def errors_at(place: Expr | Clause) -> Iterator[None]:
+    """Gives errors of the block the place of an expression: for what is compiled, which need not be fast."""
+    try:
+        yield
+    except XQueryError as error:
+        raise located(error, place) from None
 
 
 _COMPILERS: dict[type, Callable[[Any, Scope], Compiled]] = {}

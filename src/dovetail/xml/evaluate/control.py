@@ -15,6 +15,7 @@ from dovetail.xml.evaluate.compiler import (
     Scope,
     compile_expr,
     compiles,
+    errors_at,
     located,
     of_test,
 )
@@ -116,10 +117,8 @@ def _typeswitch(expr: Typeswitch, scope: Scope) -> Compiled:
 
 
 def _type_case(case: TypeCase, expr: Typeswitch, scope: Scope) -> tuple[Callable[[Items], bool], int | None, Run]:
-    try:
+    with errors_at(expr):
         tests = [matcher(kind) for kind in case.types]
-    except XQueryError as error:
-        raise located(error, expr) from None
     slot = None
     if case.variable is not None:
         scope, slot = scope.bind(case.variable)

@@ -14,10 +14,8 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, Test, compile_expr, compiles, located
-from dovetail.xml.evaluate.types import Convert, converter, matcher, mismatch, written
-from dovetail.xml.syntax.names import QName, SequenceType
+from dovetail.xml.evaluate.types import Convert, checked, converter
 from dovetail.xml.syntax.tree import (
-    Clause,
     CountClause,
     Flwor,
     ForClause,
@@ -123,7 +121,6 @@ class Tuples:
     ) -> None:
         """A tuple for each item; `position` counts the items of one tuple from 1."""
         before = self.rows()
-        self.scope = self.scope.looped()
         slot = self.bind(name)
         at = None if position is None else self.bind(position)
 
@@ -288,23 +285,6 @@ def _group_key(items: Items) -> tuple[Any, Items]:
     return key_of(value), [value]
 
 
-def typed(kind: SequenceType | None, name: QName, place: Clause) -> Convert | None:
-    """The check of a declared type of a variable; no conversion takes place."""
-    if kind is None:
-        return None
-    try:
-        matches = matcher(kind)
-    except XQueryError as error:
-        raise located(error, place) from None
-
-    def check(items: Items) -> Items:
-        if not matches(items):
-            raise located(mismatch(items, written(kind), f"${name}"), place)
-        return items
-
-    return check
-
-
 @compiles(Flwor)
 def _flwor(expr: Flwor, scope: Scope) -> Compiled:
     tuples = Tuples(scope)
@@ -329,12 +309,12 @@ def for_clause(clause: ForClause, tuples: Tuples) -> None:
     """`for $x as type allowing empty at $i in ...`, also in a quantified expression."""
     each = compile_expr(clause.source, tuples.scope).each()
     tuples.unnest(each, clause.variable, clause.position, clause.allowing_empty)
-    tuples.check(clause.variable, typed(clause.type, clause.variable, clause))
+    tuples.check(clause.variable, checked(clause.type, f"${clause.variable}", clause))
 
 
 def _let(clause: LetClause, tuples: Tuples) -> None:
     tuples.let(clause.variable, compile_expr(clause.value, tuples.scope).run)
-    tuples.check(clause.variable, typed(clause.type, clause.variable, clause))
+    tuples.check(clause.variable, checked(clause.type, f"${clause.variable}", clause))
 
 
 def _where(clause: WhereClause, tuples: Tuples) -> None:

@@ -3,24 +3,20 @@ the steps can disturb that order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from dovetail.errors import XQueryError
+from dovetail.xml.algebra.tree_facts import folded
 from dovetail.xml.evaluate.axes import REVERSE, step
 from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Scope, compile_expr, compiles, located
-from dovetail.xml.syntax.names import FN, KindTest
 from dovetail.xml.syntax.tree import (
     AxisStep,
-    Comparison,
     ContextItem,
     Expr,
     Filter,
-    FunctionCall,
     Literal,
-    Logical,
     Path,
-    Quantified,
     Root,
     SetOperation,
 )
@@ -173,63 +169,19 @@ class _Any:
         return found, UNKNOWN
 
 
-def _merged(steps: tuple[Expr, ...]) -> list[Expr]:
-    """`//name` as one step on the axis descendant, where no predicate counts positions below each parent."""
-    merged: list[Expr] = []
-    for expr in steps:
-        before = merged[-1] if merged else None
-        if (
-            isinstance(before, AxisStep)
-            and before.axis == "descendant-or-self"
-            and before.test == KindTest("node")
-            and not before.predicates
-            and isinstance(expr, AxisStep)
-            and expr.axis in ("child", "descendant")
-            and not any(map(_may_count, expr.predicates))
-        ):
-            merged[-1] = AxisStep("descendant", expr.test, expr.predicates, line=expr.line, column=expr.column)
-        else:
-            merged.append(expr)
-    return merged
-
-
-_BOOLEAN = frozenset(("not", "exists", "empty", "boolean", "contains", "starts-with", "ends-with", "matches", "true"))
-
-
-def _may_count(expr: Expr) -> bool:
-    """Whether a predicate may depend on the position."""
-    if isinstance(expr, Logical):
-        return _may_count(expr.left) or _may_count(expr.right)
-    if isinstance(expr, Comparison):
-        return not (_is_plain(expr.left) and _is_plain(expr.right))
-    if isinstance(expr, FunctionCall) and expr.name.uri == FN and expr.name.local in _BOOLEAN:
-        return not all(map(_is_plain, expr.arguments))
-    return not (isinstance(expr, Path) and _is_plain(expr)) and not isinstance(expr, Quantified)
-
-
-def _is_plain(expr: Expr) -> bool:
-    """Whether an expression is simple enough to see that it does not ask for the position."""
-    if isinstance(expr, Literal | ContextItem):
-        return True
-    return (
-        isinstance(expr, Path)
-        and isinstance(expr.start, ContextItem)
-        and all(isinstance(part, AxisStep) for part in expr.steps)
-    )
-
-
 @compiles(Path)
 def _path(expr: Path, scope: Scope) -> Compiled:
     start = compile_expr(expr.start, scope)
-    exprs = _merged(expr.steps)
-    inner = scope.looped()
+    exprs = folded(expr.steps)
     steps = [
-        _Axis(part, inner) if isinstance(part, AxisStep) else _Any(part, inner, part is exprs[-1]) for part in exprs
+        _Axis(part, scope) if isinstance(part, AxisStep) else _Any(part, scope, part is exprs[-1]) for part in exprs
     ]
     if len(steps) == 1 and isinstance(steps[0], _Axis) and not steps[0].selects and steps[0].axis == "child":
         return Compiled(_one_child(start, steps[0], expr), ordered=start.ordered)
 
-    def walk(frame: Frame, nodes: Items, state: State) -> Items:
+    def run(frame: Frame) -> Items:
+        nodes = start.run(frame)
+        state = PEERS if start.ordered or len(nodes) < 2 else UNKNOWN
         try:
             for part in steps:
                 nodes, state = part.run(frame, nodes, state)
@@ -237,21 +189,7 @@ def _path(expr: Path, scope: Scope) -> Compiled:
             raise located(error, expr) from None
         return nodes
 
-    def run(frame: Frame) -> Items:
-        nodes = start.run(frame)
-        return walk(frame, nodes, PEERS if start.ordered or len(nodes) < 2 else UNKNOWN)
-
-    stream = _streamed(start, walk) if all(map(_goes_document_by_document, exprs)) else None
-    return Compiled(run, stream=stream, ordered=start.ordered and _keeps_peers(steps))
-
-
-def _goes_document_by_document(step: Expr) -> bool:
-    """Whether a step surely does not ask for a position, which counts over all documents."""
-    if isinstance(step, FunctionCall):
-        return (
-            step.name.uri == FN and step.name.local not in ("position", "last") and all(map(_is_plain, step.arguments))
-        )
-    return isinstance(step, AxisStep) or _is_plain(step)
+    return Compiled(run, ordered=start.ordered and _keeps_peers(steps))
 
 
 def _keeps_peers(steps: list[Any]) -> bool:
@@ -272,19 +210,6 @@ def _one_child(start: Compiled, axis: _Axis, expr: Path) -> Callable[[Frame], It
             raise located(error, expr) from None
 
     return run
-
-
-def _streamed(start: Compiled, walk: Callable[[Frame, Items, State], Items]) -> Callable[[Frame], Iterator[Any]] | None:
-    """Documents of a collection one by one: each is a tree of its own, so they are in order as they come."""
-    if start.stream is None or not start.ordered:
-        return None
-    documents = start.stream
-
-    def stream(frame: Frame) -> Iterator[Any]:
-        for document in documents(frame):
-            yield from walk(frame, [document], PEERS)
-
-    return stream
 
 
 @compiles(AxisStep)

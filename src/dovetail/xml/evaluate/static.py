@@ -5,12 +5,12 @@ Errors in names and types are found here, before anything runs.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from dovetail.errors import XQueryError
+from dovetail.xml.algebra.tree_facts import TRUTH_FUNCTIONS
 from dovetail.xml.evaluate import constructors, control, flwor, operators, paths, types
 from dovetail.xml.evaluate.compiler import (
     MAX_CALLS,
@@ -23,12 +23,13 @@ from dovetail.xml.evaluate.compiler import (
     Slots,
     compile_expr,
     compiles,
+    errors_at,
     located,
 )
 from dovetail.xml.evaluate.functions.registry import FUNCTIONS, Signature, sequence
-from dovetail.xml.evaluate.types import cast_to, converter, matcher, mismatch, written
-from dovetail.xml.syntax.names import FN, XS, QName, SequenceType
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.evaluate.types import cast_to, checked, converter
+from dovetail.xml.syntax.names import FN, XS, QName
+from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import (
     ContextItem,
     FunctionCall,
@@ -42,22 +43,6 @@ from dovetail.xml.xdm.values import atom, atomise
 
 for _area in ("dates", "nodes", "numbers", "sequences", "strings"):
     importlib.import_module(f"dovetail.xml.evaluate.functions.{_area}")
-
-_TESTS = frozenset(
-    (
-        "not",
-        "boolean",
-        "exists",
-        "empty",
-        "contains",
-        "starts-with",
-        "ends-with",
-        "matches",
-        "true",
-        "false",
-        "deep-equal",
-    )
-)
 
 
 @compiles(FunctionCall)
@@ -111,7 +96,7 @@ def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Compiled
     ]
     prepare = signature.arguments(len(runs))
     run = _invocation(expr, runs, prepare, signature)
-    return Compiled(run, (lambda frame: run(frame)[0] is True) if signature.name in _TESTS else None)
+    return Compiled(run, (lambda frame: run(frame)[0] is True) if signature.name in TRUTH_FUNCTIONS else None)
 
 
 def _values(plan: Compiled) -> Run:
@@ -198,29 +183,18 @@ def _negation(expr: FunctionCall, scope: Scope) -> Compiled:
 
 
 def _collection(expr: FunctionCall, scope: Scope) -> Compiled:
-    """Documents of a collection; not kept where the query asks for them at one place and once only."""
     run = compile_expr(expr.arguments[0], scope).run if expr.arguments else None
-
-    def uri(frame: Frame) -> str | None:
-        value = None if run is None else atom(run(frame), "the argument of collection()")
-        if value is not None and not isinstance(value, str):
-            raise located(XQueryError("XPTY0004", "the argument of collection() is a string"), expr)
-        return value
 
     def documents(frame: Frame) -> Items:
         try:
-            return list(frame[0].collection(uri(frame)))
+            uri = None if run is None else atom(run(frame), "the argument of collection()")
+            if uri is not None and not isinstance(uri, str):
+                raise XQueryError("XPTY0004", "the argument of collection() is a string")
+            return list(frame[0].collection(uri))
         except XQueryError as error:
             raise located(error, expr) from None
 
-    def stream(frame: Frame) -> Iterator[Any]:
-        try:
-            yield from frame[0].stream_collection(uri(frame))
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    once = not scope.repeated and scope.static.collections_used == 1
-    return Compiled(documents, stream=stream if once else None, ordered=True)
+    return Compiled(documents, ordered=True)
 
 
 def _unordered(expr: FunctionCall, scope: Scope) -> Compiled:
@@ -315,7 +289,7 @@ class Function:
         """Fills in the body."""
         slots = Slots()
         places: dict[Hashable, int] = {part.name: slots.take() for part in declaration.parameters}
-        self.run = compile_expr(declaration.body, Scope(static, slots, places, repeated=True)).run
+        self.run = compile_expr(declaration.body, Scope(static, slots, places)).run
         self.size, self.weight = slots.used, 1 + slots.loops // LOOPS_PER_CALL
 
 
@@ -324,12 +298,12 @@ class Static:
 
     def __init__(self, module: Module) -> None:
         self.base_uri = module.base_uri
-        self.collections_used = _collection_calls(module.body, module.variables, module.functions)
         self.functions: dict[tuple[QName, int], Function] = {}
         self.variables = {declaration.name: declaration for declaration in module.variables}
         self._values: dict[QName, Callable[[Environment], Items]] = {}
         for declaration in module.functions:
-            self.functions[declaration.name, len(declaration.parameters)] = _placed(declaration, Function)
+            with errors_at(declaration):
+                self.functions[declaration.name, len(declaration.parameters)] = Function(declaration)
         for declaration in module.functions:
             self.functions[declaration.name, len(declaration.parameters)].compile(declaration, self)
         for variable in module.variables:
@@ -353,7 +327,7 @@ class Static:
         slots = Slots(4)
         scope = Scope(self, slots, focus=1)
         compiled = None if declaration.value is None else compile_expr(declaration.value, scope)
-        check = None if declaration.type is None else _placed(declaration, lambda d: _checked(d.type, d.name))
+        check = checked(declaration.type, f"${declaration.name}", declaration)
         pending: set[int] = set()
 
         def value(environment: Environment) -> Items:
@@ -386,37 +360,6 @@ class Static:
         if value is None:
             raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")
         return value.run(environment.frame(size))
-
-
-def _placed(node: Any, make: Callable[[Any], Any]) -> Any:
-    try:
-        return make(node)
-    except XQueryError as error:
-        raise located(error, node) from None
-
-
-def _checked(kind: SequenceType, name: QName) -> Callable[[Items], Items]:
-    matches = matcher(kind)
-
-    def check(items: Items) -> Items:
-        if not matches(items):
-            raise mismatch(items, written(kind), f"${name}")
-        return items
-
-    return check
-
-
-def _collection_calls(*parts: Any) -> int:
-    """How many places of the trees call `collection`."""
-    found, pending = 0, list(parts)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, tuple):
-            pending += node
-        elif dataclasses.is_dataclass(node):
-            found += isinstance(node, FunctionCall) and node.name == QName(FN, "collection")
-            pending += [getattr(node, part.name) for part in dataclasses.fields(node)]
-    return found
 
 
 def check_module(module: Module) -> None:

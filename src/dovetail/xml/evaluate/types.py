@@ -7,9 +7,19 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.axes import matcher as node_matcher
-from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Scope, compile_expr, compiles, located, of_test
+from dovetail.xml.evaluate.compiler import (
+    Compiled,
+    Frame,
+    Items,
+    Scope,
+    compile_expr,
+    compiles,
+    errors_at,
+    located,
+    of_test,
+)
 from dovetail.xml.syntax.names import XS, AnyItem, AtomicType, KindTest, QName, SequenceType
-from dovetail.xml.syntax.tree import CastableAs, CastAs, Expr, InstanceOf, TreatAs
+from dovetail.xml.syntax.tree import CastableAs, CastAs, Clause, Expr, InstanceOf, TreatAs
 from dovetail.xml.xdm.atomic import (
     ANCESTORS,
     NUMBERS,
@@ -75,6 +85,21 @@ def mismatch(items: Items, expected: str, what: str) -> XQueryError:
     return XQueryError("XPTY0004", f"{what} must be {expected}, given {given}")
 
 
+def checked(kind: SequenceType | None, what: str, place: Expr | Clause) -> Convert | None:
+    """The check of a declared type of a variable, None without one; no conversion takes place."""
+    if kind is None:
+        return None
+    with errors_at(place):
+        matches = matcher(kind)
+
+    def check(items: Items) -> Items:
+        if not matches(items):
+            raise located(mismatch(items, written(kind), what), place)
+        return items
+
+    return check
+
+
 def converter(kind: SequenceType, what: str) -> Convert:
     """The conversion of arguments and results: atomised, untyped values cast, numbers promoted, then checked."""
     matches, expected = matcher(kind), written(kind)
@@ -114,20 +139,17 @@ def value_converter(target: str) -> Callable[[Any], Any]:
 
 @compiles(InstanceOf)
 def _instance_of(expr: InstanceOf, scope: Scope) -> Compiled:
-    run, matches = compile_expr(expr.operand, scope).run, _static(expr, lambda: matcher(expr.type))
+    run = compile_expr(expr.operand, scope).run
+    with errors_at(expr):
+        matches = matcher(expr.type)
     return of_test(lambda frame: matches(run(frame)))
-
-
-def _static(expr: Expr, make: Callable[[], Any]) -> Any:
-    try:
-        return make()
-    except XQueryError as error:
-        raise located(error, expr) from None
 
 
 @compiles(TreatAs)
 def _treat(expr: TreatAs, scope: Scope) -> Compiled:
-    inner, matches = compile_expr(expr.operand, scope), _static(expr, lambda: matcher(expr.type))
+    inner = compile_expr(expr.operand, scope)
+    with errors_at(expr):
+        matches = matcher(expr.type)
 
     def run(frame: Frame) -> Items:
         items = inner.run(frame)

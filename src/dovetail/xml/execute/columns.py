@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dovetail.engine.kernels.arrays import I32, NO_BYTES, U8, AnyArray, Bool
 from dovetail.errors import DovetailError
 from dovetail.xml.algebra.expressions import Call, Expression, Variable, variables
-from dovetail.xml.execute.runner import Runner
+from dovetail.xml.evaluate.plans import Runner
 from dovetail.xml.kernels.plain import DAY, HOUR, MINUTE, MONTH, SECONDS, YEAR, plain_integers, plain_moments
 from dovetail.xml.scan import count_name
 from dovetail.xml.xdm.atomic import to_double

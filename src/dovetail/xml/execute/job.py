@@ -18,8 +18,8 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, DataError, PlanError, XQueryError
 from dovetail.xml.algebra.tree_facts import needs_context, reads_data
 from dovetail.xml.evaluate.compiler import Context, Environment
+from dovetail.xml.evaluate.plans import Runner
 from dovetail.xml.evaluate.static import Static
-from dovetail.xml.execute.runner import Runner
 from dovetail.xml.scan import open_chunks
 from dovetail.xml.syntax.tree import Module
 from dovetail.xml.xdm.markup import parse_xml
@@ -117,7 +117,7 @@ def read_document(uri: str) -> Document:
 
 
 class CollectionFiles:
-    """What `doc` and `collection` read in a task: documents one by one, malformed ones skipped if that is wished."""
+    """Documents that `doc` and `collection` read in a task, one by one; with `skip` malformed ones are left out."""
 
     def __init__(self, collections: Mapping[str, Collection], skip: bool, metrics: Metrics) -> None:
         self._collections, self._skip, self._metrics = collections, skip, metrics

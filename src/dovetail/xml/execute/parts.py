@@ -1,4 +1,4 @@
-"""A rewritten plan cut into parts that run in parallel and a rest that one task runs over what they give.
+"""Parts of a rewritten plan: cut out to run in parallel, with a rest that one task runs over what they give.
 
 A part is a chain of operators that look at one tuple at a time, down to a DATASCAN or to a JOIN of two parts with keys.
 An AGGREGATE in two steps over a part is computed partition by partition and combined. What cannot be cut this way
@@ -7,9 +7,10 @@ without a difference in the answer is not cut at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from dovetail.xml.algebra.expressions import (
+    SEQUENCE,
     Call,
     Evaluate,
     Expression,
@@ -17,6 +18,8 @@ from dovetail.xml.algebra.expressions import (
     call,
     is_call,
     parts,
+    substituted,
+    variables,
     with_children,
 )
 from dovetail.xml.algebra.operators import (
@@ -24,43 +27,43 @@ from dovetail.xml.algebra.operators import (
     Assign,
     DataScan,
     DistributeResult,
-    Exchange,
     GroupBy,
     Join,
-    NestedTupleSource,
     Operator,
     Select,
     Subplan,
     Unnest,
-    inputs,
-    with_inputs,
-)
-from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.tree_facts import free_variables, reads_data, tree_parts, with_callees
-from dovetail.xml.algebra.walk import (
     above,
     all_uses,
     available,
     chain,
     expressions,
     free,
+    inputs,
+    leaf,
     next_number,
     operators,
     stacked,
+    with_inputs,
 )
-from dovetail.xml.execute.wire import KeyPair, key_pair
-from dovetail.xml.rules.matching import asks_which_node, is_downward, is_one_tuple
+from dovetail.xml.algebra.properties import Facts
+from dovetail.xml.algebra.tree_facts import free_variables, reads_data, tree_parts, with_callees
+from dovetail.xml.evaluate.plans import Given
+from dovetail.xml.execute.rows import Fields, Items, State, Wanted
+from dovetail.xml.execute.wire import Form, KeyPair, key_pair
+from dovetail.xml.rules.matching import (
+    asks_which_node,
+    assigned,
+    conjunction,
+    conjuncts,
+    is_downward,
+    is_one_tuple,
+    unnested,
+)
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 
-PER_TUPLE = (Assign, Select, Unnest, Subplan, Exchange)
-
-
-@dataclass(frozen=True, slots=True)
-class Given(NestedTupleSource):
-    """In the rest of a plan: the tuples of a part, which come from other tasks."""
-
-    number: int = 0
+PER_TUPLE = (Assign, Select, Unnest, Subplan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,36 +96,47 @@ Part = ScanPart | JoinPart
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part in a plan: what is read from it, and the aggregate over it, if it is one."""
+    """A part in a plan, and what is wanted of its tuples."""
 
     part: Part
-    variables: tuple[Variable, ...]
-    aggregate: Aggregate | None = None
+    wanted: Wanted
 
 
-@dataclass(slots=True)
-class Division:
-    """A plan in parts. Without `rest` the only part gives the items itself; without parts nothing is cut."""
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A plan that one task runs, and why it is not cut."""
 
-    plan: DistributeResult
-    cuts: list[Cut] = field(default_factory=list)
-    rest: DistributeResult | None = None
-    reason: str = ""
+    reason: str
 
 
-def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...] = ()) -> Division:
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """A plan whose only part gives the result."""
+
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A plan in parts, and the rest that one last task runs over their rows."""
+
+    cuts: tuple[Cut, ...]
+    rest: DistributeResult
+
+
+def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...] = ()) -> Whole | Direct | Divided:
     """The largest parts that give the same answer; `columns` are further variables that the result needs."""
     whole = _part(plan.input, module)
     if whole is not None:
-        return Division(plan, [Cut(whole, columns or (plan.variable,))])
+        return Direct(Cut(whole, Fields(columns) if columns else Items(plan.variable)))
     cuts: list[Cut] = []
     plan = _assigned(plan, plan)  # type: ignore[assignment]  # the topmost operator is no GROUP-BY
     rest = _without(plan, module, cuts)
-    cuts = [_reduced(cut, {*all_uses(rest), *columns}) for cut in cuts]
     reason = _refusal(rest, Facts(plan), module) if cuts else "no collection is read tuple by tuple"
     if reason:
-        return Division(plan, reason=reason)
-    return Division(plan, cuts, rest)  # type: ignore[arg-type]  # the topmost operator is never cut
+        return Whole(reason)
+    used = {*all_uses(rest), *columns}
+    return Divided(tuple(_reduced(cut, used) for cut in cuts), rest)  # type: ignore[arg-type]  # the topmost operator is never cut
 
 
 def _assigned(plan: Operator, whole: Operator) -> Operator:
@@ -154,7 +168,9 @@ def _refusal(rest: Operator, facts: Facts, module: Module) -> str:
 
 def _reduced(cut: Cut, used: set[Variable]) -> Cut:
     """The cut without the variables that only its part uses: a row would carry all ancestors of its nodes along."""
-    return cut if cut.aggregate is not None else replace(cut, variables=tuple(v for v in cut.variables if v in used))
+    if not isinstance(cut.wanted, Fields):
+        return cut
+    return replace(cut, wanted=Fields(tuple(v for v in cut.wanted.variables if v in used)))
 
 
 def _without(plan: Operator, module: Module, cuts: list[Cut]) -> Operator:
@@ -162,12 +178,12 @@ def _without(plan: Operator, module: Module, cuts: list[Cut]) -> Operator:
     if isinstance(plan, Aggregate) and plan.steps is not None:
         below = _part(plan.input, module)
         if below is not None and not _unknown(plan.expression, available(plan.input)) and _is_plain(plan, module):
-            cuts.append(Cut(below, (plan.variable,), plan))
+            cuts.append(Cut(below, State(plan)))
             given = Given(len(cuts) - 1)
             return Aggregate(plan.variable, call("create_sequence", plan.variable), given)
     found = _part(plan, module)
     if found is not None:
-        cuts.append(Cut(found, tuple(sorted(available(plan)))))
+        cuts.append(Cut(found, Fields(tuple(sorted(available(plan))))))
         return Given(len(cuts) - 1)
     return with_inputs(plan, tuple(_without(below, module, cuts) for below in inputs(plan)))
 
@@ -248,3 +264,72 @@ def _reading(part: Expression, module: Module) -> bool:
     if isinstance(part, Call):
         return part.name in ("doc", "collection", "doc-available", "uri-collection")
     return isinstance(part, Evaluate) and reads_data(part.tree, module)
+
+
+# --- the chain above a join
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWork:
+    """The chain above a join as a plan over the joined tuples, and the variables that it needs of them."""
+
+    part: JoinPart
+    wanted: Wanted
+    plan: Operator
+    needed: tuple[Variable, ...]
+    typed: frozenset[Variable]
+    residual: tuple[Expression, ...]
+
+
+def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
+    """What is done with the pairs that the keys find."""
+    decided = [one for one in conjuncts(part.join.condition) if any(pair.decides(one) for pair in part.keys)]
+    residual = tuple(one for one in conjuncts(part.join.condition) if one not in decided)
+    bottom = Select(conjunction(residual), Given()) if residual else Given()
+    plan = stacked(above(part.plan, part.join), bottom)
+    inside = available(part.join)
+    used = set(all_uses(plan)) | {one for expression in wanted.expressions for one in variables(expression)}
+    typed = frozenset[Variable]()
+    if isinstance(wanted, State):
+        typed = _typed_only(wanted.call.arguments[0], plan)
+    elif isinstance(wanted, Fields):
+        typed = wanted.typed & inside
+    return JoinWork(part, wanted, plan, tuple(sorted(used & inside)), typed, residual)
+
+
+def _typed_only(argument: Expression, plan: Operator) -> frozenset[Variable]:
+    """The variables of which an aggregate, and nothing else, takes the typed value."""
+    direct = {argument} if isinstance(argument, Variable) else set()
+    return frozenset(direct - set(all_uses(plan)))
+
+
+def spread_items(work: JoinWork, forms: dict[Variable, Form]) -> tuple[Variable, ...] | None:
+    """The columns whose strings, one after the other, are the items; None if there is more to compute."""
+    if not isinstance(work.wanted, Items) or work.residual:
+        return None
+    found = unnested(work.plan, work.wanted.variable)
+    values = None if found is None else assigned(above(found[1], leaf(found[1])))
+    if found is None or values is None:
+        return None
+    written = substituted(found[0], values)
+    parts = written.arguments if isinstance(written, Call) and written.name == SEQUENCE else (written,)
+    plain = all(isinstance(one, Variable) and forms.get(one) in ("nodes", "texts") for one in parts)
+    return parts if plain else None  # type: ignore[return-value]  # variables all
+
+
+def double_aggregate(work: JoinWork, forms: dict[Variable, Form]) -> Expression | None:
+    """The argument of an aggregate over doubles made of untyped texts, which Spark computes; None for others."""
+    if not isinstance(work.wanted, State) or work.residual or work.wanted.call.name == "count":
+        return None
+    values = assigned(above(work.plan, leaf(work.plan)))
+    argument = None if values is None else substituted(work.wanted.call.arguments[0], values)
+    return argument if argument is not None and _is_double(argument, forms) else None
+
+
+def _is_double(expression: Expression, forms: dict[Variable, Form]) -> bool:
+    match expression:
+        case Variable():
+            return forms.get(expression) == "texts"
+        case Call("add" | "subtract" | "multiply", (left, right)):
+            return _is_double(left, forms) and _is_double(right, forms)
+    return False

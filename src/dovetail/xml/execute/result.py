@@ -15,13 +15,18 @@ import pyarrow as pa
 
 from dovetail.errors import PlanError, XQueryError
 from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
-from dovetail.xml.algebra.operators import Assign, DistributeResult, Operator, Unnest
+from dovetail.xml.algebra.operators import (
+    Assign,
+    DistributeResult,
+    Operator,
+    Unnest,
+    next_number,
+)
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.walk import next_number
-from dovetail.xml.execute.wire import ITEM, Form, decoded
+from dovetail.xml.execute.rows import ITEMS
+from dovetail.xml.execute.wire import Form, decoded
 from dovetail.xml.xdm.markup import serialise, text_of
 
-_SCHEMA = pa.schema([pa.field(ITEM, pa.string(), nullable=False)])
 ARROW_TYPES: dict[str, pa.DataType] = {
     "integer": pa.int64(),
     "decimal": pa.decimal128(38, 18),
@@ -53,7 +58,7 @@ class Row:
     def schema(self) -> pa.Schema:
         """The columns of the result."""
         if not self.columns:
-            return _SCHEMA
+            return ITEMS
         return pa.schema([(column.name, ARROW_TYPES.get(column.kind, pa.string())) for column in self.columns])
 
     def cells(self, item: Any) -> tuple[Any, ...]:

@@ -17,35 +17,20 @@ import pyarrow.compute as pc
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.xml.algebra.expressions import Expression, Variable
+from dovetail.xml.algebra.expressions import Variable
+from dovetail.xml.evaluate.plans import Runner, on_path
 from dovetail.xml.execute.columns import Arrays, Test, Texts, lists_of, side_by_side, texts_of
 from dovetail.xml.execute.job import MALFORMED, File, Job, read_document
-from dovetail.xml.execute.last_task import Local
-from dovetail.xml.execute.runner import Runner, on_path
-from dovetail.xml.execute.scan_work import XML, OnColumns, Path, Piece, Pieces, ScanWork, Wanted, column_name
-from dovetail.xml.execute.wire import (
-    ARROW,
-    FILE_SHIFT,
-    ITEM,
-    KEY_TYPES,
-    ORDER,
-    ROWS,
-    STATE,
-    Form,
-    Items,
-    Key,
-    batched,
-    element_of,
-    encoded,
-    key_cell,
-)
+from dovetail.xml.execute.rows import Fields, Items, Local, State, schema_of, written
+from dovetail.xml.execute.scan_work import XML, ColumnScan, OnColumns, Path, Piece, Pieces, ScanWork, column_name
+from dovetail.xml.execute.wire import ARROW, FILE_SHIFT, KEY_TYPES, Form, Key, Values, element_of, encoded, key_cell
 from dovetail.xml.scan import ROW, Scanner, check, count_name, open_chunks
 from dovetail.xml.xdm.atomic import UntypedAtomic
 from dovetail.xml.xdm.markup import serialise
 from dovetail.xml.xdm.values import boolean
 
 KEPT = 1 << 17
-"""So many answers are remembered; then remembering starts anew."""
+"""Answers that are cached; a full cache is emptied."""
 
 
 class Computed:
@@ -103,7 +88,7 @@ class Condition(Computed):
 
     def true(self, batch: pa.RecordBatch) -> pa.Array:
         """For which rows it is true."""
-        if not self._asked:  # with a row in hand: a constant that is an error is none where there are no rows
+        if not self._asked:  # with the first row: without rows a wrong constant is no error
             self._test, self._asked = self._arrays.test(self._expression), True
         if self._test is None:
             return pa.array(self.of(batch), pa.bool_())
@@ -202,150 +187,115 @@ def given_out(pieces: list[Cells], batch: pa.RecordBatch) -> pa.Array:
     return side_by_side([one.lists(batch) for one in pieces])
 
 
-def schema_of(work: ScanWork) -> pa.Schema:
-    """The columns of a scan's rows."""
-    if work.wanted.items is not None:
-        return pa.schema([pa.field(ITEM, pa.string(), nullable=False)])
-    if work.wanted.aggregate is not None:
-        return pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())])
-    fields = [(ORDER, pa.int64()), *((f"k{n}", KEY_TYPES[key.many]) for n, key in enumerate(work.wanted.keys))]
-    fields += [(f"v{v.number}", ARROW[form]) for v, form in zip(work.wanted.variables, work.forms, strict=True)]
-    return pa.schema(fields)
-
-
 def scanned(job: Job, work: ScanWork, files: Iterable[File], metrics: Metrics) -> Iterator[pa.RecordBatch]:
     """The rows of some files, in order."""
-    rows = _ByTuples(job, work, metrics) if work.tuples else _OnColumns(job, work, metrics)
-    last, process = 0, psutil.Process()
-    for file in files:
-        if job.skip and not _is_well_formed(job, work, file):
-            metrics.add("skipped files", unit="files")
-            continue
-        metrics.add("files", unit="files")
-        metrics.add("bytes", file.size, unit="bytes")
-        last = file.number
-        yield from rows.of(file)
-        metrics.peak("resident memory", process.memory_info().rss)
-    if rows.local is not None and rows.local.seen:
-        state = encoded("items", rows.local.state())
-        yield pa.RecordBatch.from_pydict({ORDER: [last << FILE_SHIFT], STATE: [state]}, schema=schema_of(work))
+    reading = _Reading(job, work, metrics)
+    schema = schema_of(work.wanted, work.forms)
+    if not isinstance(work, ColumnScan):
+        return written(work.wanted, work.forms, reading.runner, _tuples(reading, files), schema)
+    match work.wanted:
+        case Items():
+            return _items(reading, work, files, schema)
+        case State():
+            return _state(reading, work, work.wanted, files)
+    return _fields(reading, work, work.wanted, files, schema)
 
 
-def _is_well_formed(job: Job, work: ScanWork, file: File) -> bool:
-    """Whether the reader that this scan uses takes the file."""
-    try:
-        if work.request is None:
-            read_document(file.uri)
-        else:
-            check(open_chunks(file.uri), MemoryBudget(job.memory), file.uri)
-    except MALFORMED:
-        return False
-    return True
-
-
-class _Rows:
-    """What both ways have in common."""
+class _Reading:
+    """Files of a scan and what is found in them, one after the other."""
 
     def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
-        self.job, self.work, self.metrics, self.schema = job, work, metrics, schema_of(work)
+        self.job, self.work, self.metrics = job, work, metrics
         self.runner = job.runner(metrics)
-        aggregate = work.wanted.aggregate
-        self.local = None if aggregate is None else Local(self.runner, aggregate)
-        self.scanner = None if work.request is None else Scanner(work.request, MemoryBudget(job.memory))
-        self.filters = [Condition(self.runner, one, work.many) for one in work.filters]
+        self._scanner = None if work.request is None else Scanner(work.request, MemoryBudget(job.memory))
+        self._filters = [Condition(self.runner, one, work.many) for one in work.filters]
 
-    def matching(self, file: File, scanner: Scanner) -> Iterator[pa.RecordBatch]:
-        """Batches of the scan after the filters that need no nodes."""
+    def files(self, files: Iterable[File]) -> Iterator[File]:
+        """The files that are read; with `skip` those that are well-formed."""
+        process = psutil.Process()
+        for file in files:
+            if self.job.skip and not self._is_well_formed(file):
+                self.metrics.add("skipped files", unit="files")
+                continue
+            self.metrics.add("files", unit="files")
+            self.metrics.add("bytes", file.size, unit="bytes")
+            yield file
+            self.metrics.peak("resident memory", process.memory_info().rss)
+
+    def _is_well_formed(self, file: File) -> bool:
+        """Whether the reader that this scan uses takes the file."""
+        try:
+            if self._scanner is None:
+                read_document(file.uri)
+            else:
+                check(open_chunks(file.uri), MemoryBudget(self.job.memory), file.uri)
+        except MALFORMED:
+            return False
+        return True
+
+    def batches(self, file: File) -> Iterator[pa.RecordBatch]:
+        """Batches of the scan of a file after the filters that need no nodes."""
+        scanner = self._scanner
+        assert scanner is not None  # noqa: S101  (asked only where a request is)
         dropped = scanner.dropped
         for batch in scanner.batches(open_chunks(file.uri), file.uri):
             self.metrics.add("matching subtrees", batch.num_rows, unit="rows")
-            for one in self.filters:
+            for one in self._filters:
                 if batch.num_rows:
                     batch = batch.filter(one.true(batch))
             if batch.num_rows:
                 yield batch
         self.metrics.add("matching subtrees", scanner.dropped - dropped, unit="rows")
 
-
-class _OnColumns(_Rows):
-    def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
-        super().__init__(job, work, metrics)
-        many, typed = work.many, work.wanted.aggregate is not None
-        self._items = [Cells(self.runner, piece, many, typed) for piece in work.items]
-        self._keys = [
-            KeyColumn(self.runner, key, one, many) for key, one in zip(work.wanted.keys, work.keys, strict=True)
-        ]
-        self._values = [
-            Value(self.runner, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)
-        ]
-
-    def of(self, file: File) -> Iterator[pa.RecordBatch]:
-        assert self.scanner is not None  # noqa: S101  (columns come from a scan by path)
-        for batch in self.matching(file, self.scanner):
-            if self.local is not None:
-                self._gather(self.local, batch)
-            elif self.work.wanted.items is not None:
-                yield pa.RecordBatch.from_arrays([given_out(self._items, batch)], schema=self.schema)
-            else:
-                order = pa.array(batch[ROW].to_numpy() + (file.number << FILE_SHIFT))
-                columns = [order, *(one.of(batch) for one in self._keys), *(one.of(batch) for one in self._values)]
-                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def _gather(self, local: Local, batch: pa.RecordBatch) -> None:
-        texts = self._items[0].texts(batch)
-        if texts is None or not local.add_texts(texts):
-            local.add([item for row in self._items[0].of(batch) for item in row])
-
-
-class _ByTuples(_Rows):
-    def __init__(self, job: Job, work: ScanWork, metrics: Metrics) -> None:
-        super().__init__(job, work, metrics)
-        self._waiting: Items = []
-        self._file: File | None = None
-        self._run = self.runner.prepared(work.plan, _values(work.wanted), feed=self._nodes)
-
-    def of(self, file: File) -> Iterator[pa.RecordBatch]:
-        self._file = file
-        numbered = enumerate(self._run(), file.number << FILE_SHIFT)
-        yield from batched((row for order, given in numbered for row in self._row(given, order)), self.schema)
-        self._settle()
-
-    def _settle(self) -> None:
-        if self.local is not None:
-            self.local.add(self._waiting)
-            self._waiting = []
-
-    def _nodes(self) -> Iterator[Any]:
-        file = self._file
-        assert file is not None  # noqa: S101  (set before a run starts)
-        if self.scanner is None:
+    def nodes(self, file: File) -> Iterator[Any]:
+        """The elements of a file that are on the path and pass the filters, or the document."""
+        if self._scanner is None:
             for node in on_path(read_document(file.uri), self.work.part.scan.path):
                 self.metrics.add("matching subtrees", unit="rows")
                 yield node
             return
-        for batch in self.matching(file, self.scanner):
+        for batch in self.batches(file):
             for markup in batch[XML].to_pylist():
                 yield element_of(markup)
 
-    def _row(self, given: list[Items], order: int) -> list[Any]:
-        wanted = self.work.wanted
-        if wanted.items is not None:
-            return [(serialise(item),) for item in given[0]]
-        if self.local is not None:
-            self._waiting += given[0]
-            if len(self._waiting) >= ROWS:
-                self._settle()
-            return []
-        n = len(wanted.keys)
-        keys = [key_cell(key, items) for key, items in zip(wanted.keys, given[:n], strict=True)]
-        values = [encoded(form, items) for items, form in zip(given[n:], self.work.forms, strict=True)]
-        return [(order, *keys, *values)]
+
+def _tuples(reading: _Reading, files: Iterable[File]) -> Iterator[tuple[tuple[int, ...], list[Values]]]:
+    """What the chain above the scan gives for each element, with order numbers."""
+    work = reading.work
+    run = reading.runner.prepared(work.part.plan, work.wanted.expressions, fed=True)
+    for file in reading.files(files):
+        for order, values in enumerate(run(reading.nodes(file)), file.number << FILE_SHIFT):
+            yield (order,), values
 
 
-def _values(wanted: Wanted) -> tuple[Expression, ...]:
-    """What is computed for each tuple."""
-    if wanted.items is not None:
-        return (wanted.items,)
-    if wanted.aggregate is not None:
-        return wanted.aggregate.expression.arguments  # type: ignore[attr-defined,no-any-return]  # a call, by `aggregate_in_two_steps`
-    return (*(key.expression for key in wanted.keys), *wanted.variables)
+def _items(reading: _Reading, work: ColumnScan, files: Iterable[File], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    pieces = [Cells(reading.runner, piece, work.many) for piece in work.values[0]]
+    for file in reading.files(files):
+        for batch in reading.batches(file):
+            yield pa.RecordBatch.from_arrays([given_out(pieces, batch)], schema=schema)
+
+
+def _fields(
+    reading: _Reading, work: ColumnScan, wanted: Fields, files: Iterable[File], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    runner, many = reading.runner, work.many
+    keys = [KeyColumn(runner, key, one, many) for key, one in zip(wanted.keys, work.keys, strict=True)]
+    values = [Value(runner, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)]
+    for file in reading.files(files):
+        for batch in reading.batches(file):
+            order = pa.array(batch[ROW].to_numpy() + (file.number << FILE_SHIFT))
+            columns = [order, *(one.of(batch) for one in keys), *(one.of(batch) for one in values)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _state(reading: _Reading, work: ColumnScan, wanted: State, files: Iterable[File]) -> Iterator[pa.RecordBatch]:
+    local, last = Local(reading.runner, wanted), 0
+    (piece,) = work.values[0]
+    cells = Cells(reading.runner, piece, work.many, typed=True)
+    for file in reading.files(files):
+        last = file.number
+        for batch in reading.batches(file):
+            texts = cells.texts(batch)
+            if texts is None or not local.add_texts(texts):
+                local.add([item for row in cells.of(batch) for item in row])
+    yield from local.rows(last << FILE_SHIFT)

@@ -22,16 +22,21 @@ from dovetail.xml.algebra.expressions import (
     Evaluate,
     Expression,
     Variable,
-    is_call,
     substituted,
     variables,
     with_children,
 )
-from dovetail.xml.algebra.operators import Aggregate, Assign, DataScan, Operator, Select, Unnest
-from dovetail.xml.algebra.walk import above, chain
+from dovetail.xml.algebra.operators import (
+    DataScan,
+    Operator,
+    Select,
+    above,
+    chain,
+)
 from dovetail.xml.execute.parts import ScanPart
-from dovetail.xml.execute.wire import Form, Key
-from dovetail.xml.rules.matching import conjuncts
+from dovetail.xml.execute.rows import Fields, Items, State, Wanted
+from dovetail.xml.execute.wire import Form
+from dovetail.xml.rules.matching import assigned, conjuncts, unnested
 from dovetail.xml.scan import Column, ScanRequest
 from dovetail.xml.syntax.tree import VariableRef
 
@@ -171,13 +176,8 @@ def on_columns(expression: Expression, scanned: Variable, many: bool = True) -> 
 
 def written_out(plan: Operator, scan: DataScan) -> dict[Variable, Expression] | None:
     """What every variable of a chain is in terms of the scanned one; None if the chain does more than assign."""
-    values: dict[Variable, Expression] = {scan.variable: scan.variable}
-    for operator in reversed([*above(plan, scan), *chain(scan.input)][:-1]):
-        if isinstance(operator, Assign):
-            values[operator.variable] = substituted(operator.expression, values)
-        elif not isinstance(operator, Select):
-            return None
-    return values
+    upper = [*above(plan, scan), *chain(scan.input)][:-1]
+    return assigned([one for one in upper if not isinstance(one, Select)], {scan.variable: scan.variable})
 
 
 def conditions(plan: Operator, scan: DataScan, values: Mapping[Variable, Expression]) -> tuple[Expression, ...]:
@@ -202,39 +202,30 @@ Pieces = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is wanted of each tuple: items to give out, or keys and variables to join or to send on, or an aggregate.
-
-    Of the variables in `typed` the typed value is enough.
-    """
-
-    items: Variable | None = None
-    keys: tuple[Key, ...] = ()
-    variables: tuple[Variable, ...] = ()
-    aggregate: Aggregate | None = None
-    typed: frozenset[Variable] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class ScanWork:
-    """The work of the tasks of one scan.
+    """The work of the tasks of one scan by tuples: elements are built, and the chain runs on them.
 
-    `tuples` says that elements are built and `plan` runs on them; else everything is computed from columns: `items`,
-    `keys`, and `values` with the form of each variable.
+    Without `request` documents are parsed one by one. `forms` are those of the wanted variables.
     """
 
     part: ScanPart
     wanted: Wanted
-    plan: Operator
     request: ScanRequest | None
     filters: tuple[OnColumns, ...]
     many: dict[Path, bool]
-    tuples: bool
+    forms: tuple[Form, ...]
     why: str
-    forms: tuple[Form, ...] = ()
-    items: Pieces = ()
-    keys: tuple[OnColumns, ...] = ()
-    values: tuple[Pieces, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnScan(ScanWork):
+    """The work of the tasks of one scan on columns: no element is built.
+
+    `values` are the items that are given out or aggregated, or those of each wanted variable.
+    """
+
+    values: tuple[Pieces, ...]
+    keys: tuple[OnColumns, ...]
 
 
 @dataclass(slots=True)
@@ -284,61 +275,51 @@ def _asked_text(condition: Expression) -> str | None:
 
 def planned_scan(part: ScanPart, wanted: Wanted, by_tuples: bool = False) -> ScanWork:
     """How the tasks of this part work; `by_tuples` forces elements to be built."""
-    why = "as asked for" if by_tuples else ""
-    work = None if by_tuples else _on_columns(part, wanted)
-    if isinstance(work, ScanWork):
-        return work
-    return _by_tuples(part, wanted, why or work or "")
+    work = "as asked for" if by_tuples else _on_columns(part, wanted)
+    return _by_tuples(part, wanted, work) if isinstance(work, str) else work
 
 
-def unnested(plan: Operator, variable: Variable) -> tuple[Expression, Operator] | None:
-    """What an UNNEST at the top takes apart, and the operators below it; None if there is no such UNNEST."""
-    match plan:
-        case Unnest(found, Call("iterate", (inner,)), below, None) if found == variable:
-            return inner, below
-        case Unnest(found, expression, below, None) if found == variable:
-            return expression, below
-    return None
-
-
-def _on_columns(part: ScanPart, wanted: Wanted) -> ScanWork | str:
+def _on_columns(part: ScanPart, wanted: Wanted) -> ColumnScan | str:
     """The work on columns, or the reason why there is none."""
-    path = scan_path(part.scan.path)
+    path, plan, scanned = scan_path(part.scan.path), part.plan, part.scan.variable
     if path is None:
         return "the scan gives whole documents"
-    plan, result = part.plan, wanted.items
-    expression: Expression | None = result
-    if result is not None and (found := unnested(plan, result)) is not None:
-        expression, plan = found
+    taken = unnested(plan, wanted.variable) if isinstance(wanted, Items) else None
+    if taken is not None:
+        plan = taken[1]
     values = written_out(plan, part.scan)
     if values is None:
         return "a tuple has more than one answer"
-    filters = [on_columns(one, part.scan.variable) for one in conditions(plan, part.scan, values)]
-    keys = [on_columns(substituted(one.expression, values), part.scan.variable, many=one.many) for one in wanted.keys]
+    filters = [on_columns(one, scanned) for one in conditions(plan, part.scan, values)]
+    keys, forms = list[OnColumns | None](), tuple[Form, ...]()
+    if isinstance(wanted, Fields):
+        keys = [on_columns(substituted(one.expression, values), scanned, many=one.many) for one in wanted.keys]
+        forms = tuple(form_of(values[one], scanned, one in wanted.typed) for one in wanted.variables)
+        found = [_sent(values[one], scanned, form) for one, form in zip(wanted.variables, forms, strict=True)]
+    elif isinstance(wanted, State):
+        found = [_aggregated(wanted, values, scanned)]
+    else:
+        found = [pieces(substituted(wanted.variable if taken is None else taken[0], values), scanned)]
     if None in filters or None in keys:
         return "a condition needs nodes"
-    items: Pieces | None = () if expression is None else pieces(substituted(expression, values), part.scan.variable)
-    if wanted.aggregate is not None:
-        items = _aggregated(wanted.aggregate, values, part.scan.variable)
-    sent = [_sent(values[one], part.scan.variable, one in wanted.typed) for one in wanted.variables]
-    if items is None or None in sent:
+    if None in found:
         return "an answer needs nodes"
+    known = [one for one in filters if one is not None]
+    sent = tuple(one for one in found if one is not None)
     columns = _Columns()
-    columns.add([*filters, *keys])  # type: ignore[list-item]  # no None is left
-    for one in (items, *sent):
-        columns.add_pieces(one)  # type: ignore[arg-type]  # as above
-    forms = tuple(form_of(values[one], part.scan.variable, one in wanted.typed) for one in wanted.variables)
-    return ScanWork(
-        part, wanted, plan, columns.request(path, False, filters), tuple(filters), dict(columns.texts), False,  # type: ignore[arg-type]  # as above
-        "only texts and markup of child paths are needed", forms, items, tuple(keys), tuple(sent),  # type: ignore[arg-type]  # as above
+    columns.add([*known, *(one for one in keys if one is not None)])
+    for one in sent:
+        columns.add_pieces(one)
+    return ColumnScan(
+        part, wanted, columns.request(path, False, known), tuple(known), dict(columns.texts), forms,
+        "only texts and markup of child paths are needed", sent, tuple(one for one in keys if one is not None),
     )  # fmt: skip
 
 
-def _aggregated(aggregate: Aggregate, values: dict[Variable, Expression], scanned: Variable) -> Pieces | None:
+def _aggregated(wanted: State, values: dict[Variable, Expression], scanned: Variable) -> Pieces | None:
     """The typed values that an aggregate takes; one that counts elements needs nothing of them."""
-    (argument,) = aggregate.expression.arguments  # type: ignore[attr-defined]  # `aggregate_in_two_steps` asks for a call
-    expression = substituted(argument, values)
-    if is_call(aggregate.expression, "count") and expression == scanned:
+    expression = substituted(wanted.call.arguments[0], values)
+    if wanted.call.name == "count" and expression == scanned:
         return (Piece(computed=OnColumns(Constant(1), (), ())),)
     computed = on_columns(expression, scanned)
     return None if computed is None else (Piece(computed=computed),)
@@ -356,15 +337,15 @@ def pieces(expression: Expression, scanned: Variable) -> Pieces | None:
     return None if computed is None else (Piece(computed=computed),)
 
 
-def _sent(expression: Expression, scanned: Variable, typed: bool) -> Pieces | None:
-    if form_of(expression, scanned, typed) != "texts":
+def _sent(expression: Expression, scanned: Variable, form: Form) -> Pieces | None:
+    if form != "texts":
         return pieces(expression, scanned)
     computed = on_columns(expression, scanned)
     return None if computed is None else (Piece(computed=computed),)
 
 
 def form_of(expression: Expression, scanned: Variable, typed_only: bool = False) -> Form:
-    """How a value travels between tasks; `typed_only` says that nobody asks for the nodes."""
+    """How a value travels between tasks; with `typed_only` its typed value is enough."""
     path = child_path(expression, scanned)
     if path is not None and typed_only:
         return "texts"
@@ -376,18 +357,18 @@ def form_of(expression: Expression, scanned: Variable, typed_only: bool = False)
 
 
 def _by_tuples(part: ScanPart, wanted: Wanted, why: str) -> ScanWork:
-    path, scanned = scan_path(part.scan.path), part.scan.variable
-    values = written_out(part.plan, part.scan) or {scanned: scanned}
-    whole = part.scan.path == ()
-    forms = tuple(
-        "items" if whole or one not in values else form_of(values[one], scanned, one in wanted.typed)
-        for one in wanted.variables
-    )
+    path, scanned, forms = scan_path(part.scan.path), part.scan.variable, tuple[Form, ...]()
+    if isinstance(wanted, Fields):
+        values = written_out(part.plan, part.scan) or {scanned: scanned}
+        forms = tuple(
+            form_of(values[one], scanned, one in wanted.typed) if part.scan.path and one in values else "items"
+            for one in wanted.variables
+        )
     filters = () if path is None else _first_filters(part)
     columns = _Columns()
     columns.add(filters)
     request = None if path is None else columns.request(path, True, filters)
-    return ScanWork(part, wanted, part.plan, request, filters, dict(columns.texts), True, why, forms)
+    return ScanWork(part, wanted, request, filters, dict(columns.texts), forms, why)
 
 
 def _first_filters(part: ScanPart) -> tuple[OnColumns, ...]:

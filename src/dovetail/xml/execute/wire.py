@@ -20,7 +20,7 @@ from dovetail.xml.algebra.expressions import Call, Expression
 from dovetail.xml.algebra.operators import Equality
 from dovetail.xml.algebra.properties import TEXTS, Facts
 from dovetail.xml.xdm.atomic import UntypedAtomic, to_double
-from dovetail.xml.xdm.markup import parser, serialise, text_of
+from dovetail.xml.xdm.markup import new_comment, new_instruction, new_text, parser, serialise, text_of
 from dovetail.xml.xdm.nodes import (
     DOCUMENT,
     Attribute,
@@ -34,7 +34,6 @@ from dovetail.xml.xdm.nodes import (
 )
 from dovetail.xml.xdm.values import atomise, cast
 
-ITEM, ORDER, STATE = "item", "o", "state"
 FILE_SHIFT = 40
 """Bits of an order number for the place in its file; above them stands the number of the file."""
 ROWS = 2048
@@ -49,7 +48,7 @@ def batched(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-Items = list[Any]
+Values = list[Any]
 KeyForm = Literal["text", "exact", "double", "moment"]
 """How values are compared: as strings, as integers and decimals, as doubles, as points in time."""
 _EXACT = ("integer", "decimal")
@@ -109,20 +108,20 @@ def _form(kinds: set[str]) -> KeyForm | None:
     return "moment" if len(kinds) == 1 and kinds <= set(_MOMENTS) else None
 
 
-def key_text(items: Items, form: KeyForm = "text") -> str | None:
+def key_text(items: Values, form: KeyForm = "text") -> str | None:
     """The key of a value comparison: None if there is no item, an error if there are several."""
     if len(items) > 1:
         raise XQueryError("XPTY0004", f"an operand of a comparison is a sequence of {len(items)} items; one is allowed")
     return _TEXTS[form](items[0]) if items else None
 
 
-def key_texts(items: Items, form: KeyForm = "text") -> list[str]:
+def key_texts(items: Values, form: KeyForm = "text") -> list[str]:
     """The keys of a general comparison, each of them once."""
     found = (_TEXTS[form](item) for item in items)
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def key_cell(key: Key, items: Items) -> Any:
+def key_cell(key: Key, items: Values) -> Any:
     """The key as a cell of its column."""
     return key_texts(items, key.form) if key.many else key_text(items, key.form)
 
@@ -161,7 +160,7 @@ def element_of(markup: str) -> Any:
     return holder[0]
 
 
-def encoded(form: Form, items: Items) -> Any:
+def encoded(form: Form, items: Values) -> Any:
     """A value as a cell of its column."""
     if form == "texts":
         return [str(item) for item in atomise(items)]
@@ -170,41 +169,37 @@ def encoded(form: Form, items: Items) -> Any:
     return pickle.dumps([_packed(item) if is_node(item) else item for item in items], protocol=5)
 
 
-def decoded(form: Form, cell: Any) -> Items:
+def decoded(form: Form, cell: Any) -> Values:
     """The value that `encoded` wrote."""
     if form == "texts":
         return [UntypedAtomic(text) for text in cell]
     if form == "nodes":
         return [element_of(markup) for markup in cell]
     found = pickle.loads(cell)  # noqa: S301  (written by a task of the same query)
-    return [item.node() if type(item) is _Packed else item for item in found]
+    return [item.make(*item.arguments) if type(item) is _Packed else item for item in found]
 
 
+@dataclass(frozen=True, slots=True)
 class _Packed:
-    """A node on its way."""
+    """A node as it is sent between tasks: the function that makes it again, and its arguments."""
 
-    __slots__ = ("kind", "parts")
-
-    def __init__(self, kind: str, parts: tuple[str, ...]) -> None:
-        self.kind, self.parts = kind, parts
-
-    def node(self) -> Any:
-        return _MAKE[self.kind](*self.parts)
+    make: Callable[..., Any]
+    arguments: tuple[str, ...]
 
 
 def _packed(node: Any) -> _Packed:
     kind = type(node)
     if kind is Attribute:
-        return _Packed("attribute", (node.key, node.value))
+        return _Packed(_attribute, (node.key, node.value))
     if kind is Text:
-        return _Packed("text", (node.value,))
+        return _Packed(new_text, (node.value,))
     if kind is Comment:
-        return _Packed("comment", (string_value(node),))
+        return _Packed(new_comment, (string_value(node),))
     if kind is Instruction:
-        return _Packed("instruction", (node.target, string_value(node)))
+        return _Packed(new_instruction, (node.target, string_value(node)))
     if kind is Document:
-        return _Packed("document", (serialise(node), node.holder.get("uri") or ""))
-    return _Packed("element", (serialise(node),))
+        return _Packed(_document, (serialise(node), node.holder.get("uri") or ""))
+    return _Packed(element_of, (serialise(node),))
 
 
 def _attribute(key: str, value: str) -> Attribute:
@@ -213,30 +208,9 @@ def _attribute(key: str, value: str) -> Attribute:
     return Attribute(holder, key)
 
 
-def _text(value: str) -> Text:
-    holder = new_tree()
-    holder.text = value
-    return Text(holder, tail=False)
-
-
-def _beside(node: Any) -> Any:
-    new_tree().append(node)
-    return node
-
-
 def _document(markup: str, uri: str) -> Document:
     holder = new_tree(DOCUMENT, uri or None)
     inside = etree.fromstring(f"<d>{markup}</d>".encode(), parser())
     holder.text = inside.text
     holder.extend(list(inside))
     return Document(holder)
-
-
-_MAKE: dict[str, Callable[..., Any]] = {
-    "attribute": _attribute,
-    "text": _text,
-    "comment": lambda text: _beside(etree.Comment(text)),
-    "instruction": lambda target, text: _beside(etree.ProcessingInstruction(target, text)),
-    "document": _document,
-    "element": element_of,
-}

@@ -1,4 +1,4 @@
-"""What the parts of the XML scanner share: classes of bytes, answers, faults, and the scalars of its state."""
+"""Codes that the parts of the XML scanner share: classes of bytes, answers, faults, and places in its state."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ DECODE, ESCAPE, ODD = 1, 2, 4
 
 TEXT_KIND, XML_KIND = 0, 1
 
-MATCH, AGAIN = 1, 2
-"""Flags of a state: here a row begins; here one would begin, but it lies inside another."""
+MATCH = 1
+"""Flag of a state: here a row begins."""
 
 
 def _bytes(*members: str | range) -> U8:

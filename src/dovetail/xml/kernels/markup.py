@@ -1,4 +1,4 @@
-"""What lies between tags: text, CDATA sections, comments, processing instructions and document types."""
+"""Markup between tags: text, CDATA sections, comments, processing instructions and document types."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from dovetail.xml.kernels.codes import (
     SEEN_ROOT,
     whole,
 )
-from dovetail.xml.kernels.output import has_room, put_markup, put_text, write_constant
 from dovetail.xml.kernels.parts import called, inlined, small
+from dovetail.xml.kernels.values import has_room, put_markup, put_text, write_constant
 
 
 @called

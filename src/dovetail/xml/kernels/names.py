@@ -50,7 +50,7 @@ def _slot(buf: U8, start: int, stop: int, mem: I64) -> int:
 
 @small
 def same_bytes(buf: U8, start: int, book: U8, at: int, n: int) -> bool:
-    """Whether so many bytes of the source are those of the book."""
+    """Whether `n` bytes of the source are those of the book."""
     for i in range(n):  # noqa: SIM110  (a kernel has no generators)
         if buf[start + i] != book[at + i]:
             return False

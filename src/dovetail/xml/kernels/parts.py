@@ -1,4 +1,4 @@
-"""Parts of the XML scanner: some seventy small functions that become one kernel, in a bearable time.
+"""Parts of the XML scanner: some seventy small functions that are compiled as one kernel.
 
 Numba optimises each compiled function together with all that it calls, and compiles it once more for every constant
 that it is called with. So what is called at one place is put into its caller before anything is compiled, and the rest

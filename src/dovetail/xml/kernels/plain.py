@@ -13,7 +13,7 @@ from dovetail.xml.kernels.codes import whole
 from dovetail.xml.kernels.parts import called
 
 DIGITS = 15
-"""So many digits at most: each such number is exact as a double too."""
+"""Most digits of a number: each such number is exact as a double too."""
 YEAR, MONTH, DAY, HOUR, MINUTE, SECONDS = range(6)
 """Columns of a moment; the last one counts all seconds since the year 1 began."""
 
@@ -36,7 +36,7 @@ def _integers(offsets: I32, data: U8, values: I64, known: Bool) -> None:
 
 @called
 def _number(data: U8, at: int, digits: int) -> int:
-    """The number of so many digits, or -1."""
+    """The number that these digits write, or -1."""
     value = 0
     for place in range(at, at + digits):
         digit = whole(data[place]) - 48

@@ -17,10 +17,16 @@ from dovetail.xml.algebra.operators import (
     Select,
     Subplan,
     Unnest,
+    above,
+    available,
+    chain,
+    defined,
+    expressions,
     inputs,
+    stacked,
+    used,
 )
 from dovetail.xml.algebra.properties import NUMBERS, TEXTS, Facts
-from dovetail.xml.algebra.walk import above, available, chain, defined, expressions, stacked, used
 from dovetail.xml.rules.matching import conjunction, conjuncts, rewrite_first
 
 

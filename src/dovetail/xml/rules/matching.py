@@ -1,8 +1,9 @@
-"""What rules share: going through a plan for the first place where a pattern fits, and questions about it."""
+"""Matching for rules: a plan rewritten where a pattern fits, and questions about plans that several rules ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeGuard
 
 from dovetail.xml.algebra.expressions import (
@@ -19,7 +20,7 @@ from dovetail.xml.algebra.expressions import (
     Expression,
     Variable,
     is_call,
-    parts,
+    substituted,
 )
 from dovetail.xml.algebra.operators import (
     Assign,
@@ -28,12 +29,16 @@ from dovetail.xml.algebra.operators import (
     Operator,
     Subplan,
     Unnest,
+    all_parts,
+    chain,
+    defined,
+    exchanged,
     inputs,
+    operators,
     with_inputs,
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.algebra.tree_facts import LOOK_UP, reads_data
-from dovetail.xml.algebra.walk import chain, exchanged, expressions, operators
 
 Local = Callable[[Operator, Facts], Operator | None]
 
@@ -70,12 +75,56 @@ def _everywhere(operator: Operator, local: Local, facts: Facts) -> Operator:
     return operator if same else with_inputs(operator, changed)
 
 
+def rewrite_upwards(plan: Operator, local: Local) -> Operator | None:
+    """The plan with every operator exchanged for which `local` has something new, lowest first; None if there is none.
+
+    What is new below is known above it: for rules that leave the value of every variable as it is.
+    """
+    facts = Facts(plan)
+    new = _upwards(plan, local, facts)
+    return None if new is plan else new
+
+
+def _upwards(operator: Operator, local: Local, facts: Facts) -> Operator:
+    old = inputs(operator)
+    below = tuple(_upwards(one, local, facts) for one in reversed(old))[::-1]
+    if any(a is not b for a, b in zip(old, below, strict=True)):
+        operator = with_inputs(operator, below)
+    new = local(operator, facts)
+    if new is None:
+        return operator
+    facts.definitions.update(dict.fromkeys(defined(new), new))
+    return new
+
+
 def iterated(operator: Operator) -> Variable | None:
     """$v1 of UNNEST($v2: iterate($v1)) without a position; None for every other operator."""
     match operator:
         case Unnest(_, Call("iterate", (Variable() as variable,)), _, None):
             return variable
     return None
+
+
+def unnested(plan: Operator, variable: Variable) -> tuple[Expression, Operator] | None:
+    """What an UNNEST at the top takes apart, and the operators below it; None if there is no such UNNEST."""
+    match plan:
+        case Unnest(found, Call("iterate", (inner,)), below, None) if found == variable:
+            return inner, below
+        case Unnest(found, expression, below, None) if found == variable:
+            return expression, below
+    return None
+
+
+def assigned(
+    upper: Iterable[Operator], known: Mapping[Variable, Expression] = MappingProxyType({})
+) -> dict[Variable, Expression] | None:
+    """The variables that ASSIGNs, given from the top down, add to known ones, written out; None for other operators."""
+    values = dict(known)
+    for operator in reversed(list(upper)):
+        if not isinstance(operator, Assign):
+            return None
+        values[operator.variable] = substituted(operator.expression, values)
+    return values
 
 
 def is_one_tuple(plan: Operator) -> bool:
@@ -103,7 +152,7 @@ def is_constant_collection(expression: Expression) -> bool:
 
 def is_downward(plan: Operator) -> bool:
     """Whether nothing in the plan may look above the nodes it is given."""
-    return not any(_looks_up(part) for o in operators(plan) for e in expressions(o) for part in parts(e))
+    return not any(map(_looks_up, all_parts(plan)))
 
 
 def _looks_up(part: Expression) -> bool:
@@ -116,7 +165,7 @@ def _looks_up(part: Expression) -> bool:
 
 def reads_once(plan: Operator) -> bool:
     """Whether no collection is read at two places, nor by a piece of the query that the evaluator computes."""
-    found = [part for o in operators(plan) for e in expressions(o) for part in parts(e)]
+    found = list(all_parts(plan))
     names = [source_name(part.arguments[0]) if part.arguments else None for part in found if _is_collection(part)]
     hidden = any(isinstance(part, Evaluate) and reads_data(part.tree) for part in found)
     return len(names) == len(set(names)) and not hidden
@@ -128,13 +177,13 @@ def _is_collection(part: Expression) -> TypeGuard[Call]:
 
 def asks_which_node(plan: Operator) -> bool:
     """Whether something in the plan tells nodes from their copies: `is`, `union`, sorting and the like."""
-    return any(_asks_which(part) for o in operators(plan) for e in expressions(o) for part in parts(e))
+    return any(map(_asks_which, all_parts(plan)))
 
 
 def _asks_which(part: Expression) -> bool:
     if isinstance(part, Evaluate):
         return part.identity
-    return is_call(part, *NODE.values(), *SETS.values(), SORT_DISTINCT, SORT, DISTINCT)
+    return is_call(part, *NODE.values(), *SETS, SORT_DISTINCT, SORT, DISTINCT)
 
 
 def conjuncts(condition: Expression) -> tuple[Expression, ...]:

@@ -1,4 +1,4 @@
-"""Which rules run when: groups of rules, each applied until none of its rules finds anything.
+"""Order of the rules: groups of rules, each applied until none of its rules finds anything.
 
 `clean_up` belongs to every group, because each rule may leave copies behind. The rules of one group are tried in the
 order given, from the first again after each rewriting. A rule for paths rewrites all places that it fits at once: the
@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dovetail.errors import PlanError
-from dovetail.xml.algebra.operators import Operator
+from dovetail.xml.algebra.operators import (
+    Operator,
+    operators,
+)
 from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.algebra.walk import operators
-from dovetail.xml.rules.aggregates import aggregate_in_two_steps, aggregate_incrementally
 from dovetail.xml.rules.joins import introduce_join, merge_condition, push_to_branch, recognise_keys
 from dovetail.xml.rules.paths import (
     clean_up,
@@ -28,7 +29,13 @@ from dovetail.xml.rules.paths import (
     remove_sort,
     unnest_step,
 )
-from dovetail.xml.rules.scans import introduce_scan, partition_scan, push_steps
+from dovetail.xml.rules.scans import (
+    aggregate_in_two_steps,
+    aggregate_incrementally,
+    introduce_scan,
+    partition_scan,
+    push_steps,
+)
 from dovetail.xml.rules.subplans import (
     drop_aggregate,
     drop_subplan,

@@ -31,10 +31,13 @@ from dovetail.xml.algebra.operators import (
     Operator,
     Subplan,
     Unnest,
+    expressions,
+    operators,
+    renamed,
+    with_expressions,
 )
 from dovetail.xml.algebra.properties import Facts, is_subtype
-from dovetail.xml.algebra.walk import expressions, operators, renamed, with_expressions
-from dovetail.xml.rules.matching import is_constant_collection, iterated, rewrite_everywhere, rewrite_first
+from dovetail.xml.rules.matching import is_constant_collection, iterated, rewrite_everywhere, rewrite_upwards
 
 
 def clean_up(plan: Operator) -> Operator | None:
@@ -235,7 +238,7 @@ def map_steps(plan: Operator) -> Operator | None:
     $v0 is neither a collection nor gathered by another nested plan: those are better streamed (`sink_into_subplan`).
     Right because a step over a sequence is its answers for each item, one after the other.
     """
-    return rewrite_first(plan, _map_steps_at)
+    return rewrite_upwards(plan, _map_steps_at)
 
 
 def _map_steps_at(operator: Operator, facts: Facts) -> Operator | None:

@@ -14,7 +14,6 @@ from dovetail.xml.algebra.expressions import (
     Expression,
     Variable,
     is_call,
-    parts,
 )
 from dovetail.xml.algebra.operators import (
     Aggregate,
@@ -29,19 +28,16 @@ from dovetail.xml.algebra.operators import (
     Select,
     Subplan,
     Unnest,
-    inputs,
-)
-from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.walk import (
     above,
     above_in_chain,
+    all_parts,
     all_uses,
     available,
     chain,
     defined,
     exchanged,
-    expressions,
     free,
+    inputs,
     leaf,
     next_number,
     operators,
@@ -50,6 +46,7 @@ from dovetail.xml.algebra.walk import (
     stacked,
     used,
 )
+from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.rules.matching import (
     asks_which_node,
     is_constant_collection,
@@ -63,7 +60,7 @@ from dovetail.xml.rules.matching import (
 def drop_subplan(plan: Operator) -> Operator | None:
     """UNNEST($v2: iterate($v1)) over SUBPLAN{ AGGREGATE($v1: create_sequence(e)) over N } loses the nested plan.
 
-    What is left is the UNNEST over ASSIGN($v1: e) over N.     N then reads from the SUBPLAN's input. The number $v1 is
+    What is left is the UNNEST over ASSIGN($v1: e) over N. N then reads from the SUBPLAN's input. The number $v1 is
     used again, since the sequence it named is gone. Condition: nothing else uses $v1; N consists of operators that
     work tuple by tuple, or the input is one tuple (then ORDER and GROUP-BY in N see the same tuples as before,
     provided that no field which GROUP-BY would lose is needed). Right because the items of all sequences e of the
@@ -136,9 +133,12 @@ def sink_into_subplan(plan: Operator) -> Operator | None:
 
 
 def _sink_into_subplan_at(operator: Operator, facts: Facts) -> Operator | None:
-    if not isinstance(operator, Subplan) or not isinstance(leaf(operator.nested), NestedTupleSource):
+    if not isinstance(operator, Subplan) or not isinstance(operator.input, (Assign, Subplan)):
         return None
-    nested, below, sunk = operator.nested, operator.input, list[Operator]()
+    if not isinstance(leaf(operator.nested), NestedTupleSource):
+        return None
+    nested, sunk = operator.nested, list[Operator]()
+    below: Operator = operator.input
     inside = all_uses(_before_groups(nested))
     while isinstance(below, (Assign, Subplan)) and all(0 < inside[v] == facts.uses[v] for v in defined(below)):
         sunk.append(below)
@@ -279,8 +279,7 @@ def read_again(plan: Operator) -> Operator | None:
 
 
 def _is_read(subplan: Subplan) -> bool:
-    found = (part for one in operators(subplan.nested) for e in expressions(one) for part in parts(e))
-    return any(is_call(part, "collection") for part in found)
+    return any(is_call(part, "collection") for part in all_parts(subplan.nested))
 
 
 def _takes_items(operator: Operator, gathered: Variable) -> bool:

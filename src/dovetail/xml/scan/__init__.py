@@ -2,6 +2,6 @@
 
 from dovetail.xml.scan.chunks import open_chunks
 from dovetail.xml.scan.request import ROW, Column, ScanRequest, count_name
-from dovetail.xml.scan.scanner import Scanner, check, scan
+from dovetail.xml.scan.scanner import Scanner, check
 
-__all__ = ["ROW", "Column", "ScanRequest", "Scanner", "check", "count_name", "open_chunks", "scan"]
+__all__ = ["ROW", "Column", "ScanRequest", "Scanner", "check", "count_name", "open_chunks"]

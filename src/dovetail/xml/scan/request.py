@@ -1,4 +1,4 @@
-"""What a scan of XML files is asked for: a path, and columns relative to the elements on it."""
+"""Requests of a scan of XML files: a path, and columns relative to the elements on it."""
 
 from __future__ import annotations
 
@@ -76,37 +76,32 @@ Kept = tuple[tuple[str, str], ...]
 class ScanRequest:
     """One row for each element on `path`, a child path from the document, in document order.
 
-    With `anywhere` the first step may match at any depth, as after a leading `//`; the path has then one or two steps.
     `keep` names columns and the text that each must have: a row without that text, or with another one, is left out. A
     row with several texts in such a column stays, and so does what the columns after it say.
     """
 
     path: tuple[str, ...]
     columns: tuple[Column, ...]
-    anywhere: bool = False
     keep: Kept = ()
 
     def __post_init__(self) -> None:
         if not self.path:
             raise PlanError("a scan needs a path of at least one step, such as ('dataCollection', 'data').")
-        if self.anywhere and len(self.path) > 2:
-            raise PlanError(f"a scan anywhere takes one or two steps, not {len(self.path)}; scan a shorter path.")
         for step in self.path:
             expanded(step)
         names = [ROW, *(column.name for column in self.columns)]
         names += [count_name(column.name) for column in self.columns if not column.many]
         known = {column.name for column in self.columns if column.kind == "text"}
-        if (self.anywhere and self.keep) or any(name not in known for name, _ in self.keep):
-            raise PlanError(f"a scan keeps rows by its own columns of texts, and not anywhere; given: {self.keep}.")
+        if any(name not in known for name, _ in self.keep):
+            raise PlanError(f"a scan keeps rows by its own columns of texts; given: {self.keep}.")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise PlanError(f"columns {twice} of a scan occur twice; give each column a name of its own.")
 
     def explain(self) -> str:
         """The request in one line."""
-        lead = "//" if self.anywhere else "/"
         columns = ", ".join(
             f"{c.name}={c.kind}({'/'.join(c.path) or '.'}){'*' if c.many else ''}" for c in self.columns
         )
         kept = "".join(f" where {name}={text!r}" for name, text in self.keep)
-        return f"XmlScan: {lead}{'/'.join(self.path)}{kept} -> {columns or 'rows only'}"
+        return f"XmlScan: /{'/'.join(self.path)}{kept} -> {columns or 'rows only'}"

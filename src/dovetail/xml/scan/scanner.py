@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
-from dovetail.errors import BudgetExceeded, DataError, PlanError
+from dovetail.errors import BudgetExceeded, DataError
 from dovetail.xml.kernels import codes as code
 from dovetail.xml.kernels.scan import scanned
 from dovetail.xml.scan.chunks import as_utf8
@@ -59,7 +59,7 @@ class Window:
         return self._lines + self._raw.count(b"\n", self._start, self._start + at)
 
     def fill(self) -> bool:
-        """Whether bytes were added: a block, and so many that a token which did not fit is not read too often."""
+        """Whether bytes were added: a block, or twice what is left, so that a long token is not read too often."""
         wanted, before = max(self._block, 2 * self.size), self.size
         if wanted + _PADDING > len(self._raw):
             self._make(wanted)
@@ -140,49 +140,13 @@ def _forget(tables: Tables, number: int, values: int) -> None:
 
 _ROWS, _BATCH, _BLOCK, _NAMES = 1 << 13, 1 << 20, 1 << 18, 1 << 10
 _NOTHING = ScanRequest(("*",), ())
-_SELF, _AGAIN = "#self", "#again"
-
-
-def scan(
-    chunks: Iterable[bytes], request: ScanRequest, budget: MemoryBudget, name: str = "document"
-) -> Iterator[pa.RecordBatch]:
-    """Batches of about a megabyte at most, one row an element on the request's path, in document order.
-
-    The whole document is checked: anything that is not well-formed is a `DataError` with `name` and the line, raised
-    when the scan arrives there, after the rows before it were given out. A caller who wants all rows of a file or none
-    calls `check` first or holds the batches back. No document type is read: one that declares anything is refused, so
-    nothing is fetched and nothing expands. A row that needs more than `budget` is `BudgetExceeded`.
-    """
-    with budget.reserve("xml scan") as held:
-        found = _Scan(chunks, request, held, name)
-        yield from _in_document_order(found, budget) if request.anywhere else found.batches()
-
-
-def _in_document_order(outermost: _Scan, budget: MemoryBudget, first: int = 0) -> Generator[pa.RecordBatch, None, int]:
-    """Rows with those that lie inside them, which are found by a scan of the row; gives the number of rows so far."""
-    for batch in outermost.batches():
-        start, shown = 0, batch.drop_columns([_SELF, count_name(_SELF), _AGAIN])
-        for row in np.flatnonzero(batch[_AGAIN]).tolist():
-            yield _numbered(shown.slice(start, row + 1 - start), first)
-            first, start = first + row + 1 - start, row + 1
-            with budget.reserve("xml scan") as held:
-                inside = [batch[_SELF][row].as_buffer().to_pybytes()]
-                inner = _Scan(inside, outermost.request, held, outermost.name, below_root=True)
-                first = yield from _in_document_order(inner, budget, first)
-        if start < batch.num_rows:
-            yield _numbered(shown.slice(start), first)
-            first += batch.num_rows - start
-    return first
-
-
-def _numbered(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    return batch.set_column(0, batch.schema.field(0), pa.array(np.arange(first, first + batch.num_rows)))
 
 
 def check(chunks: Iterable[bytes], budget: MemoryBudget, name: str = "document") -> None:
     """Raise the `DataError` that a scan of this document would raise, without building any row."""
-    for _ in scan(chunks, _NOTHING, budget, name):
-        pass
+    with closing(Scanner(_NOTHING, budget)) as scanner:
+        for _ in scanner.batches(chunks, name):
+            pass
 
 
 class Scanner:
@@ -192,19 +156,30 @@ class Scanner:
     """
 
     def __init__(self, request: ScanRequest, budget: MemoryBudget) -> None:
-        if request.anywhere:
-            raise PlanError("a scan anywhere is done document by document; call scan().")
         self.request, self.dropped, self._budget = request, 0, budget
         self._tables: Tables | None = None
         self._room: Reservation | None = None
 
     def batches(self, chunks: Iterable[bytes], name: str = "document") -> Iterator[pa.RecordBatch]:
-        """As `scan` gives them."""
+        """Batches of about a megabyte at most, one row an element on the request's path, in document order.
+
+        The whole document is checked: anything that is not well-formed is a `DataError` with `name` and the line,
+        raised when the scan arrives there, after the rows before it were given out. To get all rows of a
+        file or none, call `check` first. No document type is read: one that declares
+        anything is refused, so nothing is fetched and nothing expands. A row that needs more than the budget is
+        `BudgetExceeded`.
+        """
         tables = self._taken_tables(name)
         with self._budget.reserve("xml scan") as held:
-            yield from _Scan(chunks, self.request, held, name, tables=tables).batches()
+            yield from _Scan(chunks, self.request, tables, held, name).batches()
         self.dropped += int(tables.mem[code.DROPPED])
         self._tables = tables
+
+    def close(self) -> None:
+        """Release the rooms that are kept for the next document."""
+        if self._room is not None:
+            self._room.close()
+        self._tables = self._room = None
 
     def _taken_tables(self, name: str) -> Tables:
         """Tables for a document: those of the last one, if it came to its end and had no odd variety of names."""
@@ -212,8 +187,7 @@ class Scanner:
         if tables is not None and tables.mem[code.N_NAMES] <= _NAMES:
             tables.restart()
             return tables
-        if self._room is not None:
-            self._room.close()
+        self.close()
         self._room = self._budget.reserve("xml tables")
         try:
             return _new_tables(self.request, self._room)
@@ -223,10 +197,10 @@ class Scanner:
             ) from error
 
 
-def _new_tables(request: ScanRequest, held: Reservation, below_root: bool = False) -> Tables:
+def _new_tables(request: ScanRequest, held: Reservation) -> Tables:
     free = held.budget.available
     rows = max(16, min(_ROWS, free // (256 * (len(request.columns) + 1))))
-    tables = Tables(automaton(request, below_root), request.columns, rows, held, request.keep)
+    tables = Tables(automaton(request), request.columns, rows, held, request.keep)
     each = max(64, min(_BATCH // 16, free // (16 * (len(request.columns) + 1))))
     tables.make_room([each] * len(request.columns))
     tables.mem[code.BATCH_BYTES] = max(64, min(_BATCH, free // 8))
@@ -234,27 +208,14 @@ def _new_tables(request: ScanRequest, held: Reservation, below_root: bool = Fals
 
 
 class _Scan:
-    """One document on its way through the scanner."""
+    """The scan of one document."""
 
     def __init__(
-        self,
-        chunks: Iterable[bytes],
-        request: ScanRequest,
-        held: Reservation,
-        name: str,
-        below_root: bool = False,
-        tables: Tables | None = None,
+        self, chunks: Iterable[bytes], request: ScanRequest, tables: Tables, held: Reservation, name: str
     ) -> None:
-        free = held.budget.available
-        self.request, self.name = request, name
-        if request.anywhere:
-            request = replace(request, columns=(*request.columns, Column(_SELF, (), "xml")))
+        self.request, self.name, self._tables = request, name, tables
         self._schema, self._given = schema_of(request), 0
-        self._window = Window(as_utf8(chunks, name), max(1, min(_BLOCK, free // 16)), held)
-        try:
-            self._tables = tables or _new_tables(request, held, below_root)
-        except BudgetExceeded as error:
-            raise self._too_large(error) from error
+        self._window = Window(as_utf8(chunks, name), max(1, min(_BLOCK, held.budget.available // 16)), held)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows."""
@@ -297,10 +258,9 @@ class _Scan:
 
     def _batch(self) -> pa.RecordBatch:
         rows = int(self._tables.mem[code.N_ROWS])
-        again = self._tables.table(code.COUNTS)[-1, :rows].copy()
         batch = taken(self._tables, self._given, self._schema)
         self._given += rows
-        return batch.append_column(_AGAIN, pa.array(again)) if self.request.anywhere else batch
+        return batch
 
     def _enlarged(self, answer: int) -> Iterator[pa.RecordBatch]:
         """Give the scanner room; where the budget has none, after the complete rows were given out."""

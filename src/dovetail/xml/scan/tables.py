@@ -12,11 +12,11 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.engine.memory import Reservation
 from dovetail.xml.kernels import codes as code
-from dovetail.xml.kernels.codes import AGAIN, MATCH
+from dovetail.xml.kernels.codes import MATCH
 from dovetail.xml.kernels.names import numbered, rehashed
 from dovetail.xml.scan.request import Column, Kept, ScanRequest, Step, expanded
 
-OPENING = 4
+OPENING = 2
 """Flag of a state at which values begin."""
 
 _Place = tuple[int, int]
@@ -26,8 +26,6 @@ _Place = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class _State:
     places: frozenset[_Place] = frozenset()
-    inside: bool = False
-    document: bool = False
     flags: int = 0
     opens: tuple[int, ...] = ()
     attributes: tuple[tuple[Step, int], ...] = ()
@@ -46,21 +44,16 @@ class Automaton:
 
 
 @functools.lru_cache(maxsize=64)
-def automaton(request: ScanRequest, below_root: bool = False) -> Automaton:
-    """The automaton of a request, with only the states that can be reached.
-
-    With `below_root` the root element begins no row, whatever its name.
-    """
+def automaton(request: ScanRequest) -> Automaton:
+    """The automaton of a request, with only the states that can be reached."""
     steps = [request.path, *(column.steps for column in request.columns)]
     names = list(dict.fromkeys(name for path in steps for step in path if (name := expanded(step)) is not None))
-    made = Automaton(names, [_State(), _State(frozenset({(-1, 0)}), document=True)])
+    made = Automaton(names, [_State(), _State(frozenset({(-1, 0)}))])
     numbers = {state: number for number, state in enumerate(made.states)}
     for state in made.states:  # grows while it is walked
         made.delta.append([])
         for symbol in (None, *names):
             below = _below(state, symbol, request)
-            if below_root and state.document:
-                below = _State(below.places & {(-1, 0), (-1, 1)})
             if below not in numbers:
                 numbers[below] = len(made.states)
                 made.states.append(below)
@@ -73,11 +66,8 @@ def _below(state: _State, name: Step | None, request: ScanRequest) -> _State:
     places = set(_moved(state.places, name, request))
     matched = (-1, len(request.path)) in places
     places.discard((-1, len(request.path)))
-    flags = 0
-    if matched and state.inside:
-        flags = AGAIN
-    elif matched:
-        flags = MATCH
+    flags = MATCH if matched else 0
+    if matched:
         places |= {(number, 0) for number in range(len(request.columns))}
     opens, attributes = [], []
     for number, made in sorted(places):
@@ -88,8 +78,7 @@ def _below(state: _State, name: Step | None, request: ScanRequest) -> _State:
             elif (wanted := expanded(column.attribute)) is not None:
                 attributes.append((wanted, number))
     flags |= OPENING if opens or attributes else 0
-    inside = bool(places) and (state.inside or matched)
-    return _State(frozenset(places), inside, False, flags, tuple(opens), tuple(attributes))
+    return _State(frozenset(places), flags, tuple(opens), tuple(attributes))
 
 
 def _moved(places: frozenset[_Place], name: Step | None, request: ScanRequest) -> Iterator[_Place]:
@@ -98,8 +87,6 @@ def _moved(places: frozenset[_Place], name: Step | None, request: ScanRequest) -
         wanted = expanded(steps[made])
         if wanted is None or wanted == name:
             yield number, made + 1
-        if number < 0 and made == 0 and request.anywhere:
-            yield number, 0
 
 
 _GROWING = {
@@ -122,7 +109,7 @@ _OF_DOCUMENT = (
     code.N_DEPTH, code.N_BINDINGS, code.N_ATTRIBUTES, code.N_TEXT, code.N_XML, code.N_ROWS, code.DROPPED, code.ROW_OPEN,
     code.PENDING, code.ROOM, code.VALUES_LEFT, code.LAST_NAME, code.SEEN_ROOT, code.SEEN_DOCTYPE, code.BINDING_BYTES,
 )  # fmt: skip
-"""Numbers that begin anew with every document."""
+"""Numbers that are reset for every document."""
 
 
 class Tables:
@@ -163,13 +150,13 @@ class Tables:
         shapes |= {table: values.shape for table, values in self._fixed.items()}
         shapes |= {code.COLUMN: (n, code.COL), code.ENDS: (n, int(mem[code.VALUE_ROOM]))}
         return shapes | {
-            code.COUNTS: (n + 1, int(mem[code.ROW_ROOM])),
+            code.COUNTS: (n, int(mem[code.ROW_ROOM])),
             code.OPEN_TEXT: (n, 2),
             code.OPEN_XML: (n, 2),
         }
 
     def _lay_out(self, old: dict[int, I64]) -> None:
-        """Place every table anew, with what the old ones held; slots are filled from the names."""
+        """Allocate all tables, with what the old ones held; slots are filled from the names."""
         shapes = self._sections()
         total = code.HEAD + sum(math.prod(shape) for shape in shapes.values())
         self._held.grow(8 * total)

@@ -1,8 +1,10 @@
-"""Base of the parser: tokens, places, the namespaces in scope, and types."""
+"""Reader of a query text: tokens, places, the namespaces in scope, names and types; and room for nested queries."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar, cast
 
 from dovetail.errors import XQueryError
@@ -21,17 +23,47 @@ from dovetail.xml.syntax.names import (
     QName,
     SequenceType,
 )
-from dovetail.xml.syntax.tree import Clause, Expr
+from dovetail.xml.syntax.tree import Clause, Expr, Sequence
 
 Node = TypeVar("Node", bound=Expr | Clause)
 MAX_DEPTH = 100
+_CALLS = 60_000  # calls between Python functions use no C stack, so this many are safe
 _PREDECLARED = {"xml": XML, "xs": XS, "fn": FN, "local": LOCAL, "err": ERR, "xsi": f"{XS}-instance"}
+KIND_TESTS = frozenset(
+    (
+        "node",
+        "text",
+        "comment",
+        "element",
+        "attribute",
+        "processing-instruction",
+        "document-node",
+        "namespace-node",
+        "schema-element",
+        "schema-attribute",
+    )
+)
 
 
-class Reader(ABC):
-    """The tokens of one text and the static context around the current place."""
+@contextmanager
+def deep_stack() -> Iterator[None]:
+    """Raises the limit of nested calls inside the block: parsing and evaluation are nested Python calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _CALLS))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
-    def __init__(self, text: str) -> None:
+
+class Reader:
+    """The tokens of one text and the static context around the current place.
+
+    The functions that parse parts of the grammar read from it. `single` is the one that reads any single expression.
+    """
+
+    def __init__(self, text: str, single: Callable[[Reader], Expr]) -> None:
+        self._single = single
         self.lexer = Lexer(text)
         self.namespaces = dict(_PREDECLARED)
         self.element_namespace = ""
@@ -40,13 +72,29 @@ class Reader(ABC):
         self.depth = 0
         self.preserve_space = False
 
-    @abstractmethod
     def expr(self) -> Expr:
         """Expressions separated by commas."""
+        start = self.lexer.peek().start
+        items = [self.single()]
+        while self.takes(","):
+            items.append(self.single())
+        return items[0] if len(items) == 1 else self.at(start, Sequence(tuple(items)))
 
-    @abstractmethod
     def single(self) -> Expr:
-        """One expression."""
+        """One expression. Expressions nest to a fixed depth, so that no query can exhaust the stack."""
+        self.deeper()
+        found = self._single(self)
+        self.depth -= 1
+        return found
+
+    def enclosed(self) -> Expr:
+        """`{ expr }`; `{ }` is the empty sequence."""
+        start = self.expect("{").start
+        if self.takes("}"):
+            return self.at(start, Sequence(()))
+        inner = self.expr()
+        self.expect("}")
+        return inner
 
     def deeper(self, by: int = 1) -> None:
         """Counts a level of nesting, so that no query can exhaust the stack."""
@@ -87,7 +135,7 @@ class Reader(ABC):
     def at(self, offset: int, node: Node) -> Node:
         """The new node with its place in the text filled in."""
         line, column = self.lexer.place(offset)
-        object.__setattr__(node, "line", line)  # the node was made just now and nobody else has seen it
+        object.__setattr__(node, "line", line)  # a frozen node that was made just now
         object.__setattr__(node, "column", column)
         return node
 
@@ -138,31 +186,20 @@ class Reader(ABC):
         self.expect("$")
         return self.name()
 
+    def name_test(self, default: str) -> NameTest:
+        """A name or wildcard: `a`, `p:a`, `*`, `p:*`, `*:a`, `Q{uri}*`."""
+        token = self.lexer.peek()
+        if self.takes("*"):
+            return NameTest(None, None)
+        if token.kind not in ("name", "braced", "wildcard"):
+            raise self.unexpected("a name or wildcard expected")
+        self.lexer.take()
+        if token.text.startswith("*:"):
+            return NameTest(None, token.text[2:])
+        name = self.resolve(token.text, default, token.start)
+        return NameTest(name.uri, None if name.local == "*" else name.local, name.prefix)
 
-def _matches(token: Token, kind: str) -> bool:
-    if token.kind in ("name", kind):
-        return token.text == kind or token.kind == kind
-    return False
-
-
-KIND_TESTS = frozenset(
-    (
-        "node",
-        "text",
-        "comment",
-        "element",
-        "attribute",
-        "processing-instruction",
-        "document-node",
-        "namespace-node",
-        "schema-element",
-        "schema-attribute",
-    )
-)
-
-
-class TypeParser(Reader):
-    """Everything that may follow `as`, `instance of`, `cast as`; and the tests by kind of steps."""
+    # --- types: what may follow `as`, `instance of`, `cast as`; and the tests by kind of steps
 
     def sequence_type(self) -> SequenceType:
         """`item-type occurrence`, or `empty-sequence()`."""
@@ -242,3 +279,9 @@ class TypeParser(Reader):
             raise self.unsupported(f"{kind}() with the type {name} is", "XPST0008")
         if kind == "element":
             self.takes("?")
+
+
+def _matches(token: Token, kind: str) -> bool:
+    if token.kind in ("name", kind):
+        return token.text == kind or token.kind == kind
+    return False

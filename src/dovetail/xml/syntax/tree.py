@@ -468,6 +468,4 @@ class Module:
     body: Expr
     variables: tuple[VariableDeclaration, ...] = ()
     functions: tuple[FunctionDeclaration, ...] = ()
-    namespaces: tuple[tuple[str, str], ...] = ()  # every prefix that the query may use
-    default_element_namespace: str = ""
     base_uri: str = ""

@@ -345,7 +345,7 @@ def negated(value: Any) -> Number:
 
 
 def rounded(value: Any, digits: int, half_even: bool = False) -> Any:
-    """The value with so many digits after the point; halves go up, or to the even neighbour."""
+    """The value with this number of digits after the point; halves go up, or to the even neighbour."""
     if isinstance(value, float):
         if math.isnan(value) or math.isinf(value) or value == 0:
             return value

@@ -123,7 +123,7 @@ def _without_space(pattern: str) -> str:
 
 
 class _Translation:
-    """One pattern on its way into Python's notation."""
+    """The translation of one pattern into Python's notation."""
 
     def __init__(self, pattern: str, flags: str) -> None:
         self.pattern, self.flags = _without_space(pattern) if "x" in flags else pattern, flags

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.compiler import Environment
 from dovetail.xml.evaluate.functions.numbers import cased, numbered
-from dovetail.xml.evaluate.functions.registry import fail, function
+from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.xdm.temporal import EXACT, Date, DateTime, DayTimeDuration, Duration, Temporal, Time, day_number
 from dovetail.xml.xdm.values import cast
 
@@ -170,7 +170,7 @@ def _shown(value: Temporal, part: _Part) -> str:
 
 
 def _widened(style: str, least: int) -> str:
-    """A pattern of digits with so many required ones: optional ones first, then new ones before it."""
+    """A pattern with at least `least` required digits: optional ones become required, then new ones are added."""
     digits = [sign for sign in style if unicodedata.category(sign) == "Nd"]
     zero, missing, at = chr(ord(digits[0]) - unicodedata.decimal(digits[0])), least - len(digits), len(style)
     while missing > 0 and (at := style.rfind("#", 0, at)) >= 0:
@@ -304,7 +304,7 @@ def _date_time(date: Date | None, time: Time | None) -> DateTime | None:
     if date is None or time is None:
         return None
     if date.zone is not None and time.zone is not None and date.zone != time.zone:
-        raise fail("FORG0008", "the date and the time have different time zones")
+        raise XQueryError("FORG0008", "the date and the time have different time zones")
     zone = date.zone if time.zone is None else time.zone
     return DateTime(date.year, date.month, date.day, time.hour, time.minute, time.second, zone)
 
@@ -315,7 +315,7 @@ def _adjusted(value: Any, zone: Any) -> Any:
         minutes = None
     else:
         if abs(zone.seconds) > 50400 or zone.seconds % 60:
-            raise fail("FODT0003", f"{zone} is not a time zone: from -PT14H to PT14H in minutes")
+            raise XQueryError("FODT0003", f"{zone} is not a time zone: from -PT14H to PT14H in minutes")
         minutes = int(zone.seconds // 60)
     seconds = value.local_seconds()
     if value.zone is not None and minutes is not None:

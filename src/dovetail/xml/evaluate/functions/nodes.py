@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.compiler import Environment
-from dovetail.xml.evaluate.functions.registry import fail, function
+from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.syntax.names import XML
 from dovetail.xml.xdm.atomic import PYTHON_TYPES, AnyURI, QNameValue
 from dovetail.xml.xdm.markup import escaped, is_ncname, parse_xml, serialise
@@ -105,7 +105,7 @@ def _generate_id(node: Any) -> str:
 def _qname(uri: str | None, name: str) -> QNameValue:
     prefix, colon, local = name.partition(":")
     if not is_ncname(prefix) or (colon and not is_ncname(local)) or (colon and not uri):
-        raise fail("FOCA0002", f"{name!r} is not a name for the namespace {uri!r}")
+        raise XQueryError("FOCA0002", f"{name!r} is not a name for the namespace {uri!r}")
     return QNameValue(uri or "", local, prefix) if colon else QNameValue(uri or "", prefix)
 
 
@@ -161,11 +161,11 @@ def _parse_xml(text: str | None) -> Any:
 @function("serialize", "item*", "item?", optional=1)
 def _serialize(items: list[Any], *options: Any) -> str:
     if options and options[0] is not None:
-        raise fail("XPST0017", "options of serialize() are not supported")
+        raise XQueryError("XPST0017", "options of serialize() are not supported")
     text, after_atom = "", False
     for item in items:
         if type(item) is Attribute:
-            raise fail("SENR0001", "an attribute cannot be serialised without its element")
+            raise XQueryError("SENR0001", "an attribute cannot be serialised without its element")
         atom = not is_node(item)
         text += " " * (atom and after_atom) + (escaped(serialise(item)) if atom else serialise(item))
         after_atom = atom

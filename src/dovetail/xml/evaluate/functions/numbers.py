@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.functions.registry import fail, function
+from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.xdm.atomic import INTEGERS, Float, rounded, shortest
 from dovetail.xml.xdm.temporal import EXACT
 
@@ -316,7 +316,7 @@ def _half_even(value: Any, digits: int = 0) -> Any:
 @function("format-number", "numeric?", "string", "string?", optional=1)
 def _format_number(value: Any, picture: str, name: str | None = None) -> str:
     if name is not None:
-        raise fail("FODF1280", f"the decimal format {name!r} is not declared")
+        raise XQueryError("FODF1280", f"the decimal format {name!r} is not declared")
     return format_number(math.nan if value is None else value, picture)
 
 

@@ -1,4 +1,4 @@
-"""How a function of the library is declared: its name and the types of its parameters, as the standard writes them.
+"""Declarations of library functions: the name and the types of the parameters, as the standard writes them.
 
     @function("substring", "string?", "double", "double", optional=1)
     def substring(text, start, length=None): ...
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.types import mismatch, value_converter
 from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS
 from dovetail.xml.xdm.nodes import Element, is_node
@@ -36,7 +35,7 @@ class Signature:
     together: bool = False
 
     def accepts(self, count: int) -> bool:
-        """Whether it can be called with so many arguments."""
+        """Whether it can be called with this number of arguments."""
         if self.together and count not in (self.least, len(self.parameters)):
             return False
         low = 0 if self.focus and self.least == 1 else self.least
@@ -126,8 +125,3 @@ def sequence(result: Any) -> list[Any]:
     if type(result) is list:
         return result
     return [] if result is None else [result]
-
-
-def fail(code: str, message: str) -> XQueryError:
-    """An error of a function."""
-    return XQueryError(code, message)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.control import RaisedError
-from dovetail.xml.evaluate.functions.registry import fail, function
+from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.syntax.names import ERR
 from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, PRIMITIVES, AnyURI, QNameValue, UntypedAtomic, promoted, rounded
 from dovetail.xml.xdm.operators import arithmetic, comparable, deep_equal, distinct, key_of
@@ -28,7 +28,7 @@ def _addable(values: list[Any], name: str) -> list[Any]:
         if all(type(value) is kind for value in numbers):
             return numbers
     bad = next((value for value in numbers if type(value) not in NUMBERS), numbers[0])
-    raise fail("FORG0006", f"{name}() needs numbers or durations of one kind, given {type_name(bad)}")
+    raise XQueryError("FORG0006", f"{name}() needs numbers or durations of one kind, given {type_name(bad)}")
 
 
 def _total(values: list[Any]) -> Any:
@@ -87,7 +87,7 @@ def _extreme(values: list[Any], name: str, better: Callable[[Any, Any], bool]) -
     best = _orderable(ordered[0], name)
     for value in ordered[1:]:
         if PRIMITIVES[type(value)] != PRIMITIVES[type(best)] and not {type(value), type(best)} <= NUMBERS:
-            raise fail("FORG0006", f"{name}() cannot compare {type_name(value)} with {type_name(best)}")
+            raise XQueryError("FORG0006", f"{name}() cannot compare {type_name(value)} with {type_name(best)}")
         best = _pick(best, value, better)
     return _widest(best, ordered)
 
@@ -95,7 +95,7 @@ def _extreme(values: list[Any], name: str, better: Callable[[Any, Any], bool]) -
 def _orderable(value: Any, name: str) -> Any:
     unordered = {"QName", "duration", "gYear", "gYearMonth", "gMonth", "gMonthDay", "gDay"}
     if PRIMITIVES[type(value)] in unordered:
-        raise fail("FORG0006", f"{name}() of {type_name(value)}: such values have no order")
+        raise XQueryError("FORG0006", f"{name}() of {type_name(value)}: such values have no order")
     return value
 
 
@@ -123,7 +123,7 @@ def check_collation(*uris: str) -> None:
     """Only the comparison by code points exists."""
     for uri in uris:
         if uri != "http://www.w3.org/2005/xpath-functions/collation/codepoint":
-            raise fail("FOCH0002", f"the collation {uri!r} is not supported")
+            raise XQueryError("FOCH0002", f"the collation {uri!r} is not supported")
 
 
 @function("exists", "item*")
@@ -217,21 +217,21 @@ def _before(first_pair: tuple[Any, Any], second_pair: tuple[Any, Any]) -> int:
 @function("zero-or-one", "item*")
 def _zero_or_one(items: list[Any]) -> list[Any]:
     if len(items) > 1:
-        raise fail("FORG0003", f"zero-or-one() was given {len(items)} items")
+        raise XQueryError("FORG0003", f"zero-or-one() was given {len(items)} items")
     return items
 
 
 @function("one-or-more", "item*")
 def _one_or_more(items: list[Any]) -> list[Any]:
     if not items:
-        raise fail("FORG0004", "one-or-more() was given nothing")
+        raise XQueryError("FORG0004", "one-or-more() was given nothing")
     return items
 
 
 @function("exactly-one", "item*")
 def _exactly_one(items: list[Any]) -> list[Any]:
     if len(items) != 1:
-        raise fail("FORG0005", f"exactly-one() was given {len(items)} items")
+        raise XQueryError("FORG0005", f"exactly-one() was given {len(items)} items")
     return items
 
 

@@ -8,7 +8,8 @@ import unicodedata
 import urllib.parse
 from typing import Any
 
-from dovetail.xml.evaluate.functions.registry import fail, function
+from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.evaluate.functions.sequences import check_collation
 from dovetail.xml.syntax.lexer import is_xml_character
 from dovetail.xml.xdm.atomic import rounded
@@ -62,7 +63,7 @@ def _normalize_unicode(text: str | None, form: str = "NFC") -> str:
         return unicodedata.normalize("NFKC", text or "")
     if name == "NFKD":
         return unicodedata.normalize("NFKD", text or "")
-    raise fail("FOCH0003", f"{form!r} is not a supported normalization form")
+    raise XQueryError("FOCH0003", f"{form!r} is not a supported normalization form")
 
 
 @function("upper-case", "string?")
@@ -143,7 +144,7 @@ def _codepoints(text: str | None) -> list[int]:
 def _from_codepoints(codes: list[int]) -> str:
     for code in codes:
         if not is_xml_character(code):
-            raise fail("FOCH0001", f"{code} is not the number of a character that XML allows")
+            raise XQueryError("FOCH0001", f"{code} is not the number of a character that XML allows")
     return "".join(map(chr, codes))
 
 
@@ -165,7 +166,7 @@ def _escape_html(text: str | None) -> str:
 def _pattern(pattern: str, flags: str, allow_empty: bool = True) -> re.Pattern[str]:
     found = compiled(pattern, flags)
     if not allow_empty and found.search("") is not None:
-        raise fail("FORX0003", f"the pattern {pattern!r} matches the empty string")
+        raise XQueryError("FORX0003", f"the pattern {pattern!r} matches the empty string")
     return found
 
 
@@ -195,13 +196,13 @@ def _template(text: str, groups: int) -> list[str | int]:
         here, behind = text[at], text[at + 1 : at + 2]
         if here == "\\":
             if behind not in ("\\", "$"):
-                raise fail("FORX0004", f"{text!r}: a backslash stands before $ or another backslash only")
+                raise XQueryError("FORX0004", f"{text!r}: a backslash stands before $ or another backslash only")
             parts.append(behind)
             at += 2
         elif here == "$":
             digits = re.match("[0-9]+", text[at + 1 :])
             if digits is None:
-                raise fail("FORX0004", f"{text!r}: $ must be followed by the number of a group")
+                raise XQueryError("FORX0004", f"{text!r}: $ must be followed by the number of a group")
             number = digits[0]
             while len(number) > 1 and int(number) > groups:
                 number = number[:-1]

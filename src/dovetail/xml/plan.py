@@ -1,110 +1,194 @@
-"""Parts of a plan as DataFrames: scans by tasks over files, joins and aggregates by Spark where it can compute them.
+"""A planned query on Spark: what `explain` prints, the DataFrame that `frame` gives, and what it measured.
 
-What runs inside tasks are module-level functions closed over values: batches in, batches out.
+Parts of the plan become DataFrames: scans by tasks over files, joins and aggregates by Spark where it can compute them.
 """
 
 from __future__ import annotations
 
-import pickle
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
-from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.arrow import Batches, map_in_arrow, reported
 from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
-from dovetail.xml.algebra.operators import DistributeResult
-from dovetail.xml.algebra.walk import available
-from dovetail.xml.execute.job import Collection, File, Job
-from dovetail.xml.execute.joining import JoinedRows, JoinWork, double_aggregate, planned_join, spread_items
-from dovetail.xml.execute.last_task import COUNT, TOTAL, Received, rest_items, whole_items
-from dovetail.xml.execute.parts import JoinPart, Part, ScanPart
+from dovetail.xml.algebra.operators import (
+    DistributeResult,
+    GroupBy,
+    Join,
+    Order,
+    available,
+    operators,
+)
+from dovetail.xml.execute.job import Collection, Job
+from dovetail.xml.execute.parts import (
+    Cut,
+    Direct,
+    Divided,
+    JoinPart,
+    JoinWork,
+    Part,
+    ScanPart,
+    Whole,
+    divided,
+    double_aggregate,
+    planned_join,
+    spread_items,
+)
 from dovetail.xml.execute.result import Row
-from dovetail.xml.execute.scan_task import scanned, schema_of
-from dovetail.xml.execute.scan_work import ScanWork, Wanted, planned_scan
-from dovetail.xml.execute.wire import ARROW, FILE_SHIFT, ITEM, KEY_TYPES, ORDER, STATE, Form, Key, batched
-from dovetail.xml.syntax.stack import deep_stack
-
-Batches = Iterator[pa.RecordBatch]
-
-
-def packed_apart(packed: Iterable[tuple[File, ...]]) -> tuple[bytes, ...]:
-    """The files of each partition by themselves and small: a task gets all of it, and unpacks its own part only."""
-    return tuple(zlib.compress(pickle.dumps([(file.number, file.uri, file.size) for file in run])) for run in packed)
-
-
-def scan_files(job: Job, work: ScanWork, packed: tuple[bytes, ...], sink: MetricsSink, batches: Batches) -> Batches:
-    """The rows of the files of the partitions whose numbers come in; `packed` is what `packed_apart` gives."""
-    for batch in batches:
-        for number in batch["id"].to_pylist():
-            metrics = Metrics()
-            files = [File(*one) for one in pickle.loads(zlib.decompress(packed[number]))]  # noqa: S301  (by the driver)
-            with deep_stack():
-                yield from _all_but_last(scanned(job, work, files, metrics), schema_of(work), sink, metrics)
-
-
-def _all_but_last(rows: Batches, schema: pa.Schema, sink: MetricsSink, metrics: Metrics) -> Batches:
-    """Every batch; what was measured is reported before the last one, as `MetricsSink.task` asks."""
-    held = pa.RecordBatch.from_pylist([], schema=schema)
-    for batch in rows:
-        yield held
-        held = batch
-    sink.task(metrics)
-    yield held
-
-
-def run_whole(job: Job, plan: DistributeResult, row: Row, sink: MetricsSink, batches: Batches) -> Batches:
-    """The whole query in this task."""
-    for _ in batches:
-        metrics = Metrics()
-        found = batched(map(row.cells, whole_items(job, plan, metrics, row.variables)), row.schema)
-        yield from _all_but_last(found, row.schema, sink, metrics)
+from dovetail.xml.execute.rows import (
+    COUNT,
+    ITEM,
+    ORDER,
+    TOTAL,
+    Fields,
+    Items,
+    Sent,
+    SentDoubles,
+    SentFields,
+    SentState,
+    State,
+    Wanted,
+    schema_of,
+)
+from dovetail.xml.execute.scan_work import ColumnScan, ScanWork, planned_scan
+from dovetail.xml.execute.tasks import (
+    CUT,
+    MARKER,
+    JoinTasks,
+    LastTask,
+    ScanTasks,
+    WholeTask,
+    packed_apart,
+    retype,
+    run_joined,
+    run_rest,
+    run_whole,
+    scan_files,
+)
+from dovetail.xml.execute.wire import FILE_SHIFT, Form, Key
+from dovetail.xml.request import Route
+from dovetail.xml.rules.order import Rewriting
+from dovetail.xml.syntax.reader import deep_stack
 
 
-def run_rest(job: Job, rest: DistributeResult, received: tuple[Received, ...], row: Row, batches: Batches) -> Batches:
-    """What is left of the query when its parts have been computed."""
-    return batched(map(row.cells, rest_items(job, rest, received, batches, row.variables)), row.schema)
+@dataclass(frozen=True, slots=True)
+class XQueryPlan:
+    """A query that is planned but not run: `frame` gives the lazy DataFrame, `explain` says how it comes about.
+
+    >>> dovetail.plan_xquery(spark, "1 to 3").frame().count()
+    3
+    """
+
+    spark: SparkSession
+    job: Job
+    rewriting: Rewriting
+    plan: DistributeResult
+    row: Row
+    partitions: int
+    route: Route
+    sinks: list[MetricsSink]
+
+    def frame(self) -> DataFrame:
+        """The answer, as a lazy DataFrame."""
+        return self._built()[0]
+
+    def metrics(self) -> Metrics:
+        """What the last run measured: files, bytes, matching subtrees, skipped files."""
+        together = Metrics()
+        for sink in self.sinks:
+            together.merge(sink.collect())
+        return together
+
+    @deep_stack()
+    def explain(self) -> str:
+        """The plan before and after the rules, which of them were applied, how each part is executed, Spark's plan."""
+        frame, notes = self._built()
+        steps = "\n".join(f"- {note}" for note in notes)
+        return f"{self.rewriting.explain()}\nexecution\n\n{steps}\n\nSpark\n\n{_spark_plan(frame)}"
+
+    @deep_stack()
+    def _built(self) -> tuple[DataFrame, list[str]]:
+        builder = Builder(self.spark, self.job, self.sinks, self.partitions, by_tuples=self.route == "tuples")
+        division: Whole | Direct | Divided = Whole("as asked for")
+        if self.route != "one_task":
+            division = divided(self.plan, self.job.module, self.row.variables)
+        match division:
+            case Direct(cut):
+                return self._direct(builder, cut), builder.notes
+            case Divided():
+                return self._rest(builder, division), builder.notes
+        return self._whole(), [f"one task runs the whole plan, documents are read one by one: {division.reason}"]
+
+    def _whole(self) -> DataFrame:
+        task = partial(reported, run_whole, WholeTask(self.job, self.plan, self.row), self.sinks[0])
+        return _mapped(self.spark.range(0, 1, 1, 1), task, self.row.schema)
+
+    def _direct(self, builder: Builder, cut: Cut) -> DataFrame:
+        rows = builder.rows(cut.part, cut.wanted)
+        if isinstance(cut.wanted, Items):
+            return rows.frame
+        rows = rows if len(rows.orders) == 1 else builder.sorted(rows)
+        return _mapped(rows.frame, partial(retype, self.row, rows.forms), self.row.schema)
+
+    def _rest(self, builder: Builder, division: Divided) -> DataFrame:
+        frames, sent = [self._marker()], list[Sent]()
+        for number, cut in enumerate(division.cuts):
+            rows = builder.rows(cut.part, cut.wanted)
+            sent.append(rows.sent)
+            order = f"array({', '.join(rows.orders)}) as o"
+            frames.append(rows.frame.selectExpr(f"{number} as {CUT}", order, *rows.sent.columns))
+        builder.notes.append(
+            f"one last task combines {len(sent)} part(s) and runs the rest of the plan{_done_last(division.rest)}, "
+            f"over at most {format_bytes(self.job.memory)} of rows"
+        )
+        frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+        # What Spark aggregated is one partition already; a shuffle would be one stage more.
+        one = frame.coalesce(1) if all(isinstance(one, SentDoubles) for one in sent) else frame.repartition(1)
+        task = partial(run_rest, LastTask(self.job.without_files(), division.rest, tuple(sent), self.row))
+        return _mapped(one.sortWithinPartitions(CUT, "o"), task, self.row.schema)
+
+    def _marker(self) -> DataFrame:
+        """One row of no part: adaptive execution drops an exchange without rows, and with it the last task."""
+        return self.spark.range(0, 1, 1, 1).selectExpr(f"{MARKER} as {CUT}", "array(id) as o")
 
 
-def run_joined(
-    job: Job,
-    work: JoinWork,
-    forms: dict[Variable, Form],
-    orders: tuple[str, ...],
-    schema: pa.Schema,
-    batches: Batches,
-) -> Batches:
-    """The chain above a join, on the rows that Spark joined."""
-    rows = JoinedRows(job, work, forms, orders)
-    give: Callable[[Batches, pa.Schema], Batches] = rows.rows
-    if work.wanted.items is not None:
-        give = rows.items
-    elif work.wanted.aggregate is not None:
-        give = rows.state
-    with deep_stack():
-        yield from give(batches, schema)
+def _mapped(frame: DataFrame, task: Callable[[Batches], Batches], schema: pa.Schema) -> DataFrame:
+    """The batches that a task makes of the rows of a frame: all that XQuery asks of Spark's Arrow functions."""
+    return map_in_arrow(frame, task, from_arrow_schema(schema))
 
 
-def retype(row: Row, forms: dict[Variable, Form], batches: Batches) -> Batches:
-    """Values of variables that tasks sent as typed columns."""
-    for batch in batches:
-        yield row.typed(batch, forms)
+_LAST = {Order: "order by", GroupBy: "group by", Join: "a join"}
+
+
+def _done_last(rest: DistributeResult) -> str:
+    """What of the plan one task must do, if it takes all tuples together."""
+    kinds = {type(operator) for operator in operators(rest)}
+    found = [name for kind, name in _LAST.items() if kind in kinds]
+    return f": {', '.join(found)}" if found else ""
+
+
+def _spark_plan(frame: DataFrame) -> str:
+    from dovetail.spark.connect import is_connect
+
+    if is_connect(frame):
+        return "(not shown over Spark Connect; call explain() of the DataFrame)"
+    return str(frame._jdf.queryExecution().simpleString())
 
 
 BROADCAST_BYTES = 16 << 20
 """The files of a side are at most this large: every task of a join gets all of it."""
 HASHED_BYTES = 96 << 20
 """Bytes of files for each partition of a shuffle up to which it is joined in memory; beyond, both sides are sorted."""
-_STATES = pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())])
 _DOUBLE = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SPACE = " \t\n\r"
 _RAISED = f"{MARK}{XQueryError.__name__}:"
@@ -112,17 +196,21 @@ _RAISED = f"{MARK}{XQueryError.__name__}:"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a part: columns that sort them in the order of the query, and the forms of the variables.
+    """Rows of a part, how the last task reads them, and the columns that sort them in the order of the query.
 
-    With `doubles` it is one row, which Spark aggregated: the count of numbers, and their sum or the like.
+    `size` is that of the files they come from; `first_file` the column that numbers the files of a collection.
     """
 
     frame: DataFrame
-    orders: tuple[str, ...]
-    forms: dict[Variable, Form]
-    size: int
+    sent: Sent
+    orders: tuple[str, ...] = (ORDER,)
+    size: int = 0
     first_file: tuple[str, Collection] | None = None
-    doubles: bool = False
+
+    @property
+    def forms(self) -> dict[Variable, Form]:
+        """The variables of the rows, and how they are written."""
+        return dict(self.sent.forms) if isinstance(self.sent, SentFields) else {}
 
 
 @dataclass(slots=True)
@@ -149,19 +237,22 @@ class Builder:
         collection = self.job.collections[part.collection or ""]
         packed = collection.packed(self.partitions)
         self._note_scan(work, len(packed))
-        schema = from_arrow_schema(schema_of(work))
-        task = partial(scan_files, self.job.without_files(), work, packed_apart(packed), self._sink())
-        frame = map_in_arrow(self.spark.range(0, len(packed), 1, len(packed)), task, schema)
+        tasks = ScanTasks(self.job.without_files(), work, packed_apart(packed))
+        task = partial(reported, scan_files, tasks, self._sink())
+        frame = _mapped(self.spark.range(0, len(packed), 1, len(packed)), task, schema_of(wanted, work.forms))
         order = self._named(ORDER)
-        if wanted.items is None:
+        if not isinstance(wanted, Items):
             frame = frame.withColumnRenamed(ORDER, order)
-        forms = dict(zip(wanted.variables, work.forms, strict=True))
-        return Rows(frame, (order,), forms, collection.size, (order, collection))
+        sent: Sent = SentState(wanted) if isinstance(wanted, State) else SentFields(())
+        if isinstance(wanted, Fields):
+            sent = SentFields(tuple(zip(wanted.variables, work.forms, strict=True)))
+        return Rows(frame, sent, (order,), collection.size, (order, collection))
 
     def _note_scan(self, work: ScanWork, tasks: int) -> None:
         scan = work.part.scan
         path = "".join(f"/{name}" for name in scan.path) or "whole documents"
-        way = "elements are built and the chain runs tuple by tuple" if work.tuples else "on columns"
+        on_columns = isinstance(work, ColumnScan)
+        way = "on columns" if on_columns else "elements are built and the chain runs tuple by tuple"
         reading = "documents are parsed one by one" if work.request is None else "streaming scan"
         tested = f"; {len(work.filters)} condition(s) tested on texts in the scan task" if work.filters else ""
         if work.request is not None and work.request.keep:
@@ -194,14 +285,12 @@ class Builder:
         frame = left.join(right, F.expr(" and ".join(_met(n, n in many) for n in range(len(part.keys)))))
         frame = frame.drop(*renamed, *renamed.values(), *(f"{side}e{n}" for side in "kj" for n in many))
         self.notes.append(f"join on {len(part.keys)} key(s): Spark, {how}; {len(work.residual)} further condition(s)")
-        joined = Rows(
-            frame, (*outer.orders, *inner.orders), outer.forms | inner.forms, outer.size + inner.size, outer.first_file
-        )
-        return self._above(work, joined)
+        sent, orders = SentFields(tuple((outer.forms | inner.forms).items())), (*outer.orders, *inner.orders)
+        return self._above(work, Rows(frame, sent, orders, outer.size + inner.size, outer.first_file))
 
-    def _side(self, work: JoinWork, part: Part, keys: tuple[Key, ...]) -> Wanted:
+    def _side(self, work: JoinWork, part: Part, keys: tuple[Key, ...]) -> Fields:
         mine = tuple(one for one in work.needed if one in available(part.plan))
-        return Wanted(keys=keys, variables=mine, typed=work.typed & set(mine))
+        return Fields(mine, keys, work.typed & set(mine))
 
     def _hinted(self, outer: Rows, inner: Rows, right: DataFrame) -> tuple[DataFrame, str]:
         """The inner side with the method of the join: Spark cannot know how large the answers of our tasks are."""
@@ -216,33 +305,31 @@ class Builder:
 
     def _above(self, work: JoinWork, joined: Rows) -> Rows:
         """The chain above a join: as Spark expressions, or by tuples in tasks."""
-        if work.wanted.aggregate is not None:
-            return self._aggregated(work, joined)
-        if work.wanted.items is not None:
+        if isinstance(work.wanted, State):
+            return self._aggregated(work, work.wanted, joined)
+        if isinstance(work.wanted, Items):
             return self._items(work, self.sorted(joined))
-        orders = (*joined.orders, self._named("s"))
-        fields = [
-            *((name, pa.int64()) for name in orders),
-            *((f"k{n}", KEY_TYPES[key.many]) for n, key in enumerate(work.wanted.keys)),
-        ]
-        fields += [(f"v{one.number}", ARROW["items"]) for one in work.wanted.variables]
         self.notes.append("above the join: tuple by tuple in tasks")
-        frame = self._in_tasks(work, joined, pa.schema(fields))
-        return Rows(frame, orders, dict.fromkeys(work.wanted.variables, "items"), joined.size, joined.first_file)
+        orders = (*joined.orders, self._named("s"))
+        forms: dict[Variable, Form] = dict.fromkeys(work.wanted.variables, "items")
+        rows = self._in_tasks(work, joined, tuple(forms.values()), orders)
+        return replace(rows, sent=SentFields(tuple(forms.items())), orders=orders, first_file=joined.first_file)
 
-    def _in_tasks(self, work: JoinWork, joined: Rows, schema: pa.Schema) -> DataFrame:
-        task = partial(run_joined, self.job.without_files(), work, joined.forms, joined.orders, schema)
-        return map_in_arrow(joined.frame, task, from_arrow_schema(schema))
+    def _in_tasks(
+        self, work: JoinWork, joined: Rows, forms: tuple[Form, ...] = (), orders: tuple[str, ...] = ()
+    ) -> Rows:
+        schema = schema_of(work.wanted, forms, orders)
+        tasks = JoinTasks(self.job.without_files(), work, tuple(joined.forms.items()), joined.orders, schema)
+        return Rows(_mapped(joined.frame, partial(run_joined, tasks), schema), SentFields(()), size=joined.size)
 
     def _items(self, work: JoinWork, joined: Rows) -> Rows:
         spread = spread_items(work, joined.forms)
         if spread is None or self.by_tuples:
             self.notes.append("above the join: tuple by tuple in tasks, rows in the order of the query")
-            schema = pa.schema([pa.field(ITEM, pa.string(), nullable=False)])
-            return Rows(self._in_tasks(work, joined, schema), (), {}, joined.size)
+            return self._in_tasks(work, joined)
         self.notes.append("above the join: Spark expressions, rows in the order of the query")
         items = F.concat(*(F.col(f"v{one.number}") for one in spread))
-        return Rows(joined.frame.select(F.explode(items).alias(ITEM)), (), {}, joined.size)
+        return replace(joined, frame=joined.frame.select(F.explode(items).alias(ITEM)))
 
     def sorted(self, rows: Rows) -> Rows:
         """The rows in the order of the query: parts of the outermost collection in turn, each of them sorted."""
@@ -253,20 +340,20 @@ class Builder:
         # In one text: each Column operation is a call to the JVM, and there may be many partitions.
         number = " + ".join(["0", *(f"int(shiftright({order}, {FILE_SHIFT}) > {edge})" for edge in last)])
         frame = rows.frame.repartitionById(len(packed), F.expr(number)).sortWithinPartitions(*rows.orders)
-        return Rows(frame, rows.orders, rows.forms, rows.size, rows.first_file)
+        return replace(rows, frame=frame)
 
     # --- aggregates over joins
 
-    def _aggregated(self, work: JoinWork, joined: Rows) -> Rows:
+    def _aggregated(self, work: JoinWork, wanted: State, joined: Rows) -> Rows:
         argument = None if self.by_tuples else double_aggregate(work, joined.forms)
         if argument is None:
             self.notes.append("aggregate over the join: local step tuple by tuple in tasks")
-            return Rows(self._in_tasks(work, joined, _STATES), (ORDER,), {}, joined.size)
-        name = work.wanted.aggregate.expression.name  # type: ignore[union-attr]  # asked by the caller; a call, by `aggregate_in_two_steps`
+            return replace(self._in_tasks(work, joined), sent=SentState(wanted))
+        name = wanted.call.name
         self.notes.append(f"aggregate over the join: {name} of doubles as Spark expressions, in two steps")
         value = self._doubles(joined.frame, argument)
         found = value.agg(F.count("x").alias(COUNT), _AGGREGATES[name](F.col("x")).alias(TOTAL))
-        return Rows(found.withColumn(ORDER, F.lit(0)), (ORDER,), {}, 0, doubles=True)
+        return Rows(found.withColumn(ORDER, F.lit(0)), SentDoubles(wanted))
 
     def _doubles(self, frame: DataFrame, argument: Expression) -> DataFrame:
         """One double a row; a lone variable may stand for several values or none."""

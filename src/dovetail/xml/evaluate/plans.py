@@ -1,4 +1,4 @@
-"""Plans run inside a task: the whole of one, the rest of one, or the chain over a scan or a join.
+"""Plans: the whole of one, the rest of one, or the chain over a scan or a join, run inside a task.
 
 The operators become clauses of `Tuples`, their expressions closures over its frame. Scans may be fed from outside, and
 the tuples of other tasks are given.
@@ -19,7 +19,6 @@ from dovetail.xml.algebra.operators import (
     DistributeResult,
     EmptyTupleSource,
     Equality,
-    Exchange,
     GroupBy,
     Join,
     NestedTupleSource,
@@ -36,17 +35,22 @@ from dovetail.xml.evaluate.axes import step
 from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope, Slots, compile_expr, located
 from dovetail.xml.evaluate.flwor import Failed, Field, Key, Tuples, kept, restore
 from dovetail.xml.evaluate.static import Static
-from dovetail.xml.execute.parts import Given
 from dovetail.xml.rules.matching import is_one_tuple
-from dovetail.xml.syntax.stack import deep_stack
+from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import ContextItem
 from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree
 from dovetail.xml.xdm.operators import key_of
 from dovetail.xml.xdm.values import atomise
 
-Feed = Callable[[], Iterable[Any]]
 Function = Callable[[Sequence[Items]], Items]
+
+
+@dataclass(frozen=True, slots=True)
+class Given(NestedTupleSource):
+    """In the rest of a plan, or in the chain above a join: tuples that come from other tasks."""
+
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Runner:
         self.static, self.environment = static, environment
 
     def _scope(self) -> Scope:
-        return Scope(self.static, Slots(4), focus=1, repeated=True)
+        return Scope(self.static, Slots(4), focus=1)
 
     def function(
         self, expression: Expression, variables: Sequence[Variable] = ()
@@ -88,15 +92,21 @@ class Runner:
         return self.function(Call(name, variables, place), variables)
 
     def prepared(
-        self, plan: Operator, wanted: Sequence[Expression], feed: Feed | None = None, given: Sequence[RemoteTuples] = ()
-    ) -> Callable[[], Iterator[list[Items]]]:
-        """Starts a run of a plan, which gives the values of some expressions for each tuple, as they are found."""
-        tuples = _Operators(self, plan, feed, given).of(plan, self._scope())
+        self, plan: Operator, wanted: Sequence[Expression], given: Sequence[RemoteTuples] = (), fed: bool = False
+    ) -> Callable[..., Iterator[list[Items]]]:
+        """Starts a run of a plan, which gives the values of some expressions for each tuple, as they are found.
+
+        Where it is `fed`, the nodes of its only scan are the argument of the run.
+        """
+        scope = self._scope()
+        feed = scope.slots.take()
+        tuples = _Operators(self, plan, feed if fed else None, given).of(plan, scope)
         values = [compile_expr(one, tuples.scope).run for one in wanted]
         rows = tuples.rows()
 
-        def run() -> Iterator[list[Items]]:
+        def run(nodes: Iterable[Any] = ()) -> Iterator[list[Items]]:
             frame = self.environment.frame(tuples.scope.slots.used)
+            frame[feed] = nodes
             for _ in rows(frame):
                 yield [value(frame) for value in values]
 
@@ -123,7 +133,7 @@ class Runner:
 class _Operators:
     """Compiles the operators of one plan."""
 
-    def __init__(self, runner: Runner, plan: Operator, feed: Feed | None, given: Sequence[RemoteTuples]) -> None:
+    def __init__(self, runner: Runner, plan: Operator, feed: int | None, given: Sequence[RemoteTuples]) -> None:
         self.runner, self.feed, self.given = runner, feed, given
         self._once = {id(scan) for scan in run_once(plan)}
 
@@ -164,8 +174,6 @@ class _Operators:
                 tuples.order(keys, _failed(operator.place))
             case GroupBy():
                 self._group(operator, tuples)
-            case Exchange():
-                pass
             case _:
                 raise PlanError(f"{type(operator).__name__} cannot be run inside a plan.")
 
@@ -187,7 +195,7 @@ class _Operators:
         """The nodes of a scan: fed from outside; streamed if it runs once; else the same ones each time."""
         if self.feed is not None:
             feed = self.feed
-            return lambda frame: feed()
+            return lambda frame: frame[feed]
         if id(scan) in self._once:
             return lambda frame: self._streamed(scan)
         source, found = compile_expr(scan.source, scope).run, list[Items]()

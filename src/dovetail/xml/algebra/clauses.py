@@ -27,9 +27,9 @@ from dovetail.xml.algebra.operators import (
     Unnest,
 )
 from dovetail.xml.algebra.properties import single, stepped
-from dovetail.xml.algebra.tree_facts import free_variables, is_truth, uses_position
+from dovetail.xml.algebra.tree_facts import folded, free_variables, is_filter, uses_position
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, KindTest, QName
+from dovetail.xml.syntax.names import FN, QName
 
 if TYPE_CHECKING:
     from dovetail.xml.algebra.normalise import Normaliser
@@ -254,12 +254,10 @@ class Clauses:
         self.own = [*(one for one in self.own if one != name), name]
 
     def _for(self, clause: tree.ForClause) -> None:
-        source = clause.source
         if clause.type is not None:
-            source = tree.Flwor((clause,), tree.VariableRef(clause.variable))
-            items = self.chain.assign(self.to.numbers.take(), self.to.piece(source, self.scope))
+            items = self.chain.assign(self.to.numbers.take(), self.to.piece(typed_values(clause), self.scope))
         else:
-            items = self.to.variable(source, self.scope, self.chain, stream=True)
+            items = self.to.variable(clause.source, self.scope, self.chain, stream=True)
         number = self.to.numbers.take()
         position = self.to.numbers.take() if clause.position is not None else None
         variable = self.chain.unnest(number, call("iterate", items), position)
@@ -269,10 +267,8 @@ class Clauses:
 
     def _let(self, clause: tree.LetClause) -> None:
         if clause.type is not None:
-            typed = tree.Flwor((clause,), tree.VariableRef(clause.variable))
-            self._bind(
-                clause.variable, Bound(self.chain.assign(self.to.numbers.take(), self.to.piece(typed, self.scope)))
-            )
+            checked = self.to.piece(typed_values(clause), self.scope)
+            self._bind(clause.variable, Bound(self.chain.assign(self.to.numbers.take(), checked)))
             return
         same = self.scope.names.get(clause.value.name) if isinstance(clause.value, tree.VariableRef) else None
         if same is not None:
@@ -302,6 +298,11 @@ class Clauses:
         self.chain.top = GroupBy(tuple(found.values()), tuple(gathered), self.chain.top, place)
         for name, (variable, _) in found.items():
             self._bind(name, Bound(variable))
+
+
+def typed_values(clause: tree.ForClause | tree.LetClause) -> tree.Expr:
+    """`let $x as T := v return $x`, and `for` likewise: the values, their types checked by the evaluator."""
+    return tree.Flwor((clause,), tree.VariableRef(clause.variable))
 
 
 def _gives_nodes(source: tree.Expr) -> bool:
@@ -337,30 +338,6 @@ def mapped(to: Normaliser, node: tree.SimpleMap, scope: Scope, chain: Chain) -> 
     item = nested.unnest(to.numbers.take(), call("iterate", items))
     found = to.value(node.right, scope.focused(item), nested, stream=True).expression
     return Value(chain.gather(to.numbers.take(), found, nested))
-
-
-def folded(steps: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...]:
-    """`//name` as one step on the axis descendant, unless a predicate counts positions."""
-    found: list[tree.Expr] = []
-    for step in steps:
-        if found and _is_any_descendant(found[-1]) and isinstance(step, tree.AxisStep) and _is_countless_child(step):
-            found[-1] = replace(step, axis="descendant")
-        else:
-            found.append(step)
-    return tuple(found)
-
-
-def _is_any_descendant(step: tree.Expr) -> bool:
-    every = isinstance(step, tree.AxisStep) and step.axis == "descendant-or-self" and step.test == KindTest("node")
-    return every and not step.predicates  # type: ignore[attr-defined]  # `every` says that it is an AxisStep
-
-
-def _is_countless_child(step: tree.AxisStep) -> bool:
-    return step.axis == "child" and all(map(_is_filter, step.predicates))
-
-
-def _is_filter(predicate: tree.Expr) -> bool:
-    return is_truth(predicate) and not uses_position(predicate)
 
 
 def _one_item(start: tree.Expr, scope: Scope) -> Bound | None:
@@ -413,7 +390,7 @@ def _step(to: Normaliser, current: Variable, step: tree.Expr, scope: Scope, chai
 def _found(to: Normaliser, item: Variable, step: tree.Expr, scope: Scope, nested: Chain) -> Expression:
     if not isinstance(step, tree.AxisStep):
         return to.value(step, scope.focused(treated(item)), nested, stream=True).expression
-    if all(map(_is_filter, step.predicates)):
+    if all(map(is_filter, step.predicates)):
         nodes = call(step.axis, treated(item), test_name(step.test))
         return _filtered(to, nodes, step.predicates, scope, nested) if step.predicates else nodes
     return to.piece(tree.Path(tree.ContextItem(), (step,)), scope.focused(treated(item)))

@@ -1,1 +1,0 @@
-"""XQuery on Spark: `plan` (what `explain` prints and `frame` gives) and `rows` (the DataFrames of its parts)."""

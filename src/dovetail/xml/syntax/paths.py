@@ -1,0 +1,251 @@
+"""Paths, steps, predicates, primary expressions and computed constructors."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import cast
+
+from dovetail.xml.syntax.direct import direct
+from dovetail.xml.syntax.lexer import Token
+from dovetail.xml.syntax.names import FN, XS, Axis, KindTest, NameTest, QName
+from dovetail.xml.syntax.reader import KIND_TESTS, Reader
+from dovetail.xml.syntax.tree import (
+    AxisStep,
+    CastAs,
+    ComputedAttribute,
+    ComputedComment,
+    ComputedDocument,
+    ComputedElement,
+    ComputedInstruction,
+    ComputedText,
+    ContextItem,
+    Expr,
+    Filter,
+    FunctionCall,
+    Literal,
+    Path,
+    Root,
+    Sequence,
+    VariableRef,
+)
+
+AXES = frozenset(
+    (
+        "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",
+        "following-sibling", "preceding-sibling", "following", "preceding",
+    )
+)  # fmt: skip
+_NOT_FUNCTIONS = KIND_TESTS | {"if", "switch", "typeswitch", "item", "empty-sequence", "function", "map", "array"}
+_STEP_STARTS = frozenset(
+    ("name", "wildcard", "braced", "string", "integer", "decimal", "double", "*", "@", ".", "..", "(", "$")
+)
+_NAMED = frozenset(("element", "attribute", "processing-instruction"))
+_UNNAMED = {"text": ComputedText, "comment": ComputedComment, "document": ComputedDocument}
+_ANY_NODE = KindTest("node")
+
+
+def path(reader: Reader) -> Expr:
+    """A path, or the one expression that stands where a path could."""
+    start = reader.lexer.peek().start
+    if reader.takes("//"):
+        return _rest(reader, start, Root(), [AxisStep("descendant-or-self", _ANY_NODE), step(reader)])
+    if reader.takes("/"):
+        root = reader.at(start, Root())
+        return _rest(reader, start, root, [step(reader)]) if _starts_step(reader) else root
+    first = step(reader)
+    if isinstance(first, AxisStep):
+        return _rest(reader, start, reader.at(start, ContextItem()), [first])
+    return _rest(reader, start, first, [])
+
+
+def _starts_step(reader: Reader) -> bool:
+    token = reader.lexer.peek()
+    return token.kind in _STEP_STARTS or _starts_direct(reader, token)
+
+
+def _starts_direct(reader: Reader, token: Token) -> bool:
+    following = reader.lexer.text[token.end : token.end + 1]
+    return token.kind == "<" and (following.isalpha() or following in ("_", "!", "?")) and bool(following)
+
+
+def _rest(reader: Reader, offset: int, start: Expr, steps: list[Expr]) -> Expr:
+    while reader.sees("/") or reader.sees("//"):
+        if reader.lexer.take().kind == "//":
+            steps.append(AxisStep("descendant-or-self", _ANY_NODE))
+        steps.append(step(reader))
+    return reader.at(offset, Path(start, tuple(steps))) if steps else start
+
+
+def step(reader: Reader) -> Expr:
+    """An axis step, or a primary expression with its predicates."""
+    start = reader.lexer.peek().start
+    axis = _axis_step(reader)
+    if axis is not None:
+        predicates = _predicates(reader)
+        return reader.at(start, AxisStep(axis[0], axis[1], predicates))
+    base = reader.at(start, primary(reader))
+    predicates = _predicates(reader)
+    if reader.sees("(") or reader.sees("?"):
+        raise reader.unsupported("calls of function items and look-ups are")
+    return reader.at(start, Filter(base, predicates)) if predicates else base
+
+
+def _predicates(reader: Reader) -> tuple[Expr, ...]:
+    predicates = []
+    while reader.takes("["):
+        predicates.append(reader.expr())
+        reader.expect("]")
+    return tuple(predicates)
+
+
+def _axis_step(reader: Reader) -> tuple[Axis, NameTest | KindTest] | None:
+    token = reader.lexer.peek()
+    if reader.takes(".."):
+        return "parent", _ANY_NODE
+    if reader.takes("@"):
+        return "attribute", _node_test(reader, "attribute")
+    if token.kind == "name" and reader.lexer.peek(1).kind == "::":
+        return _full_step(reader, token)
+    if token.kind in ("*", "wildcard"):
+        return "child", _node_test(reader, "child")
+    if token.kind not in ("name", "braced") or _is_constructor(reader, token):
+        return None
+    if reader.lexer.peek(1).kind != "(":
+        if reader.lexer.peek(1).kind == "#":
+            raise reader.unsupported("references to functions are")
+        return "child", _node_test(reader, "child")
+    if token.text not in KIND_TESTS:
+        return None
+    test = reader.kind_test()
+    return ("attribute" if test.kind == "attribute" else "child"), test
+
+
+def _full_step(reader: Reader, token: Token) -> tuple[Axis, NameTest | KindTest]:
+    if token.text == "namespace":
+        raise reader.unsupported("the axis namespace is", "XQST0134")
+    if token.text not in AXES:
+        raise reader.unexpected("the name of an axis expected")
+    reader.lexer.take()
+    reader.lexer.take()
+    axis = cast("Axis", token.text)
+    return axis, _node_test(reader, axis)
+
+
+def _node_test(reader: Reader, axis: Axis) -> NameTest | KindTest:
+    token = reader.lexer.peek()
+    if token.kind == "name" and reader.lexer.peek(1).kind == "(" and token.text in KIND_TESTS:
+        return reader.kind_test()
+    return reader.name_test("" if axis == "attribute" else reader.element_namespace)
+
+
+# --- primary expressions
+
+
+def primary(reader: Reader) -> Expr:
+    """A literal, variable, call, constructor or something in parentheses."""
+    token = reader.lexer.peek()
+    if token.kind == "string":
+        return Literal(reader.string())
+    if token.kind in ("integer", "decimal", "double"):
+        return Literal(_number(reader.lexer.take()))
+    if token.kind == "$":
+        return VariableRef(reader.variable())
+    if reader.takes("."):
+        return ContextItem()
+    if token.kind == "(":
+        return _parenthesised(reader)
+    if _starts_direct(reader, token):
+        return direct(reader)
+    if _is_constructor(reader, token):
+        return _constructor(reader, token)
+    if token.kind in ("name", "braced") and reader.lexer.peek(1).kind == "(":
+        return call(reader)
+    if token.kind in ("[", "?", "%"):
+        raise reader.unsupported("maps, arrays and inline functions are")
+    raise reader.unexpected("an expression expected")
+
+
+def _parenthesised(reader: Reader) -> Expr:
+    reader.lexer.take()
+    if reader.takes(")"):
+        return Sequence(())
+    inner = reader.expr()
+    reader.expect(")")
+    return inner
+
+
+def call(reader: Reader, *first: Expr) -> Expr:
+    """`name(arguments)`; what stands before an arrow is the first argument."""
+    token = reader.lexer.peek()
+    if token.text in _NOT_FUNCTIONS:
+        raise reader.unsupported(f"{token.text}() at this place is")
+    name = reader.name(reader.function_namespace)
+    reader.expect("(")
+    arguments = list(first)
+    while not reader.sees(")"):
+        if reader.sees("?", ",") or reader.sees("?", ")"):
+            raise reader.unsupported("partial application of functions is")
+        arguments.append(reader.single())
+        if not reader.sees(")"):
+            reader.expect(",")
+            if reader.sees(")"):
+                raise reader.unexpected("an argument expected")
+    reader.lexer.take()
+    if name.uri == FN and name.local == "concat" and len(arguments) < 2:
+        raise reader.lexer.error("XPST0017", "concat() takes at least 2 arguments", token.start)
+    if name == QName(XS, "QName") and len(arguments) == 1:
+        return CastAs(arguments[0], name, True, reader.prefixes_for(name))
+    return FunctionCall(name, tuple(arguments))
+
+
+# --- computed constructors
+
+
+def _is_constructor(reader: Reader, token: Token) -> bool:
+    if token.kind != "name":
+        return False
+    following = reader.lexer.peek(1)
+    if following.kind == "{":
+        known = token.text in _NAMED or token.text in _UNNAMED
+        return known or token.text in ("ordered", "unordered", "validate", "map", "array", "namespace")
+    named = token.text in _NAMED or token.text in ("namespace", "validate")
+    return named and following.kind in ("name", "braced") and reader.lexer.peek(2).kind == "{"
+
+
+def _constructor(reader: Reader, token: Token) -> Expr:
+    reader.lexer.take()
+    if token.text in ("ordered", "unordered"):
+        return reader.enclosed()
+    if token.text == "validate":
+        raise reader.unsupported("validate is", "XQST0075")
+    if token.text in ("map", "array", "namespace"):
+        raise reader.unsupported(f"{token.text} constructors are")
+    if token.text in _UNNAMED:
+        return _UNNAMED[token.text](reader.enclosed())
+    if token.text == "processing-instruction":
+        return _instruction_constructor(reader)
+    element = token.text == "element"
+    name = _computed_name(reader) if reader.sees("{") else _constructed_name(reader, element)
+    return (ComputedElement if element else ComputedAttribute)(name, reader.enclosed(), reader.prefixes())
+
+
+def _computed_name(reader: Reader) -> Expr:
+    reader.expect("{")
+    name = reader.expr()
+    reader.expect("}")
+    return name
+
+
+def _constructed_name(reader: Reader, element: bool) -> QName:
+    return reader.name(reader.element_namespace if element else "")
+
+
+def _instruction_constructor(reader: Reader) -> Expr:
+    target = _computed_name(reader) if reader.sees("{") else reader.name().local
+    return ComputedInstruction(target, reader.enclosed())
+
+
+def _number(token: Token) -> int | Decimal | float:
+    if token.kind == "integer":
+        return int(Decimal(token.text))  # not int(text): Python refuses long texts
+    return Decimal(token.text) if token.kind == "decimal" else float(token.text)
