@@ -17,7 +17,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
-from dovetail.spark.arrow import Batches, map_in_arrow, reported
+from dovetail.spark.arrow import Batches, map_in_arrow
+from dovetail.spark.hosts.batch import reported
 from dovetail.spark.metrics import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
