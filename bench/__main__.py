@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +20,7 @@ from dovetail.errors import ConfigError, PlanError
 if TYPE_CHECKING:
     from bench.case import Params
     from bench.catalogue import Entry
-    from bench.harness import Report
+    from bench.harness import Report, Watch
 
 os.environ["PYTHONPATH"] = os.pathsep.join(  # Spark's workers, wherever they start, find what a benchmark sends them
     dict.fromkeys([str(Path(__file__).parents[1]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
@@ -74,15 +76,8 @@ def run_cases(
     entries = choose(names or [], everything)
     if json_file is not None:
         _check_writable(json_file)
-    console, progress = written(), Console(stderr=True)
-    with exit_on_signals(), progress.status("starting") as status:
-
-        def watch(entry: Entry, at: Params, rival: str, step: str) -> None:
-            line = f"{entry.name} {dict(at) or ''}: {rival}, {step}"
-            status.update(line)
-            if not progress.is_terminal:  # a log, in which a spinner says nothing
-                progress.print(line, highlight=False, markup=False, soft_wrap=True)
-
+    console = written()
+    with exit_on_signals(), _progress() as watch:
         report = run(
             entries, scale.value, rounds, watch, lambda so_far: _write(so_far, json_file, keep), usable_cores()
         )
@@ -121,6 +116,21 @@ def report_page(
     console.print(f"page: {page}", highlight=False, soft_wrap=True)
     if problems:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[Watch]:
+    """Tells on the terminal, or in a log, what runs."""
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+
+        def watch(entry: Entry, at: Params, rival: str, step: str) -> None:
+            line = f"{entry.name} {dict(at) or ''}: {rival}, {step}"
+            status.update(line)
+            if not console.is_terminal:  # a log, in which a spinner says nothing
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+        yield watch
 
 
 def _write(report: Report, path: Path | None, directory: Path | None) -> None:

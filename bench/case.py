@@ -17,9 +17,9 @@ Scale = Literal["small", "full"]
 Phase = Literal["cold", "warm"]
 SCALES: tuple[Scale, ...] = ("small", "full")
 BENCH = (
-    "bench/cases", "bench/enrichment.py", "bench/first_query.py", "bench/intervals.py", "bench/lookups.py",
-    "bench/postgres.py", "bench/xquery_weather.py",
-)  # fmt: skip
+    "bench/cases",
+    *(f"bench/{name}.py" for name in ("enrichment", "intervals", "lookups", "postgres", "xquery_weather")),
+)
 """Code of the benchmarks that decides figures of cases as well."""
 Params: TypeAlias = Mapping[str, Any]
 """One point of a case: a value (int, float or str) for everything that the case varies."""

@@ -1,42 +1,96 @@
-"""Every case and every experiment by name, and the choice among them."""
+"""Every case and every experiment by name, and the choice among them.
+
+Cases are the `CASES` of the modules in `bench/cases`. Experiments are the tables of the TOML files in
+`bench/experiments`, one file a family:
+
+    [online-stocks-over-time]
+    places = ["figure 7"]                                   # what it repeats of its source
+    claim = "While stock trades come, DINER has given ..."  # what the source says, in our words
+    run = "recorded.over_time"                              # the function that runs it, in a module of the family
+    with = {stand_in = "csco", real = "MSFT"}               # what that function is told: joins, what is varied, notes
+    requires = ["bokeh_sampledata"]                         # modules that it needs
+
+`ground = "measured"` says that it looks at a clock, `source` names another source than the usual one of the family.
+`on` lists where a semi-stream experiment runs: "simulated" disk, page file ("disk"), table of a "database".
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from types import ModuleType
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from bench import cases as case_package
-from bench import experiments as experiment_package
 from bench.case import Case
-from bench.experiment import Experiment
+from bench.context import BenchContext
+from bench.experiment import FAMILIES, Experiment, Findings
+from bench.postgres import NEEDED
 from dovetail.errors import PlanError
 
 Entry: TypeAlias = "Case | Experiment"
+_HOME = Path(__file__).with_name("experiments")
 
 
 def load_cases() -> dict[str, Case]:
-    """Every case by name: the CASES of the modules in `bench.cases`."""
-    return _load(case_package, "CASES")
+    """Every case by name."""
+    modules = pkgutil.iter_modules(case_package.__path__, f"{case_package.__name__}.")
+    return _by_name(case for each in modules for case in getattr(importlib.import_module(each.name), "CASES", ()))
 
 
 def load_experiments() -> dict[str, Experiment]:
-    """Every experiment by name: the EXPERIMENTS of the modules below `bench.experiments`."""
-    return _load(experiment_package, "EXPERIMENTS")
+    """Every experiment by name; its code is imported when it runs."""
+    tables = (table for file in _HOME.glob("*.toml") for table in tomllib.loads(file.read_text()).items())
+    return _by_name(one for name, table in tables for one in _described(name, **table))
 
 
-def _load(package: ModuleType, attribute: str) -> dict[str, Any]:
+def _by_name(entries: Iterable[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        for entry in getattr(importlib.import_module(module.name), attribute, ()):
-            if entry.name in found:
-                raise PlanError(f"two benchmarks are named {entry.name!r}.")
-            found[entry.name] = entry
+    for entry in entries:
+        if entry.name in found:
+            raise PlanError(f"two benchmarks are named {entry.name!r}.")
+        found[entry.name] = entry
     return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The run of an experiment: a function that is imported when it is called, and what it is told."""
+
+    function: str
+    told: Mapping[str, Any] = field(default_factory=dict)
+    medium: str | None = None
+
+    def __call__(self, bench: BenchContext) -> Findings:
+        """What the function finds."""
+        module, _, name = self.function.rpartition(".")
+        found = getattr(importlib.import_module(module), name)
+        if self.medium is None:
+            return found(bench, **self.told)  # type: ignore[no-any-return]  # what experiments return
+        from bench.experiments.semistream.media import run_on
+
+        return run_on(self.medium, found, bench, self.told)
+
+
+def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> Iterator[Experiment]:
+    """The experiments of one table: one, or one a medium."""
+    family, _, word = name.partition("-")
+    on = on or FAMILIES[family].on
+    function, told = f"bench.experiments.{family}.{run}", table.pop("with", {})
+    table["places"], requires = tuple(table.get("places", ())), tuple(table.pop("requires", ()))
+    if not on:
+        yield Experiment(name, run=Called(function, told), requires=requires, **table)
+    for medium in on:
+        simulated = medium == "simulated"
+        grounds = {"ground": "counted"} if simulated else {"ground": "measured"}
+        full = name if simulated else f"{family}-{medium}-{word}"
+        needed = (*NEEDED, *requires) if medium == "database" else requires
+        yield Experiment(full, run=Called(function, told, medium), requires=needed, **grounds | table)
 
 
 def load_all() -> dict[str, Entry]:

@@ -26,20 +26,24 @@ Part: TypeAlias = tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Experiments of one kind: the title of their section, the usual source, and the code that decides figures."""
+    """Experiments of one kind: the title of their section, the usual source, and the code that decides figures.
+
+    `on` is where they run unless they say it: semi-stream joins on a simulated disk.
+    """
 
     title: str
     source: str
     code: tuple[str, ...]
+    on: tuple[str, ...] = ()
 
 
-_SIMULATED = ("bench/simulation.py",)
+_SIMULATED, _TPCH = ("joins/semistream", "bench/simulation.py"), "bench/experiments/tpch.py"
 FAMILIES = {
-    "semistream": Family("Semi-stream joins", "Naeem 2012", ("joins/semistream", "workloads", *_SIMULATED)),
+    "semistream": Family("Semi-stream joins", "Naeem 2012", ("workloads", *_SIMULATED, _TPCH), on=("simulated",)),
     "online": Family("Online joins", "Bornea 2010", ("joins/online", "workloads")),
-    "interval": Family("Interval joins", "Carman 2020", ("joins/interval", "workloads")),
+    "interval": Family("Interval joins", "Carman 2020", ("joins/interval", "workloads", "bench/intervals.py", _TPCH)),
     "xquery": Family("XQuery", "Carman 2020", ("xml", "workloads", "bench/cases/xquery.py", "bench/xquery_weather.py")),
-    "models": Family("Cost models judged", "our own", ("joins/interval", "joins/semistream", *_SIMULATED)),
+    "models": Family("Cost models judged", "our own", ("joins/interval", *_SIMULATED)),
     "scale": Family("Scale", "our own", ("joins", "xml", "bench/cases")),
     "rivals": Family("Rivals when memory is short", "our own", ("joins", "xml", "bench/cases")),
 }
@@ -76,21 +80,12 @@ class Grid:
                 raise PlanError(f"table {self.title!r} has {len(self.heads)} columns, but a row of {len(row)}: {row}.")
         object.__setattr__(self, "rows", tuple(tuple(map(_rounded, row)) for row in self.rows))
 
-    def chart(
-        self,
-        y: str,
-        columns: Mapping[str, int] | None = None,
-        *,
-        title: str | None = None,
-        x: str | None = None,
-        kind: Kind = "line",
-        log_x: bool = False,
-        log_y: bool = False,
-    ) -> Chart:
+    def chart(self, y: str, columns: Mapping[str, int] | None = None, title: str = "", **how: Any) -> Chart:
         """Columns over the first one, by the name of each line; all the others if none are named."""
         named = columns or {head: at for at, head in enumerate(self.heads) if at}
         lines = {name: [(row[0] or 0, row[at] or 0) for row in self.rows] for name, at in named.items()}
-        return Chart(title or self.title, self.heads[0] if x is None else x, y, lines, kind, log_x, log_y)
+        fields: dict[str, Any] = {"title": title or self.title, "x": self.heads[0], "y": y, "lines": lines}
+        return Chart(**fields | how)
 
 
 def _rounded(cell: Cell) -> Cell:
@@ -127,13 +122,7 @@ def verdict_of(holds: Sequence[bool]) -> Opinion:
     return "holds" if all(holds) else "holds in part" if any(holds) else "does not hold"
 
 
-def judged(
-    parts: Sequence[Part],
-    note: str = "",
-    charts: Sequence[Chart] = (),
-    tables: Sequence[Grid] = (),
-    rows: int = 0,
-) -> Findings:
+def judged(parts: Sequence[Part], note: str = "", *shown: Chart | Grid, rows: int = 0) -> Findings:
     """Findings whose verdict is that of the statements; those that hold are said first, then the others, then the note.
 
     >>> judged([("twice as fast (found 2.1)", True), ("at any size", False)]).why
@@ -142,7 +131,13 @@ def judged(
     verdict = verdict_of([bool(holds) for _, holds in parts])
     said = {state: "; ".join(says for says, holds in parts if bool(holds) is state) for state in (True, False)}
     whole = [f"Holds: {said[True]}." * bool(said[True]), f"Does not hold: {said[False]}." * bool(said[False]), note]
-    return Findings(verdict, " ".join(filter(None, whole)), tuple(charts), tuple(tables), rows)
+    return reported(verdict, " ".join(filter(None, whole)), *shown, rows=rows)
+
+
+def reported(verdict: Opinion, why: str, *shown: Chart | Grid, rows: int = 0) -> Findings:
+    """Findings with their pictures and tables told apart."""
+    charts = tuple(one for one in shown if isinstance(one, Chart))
+    return Findings(verdict, why, charts, tuple(one for one in shown if isinstance(one, Grid)), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +165,9 @@ class Experiment:
                 f"experiment {self.name!r} must be named after its family: one of {tuple(FAMILIES)}, and -."
             )
         own, spark = FAMILIES[self.family], ("spark",) if self.ground == "measured" else ()
-        place = f"bench/experiments/{self.family}"
+        places = (f"bench/experiments/{self.family}", f"bench/experiments/{self.family}.toml")
         object.__setattr__(self, "source", self.source or own.source)
-        object.__setattr__(self, "measures", self.measures or ("engine", *own.code, *spark, place))
+        object.__setattr__(self, "measures", self.measures or ("engine", *own.code, *spark, *places))
 
     @property
     def family(self) -> str:

@@ -80,36 +80,34 @@ def run(
     """Run cases and experiments one after another in one context; `after` is given the report so far after each.
 
     With `at_once` above one, experiments that count and do not measure come first, in so many processes at a time.
-
     Within a point of a case the rivals take turns: every rival runs once cold, unless the case says that nobody warms
     up, then `rounds` times warm, and who goes first rotates. A wrong answer or an error ends that rival's part at the
     point and is a failure of the report. So is any error of an experiment.
     """
     entries = list(entries)
     packages = {module.partition(".")[0] for entry in entries for module in _required(entry)}
-    environment = {"machine": machine(), "versions": versions(packages), "commit": commit()}
-    report = Report(scale, _now(), environment)
+    report = Report(scale, _now(), {"machine": machine(), "versions": versions(packages), "commit": commit()})
     counted = [e for e in entries if isinstance(e, Experiment) and e.ground == "counted"] if at_once > 1 else []
     told = watch or _ignore
-    for found in run_counted(counted, scale, at_once, lambda e: told(e, {}, e.ground, "run")):
-        report.experiments.append(found)
+
+    def tell() -> None:
         report.finished_at = _now()
         if after is not None:
             after(report)
+
+    for found in run_counted(counted, scale, at_once, lambda e: told(e, {}, e.ground, "run")):
+        report.experiments.append(found)
+        tell()
     with BenchContext(scale) as bench, _imports_kept():
         for entry in (entry for entry in entries if entry.name not in {one.name for one in counted}):
             if isinstance(entry, Experiment):
                 told(entry, {}, entry.ground, "run")
                 report.experiments.append(run_experiment(entry, bench))
             else:
-                bench.seed = entry.seed
-                turns = rounds or (entry.rounds if scale == "full" else min(entry.rounds, entry.small_rounds))
-                report.results.append(_run_case(entry, bench, turns, told))
+                report.results.append(_run_case(entry, bench, rounds, told))
             if bench.spark_started:
-                environment["java"] = _java_of(bench)
-            report.finished_at = _now()
-            if after is not None:
-                after(report)
+                report.environment["java"] = _java_of(bench)
+            tell()
     return report
 
 
@@ -146,7 +144,9 @@ def run_experiment(experiment: Experiment, bench: BenchContext) -> ExperimentRes
     return result
 
 
-def _run_case(case: Case, bench: BenchContext, rounds: int, watch: Watch) -> CaseResult:
+def _run_case(case: Case, bench: BenchContext, asked: int | None, watch: Watch) -> CaseResult:
+    bench.seed = case.seed
+    rounds = asked or (case.rounds if bench.scale == "full" else min(case.rounds, case.small_rounds))
     result = CaseResult(case, bench.scale, code=digest(case.measures), measured_at=_now())
     for params in case.points[bench.scale]:
         result.points.append(run_point(case, params, bench, rounds, watch))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from bench.case import Outcome, Params, Prepare, Run
 from bench.context import BenchContext
@@ -120,7 +119,7 @@ def write_files(table: pa.Table, directory: Path, count: int) -> Path:
 
 
 def overlap_counts(left: pa.Table, right: pa.Table, keyed: bool = False) -> I64:
-    """For each left row, how many right rows overlap it, from sorted bounds: those begun in time less those over.
+    """For each left row, how many right rows overlap it.
 
     Keys are laid one after another on one line, so that rows of different keys never meet.
     """
@@ -129,9 +128,17 @@ def overlap_counts(left: pa.Table, right: pa.Table, keyed: bool = False) -> I64:
     def line(table: pa.Table, bound: str) -> I64:
         return np.asarray(table[bound]) + (np.asarray(table["key"]) * span if keyed else 0)
 
-    begun = np.searchsorted(np.sort(line(right, "start")), line(left, "end"), side="left")
-    over = np.searchsorted(np.sort(line(right, "end")), line(left, "start"), side="right")
-    return (begun - over).astype(np.int64)
+    sides = ((line(table, "start"), line(table, "end")) for table in (left, right))
+    return partners(*sides)
+
+
+def partners(left: tuple[I64, I64], right: tuple[I64, I64]) -> I64:
+    """For each left interval, given as starts and ends, how many right ones overlap it, without any of the joins.
+
+    From sorted bounds: those begun in time less those over.
+    """
+    begun = np.searchsorted(np.sort(right[0]), left[1], side="left")
+    return (begun - np.searchsorted(np.sort(right[1]), left[0], side="right")).astype(np.int64)
 
 
 def binned(left: DataFrame, right: DataFrame, width: int, on: tuple[str, ...] = ()) -> DataFrame:
@@ -139,10 +146,12 @@ def binned(left: DataFrame, right: DataFrame, width: int, on: tuple[str, ...] = 
 
     Columns are named l_... and r_...
     """
+    from pyspark.sql.functions import expr
+
     rows, others = exploded(left, "l", width), exploded(right, "r", width)
     conditions = ["l_bin = r_bin", *(f"l_{key} = r_{key}" for key in on), "l_start < r_end", "r_start < l_end"]
     conditions.append(f"l_bin = greatest(l_start, r_start) div {width}")
-    return rows.join(others, F.expr(" and ".join(conditions))).drop("l_bin", "r_bin")
+    return rows.join(others, expr(" and ".join(conditions))).drop("l_bin", "r_bin")
 
 
 def exploded(frame: DataFrame, side: str, width: int) -> DataFrame:

@@ -15,8 +15,7 @@ from bench.chart import case_chart, draw_all
 from bench.experiment import FAMILIES, Chart, Experiment, Grid
 from bench.harness import FORMAT, Report
 from bench.machine import digest
-from bench.report import cell_text, point_text
-from dovetail.calibrate.unit_cost import seconds
+from bench.report import cell_text, measured, outcome, point_grid, point_text
 from dovetail.errors import DataError
 
 TITLES = {**{name: family.title for name, family in FAMILIES.items()}, "cases": "Rivals side by side"}
@@ -186,40 +185,17 @@ def _table(grid: Grid) -> dict[str, Any]:
 
 def _case(case: Case, found: Mapping[str, Any], shown: Shown) -> Shown:
     decided = [bound for bound in found["bounds"] if bound["verdict"] != "other scale"]
-    shown.verdicts = [{"verdict": b["verdict"], "why": _bound_text(b)} for b in decided]
+    shown.verdicts = [{"verdict": b["verdict"], "why": b["claim"] + measured(b)} for b in decided]
     broken = [r for p in found["points"] for r in p["rivals"] if r["status"] in ("wrong", "failed")]
-    shown.verdicts += [{"verdict": "failed", "why": f"{r['name']} {r['status']}: {r['reason']}"} for r in broken]
-    shown.tables = [_point_table(case, point) for point in found["points"]]
+    shown.verdicts += [{"verdict": "failed", "why": f"{r['name']} {outcome(r)}"} for r in broken]
+    for point in found["points"]:
+        table = _table(point_grid(found, point))
+        others = [[r["name"], outcome(r), *[""] * 5] for r in point["rivals"] if r["status"] != "ok"]
+        shown.tables.append(table | {"rows": table["rows"] + others})
     drawn = case_chart(found)
     shown.charts = [drawn] if drawn.lines else []
     shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
     return shown
-
-
-def _bound_text(bound: Mapping[str, Any]) -> str:
-    worst = bound["worst"]
-    measured = "" if worst is None else f"; measured {worst['median']:.3g} ({worst['low']:.3g} to {worst['high']:.3g})"
-    return str(bound["claim"]) + measured
-
-
-def _point_table(case: Case, point: Mapping[str, Any]) -> dict[str, Any]:
-    heads = ["rival", "cold", "warm (median)", "warm range", f"time over {case.baseline}", "memory grew by", "outcome"]
-    title = f"{point_text(point['params'])}: {point['expected']:,} {case.answer}"
-    return {"title": title, "heads": heads, "rows": [_rival_row(rival) for rival in point["rivals"]]}
-
-
-def _rival_row(rival: Mapping[str, Any]) -> list[str]:
-    cold, warm, ratio = rival["cold_s"], rival["warm_s"], rival["warm_ratio"]
-    grown = max((sample["rss_growth"] for sample in rival["samples"]), default=None)
-    return [
-        rival["name"],
-        seconds(cold["median"]) if cold else "-",
-        seconds(warm["median"]) if warm else "-",
-        f"{seconds(warm['low'])} to {seconds(warm['high'])}" if warm else "-",
-        f"{ratio['median']:.3g}" if ratio else "-",
-        "-" if grown is None else f"{grown / 2**20:,.0f} MiB",
-        rival["status"] if rival["reason"] is None else f"{rival['status']}: {rival['reason']}",
-    ]
 
 
 def _losses(case: Case, point: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -1,16 +1,17 @@
-"""Benchmark results as Rich tables."""
+"""Results as tables and lines of text, for the terminal and for the page: both show the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bench.case import Case, CaseResult, Judged, Params, PointResult, RivalResult, Spread
+from bench.case import Case, CaseResult, Params
 from bench.catalogue import Entry, missing
-from bench.experiment import Cell, Experiment, ExperimentResult, Findings
+from bench.experiment import Cell, Experiment, ExperimentResult, Grid
 from bench.harness import Report
 from dovetail.calibrate.unit_cost import digits, seconds
 
@@ -22,6 +23,8 @@ STYLES = {
     "not measured": "yellow",
     "other scale": "dim",
 }
+Found = Mapping[str, Any]
+"""A part of the JSON that a run writes."""
 
 
 def entry_list(entries: dict[str, Entry]) -> RenderableType:
@@ -54,25 +57,71 @@ def show(report: Report, console: Console) -> None:
 
 
 def experiment_tables(result: ExperimentResult) -> RenderableType:
-    """The claim, the verdict and the tables of an experiment; a table for each picture that has none."""
+    """The claim, the verdict and the tables of an experiment."""
     experiment, findings = result.experiment, result.findings
     head = Text(f"\n{experiment.name} ({result.scale}): {experiment.claim}", style="bold")
     if findings is None:
         return Group(head, Text(f"failed: {result.reason}", style="bold red"))
-    verdict = Text.assemble(
-        (findings.verdict, STYLES[findings.verdict]), f": {findings.why} ({seconds(result.seconds)})"
-    )
-    return Group(head, *_grids(findings), verdict)
+    said = f": {findings.why} ({seconds(result.seconds)})"
+    verdict = Text.assemble((findings.verdict, STYLES[findings.verdict]), said)
+    return Group(head, *(_printed(grid, grid.title) for grid in findings.tables), verdict)
 
 
-def _grids(findings: Findings) -> list[RenderableType]:
-    parts: list[RenderableType] = []
-    for grid in findings.tables:
-        table = Table(*grid.heads, box=None, padding=(0, 1), title=grid.title, title_justify="left")
-        for row in grid.rows:
-            table.add_row(*(cell_text(cell) for cell in row))
-        parts.append(table)
-    return parts
+def case_tables(result: CaseResult) -> RenderableType:
+    """What the case asks, one table a point, and the verdicts on its claims."""
+    found = result.to_json()
+    parts: list[RenderableType] = [Text(f"\n{found['name']} ({found['scale']}): {found['question']}", style="bold")]
+    for point in found["points"]:
+        grid = point_grid(found, point)
+        parts += [Text(grid.title, style="italic"), _printed(grid, justify="right"), *_absent(point), Text()]
+    for bound in found["bounds"]:
+        verdict = (f"{bound['verdict']:>13}", STYLES[bound["verdict"]])
+        parts.append(Text.assemble(verdict, f"  {bound['claim']}", (measured(bound), "dim")))
+    return Group(*parts)
+
+
+def _printed(grid: Grid, title: str | None = None, justify: Literal["left", "right"] = "left") -> Table:
+    table = Table(box=None, padding=(0, 1), title=title, title_justify="left")
+    for number, head in enumerate(grid.heads):
+        table.add_column(head, justify=justify if number else "left", no_wrap=justify == "right")
+    for row in grid.rows:
+        table.add_row(*map(cell_text, row))
+    return table
+
+
+def _absent(point: Found) -> list[Text]:
+    """A line for each rival that did not finish."""
+    style = {"wrong": "bold red", "failed": "bold red"}
+    others = (rival for rival in point["rivals"] if rival["status"] != "ok")
+    return [Text.assemble(f"{r['name']} ", (outcome(r), style.get(r["status"], "yellow"))) for r in others]
+
+
+def outcome(rival: Found) -> str:
+    """What became of a rival that did not finish, and why."""
+    return f"{rival['status']}: {rival['reason']}"
+
+
+def point_grid(case: Found, point: Found) -> Grid:
+    """Times, ratios to the baseline and memory of those who finished at a point."""
+    heads = ("rival", "cold", "warm", "min - max", "ratio", "min - max", "memory")
+    title = f"{point_text(point['params'])}: {point['expected']:,} {case['answer']}; ratio to {case['baseline']}"
+    return Grid(title, heads, [_rival_row(rival) for rival in point["rivals"] if rival["status"] == "ok"])
+
+
+def _rival_row(rival: Found) -> list[Cell]:
+    cold, peak = rival["cold_s"], max((sample["rss_growth"] for sample in rival["samples"]), default=0)
+    times = _columns(rival["warm_s"], seconds), _columns(rival["warm_ratio"], _times_as)
+    first = seconds(cold["median"]) if cold else "-"
+    return [rival["name"], first, *times[0], *times[1], f"+{peak / 2**20:,.0f} MiB"]
+
+
+def measured(bound: Found) -> str:
+    """The worst figure of a claim, and where it was."""
+    if bound["worst"] is None or bound["at"] is None:
+        return ""
+    unit = _times_as if bound["against"] else (seconds if bound["figure"] == "seconds" else _plain)
+    median, spread = _columns(bound["worst"], unit)
+    return f"; measured {median} ({spread or 'once'}) at {point_text(bound['at'])}"
 
 
 def cell_text(cell: Cell) -> str:
@@ -84,55 +133,6 @@ def cell_text(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
-def case_tables(result: CaseResult) -> RenderableType:
-    """What the case asks, one table a point, and the verdicts on its claims."""
-    case = result.case
-    parts: list[RenderableType] = [Text(f"\n{case.name} ({result.scale}): {case.question}", style="bold")]
-    parts += [_point_block(point, case) for point in result.points]
-    parts += [_verdict(judged) for judged in result.judged]
-    return Group(*parts)
-
-
-def _point_block(point: PointResult, case: Case) -> RenderableType:
-    """The table of those who finished, and a line for each who did not."""
-    table = Table(box=None, padding=(0, 1))
-    table.add_column("rival", no_wrap=True, min_width=max(len(name) for name in point.rivals))
-    for heading in ("cold", "warm", "min - max", "ratio", "min - max", "memory"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    absent = []
-    for rival in point.rivals.values():
-        if rival.status == "ok":
-            ratio = point.ratio(rival.name, case.baseline, "warm")
-            table.add_row(rival.name, *_times(rival), *_columns(ratio, _times_as), _memory(rival))
-        else:
-            style = "bold red" if rival.status in ("wrong", "failed") else "yellow"
-            absent.append(Text.assemble(f"{rival.name} ", (f"{rival.status}: {rival.reason}", style)))
-    title = Text(
-        f"{point_text(point.params)}: {point.expected:,} {case.answer}; ratio to {case.baseline}", style="italic"
-    )
-    return Group(title, table, *absent, Text())
-
-
-def _times(rival: RivalResult) -> tuple[str, str, str]:
-    cold = rival.spread("cold")
-    return (seconds(cold.median) if cold else "-", *_columns(rival.spread("warm"), seconds))
-
-
-def _memory(rival: RivalResult) -> str:
-    peak = max((sample.rss_growth for sample in rival.samples), default=0)
-    return f"+{peak / 2**20:,.0f} MiB"
-
-
-def _verdict(judged: Judged) -> Text:
-    bound = judged.bound
-    unit = _times_as if bound.against else (seconds if bound.figure == "seconds" else _plain)
-    line = Text.assemble((f"{judged.verdict:>13}", STYLES[judged.verdict]), f"  {bound.explain()}")
-    if judged.worst is not None and judged.at is not None:
-        median, extent = _columns(judged.worst, unit)
-        line.append(f"; measured {median} ({extent or 'once'}) at {point_text(judged.at)}", style="dim")
-    return line
-
-
 def _times_as(value: float, like: float | None = None) -> str:
     return f"{digits(value)} x"
 
@@ -141,12 +141,12 @@ def _plain(value: float, like: float | None = None) -> str:
     return f"{value:,.6g} "
 
 
-def _columns(spread: Spread | None, unit: Callable[[float, float | None], str]) -> tuple[str, str]:
+def _columns(spread: Found | None, unit: Callable[[float, float | None], str]) -> tuple[str, str]:
     """The median, and the range that it lies in, without repeating the unit."""
     if spread is None:
         return "-", ""
-    low, high = (unit(end, spread.median).rpartition(" ")[0] for end in (spread.low, spread.high))
-    return unit(spread.median, None).strip(), "" if spread.n == 1 else f"{low} - {high}"
+    low, high = (unit(spread[end], spread["median"]).rpartition(" ")[0] for end in ("low", "high"))
+    return unit(spread["median"], None).strip(), "" if spread["n"] == 1 else f"{low} - {high}"
 
 
 def point_text(params: Params) -> str:

@@ -14,13 +14,10 @@ from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.memory import MemoryBudget
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, UnitCosts
 from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
-from dovetail.joins.semistream.operators.cachejoin import CacheJoin, OptimisedXHybridJoin, Sscj
-from dovetail.joins.semistream.operators.hybridjoin import HybridJoin, XHybridJoin
-from dovetail.joins.semistream.operators.inlj import Inlj
-from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
+from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
-from dovetail.joins.semistream.operators.resident import PartitionedJoin, Ssij
 from dovetail.joins.semistream.options import OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
@@ -93,27 +90,6 @@ class SimulatedPages:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitCosts:
-    """Seconds to probe, emit, remove, take from the stream, admit, and compare one row's frequency."""
-
-    probe: float
-    emit: float
-    remove: float
-    arrive: float
-    admit: float
-    compare: float
-
-    @property
-    def stay(self) -> float:
-        """Everything that a row costs that waits, but for being probed."""
-        return self.emit + self.remove + self.arrive + self.admit
-
-
-SOURCE_UNITS = UnitCosts(2617e-9, 2000e-9, 5248e-9, 3749e-9, 3588e-9, 100e-9)
-"""What the source printed for its machine (T, table 5.2)."""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceSizes:
     """The memory of the source's experiments: bytes in all, of a row and what the Java maps added to each."""
 
@@ -128,10 +104,6 @@ class SourceSizes:
         return (self.memory - buffer_rows * self.row_bytes - cached * self.cached_bytes) // self.waiting_bytes
 
 
-SOURCE_SIZES = SourceSizes()
-PRINTED_CACHE = CachePolicy("random", 5)
-
-
 @dataclass(frozen=True, slots=True)
 class Rate:
     """What a saturated join did: rows a load, the share answered by pinned or cached rows, and rows a second."""
@@ -143,7 +115,12 @@ class Rate:
     loads: int
 
 
+PRINTED_CACHE, SOURCE_SIZES = CachePolicy("random", 5), SourceSizes()
 Keys = Callable[[int], I64]
+STREAM = pa.schema([pa.field("key", pa.int64(), nullable=False)])
+MESH = ("meshjoin", "r_meshjoin")
+QUEUED = ("hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin", "cachejoin", "sscj")
+"""Joins whose waiting rows are a queue, of which a look-up policy picks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +128,8 @@ class Experiment:
     """A join of the source's experiments: `n` master rows on a simulated disk, memory counted as the source counts it.
 
     INLJ reads pages of 8 kB and MESHJOIN segments of 0.93 MB unless `segment_rows` is given; the others 500 rows. The
-    number of waiting rows follows from the memory that is left. `threshold` is where a learned cache starts.
+    number of waiting rows follows from the memory that is left. `cached` rows are in a hash table, `pinned_rows` in
+    X-HYBRIDJOIN's other buffer.
     """
 
     n: int
@@ -169,130 +147,119 @@ class Experiment:
     def rows(self, algorithm: str) -> int:
         """Master rows of a segment."""
         own = {"inlj": 8192 // self.memory.row_bytes}
-        own |= dict.fromkeys(("meshjoin", "r_meshjoin"), int(0.93 * 2**20 / self.memory.row_bytes))
+        own |= dict.fromkeys(MESH, int(0.93 * 2**20 / self.memory.row_bytes))
         return self.segment_rows or own.get(algorithm, 500)
+
+    def sizes(self, algorithm: str, per_segment: int = 1) -> Sizes:
+        """How the memory is shared, where a segment is so many pages of the store."""
+        rows, memory = self.rows(algorithm), self.memory
+        if algorithm == "inlj":
+            return Sizes()
+        if algorithm in MESH:
+            waiting = (memory.memory - rows * memory.row_bytes) // memory.mesh_bytes
+            parts = {"parts": self.parts} if algorithm == "r_meshjoin" else {}
+            return Sizes(waiting=waiting, per_segment=per_segment, **parts)
+        buffer, cached, kept = rows, 0, dict[str, int]()
+        if algorithm == "x_hybridjoin":
+            pinned = rows if self.pinned_rows is None else self.pinned_rows
+            buffer, kept = rows + pinned, {"pinned": pinned // rows * per_segment}
+        elif algorithm == "optimised_x_hybridjoin":
+            cached, kept = self.cached, {"pinned": self.cached // rows * per_segment}
+        elif algorithm in ("cachejoin", "sscj"):
+            cached, kept = self.cached, {"cached": self.cached}
+        elif algorithm in ("ssij", "partitioned"):
+            buffer, kept = rows * (1 + self.resident), {"resident": self.resident}
+        return Sizes(waiting=memory.waiting(buffer, cached), per_segment=per_segment, **kept)
+
+    def policies(self, algorithm: str) -> dict[str, Any]:
+        """Which waiting row is looked up, and which rows a cache keeps, where the join asks."""
+        options: dict[str, Any] = {"lookup": self.lookup} if algorithm in QUEUED else {}
+        caches = {"cachejoin": self.cache, "sscj": replace(self.cache, replaces="least_frequent")}
+        return options | ({"cache": caches[algorithm]} if algorithm in caches else {})
 
     def join(self, algorithm: str) -> SemiStreamJoin:
         """The algorithm with the sizes of this experiment, one page a segment; rows are found, not built."""
-        rows, memory = self.rows(algorithm), self.memory
-        device = Device(self.disk, VirtualClock())
-        page = -(-rows // self.parts) if algorithm == "r_meshjoin" else rows
-        base: dict[str, Any] = {"on": ("key",), "how": "left_semi"}
-        base["pages"] = SimulatedPages(self.n, page, memory.row_bytes, self.order, device)
-        return _BUILDERS[algorithm](self, base, rows)
+        parts = self.parts if algorithm == "r_meshjoin" else 1
+        device, page = Device(self.disk, VirtualClock()), -(-self.rows(algorithm) // parts)
+        pages = SimulatedPages(self.n, page, self.memory.row_bytes, self.order, device)
+        sizes, policies = self.sizes(algorithm, parts), self.policies(algorithm)
+        return ALGORITHMS[algorithm](pages=pages, on=("key",), how="left_semi", sizes=sizes, **policies)
 
 
-def _inlj(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-    return Inlj(**base)
+class Meter:
+    """What an operator does from now on: rows, loads, seconds of its device."""
+
+    def __init__(self, operator: SemiStreamOperator) -> None:
+        self._operator, self._before = operator, dict(operator.counts)
+        self._busy = operator.pages.device.busy_ns
+
+    def did(self) -> dict[str, int]:
+        """Its counts since then, and `rows`: all that were answered or found to have no master row."""
+        did = {name: n - self._before[name] for name, n in self._operator.counts.items()}
+        return did | {"rows": did["answered_by_page"] + did["answered_by_cache"] + did["misses"]}
+
+    def reading_s(self) -> float:
+        """Seconds of its reads since then."""
+        return (self._operator.pages.device.busy_ns - self._busy) / 1e9
 
 
-def _mesh(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-    waiting = (of.memory.memory - rows * of.memory.row_bytes) // of.memory.mesh_bytes
-    return MeshJoin(**base, sizes=Sizes(waiting=waiting, per_segment=1))
-
-
-def _r_mesh(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-    waiting = (of.memory.memory - rows * of.memory.row_bytes) // of.memory.mesh_bytes
-    return RMeshJoin(**base, sizes=Sizes(waiting=waiting, per_segment=of.parts, parts=of.parts))
-
-
-def _hybrid(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-    return HybridJoin(**base, lookup=of.lookup, sizes=Sizes(waiting=of.memory.waiting(rows), per_segment=1))
-
-
-def _resident(cls: type[Ssij] | type[PartitionedJoin]) -> Builder:
-    def build(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-        waiting = of.memory.waiting(rows * (1 + of.resident))
-        return cls(**base, sizes=Sizes(waiting=waiting, per_segment=1, resident=of.resident))
-
-    return build
-
-
-def _x(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-    pinned = rows if of.pinned_rows is None else of.pinned_rows
-    sizes = Sizes(waiting=of.memory.waiting(rows + pinned), per_segment=1, pinned=pinned // rows)
-    return XHybridJoin(**base, lookup=of.lookup, sizes=sizes)
-
-
-def _optimised_x(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-    sizes = Sizes(waiting=of.memory.waiting(rows, of.cached), per_segment=1, pinned=of.cached // rows)
-    return OptimisedXHybridJoin(**base, lookup=of.lookup, sizes=sizes)
-
-
-def _learned(cls: type[CacheJoin]) -> Builder:
-    def build(of: Experiment, base: dict[str, Any], rows: int) -> SemiStreamJoin:
-        sizes = Sizes(waiting=of.memory.waiting(rows, of.cached), per_segment=1, cached=of.cached)
-        policy = replace(of.cache, replaces="least_frequent") if cls is Sscj else of.cache
-        return cls(**base, lookup=of.lookup, sizes=sizes, cache=policy)
-
-    return build
-
-
-Builder = Callable[[Experiment, dict[str, Any], int], SemiStreamJoin]
-_BUILDERS: dict[str, Builder] = {
-    "inlj": _inlj,
-    "meshjoin": _mesh,
-    "r_meshjoin": _r_mesh,
-    "partitioned": _resident(PartitionedJoin),
-    "ssij": _resident(Ssij),
-    "hybridjoin": _hybrid,
-    "x_hybridjoin": _x,
-    "optimised_x_hybridjoin": _optimised_x,
-    "cachejoin": _learned(CacheJoin),
-    "sscj": _learned(Sscj),
-}
-
-
-def service_rate(join: SemiStreamJoin, keys: Keys, warm: int, measure: int, units: UnitCosts = SOURCE_UNITS) -> Rate:
+def service_rate(join: SemiStreamJoin, keys: Keys, warm: int, measure: int, costs: UnitCosts = SOURCE_COSTS) -> Rate:
     """The rate of a join over a stream that is never short: `keys(n)` gives the next n keys of the stream.
 
     The join runs for real over `warm` rows and then over `measure` rows more, of which its reads and steps are counted
-    and priced: reads by the device, steps by `units` and the loop costs of docs/algorithms/semistream.md, 3.
+    and priced: reads by the device, steps by `costs`.
     """
-    schema = pa.schema([pa.field("key", pa.int64(), nullable=False)])
-    with join.open(MemoryBudget(2**40, "simulation"), {"stream": schema}) as operator:
-        _feed(operator, keys, schema, warm)
-        before, started = dict(operator.counts), join.pages.device.busy_ns
-        _feed(operator, keys, schema, measure)
-        did = {name: n - before[name] for name, n in operator.counts.items()}
-        reading = (join.pages.device.busy_ns - started) / 1e9
-        done = did["answered_by_page"] + did["answered_by_cache"] + did["misses"]
-        seconds = reading + _steps(join, operator.sizes, did, units)
-        return Rate(
-            type(join).__name__,
-            done / max(1, did["loads"]),
-            did["answered_by_cache"] / max(1, done),
-            done / seconds,
-            did["loads"],
-        )
+    with join.open(MemoryBudget(2**40, "simulation"), {"stream": STREAM}) as operator:
+        _feed(operator, keys, warm)
+        meter = Meter(operator)
+        _feed(operator, keys, measure)
+        did = meter.did()
+        seconds = meter.reading_s() + steps_s(operator, did, costs)
+        per_load, hits = did["rows"] / max(1, did["loads"]), did["answered_by_cache"] / max(1, did["rows"])
+        return Rate(type(join).__name__, per_load, hits, did["rows"] / seconds, did["loads"])
 
 
-def _feed(operator: SemiStreamOperator, keys: Keys, schema: pa.Schema, rows: int) -> None:
+def _feed(operator: SemiStreamOperator, keys: Keys, rows: int) -> None:
     for start in range(0, rows, 1 << 16):
-        batch = pa.RecordBatch.from_arrays([pa.array(keys(min(1 << 16, rows - start)))], schema=schema)
+        batch = pa.RecordBatch.from_arrays([pa.array(keys(min(1 << 16, rows - start)))], schema=STREAM)
         for _ in operator.push("stream", batch):
             pass
 
 
-def _steps(join: SemiStreamJoin, sizes: Sizes, did: dict[str, int], units: UnitCosts) -> float:
-    """Seconds of everything but reading."""
-    starts = join.pages.starts
-    rows = int(starts[min(sizes.per_segment or 1, len(starts) - 1)])
-    hits, paged = did["answered_by_cache"], did["answered_by_page"] + did["misses"]
-    at_once = units.probe + units.emit + units.arrive
-    if isinstance(join, Inlj):
-        return (hits + paged) * at_once
-    scanned = did["loads"] * rows * units.probe
-    if isinstance(join, XHybridJoin):  # the pinned rows are met before every load
-        pinned = int(starts[min(sizes.pinned or 0, len(starts) - 1)])
-        return scanned + did["loads"] * pinned * units.probe + (hits + paged) * units.stay
-    if isinstance(join, CacheJoin):
-        scanned += did["loads"] * rows * units.compare
-    probed = units.probe if isinstance(join, (OptimisedXHybridJoin, CacheJoin)) else 0.0  # misses were probed as well
-    return scanned + paged * (units.stay + probed) + hits * at_once
+def steps_s(operator: SemiStreamOperator, did: dict[str, int], costs: UnitCosts) -> float:
+    """Seconds of everything but the device, from counts and a table of costs (docs/algorithms/semistream.md, 3).
+
+    A row costs what its algorithm does for it, as in the models; a load costs probing of a segment, in full or as far
+    as rows wait for it.
+    """
+    loads, hits, paged = did["loads"], did["answered_by_cache"], did["answered_by_page"] + did["misses"]
+    algorithm = next(name for name, kind in ALGORITHMS.items() if type(operator.spec) is kind)
+    at_once, together = costs.receive + costs.probe + costs.emit, paged / max(1, loads)
+    stay, seconds = costs.emit + costs.evict + costs.receive + costs.admit, loads * costs.load
+    if algorithm == "inlj":
+        return seconds + (hits + paged) * at_once
+    segment, pinned = (
+        _first_rows(operator, operator.sizes.per_segment or 1),
+        _first_rows(operator, operator.sizes.pinned or 0),
+    )
+    if algorithm in MESH:
+        return seconds + loads * segment * costs.probe + (hits + paged) * stay
+    seconds += loads * costs.probing_s(segment, together)
+    if algorithm == "x_hybridjoin":  # the pinned rows are met before every load
+        return seconds + loads * costs.probing_s(pinned, together) + (hits + paged) * stay
+    if algorithm == "hybridjoin":
+        return seconds + paged * stay
+    if algorithm in ("cachejoin", "sscj"):
+        seconds += loads * costs.compare * (segment if costs.probes == "segment" else min(segment, together))
+    return seconds + paged * (stay + costs.probe) + hits * at_once  # what a cache lacks was probed there as well
 
 
-def rate_from_key(of: Experiment, keys: Keys, warm: float, measure: float, units: UnitCosts = SOURCE_UNITS) -> Rate:
+def _first_rows(operator: SemiStreamOperator, pages: int) -> int:
+    starts = operator.pages.starts
+    return int(starts[min(pages, len(starts) - 1)])
+
+
+def rate_from_key(of: Experiment, keys: Keys, warm: float, measure: float, costs: UnitCosts = SOURCE_COSTS) -> Rate:
     """The rate of a HYBRIDJOIN whose loads begin at the key looked up, as the sources may have run it.
 
     A load gives the `d` rows from the oldest waiting key on, not the aligned segment that the key is in. Waiting rows
@@ -305,8 +272,9 @@ def rate_from_key(of: Experiment, keys: Keys, warm: float, measure: float, units
     slots = of.memory.waiting(d)
     stream = int64s(keys(int((warm + measure + 1) * slots)))
     loads, rows = hybridjoin_from_key(stream, of.n, d, slots, int(warm * slots))
-    each = of.disk.read_s(d * of.memory.row_bytes) + d * units.probe
-    return Rate("HybridJoin from key", rows / loads, 0.0, rows / (loads * each + rows * units.stay), loads)
+    each = of.disk.read_s(d * of.memory.row_bytes) + d * costs.probe
+    stay = costs.emit + costs.evict + costs.receive + costs.admit
+    return Rate("HybridJoin from key", rows / loads, 0.0, rows / (loads * each + rows * stay), loads)
 
 
 @kernel

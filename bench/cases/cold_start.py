@@ -5,17 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
+from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run, prepared
+from bench.cases.first_query import EXPECTED_MATCHES, first_queries
 from bench.child import run_child
 from bench.context import BenchContext
-from bench.first_query import EXPECTED_MATCHES, first_queries
-
-if TYPE_CHECKING:
-    pass
 
 _PATIENCE_S = 600.0
 
@@ -27,8 +21,8 @@ def _workers(kind: str) -> Prepare:
     cache is that of the first run ever; a `filled` one of every later run.
     """
 
-    @contextmanager
-    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
+    @prepared
+    def prepare(bench: BenchContext, params: Params) -> Run:
         def run() -> Outcome:
             environment = {}
             if params["kernel_cache"] == "empty":
@@ -40,7 +34,7 @@ def _workers(kind: str) -> Prepare:
             figures = dict(ended.answered())
             return Outcome(int(figures.pop("matches")), figures.pop("first_query_s"), figures)
 
-        yield run
+        return run
 
     return prepare
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.case import Bound, Case, Params, Prepare, Rival, Run
+from bench.case import Bound, Case, Params, Prepare, Rival, Run, prepared
 from bench.cases.interval import (
     DUCKDB,
     KEYED,
@@ -125,10 +124,10 @@ LIBRARIES = {
 def _in_memory(library: Library) -> Prepare:
     """A rival of this process, which has both inputs in the form it likes before the clock starts."""
 
-    @contextmanager
-    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
+    @prepared
+    def prepare(bench: BenchContext, params: Params) -> Run:
         left, right = (library.convert(named(table)) for table in KEYED.tables(bench, params))
-        yield lambda: library.count(library.join(left, right))
+        return lambda: library.count(library.join(left, right))
 
     return prepare
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +25,6 @@ from dovetail.joins.online.api import plan_online_join
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BATCHES = 6
 SIDES = ("left", "right")
 _ROW_GROUP = 50_000  # so that Spark can split the file of a large micro-batch
 _PATIENCE_S = 600.0
@@ -32,6 +32,72 @@ _LOOK_S = 0.2  # what is timed does not depend on it; looking costs the query so
 _EARLY = 1_000_000
 Joined: TypeAlias = "tuple[DataFrame, Callable[[], dict[str, float]]]"
 Join: TypeAlias = Callable[["DataFrame", "DataFrame", Params], Joined]
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Two streams, a file of each a micro-batch: how many, and the rows of one of a side.
+
+    `matches` are the pairs of both, counted another way. The first `untimed` micro-batches start and warm the query.
+    """
+
+    batches: int
+    table: Callable[[BenchContext, int, int, int], pa.Table]
+    matches: Callable[[BenchContext, Params], int]
+    watermark: str | None = None
+    untimed: int = 1
+
+    def files(self, bench: BenchContext, rows: int) -> Path:
+        """Both sides as files; they are read in the order of their times."""
+
+        def make() -> Path:
+            place = bench.fresh()
+            for side, name in enumerate(SIDES):
+                (place / name).mkdir()
+                for batch in range(self.batches):
+                    path = place / name / f"{batch:03d}.parquet"
+                    pq.write_table(self.table(bench, side, batch, rows), path, row_group_size=_ROW_GROUP)
+                    os.utime(path, (_EARLY + batch, _EARLY + batch))
+            return place
+
+        return bench.once(("online files", self.batches, rows), make)
+
+    def stream(self, bench: BenchContext, place: Path, side: int) -> DataFrame:
+        """One side as a stream."""
+        schema = from_arrow_schema(self.table(bench, side, 0, 1).schema)
+        reader = bench.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        stream = reader.parquet(str(place / SIDES[side]))
+        return stream.withWatermark("at", self.watermark) if self.watermark else stream
+
+    def joined(self, join: Join, conf: dict[str, str] | None = None) -> Prepare:
+        """A rival that joins both streams from their first row to their last, in a new query each time.
+
+        `conf` are Spark's while the query runs.
+        """
+
+        @contextmanager
+        def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
+            place, whole = self.files(bench, int(params["batch_rows"])), self.matches(bench, params)
+
+            def turn() -> Outcome:
+                left, right = (self.stream(bench, place, side) for side in (0, 1))
+                frame, further = join(left, right, params)
+                with settings(bench.spark, conf or {}):
+                    try:
+                        found = _run(frame, bench.fresh(), whole, self.untimed)
+                    finally:
+                        _forget_state(bench.spark)
+                return Outcome(found.answer, found.seconds, {**found.figures, **further()})
+
+            yield turn
+
+        return prepare
+
+
+# Keys of which each has about one row a side, all rows kept to the end.
+
+
+BATCHES = 6
 
 
 def side_rows(bench: BenchContext, side: int, batch: int, rows: int) -> pa.Table:
@@ -58,50 +124,7 @@ def matches(bench: BenchContext, params: Params) -> int:
     return bench.once(("matches", rows), count)
 
 
-def _files(bench: BenchContext, rows: int) -> Path:
-    """Both sides as files, one a micro-batch."""
-
-    def make() -> Path:
-        place = Path(tempfile.mkdtemp(dir=bench.scratch))
-        for side, name in enumerate(SIDES):
-            (place / name).mkdir()
-            for batch in range(BATCHES):
-                path = place / name / f"{batch:03d}.parquet"
-                pq.write_table(side_rows(bench, side, batch, rows), path, row_group_size=_ROW_GROUP)
-                os.utime(path, (_EARLY + batch, _EARLY + batch))
-        return place
-
-    return bench.once(("online files", rows), make)
-
-
-def joined_streams(join: Join, conf: dict[str, str] | None = None) -> Prepare:
-    """A rival that joins both streams from their first row to their last, in a new query each time.
-
-    `conf` are Spark's while the query runs.
-    """
-
-    @contextmanager
-    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
-        place, spark = _files(bench, int(params["batch_rows"])), bench.spark
-        whole = matches(bench, params)
-
-        def turn() -> Outcome:
-            streams = []
-            for side, name in enumerate(SIDES):
-                schema = from_arrow_schema(side_rows(bench, side, 0, 1).schema)
-                reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-                streams.append(reader.parquet(str(place / name)))
-            frame, further = join(streams[0], streams[1], params)
-            with settings(spark, conf or {}):
-                try:
-                    found = _run(frame, bench.scratch, whole)
-                finally:
-                    _forget_state(spark)
-            return Outcome(found.answer, found.seconds, {**found.figures, **further()})
-
-        yield turn
-
-    return prepare
+LASTING = Sides(BATCHES, side_rows, matches)
 
 
 def _forget_state(spark: SparkSession) -> None:
@@ -110,10 +133,9 @@ def _forget_state(spark: SparkSession) -> None:
     jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
 
-def _run(frame: DataFrame, scratch: Path, whole: int) -> Outcome:
-    """The query until all rows have come: rows that the sink counted, seconds of the micro-batches after the first."""
-    place = tempfile.mkdtemp(dir=scratch)
-    writer = frame.writeStream.format("noop").option("checkpointLocation", place)
+def _run(frame: DataFrame, place: Path, whole: int, untimed: int) -> Outcome:
+    """The query until all rows have come: rows that the sink counted, seconds of the timed micro-batches."""
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(place))
     query = writer.trigger(processingTime="0 seconds").start()
     seen: dict[int, Any] = {}
     end = time.monotonic() + _PATIENCE_S
@@ -127,7 +149,7 @@ def _run(frame: DataFrame, scratch: Path, whole: int) -> Outcome:
     if failure is not None:
         raise DovetailError(f"the query failed: {failure}")
     done = [progress for _, progress in sorted(seen.items())]
-    timed = [p for p in done[1:] if p["numInputRows"] or p["sink"]["numOutputRows"] > 0]
+    timed = [p for p in done[untimed:] if p["numInputRows"] or p["sink"]["numOutputRows"] > 0]
     seconds = sum(float(p["durationMs"]["triggerExecution"]) for p in timed) / 1e3
     rows = sum(int(p["numInputRows"]) for p in timed)
     state = max((sum(int(s["memoryUsedBytes"]) for s in p["stateOperators"]) for p in done), default=0)
@@ -185,7 +207,62 @@ def _thrice(rows: int, against: str) -> Bound:
     return Bound("three times Spark's rate", OURS, 1 / 3, against=against, where={"batch_rows": rows}, scale="full")
 
 
+# The everyday join: a key, a band of event times, watermarks; rows leave, so that some four micro-batches are in state.
+
+_START_US, _SPAN_US, _NEAR = 1_700_000_000_000_000, 40_000_000, timedelta(seconds=60)
+
+
+def timed_rows(bench: BenchContext, side: int, batch: int, rows: int) -> pa.Table:
+    """A micro-batch of one side: 40 seconds of events, of as many keys as rows."""
+    rng, name = np.random.default_rng([side, batch]), SIDES[side]
+    at = np.sort(_START_US + batch * _SPAN_US + rng.integers(0, _SPAN_US, rows))
+    columns = {"key": rng.integers(0, rows, rows), "at": pa.array(at, pa.timestamp("us", "UTC"))}
+    return pa.table({**columns, f"{name}_id": np.arange(batch * rows, (batch + 1) * rows)})
+
+
+def near_matches(bench: BenchContext, params: Params) -> int:
+    """Pairs of one key within a minute: keys are laid one after another on one line of time."""
+    rows, lines = int(params["batch_rows"]), []
+    span = (EVERYDAY.batches + 4) * _SPAN_US
+    for side in (0, 1):
+        tables = [timed_rows(bench, side, batch, rows) for batch in range(EVERYDAY.batches)]
+        both = pa.concat_tables(tables)
+        lines.append(both["key"].to_numpy() * span + both["at"].cast(pa.int64()).to_numpy() - _START_US)
+    left, right, near = np.sort(lines[0]), lines[1], _NEAR // timedelta(microseconds=1)
+    return int((np.searchsorted(left, right + near, "right") - np.searchsorted(left, right - near, "left")).sum())
+
+
+EVERYDAY = Sides(10, timed_rows, near_matches, watermark="20 seconds", untimed=6)
+
+
+def everyday(left: DataFrame, right: DataFrame, params: Params) -> Joined:
+    """Our join, whose answers come in the micro-batch of their rows."""
+    within = ("at", "at", -_NEAR, _NEAR)
+    plan = plan_online_join(left, right, on="key", within=within, owed="batch", memory=params["memory"])
+    return plan.frame(), dict
+
+
+def sparks_everyday(left: DataFrame, right: DataFrame, params: Params) -> Joined:
+    """Spark's own join of streams with the same condition."""
+    near = F.expr("r.at between l.at - interval 60 seconds and l.at + interval 60 seconds")
+    return left.alias("l").join(right.alias("r"), (F.col("l.key") == F.col("r.key")) & near), dict
+
+
 CASES = (
+    Case(
+        name="online-everyday",
+        question="What does a micro-batch of a join by key and time cost once rows leave the state?",
+        varies=("batch_rows", "memory"),
+        points={"small": _points(2_000, memory="64MB"), "full": _points(20_000, memory="256MB")},
+        rivals=(Rival(OURS, EVERYDAY.joined(everyday)), Rival(THEIRS, EVERYDAY.joined(sparks_everyday))),
+        expected=near_matches,
+        baseline=OURS,
+        answer="pairs",
+        measures=("engine", "joins/online", "spark"),
+        small_rounds=1,
+        rounds=3,
+        warms_up=False,
+    ),
     Case(
         name="online",
         question="How many rows a second of two streams are joined with each other, end to end?",
@@ -195,10 +272,10 @@ CASES = (
             "full": _points(50_000, 100_000, 250_000, memory="32MB"),
         },
         rivals=(
-            Rival(OURS, joined_streams(dovetail)),
-            Rival(THEIRS, joined_streams(stream_stream, {_CHANGELOG: "false"})),  # as Spark sets it up
-            Rival(_ASIDE, joined_streams(stream_stream, {_CHANGELOG: "true"})),  # as our session does
-            Rival(IN_JAVA, joined_streams(stream_stream, {_PROVIDER: _IN_JAVA}), sits_out=_fits_in_java),
+            Rival(OURS, LASTING.joined(dovetail)),
+            Rival(THEIRS, LASTING.joined(stream_stream, {_CHANGELOG: "false"})),  # as Spark sets it up
+            Rival(_ASIDE, LASTING.joined(stream_stream, {_CHANGELOG: "true"})),  # as our session does
+            Rival(IN_JAVA, LASTING.joined(stream_stream, {_PROVIDER: _IN_JAVA}), sits_out=_fits_in_java),
         ),
         expected=matches,
         baseline=OURS,

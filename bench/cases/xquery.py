@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
+from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run, prepared
 from bench.context import BenchContext
 from bench.xquery_saxon import Saxon, located
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
@@ -29,8 +29,8 @@ MB = 1e6
 def _dovetail(partitions: int, part: int = 1) -> Prepare:
     """The query with so many tasks a collection; over a part of the stations, answers are checked against theirs."""
 
-    @contextmanager
-    def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
+    @prepared
+    def prepare(bench: BenchContext, params: Params) -> Run:
         found = places(bench, params, part)
         right, wanted, size = expected(params, part), expected(params), megabytes(found)
 
@@ -43,7 +43,7 @@ def _dovetail(partitions: int, part: int = 1) -> Prepare:
             figures = {"megabytes": size, "worker_mb": plan.metrics().value("resident memory") / MB}
             return Outcome(wanted if given == right else -1, seconds, figures)
 
-        yield run
+        return run
 
     return prepare
 
@@ -65,23 +65,10 @@ def _saxon(bench: BenchContext, params: Params) -> Iterator[Run]:
         yield lambda: answer(params["query"], saxon.items(query))
 
 
-def _spark_xml(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
-    found = places(bench, params)
-    return _timed(_highest if params["query"] == "7.4" else _daily, bench, params, found)
-
-
-@contextmanager
-def _timed(
-    make: Callable[[BenchContext, dict[str, Path]], DataFrame],
-    bench: BenchContext,
-    params: Params,
-    found: dict[str, Path],
-) -> Iterator[Run]:
-    def run() -> int:
-        rows = make(bench, found).collect()
-        return answer(params["query"], [str(cell) for row in rows for cell in row])
-
-    yield run
+@prepared
+def _spark_xml(bench: BenchContext, params: Params) -> Run:
+    found, make = places(bench, params), _highest if params["query"] == "7.4" else _daily
+    return lambda: answer(params["query"], [str(cell) for row in make(bench, found).collect() for cell in row])
 
 
 def _rows(bench: BenchContext, place: Path, tag: str, *columns: str) -> DataFrame:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,11 @@ from bench.enrichment import (
     stream_static,
     streamed,
 )
-from bench.experiment import Experiment, Findings, Grid, verdict_of
+from bench.experiment import Findings, Grid, reported, verdict_of
 from bench.intervals import overlap_counts
 from bench.lookups import Answer as ByHand
 from bench.lookups import LookupTask, batch_by_batch, full_read, looked_up, row_by_row
-from bench.postgres import NEEDED, master_table
+from bench.postgres import master_table
 from bench.xquery_saxon import located
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.errors import DataError
@@ -103,7 +102,7 @@ def told(fates: Mapping[str, Ended], doomed: Sequence[str], due: int, title: str
     rows = [(n, f.outcome, f.answer, f.seconds, round(f.peak / 2**20) if f.peak else None) for n, f in fates.items()]
     fell = [fates[name].answer is None for name in doomed if name in fates and fates[name].peak]
     verdict = verdict_of(fell) if fell else "reported"
-    return Findings(verdict, f"{why} {note}", tables=[Grid(title, heads, rows)], rows=due * len(finished))
+    return reported(verdict, f"{why} {note}", Grid(title, heads, rows), rows=due * len(finished))
 
 
 def _list(names: Iterable[str]) -> str:
@@ -168,7 +167,8 @@ def interval_pairs(name: str, mib: int, place: str, rows: int) -> int:
     return int(pq.read_metadata(target).num_rows)
 
 
-def _interval(bench: BenchContext) -> Findings:
+def interval(bench: BenchContext) -> Findings:
+    """Short memory: interval joins."""
     rows, mib = INTERVALS[bench.scale]
     due = int(overlap_counts(*interval_sides(rows), keyed=True).sum())
     needs = {name: library.module for name, library in LIBRARIES.items()}
@@ -222,7 +222,8 @@ def _shared(place: Path) -> Iterator[None]:
             del os.environ[DATA]
 
 
-def _enrich(bench: BenchContext) -> Findings:
+def enrich(bench: BenchContext) -> Findings:
+    """Short memory: enrichment."""
     rows, mib = MASTERS[bench.scale]
     table, due = master_table(bench, rows), matched(BATCH * TIMED)
     with _shared(bench.scratch / "shared"):
@@ -251,7 +252,8 @@ def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
     return turn_of(rival_of(ONLINE[0], name), {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
 
 
-def _online(bench: BenchContext) -> Findings:
+def online(bench: BenchContext) -> Findings:
+    """Short memory: joins of two streams."""
     rows = STREAMS[bench.scale]
     due, total = matches(bench, {"batch_rows": rows, "memory": STREAM_MEMORY}), 2 * BATCHES * rows
     names = (ONLINE_OURS, ONLINE_THEIRS, IN_JAVA)
@@ -290,7 +292,8 @@ def queried(name: str, mib: int, place: str, stations: int, years: int, home: st
         return answer(QUERY, [str(item) for item in items or ()])
 
 
-def _xquery(bench: BenchContext) -> Findings:
+def xquery(bench: BenchContext) -> Findings:
+    """Short memory: a query over XML."""
     stations, years, mib = COLLECTIONS[bench.scale]
     params: Params = {"query": QUERY, "stations": stations, "years": years}
     found, due = places(bench, params), expected(params)
@@ -299,33 +302,3 @@ def _xquery(bench: BenchContext) -> Findings:
     what = f"Query {QUERY} over {size} files, with {mib} MiB"
     note = f"Spark, ours and its own, runs with a Java heap of {heap(mib)} MiB; seconds include its start."
     return told(fates, ["SaxonC-HE"], due, f"{size}, {mib} MiB", what, note)
-
-
-_short = partial(Experiment, places=(), ground="measured")
-EXPERIMENTS = (
-    _short(
-        "rivals-short-memory-interval",
-        claim="An interval join that keeps to a budget finishes where its result is larger than memory; a library that "
-        "builds its result in memory does not.",
-        run=_interval,
-    ),
-    _short(
-        "rivals-short-memory-enrich",
-        claim="Enrichment that keeps to a budget finishes where the master data does not fit memory; a broadcast join "
-        "and a full read do not.",
-        run=_enrich,
-        requires=NEEDED[::-1],
-    ),
-    _short(
-        "rivals-short-memory-online",
-        claim="An online join that keeps to a budget finishes where the state of Spark's stream-stream join does not "
-        "fit Java's memory.",
-        run=_online,
-    ),
-    _short(
-        "rivals-short-memory-xquery",
-        claim="A query that reads a collection as it goes finishes where the collection does not fit memory; a "
-        "processor that builds its trees first does not.",
-        run=_xquery,
-    ),
-)

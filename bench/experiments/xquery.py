@@ -7,14 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import mean
 from xml.etree.ElementTree import canonicalize
 
 from bench.case import Params
 from bench.cases.xquery import CASE, IN_SQL, SCANS
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, judged
+from bench.experiment import Cell, Chart, Findings, Grid, judged
 from bench.harness import run_point
 from bench.xquery_saxon import Saxon, located
 from bench.xquery_weather import QUERIES, answer, megabytes, places
@@ -148,7 +147,7 @@ def _points(bench: BenchContext, place: str) -> tuple[dict[str, Params], dict[st
     return points, {query: size_mb(bench, params) for query, params in points.items()}
 
 
-def run_saxon(bench: BenchContext) -> Findings:
+def saxon(bench: BenchContext) -> Findings:
     """Figure 7.5."""
     points, sizes = _points(bench, "saxon")
     found = {q: _means(bench, params, (TWO, ONE, SAXON) if q in SCANS else (TWO, ONE)) for q, params in points.items()}
@@ -175,7 +174,7 @@ def run_saxon(bench: BenchContext) -> Findings:
         seconds_grid("Seconds of warm runs", sizes, found),
         Grid("Query 7.8 where Saxon still ends: seconds", heads, pairs),
     ]
-    return judged(parts, note, [bars("Saxon, one task and two", found)], tables, rows)
+    return judged(parts, note, bars("Saxon, one task and two", found), *tables, rows=rows)
 
 
 def _speed_ups(found: Seconds, fixed: Seconds) -> tuple[dict[str, float], dict[str, float]]:
@@ -185,7 +184,7 @@ def _speed_ups(found: Seconds, fixed: Seconds) -> tuple[dict[str, float], dict[s
     return raw, net
 
 
-def run_larger(bench: BenchContext) -> Findings:
+def larger(bench: BenchContext) -> Findings:
     """Figure 7.6: data larger than what a task may hold; what the work is made of."""
     points, sizes = _points(bench, "larger")
     runs = {q: timed(bench, p, (TWO, ONE, QUARTER) if q == "7.4" else (TWO, ONE)) for q, p in points.items()}
@@ -209,10 +208,10 @@ def run_larger(bench: BenchContext) -> Findings:
         seconds_grid(title, dict.fromkeys(QUERIES, 0.9), fixed),
     ]
     note = f"{CORES} {sizes['7.2']:.0f} MB; the source has 15.2 GB on 8 GB of memory."
-    return judged(parts, note, [bars("One task and two", found)], tables)
+    return judged(parts, note, bars("One task and two", found), *tables)
 
 
-def run_speed_up(bench: BenchContext) -> Findings:
+def speed_up(bench: BenchContext) -> Findings:
     """Figure 7.7: one task and two, and Spark's own XML source in place of the source's map/reduce system."""
     points, sizes = _points(bench, "figure 7.7")
     found = {q: _means(bench, p, (TWO, ONE, SPARK) if q in IN_SQL else (TWO, ONE)) for q, p in points.items()}
@@ -232,10 +231,10 @@ def run_speed_up(bench: BenchContext) -> Findings:
         f"MRQL on Hadoop. {sizes['7.2']:.0f} MB; the source has 57 GB."
     )
     tables = [seconds_grid("Seconds of warm runs", sizes, found)]
-    return judged(parts, note, [bars("One task and two", found)], tables)
+    return judged(parts, note, bars("One task and two", found), *tables)
 
 
-def run_scale_up(place: str, printed: str, bench: BenchContext) -> Findings:
+def scale_up(bench: BenchContext, place: str, printed: str) -> Findings:
     """Figures 7.8 and 7.9: one task over one station, two over two."""
     points, sizes = _points(bench, place)
     found, ratios = {}, {}
@@ -246,50 +245,6 @@ def run_scale_up(place: str, printed: str, bench: BenchContext) -> Findings:
         ratios[query] = both[TWO] / alone
     says = f"twice the data with twice the tasks take {_listed(ratios)} times as long (asked: at most {FLAT} each)"
     note = f"{CORES} {sizes['7.2'] / 2:.0f} MB a task; the source has {printed} a node with four partitions."
-    tables = [seconds_grid("Seconds of warm runs; MB of all the data", sizes, found)]
-    return judged(
-        [(says, max(ratios.values()) <= FLAT)], note, [bars("Twice the data, twice the tasks", found)], tables
-    )
-
-
-EXPERIMENTS = (
-    Experiment(
-        "xquery-saxon",
-        ("figure 7.5",),
-        "Over a collection that Saxon can hold, from two partitions on a parallel processor is faster than "
-        "Saxon, 3.5 times on average once it has all cores; a join of two large collections never ends in Saxon.",
-        run_saxon,
-        "measured",
-        requires=("saxonche",),
-    ),
-    Experiment(
-        "xquery-larger",
-        ("figure 7.6",),
-        "Over a collection larger than memory, times fall with partitions up to the number of cores: parsing, "
-        "not reading, is what takes time.",
-        run_larger,
-        "measured",
-    ),
-    Experiment(
-        "xquery-speed-up",
-        ("figure 7.7",),
-        "Times fall in proportion to the nodes, and are below those of a map/reduce system, 2.5 times on average.",
-        run_speed_up,
-        "measured",
-    ),
-    Experiment(
-        "xquery-scale-up",
-        ("figure 7.8",),
-        "With as much more data as there are more nodes, times stay the same; what a node has fits its memory.",
-        partial(run_scale_up, "figure 7.8", "7.2 GB"),
-        "measured",
-    ),
-    Experiment(
-        "xquery-scale-up-large",
-        ("figure 7.9",),
-        "With as much more data as there are more nodes, times stay the same also where a node has far more than "
-        "memory.",
-        partial(run_scale_up, "figure 7.9", "66 GB"),
-        "measured",
-    ),
-)
+    shown = bars("Twice the data, twice the tasks", found)
+    table = seconds_grid("Seconds of warm runs; MB of all the data", sizes, found)
+    return judged([(says, max(ratios.values()) <= FLAT)], note, shown, table)

@@ -1,5 +1,7 @@
 """Experiments: run, kept, shown on the page, and marked once their code has changed."""
 
+import importlib
+import inspect
 import json
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from bench.case import SCALES, Case
 from bench.experiment import Chart, Experiment, Findings, Grid, by_column, close, extent, judged, off, wave
 from bench.page import write_page
+from bench.postgres import NEEDED
 from tests.bench.test_harness import rival
 
 from bench import catalogue, harness, page
@@ -227,3 +230,20 @@ def test_lanes_take_whole_families_and_then_what_another_would_do_last() -> None
     taken = [found.name for number in (0, 1, 0, 1) if (found := waiting.next(number)) is not None]
     assert taken == ["online-1", "scale-1", "scale-3", "scale-2"]
     assert [waiting.next(number) for number in (0, 1)] == [None, None]
+
+
+def test_every_experiment_names_a_function_that_takes_what_it_is_told() -> None:
+    for entry in catalogue.load_experiments().values():
+        module, _, name = entry.run.function.rpartition(".")
+        inspect.signature(getattr(importlib.import_module(module), name)).bind(None, **entry.run.told)
+
+
+def test_a_table_makes_an_experiment_for_each_place_where_it_runs() -> None:
+    table = {"run": "rates.swept", "claim": "c", "places": ["figure 1"], "requires": ["numpy"], "with": {"note": "n"}}
+    made = list(catalogue._described("semistream-x", on=["simulated", "disk", "database"], **table))
+    assert [one.name for one in made] == ["semistream-x", "semistream-disk-x", "semistream-database-x"]
+    assert [one.ground for one in made] == ["counted", "measured", "measured"]
+    assert [one.requires for one in made] == [("numpy",), ("numpy",), (*NEEDED, "numpy")]
+    assert {one.places for one in made} == {("figure 1",)}
+    (plain,) = catalogue._described("scale-x", run="paper.bills", claim="c", ground="measured")
+    assert (plain.name, plain.ground, plain.run.medium) == ("scale-x", "measured", None)

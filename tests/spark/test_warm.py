@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from bench.cases import first_query
 from pyspark.sql import SparkSession
 
-from bench import first_query
 from dovetail.engine.kernels import compile as compiling
 from dovetail.errors import ConfigError
 from dovetail.spark import daemon, warm

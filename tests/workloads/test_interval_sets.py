@@ -10,14 +10,12 @@ from tests.workloads.goodness import ENOUGH, F64, I64, chi_square_p, ks_p
 
 from dovetail.errors import PlanError
 from dovetail.workloads import (
-    INTERVAL_SETS,
     Exponential,
     Fixed,
     LambdaIntervals,
     LogUniform,
     Mixture,
     Pareto,
-    interval_set,
     intervals,
     lambda_intervals,
     parse_lengths,
@@ -69,17 +67,8 @@ def test_deterministic_sets_have_the_published_result_sizes(case: tuple[int, ...
     assert pair_counts(r, s) == sizes
 
 
-@pytest.mark.parametrize("name", INTERVAL_SETS)
-def test_named_sets_have_the_published_cardinality(name: str) -> None:
-    left, right = interval_set(name)
-    time_range, rate, *_ = INTERVAL_SETS[name]
-    assert left.rows == right.rows == time_range * rate
-    assert ("filler" in left.schema.names) == ("rec" in name or name == "spill")
-    assert interval_set(name, partitions=4)[0].rows == 4 * left.rows
-
-
 def test_base_local_row_by_row() -> None:
-    table = interval_set("base-local")[0].table()
+    table = LambdaIntervals(1_000, ((10, 10),)).table()
     i = np.arange(10_000)
     assert np.array_equal(table["id"], i)
     assert np.array_equal(table["start"], i // 10)
@@ -201,8 +190,6 @@ def test_what_is_no_length_is_refused(text: str, says: str) -> None:
 
 
 def test_what_is_no_set_is_refused() -> None:
-    with pytest.raises(PlanError, match="did you mean 'base-local'"):
-        interval_set("base-locall")
     with pytest.raises(PlanError, match="rate x duration"):
         lambda_intervals(classes="5by5")
     with pytest.raises(PlanError, match="at least two keys"):

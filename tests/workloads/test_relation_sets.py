@@ -9,7 +9,7 @@ from scipy import stats
 from tests.workloads.goodness import ENOUGH, I64, chi_square_p, ks_p, rounded_normal
 
 from dovetail.errors import PlanError
-from dovetail.workloads import RELATION_SETS, Poisson, Relation, chain_relations, relation, relations, star_relations
+from dovetail.workloads import RELATION_SETS, Poisson, Relation, relation, relations
 from dovetail.workloads.blocks import generator
 from dovetail.workloads.key_laws import Temperatures, _persistent
 
@@ -119,39 +119,10 @@ def test_every_set_has_a_default(name: str) -> None:
     assert left.table().num_rows == right.table().num_rows == 500
 
 
-def test_a_chain_has_the_same_number_of_results_with_two_three_and_four_inputs() -> None:
-    chain = chain_relations(4, rows=3000, domain=500, seed=1)
-    assert list(chain) == ["R1", "R2", "R3", "R4"]
-    t = {name: {column: r.table()[column].to_numpy() for column, _ in r.laws} for name, r in chain.items()}
-    pairs = (t["R2"]["a2"][:, None] == t["R3"]["a2"]).astype(np.int64)
-    first = (t["R2"]["a1"][:, None] == t["R1"]["a1"]).sum(axis=1)
-    last = (t["R3"]["a3"][:, None] == t["R4"]["a3"]).sum(axis=1)
-    assert pairs.sum() > 0
-    assert pairs.sum() == first @ pairs.sum(axis=1) == first @ pairs @ last
-    assert list(chain_relations(2)) == ["R2", "R3"]
-    assert list(chain_relations(3)) == ["R1", "R2", "R3"]
-
-
-def test_chain_attributes_are_zipf_from_zero() -> None:
-    table = chain_relations(2)["R2"].table()
-    for column in ("a1", "a2"):
-        assert chi_square_p(table[column].to_numpy(), 1.0 / np.arange(1, 10_001), first=0) > ENOUGH
-    assert not table["a1"].equals(table["a2"])
-
-
-def test_a_star_has_one_common_attribute() -> None:
-    star = star_relations(4, rows=1000, domain=100)
-    assert {name: r.rows for name, r in star.items()} == {"R1": 100, "R2": 1000, "R3": 1000, "R4": 100}
-    assert all(r.schema.names == ["id", "at", "key"] for r in star.values())
-    assert np.array_equal(np.sort(keys(star["R1"])), np.arange(100))
-
-
 def test_unknown_sets_and_sides_are_refused() -> None:
     with pytest.raises(PlanError, match="did you mean 'normal_means'"):
         relation("normal_mean")
     with pytest.raises(PlanError, match="'left' or 'right'"):
         relation("zipf", "middle")  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(PlanError, match="2, 3 or 4"):
-        chain_relations(5)
     with pytest.raises(PlanError, match="variance must be positive"):
         relation("normal_variances", "right", x=-50)

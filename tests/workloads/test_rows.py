@@ -33,7 +33,6 @@ WORKLOADS: dict[str, Workload] = {
     "products": workloads.products(products=N, seed=8),
     "shipments": workloads.shipments(rows=N, seed=9),
     "promotions": workloads.promotions(rows=N, seed=10),
-    "chain": workloads.chain_relations(2, rows=N, seed=11)["R2"],
     **{f"relation {name}": workloads.relation(name, rows=N, seed=12) for name in workloads.RELATION_SETS},
 }
 

@@ -1,5 +1,5 @@
 """The experiments on interval joins of Carman 2020.
 
-`data` are the inputs, `runs` one local run, `tasks` runs over Spark tasks. Experiments are in `counts` and
-`model_errors` (counted), `local` (measured on one core) and `spread` (measured over tasks).
+`runs` has the inputs and local runs, `tasks` runs over Spark tasks. Experiments are in `counts` and `model_errors`
+(counted), `local` (measured on one core) and `spread` (measured over tasks).
 """

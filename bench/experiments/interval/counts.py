@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Chart, Experiment, Findings, Grid, Part, judged
-from bench.experiments.interval.data import PADDING, Side, pairs, steady
-from bench.experiments.interval.runs import JOINS, run
+from bench.experiment import Chart, Findings, Grid, Part, judged
+from bench.experiments.interval.runs import JOINS, PADDING, Side, pairs, run, steady
 from bench.experiments.interval.spread import DURATIONS, RELATIONS, SHORT, TWO_INPUTS, shipped, two_inputs
 from dovetail.joins.interval.operators import Frames
 
@@ -34,12 +33,13 @@ def _fills(tuples: int, frames: Frames) -> int:
     return run("SM", left, right, pairs(left, right), frames=frames).spills
 
 
-def _memory(bench: BenchContext) -> Findings:
+def memory(bench: BenchContext) -> Findings:
+    """Tables 3.2 and 3.3."""
     rows = []
-    for (memory, width), printed in PRINTED.items():
-        frames = Frames(256, FRAME_BYTES[memory], width)
+    for (held, width), printed in PRINTED.items():
+        frames = Frames(256, FRAME_BYTES[held], width)
         fits, spills = _fills(frames.tuples, frames), _fills(frames.tuples + 1, frames)
-        rows.append((memory, width, printed, frames.tuples, fits, spills))
+        rows.append((held, width, printed, frames.tuples, fits, spills))
     n, equal = len(rows), sum(row[2] == row[3] for row in rows)
     edge = sum(row[4] == 0 < row[5] for row in rows)
     parts = [
@@ -51,14 +51,12 @@ def _memory(bench: BenchContext) -> Findings:
         made = steady(100, (10, 10), tuple_bytes=width).rows
         widths.append((width, padding, 2 * width, int(made.nbytes) / int(made.num_rows)))
     heads = ("memory", "tuple, bytes", "printed", "ours", "spills when full", "spills with one more")
-    tables = [
-        Grid("Tuples of the source and ours", ("tuple, bytes", "padding", "output tuple", "our row in Arrow"), widths),
-        Grid("Tuples that fill the join memory", heads, rows),
-    ]
-    return judged(parts, tables=tables, rows=sum(PRINTED.values()) * 2 + n)
+    ours = ("tuple, bytes", "padding", "output tuple", "our row in Arrow")
+    tables = Grid("Tuples of the source and ours", ours, widths), Grid("Tuples that fill the join memory", heads, rows)
+    return judged(parts, "", *tables, rows=sum(PRINTED.values()) * 2 + n)
 
 
-def _who_spills(bench: BenchContext) -> Findings:
+def who_spills(bench: BenchContext) -> Findings:
     """Which joins go to disk on the sets of one node: counted with the source's frames."""
     parts, rows, checked = list[Part](), [], 0
     sets = {"duration": (10, 100, 74, "32 MB"), "cardinality": (100, 10, 74, "32 MB")}
@@ -79,10 +77,11 @@ def _who_spills(bench: BenchContext) -> Findings:
         parts.append((says, spilling == due))
     heads = ("set", "join", "partitions", "overflow passes", "spills", "frames written", "frames read")
     note = "The source says nothing of rate 100, duration 10, where DIP has as many partitions; its equations do."
-    return judged(parts, note, tables=[Grid("10,000 to 100,000 rows in 256 frames", heads, rows)], rows=checked)
+    return judged(parts, note, Grid("10,000 to 100,000 rows in 256 frames", heads, rows), rows=checked)
 
 
-def _dip_by_duration(bench: BenchContext) -> Findings:
+def dip_by_duration(bench: BenchContext) -> Findings:
+    """Figure 3.34."""
     time_range, rows, checked = 500 if bench.scale == "small" else 1_000, [], 0
     for d in DURATIONS:
         side = steady(time_range, (10, d), tuple_bytes=2_296, filled=False)
@@ -102,14 +101,12 @@ def _dip_by_duration(bench: BenchContext) -> Findings:
     ]
     heads = ("duration", "partitions", "overflow passes", "batches", "frames read", "frames in all")
     grid = Grid(f"DIP over {time_range:,} instants of rate 10, 256 frames of three tuples", heads, rows)
-    charts = [
-        grid.chart("passes", {"overflow passes": 2}, title="Overflow passes of DIP"),
-        grid.chart("frames", {"frames": 5}, title="Frames that DIP moves"),
-    ]
-    return judged(parts, charts=charts, tables=[grid], rows=checked)
+    drawn = grid.chart("passes", {"overflow passes": 2}, title="Overflow passes of DIP")
+    moved_frames = grid.chart("frames", {"frames": 5}, title="Frames that DIP moves")
+    return judged(parts, "", drawn, moved_frames, grid, rows=checked)
 
 
-def _relations(bench: BenchContext) -> Findings:
+def relations(bench: BenchContext) -> Findings:
     """Comparisons, tuples held and pairs of the three relations on all the data sets, by sort-merge."""
     rows, held = [], {relation: list[tuple[str, float]]() for relation in RELATIONS}
     fewer = []
@@ -118,9 +115,9 @@ def _relations(bench: BenchContext) -> Findings:
         ran = {r: run("SM", left, right, pairs(left, right, r), relation=r) for r in RELATIONS}
         base = ran["overlapping"]
         for relation, one in ran.items():
-            rows.append((which, relation, one.pairs, one.compared, one.compared - one.pairs, one.peak))
-            held[relation].append((which, float(one.peak)))
-        fewer += [(ran[r].peak < base.peak, ran[r].compared < base.compared) for r in RELATIONS[1:]]
+            rows.append((which, relation, one.pairs, one.compared, one.compared - one.pairs, one.active_peak))
+            held[relation].append((which, float(one.active_peak)))
+        fewer += [(ran[r].active_peak < base.active_peak, ran[r].compared < base.compared) for r in RELATIONS[1:]]
     n, fewer_held, fewer_compared = len(fewer), *(sum(column) for column in zip(*fewer, strict=True))
     single, ten = steady(1_000, (1, 20)), steady(1_000, (10, 20))
     strict = run("SM", single, single, 0, relation="covers", strict=True).pairs
@@ -133,37 +130,5 @@ def _relations(bench: BenchContext) -> Findings:
     ]  # fmt: skip
     heads = ("data", "relation", "pairs", "comparisons", "without a pair", "tuples held at most")
     chart = Chart("Tuples held at most", "", "tuples", held, "bar", log_y=True)
-    tables = [Grid("Sort-merge, one partition", heads, rows)]
-    return judged(parts, charts=[chart], tables=tables, rows=sum(row[2] for row in rows))
-
-
-EXPERIMENTS = (
-    Experiment(
-        "interval-memory-tuples",
-        ("table 3.2", "table 3.3"),
-        "Tuples of 74, 296 and 2,296 bytes fill join memories of 2 and 32 MB at fixed numbers, and the next one "
-        "forces a spill.",
-        _memory,
-    ),
-    Experiment(
-        "interval-who-spills",
-        ("figure 3.21", "figure 3.22", "figure 3.27", "figure 3.28"),
-        "Long intervals make DIP spill alone, since each of its partitions needs a frame; large records make DIP "
-        "and OIP spill.",
-        _who_spills,
-    ),
-    Experiment(
-        "interval-dip-durations",
-        ("figure 3.34",),
-        "DIP needs a file and a frame for each simultaneous interval: it is well up to duration 20, 200 files, and "
-        "gets worse up to 120.",
-        _dip_by_duration,
-    ),
-    Experiment(
-        "interval-allen-counts",
-        ("figure 6.6", "figure 6.7", "figure 6.8", "figure 6.9", "figure 6.10"),
-        "Covers and overlaps need fewer tuples in memory and fewer comparisons than overlapping and a filter; "
-        "intervals of one length cover nothing.",
-        _relations,
-    ),
-)
+    grid = Grid("Sort-merge, one partition", heads, rows)
+    return judged(parts, "", chart, grid, rows=sum(row[2] for row in rows))

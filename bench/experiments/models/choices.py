@@ -10,7 +10,7 @@ from itertools import product
 from typing import Final
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Opinion
+from bench.experiment import Cell, Chart, Findings, Grid, Opinion, reported
 from bench.experiments.models.interval import Mix, Pair, row_bytes
 from bench.experiments.models.semistream_runs import LOADS, Scene, candidates, counted, scenes, typical_costs
 from dovetail.engine.host import Schedule, run_local
@@ -72,7 +72,7 @@ def judged_choices(found: Sequence[Chosen], what: str, rows: int, further: Seque
         f"wanted {WANTED:.0%}), in {exact} exactly the best. On average it cost {lost:.1%} more than the best, "
         f"at worst {worst.ratio:.2f} times as much ({worst.chosen} in place of {worst.best}: {worst.setting})."
     )
-    return Findings(verdict, why, [_ratios(found)], [_rest(found, what), _who(found), *further], rows)
+    return reported(verdict, why, _ratios(found), _rest(found, what), _who(found), *further, rows=rows)
 
 
 def _ratios(found: Sequence[Chosen]) -> Chart:
@@ -225,7 +225,8 @@ def judge_interval(settings: Iterable[ChoiceSetting]) -> Findings:
     return judged_choices(found, "processor time", rows, [table])
 
 
-def _run_interval(bench: BenchContext) -> Findings:
+def interval(bench: BenchContext) -> Findings:
+    """Operators of the interval join, by their processor time."""
     return judge_interval(choice_grid(bench.scale == "small"))
 
 
@@ -248,25 +249,7 @@ def judge_semistream(some: Sequence[Scene], loads: int) -> Findings:
     return judged_choices(choices, "counted time a row", sum(rows for _, rows in found), [table])
 
 
-def _run_semistream(bench: BenchContext) -> Findings:
+def semistream(bench: BenchContext) -> Findings:
+    """Semi-stream joins, by their counted time a row."""
     with typical_costs(bench.scratch):
         return judge_semistream(scenes(), LOADS[bench.scale])
-
-
-EXPERIMENTS = (
-    Experiment(
-        "models-interval-choice",
-        ("choice of interval operators",),
-        'The operator that algorithm="auto" takes from its models is the fastest of the five, in both '
-        "orientations, or within 10 % of it, in nine settings of ten.",
-        _run_interval,
-        "measured",
-    ),
-    Experiment(
-        "models-semistream-choice",
-        ("choice of semi-stream joins",),
-        'The join that algorithm="auto" takes from its models serves the most rows a second of all that can run, '
-        "each with its own tuned sizes, or within 10 % of it, in nine settings of ten.",
-        _run_semistream,
-    ),
-)

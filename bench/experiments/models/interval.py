@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Experiment, Findings, Grid, Opinion
+from bench.experiment import Cell, Findings, Grid, Opinion, reported
 from bench.experiments.models.errors import (
     Compared,
     Spread,
@@ -21,6 +21,7 @@ from bench.experiments.models.errors import (
     spreads,
     verdict_on,
 )
+from bench.intervals import partners
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.metrics import Metrics
@@ -85,11 +86,8 @@ class Pair:
         return self.left.bounds(self.span, 1), self.right.bounds(self.span, 2)
 
     def pairs(self) -> int:
-        """How many pairs overlap, from sorted bounds: those begun in time less those over."""
-        (ls, le), (rs, re) = self.bounds()
-        begun = np.searchsorted(np.sort(rs), le, side="left")
-        over = np.searchsorted(np.sort(re), ls, side="right")
-        return int((begun - over).sum())
+        """How many pairs overlap."""
+        return int(partners(*self.bounds()).sum())
 
     def statistics(self, tuple_bytes: float) -> tuple[IntervalStatistics, IntervalStatistics]:
         """What the models are told, classes included."""
@@ -231,22 +229,11 @@ def verdict(found: Sequence[Spread], spilled: Sequence[Spilled]) -> tuple[Opinio
     return verdict_on(found, MOST_ERROR, note, told >= SAME_SPILL)
 
 
-def _run(bench: BenchContext) -> Findings:
+def errors(bench: BenchContext) -> Findings:
+    """Predictions and counts over the grid."""
     compared, spilled, rows = compare(list(grid(bench.scale == "small")))
     found = spreads(compared)
     opinion, why = verdict(found, spilled)
-    charts = [against_chart(compared, FRAMES, FRAMES), error_chart(found, COMPARISONS), error_chart(found, FRAMES)]
-    tables = [error_table(found, "Predicted against counted"), _spill_table(spilled)]
-    return Findings(opinion, why, charts, tables, rows)
-
-
-EXPERIMENTS = (
-    Experiment(
-        "models-interval",
-        ("section 4.4", "our grid"),
-        "For each of the five interval joins a formula on rates, durations and frames of memory tells the "
-        "comparisons, the frames written and read, and whether the join spills.",
-        _run,
-        source="Carman 2020",
-    ),
-)
+    charts = against_chart(compared, FRAMES, FRAMES), error_chart(found, COMPARISONS), error_chart(found, FRAMES)
+    tables = error_table(found, "Predicted against counted"), _spill_table(spilled)
+    return reported(opinion, why, *charts, *tables, rows=rows)

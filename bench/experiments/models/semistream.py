@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.context import BenchContext
-from bench.experiment import Experiment, Findings, Opinion
+from bench.experiment import Findings, Opinion, reported
 from bench.experiments.models.errors import (
     Compared,
     Spread,
@@ -59,22 +59,11 @@ def verdict(found: Sequence[Spread]) -> tuple[Opinion, str]:
     return verdict_on(found, MOST_ERROR, note)
 
 
-def _run(bench: BenchContext) -> Findings:
+def errors(bench: BenchContext) -> Findings:
+    """Predictions and counts of every third scene."""
     with typical_costs(bench.scratch):
         compared, rows = compare(scenes()[::EVERY], LOADS[bench.scale])
     found = spreads(compared)
     opinion, why = verdict(found)
-    charts = [against_chart(compared, RATE, RATE), error_chart(found, PER_LOAD), error_chart(found, RATE)]
-    return Findings(opinion, why, charts, [error_table(found, "Predicted against counted")], rows)
-
-
-EXPERIMENTS = (
-    Experiment(
-        "models-semistream",
-        ("equations 3.1 to 8.2, as corrected", "our grid"),
-        "For each of the ten semi-stream joins a formula on memory, master rows, skew and unit costs tells how "
-        "many rows a load answers and how many rows a second are served.",
-        _run,
-        source="Naeem 2011, 2012 and 2014",
-    ),
-)
+    charts = against_chart(compared, RATE, RATE), error_chart(found, PER_LOAD), error_chart(found, RATE)
+    return reported(opinion, why, *charts, error_table(found, "Predicted against counted"), rows=rows)

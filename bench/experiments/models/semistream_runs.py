@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from bench.simulation import SimulatedPages
+from bench.simulation import Meter, SimulatedPages, steps_s
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import PRESETS, Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64, int64s
@@ -149,18 +149,16 @@ def counted(scene: Scene, found: Decision, setting: Setting, loads: int) -> Coun
     with spec.open(MemoryBudget(_AMPLE), {"stream": STREAM}) as operator:
         warm, measure = _lengths(scene, found, operator.sizes.waiting or 1, loads)
         answered = _feed(operator, keys, warm, scene.batch_rows)
-        before, busy = dict(operator.counts), pages.device.busy_ns
+        meter = Meter(operator)
         answered += _feed(operator, keys, measure, scene.batch_rows)
-        did = {name: n - before[name] for name, n in operator.counts.items()}
-        reading = (pages.device.busy_ns - busy) / 1e9
+        did, seconds = meter.did(), meter.reading_s()
         answered += sum(batch.num_rows for batch in operator.drain())
         if answered != warm + measure:
             raise DataError(f"{found.algorithm} in {scene} took {warm + measure:,} rows and answered {answered:,}.")
-        steps = _steps(found.algorithm, operator, did, setting)
+        seconds += steps_s(operator, did, setting.costs)
         if scene.batch_rows:
-            steps += -(-measure // scene.batch_rows) * _visits_s(found.algorithm, operator, did, setting, measure)
-    rows = did["answered_by_page"] + did["answered_by_cache"] + did["misses"]
-    return Counted(rows, did["loads"], did["answered_by_cache"], reading + steps)
+            seconds += -(-measure // scene.batch_rows) * _visits_s(found.algorithm, operator, did, setting, measure)
+    return Counted(did["rows"], did["loads"], did["answered_by_cache"], seconds)
 
 
 class _Keys:
@@ -213,34 +211,6 @@ def _feed(operator: SemiStreamOperator, keys: _Keys, rows: int, batch_rows: int 
         if batch_rows:
             answers += sum(batch.num_rows for batch in operator.drain())
     return answers
-
-
-def _steps(algorithm: str, operator: SemiStreamOperator, did: dict[str, int], setting: Setting) -> float:
-    """Seconds of everything but the device, from counts and the table of costs.
-
-    A row costs what its algorithm does for it, as in the models; loads cost probing of the smaller side.
-    """
-    costs, loads, hits = setting.costs, did["loads"], did["answered_by_cache"]
-    paged = did["answered_by_page"] + did["misses"]
-    starts = operator.pages.starts
-    segment = int(starts[min(operator.sizes.per_segment or 1, len(starts) - 1)])
-    at_once = costs.receive + costs.probe + costs.emit
-    stay = costs.emit + costs.evict + costs.receive + costs.admit
-    seconds = loads * costs.load
-    if algorithm == "inlj":
-        return seconds + (hits + paged) * at_once
-    if algorithm in ("meshjoin", "r_meshjoin"):
-        return seconds + loads * segment * costs.probe + (hits + paged) * stay
-    together = paged / max(1, loads)
-    seconds += loads * costs.probing_s(segment, together)
-    if algorithm == "x_hybridjoin":
-        pinned = int(starts[min(operator.sizes.pinned or 0, len(starts) - 1)])
-        return seconds + loads * costs.probing_s(pinned, together) + (hits + paged) * stay
-    if algorithm == "hybridjoin":
-        return seconds + paged * stay
-    if algorithm in ("cachejoin", "sscj"):
-        seconds += loads * costs.compare * min(segment, together)
-    return seconds + paged * (stay + costs.probe) + hits * at_once
 
 
 def _visits_s(

@@ -1,77 +1,67 @@
-"""Pairs that two-way joins give while rows arrive: counted by the kernels of the operators, not written.
+"""Results that joins give while rows arrive: counted by the indexes of the operators, not written.
 
-One of these results has nine thousand million rows. Rows come in turns of 20 of one side, then of the other, so the two
-streams never drift apart by more; memory is a number of rows, and nothing is read back from disk.
+One of these results has nine thousand million rows. Inputs come in turns of 20 rows, all at one rate, so that none
+drifts away from the others by more; memory is a number of rows, and nothing is read back from disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from bench.experiments.online.streams import Streams, pairs_in_all
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.kernels.compile import kernel
 from dovetail.errors import DovetailError
-from dovetail.joins.online.kernels.areas import BENEFIT, empty_areas
-from dovetail.joins.online.kernels.flush import DPHJ, EHJ, HMJ, HMJ_SMALLEST, OLDEST, RPJ, XJOIN
-from dovetail.joins.online.kernels.hashed import arrive_hashed, empty_search
-from dovetail.joins.online.kernels.ranges import WHOLE
-from dovetail.joins.online.kernels.rows import (
-    DONE,
-    GONE,
-    HEADS,
-    INDEX_FULL,
-    RESULTS,
-    Arrivals,
-    Outcome,
-    Rows,
-    arrivals,
-    empty_outcome,
-    empty_rows,
-    release,
-)
-from dovetail.joins.online.kernels.sorted import arrive_sorted
-from dovetail.joins.online.kernels.sorted_leaves import empty_leaves
-from dovetail.joins.online.kernels.table import empty_table
-from dovetail.joins.online.kernels.tree import empty_trees
+from dovetail.joins.online.kernels.rows import DONE, EMIT, GONE, HEADS, INDEX_FULL, RESULTS, arrivals, release
+from dovetail.joins.online.keys import JoinKeys
+from dovetail.joins.online.operators import ALGORITHMS, BASELINES
+from dovetail.joins.online.operators.diner import LeavesIndex
+from dovetail.joins.online.operators.parts import Index
+from dovetail.joins.online.operators.spec import OnlineJoin, OnlineSpec
+from dovetail.joins.online.sizes import FITTED, Fitted, Sizes
 
 BUCKETS, TURN = 50, 20
-HASHED = {
-    "HMJ": (HMJ, 1.0),
-    "HMJ smallest": (HMJ_SMALLEST, 1.0),
-    "RPJ 1.0": (RPJ, 1.0),
-    "RPJ 0.9": (RPJ, 0.9),
-    "XJoin": (XJOIN, 1.0),
-    "oldest": (OLDEST, 1.0),
-    "EHJ": (EHJ, 1.0),
-    "DPHJ": (DPHJ, 1.0),
-}
+HASHED = ("HMJ", "HMJ smallest", "RPJ 1.0", "RPJ 0.9", "XJoin", "oldest", "EHJ", "DPHJ")
 COLUMNS = ("DINER", "HMJ", "RPJ 1.0", "RPJ 0.9", "XJoin", "oldest", "EHJ", "PMJ")
 """The joins that are compared; RPJ 1.0 forgets nothing, RPJ 0.9 counts recent arrivals more; oldest is our baseline."""
+_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "HMJ smallest": ("hmj", {"flush": "smallest"}),
+    "RPJ 1.0": ("rpj", {"ageing": 1.0}),
+    "RPJ 0.9": ("rpj", {"ageing": 0.9}),
+}
+"""How joins are called in the registry, and what they are told, where it is more than their name."""
+
+
+def specification(name: str, sizes: Sizes = FITTED, band: int = 0) -> OnlineJoin:
+    """One of the compared joins, on the columns `key` of both sides."""
+    kind, options = _OPTIONS.get(name, (name.lower(), {}))
+    predicate: dict[str, Any] = {"within": ("key", "key", -band, band)} if band else {"on": ("key",)}
+    return (ALGORITHMS | BASELINES)[kind](**predicate, sizes=sizes, with_phase=True, **options)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What came while rows arrived: pairs after each turn, rows of both sides after each turn.
+    """What came while rows arrived: results after each turn, rows of all inputs after each turn.
 
     `regions` are DINER's flushes that began with the lower, the middle and the upper region.
     """
 
     pairs: I64
     rows: I64
-    regions: tuple[int, int, int] = (0, 0, 0)
+    regions: tuple[int, ...] = (0, 0, 0)
 
     @property
     def found(self) -> int:
-        """Pairs when all rows had come."""
+        """Results when all rows had come."""
         return int(self.pairs[-1]) if len(self.pairs) else 0
 
     def found_at(self, part: float) -> int:
-        """Pairs when that part of all rows had come."""
+        """Results when that part of all rows had come."""
         return int(self.pairs[np.searchsorted(self.rows, part * self.rows[-1], side="left")])
 
 
@@ -79,13 +69,11 @@ def counted(name: str, streams: Streams, memory: int, block: int, turn: int = TU
     """One of COLUMNS or HASHED over two streams, with room for `memory` rows."""
     if name == "PMJ":
         return _pmj(streams, memory, turn)
-    if name == "DINER":
-        return _diner(streams, memory, block, turn)
-    if streams.band:
-        if name != "oldest":
-            raise DovetailError(f"{name} hashes its keys, so it finds no pairs within {streams.band} of each other.")
-        return _oldest_in_bands(streams, memory, block, turn)
-    return _hashed(name, streams, memory, block, turn)
+    if streams.band and name not in ("DINER", "oldest"):
+        raise DovetailError(f"{name} hashes its keys, so it finds no pairs within {streams.band} of each other.")
+    oldest = name == "oldest" and streams.band > 0
+    spec = specification("DINER" if oldest else name, band=streams.band)
+    return arriving(spec, streams.batches(), memory, block, turn, oldest)
 
 
 def share(name: str, streams: Streams, memory: int, block: int, turn: int = TURN) -> float:
@@ -93,118 +81,94 @@ def share(name: str, streams: Streams, memory: int, block: int, turn: int = TURN
     return 100.0 * counted(name, streams, memory, block, turn).found / streams.pairs
 
 
-def turns(left: I64, right: I64, turn: int) -> list[tuple[int, I64]]:
-    """Both sides in turn, at one rate: the smaller one has come before the other."""
-    starts = range(0, max(len(left), len(right)), turn)
-    parts = ((side, keys[start : start + turn]) for start in starts for side, keys in ((0, left), (1, right)))
-    return [(side, part) for side, part in parts if len(part)]
+def turns(sizes: Sequence[int], turn: int = TURN) -> Iterator[tuple[int, int, int]]:
+    """All inputs in turn, at one rate, as input, first row and last row: a smaller one has come before the others."""
+    for start in range(0, max(sizes), turn):
+        for number, size in enumerate(sizes):
+            if start < size:
+                yield number, start, min(size, start + turn)
 
 
-def _over(streams: Streams, turn: int, take: Callable[[int, I64], None], found: Callable[[], int]) -> tuple[I64, I64]:
-    """Let all rows come; pairs and rows after each turn."""
-    pairs, rows = [], []
-    for side, keys in turns(streams.left, streams.right, turn):
-        take(side, keys)
-        pairs.append(found())
-        rows.append(len(keys))
-    return int64s(np.array(pairs, np.int64)), int64s(np.cumsum(rows))
+def arriving(
+    spec: OnlineSpec,
+    inputs: Mapping[str, pa.RecordBatch],
+    memory: int,
+    block: int,
+    turn: int = TURN,
+    oldest: bool = False,
+    make: Callable[[Fitted, JoinKeys], Index] | None = None,
+) -> Counted:
+    """Let all rows come, with room for `memory` of them, into the index of the join or another one.
+
+    With `oldest`, the oldest block of the input with the most rows leaves, whatever the join would choose.
+    """
+    keys = JoinKeys(spec.graph, {name: batch.schema for name, batch in inputs.items()})
+    index = (make or spec.index)(_fitted(spec, memory, block, forever=oldest), keys)
+    index.rows.meta[EMIT] = 0  # counted, not written
+    held, pairs, came = [deque[int]() for _ in inputs], list[int](), list[int]()
+    encoded = [keys.encode(number, batch)[0] for number, batch in enumerate(inputs.values())]
+    for number, start, stop in turns([batch.num_rows for batch in inputs.values()], turn):
+        came.append(stop - start)
+        while start < stop:
+            end = min(stop, start + _make_room(index, held, memory, block)) if oldest else stop
+            slots = _let_in(index, number, encoded[number][:, start:end])
+            if oldest:
+                held[number].extend(slots)
+            start = end
+        pairs.append(int(index.rows.meta[RESULTS]))
+    regions = tuple(index.areas.chosen.sum(axis=(0, 1)).tolist()) if isinstance(index, LeavesIndex) else (0, 0, 0)
+    return Counted(int64s(pairs), int64s(np.cumsum(came)), regions)
 
 
-def _diner(streams: Streams, memory: int, block: int, turn: int, seed: int = 0) -> Counted:
+def _fitted(spec: OnlineSpec, memory: int, block: int, forever: bool) -> Fitted:
+    """Room for so many rows, which stay `forever` if somebody else lets them leave; bytes are not looked at."""
     slots = memory + max(64, block)
-    rows, out = empty_rows(slots, memory, 2**62, emit=False), empty_outcome(1, slots, 64)
-    areas, reach = empty_areas(np.ones(2, np.int64), block, seed, BENEFIT, 0), around(streams.band)
-    indexes = empty_leaves(4 * slots // 64 + 4, 64), empty_leaves(4 * slots // 64 + 4, 64)
-    one, other, keyed = np.zeros(1, np.int64), np.zeros(1, np.int64), empty_trees(2, 1, 0)
-
-    def take(side: int, keys: I64) -> None:
-        new = _arriving(side, keys)
-        while (status := arrive_sorted(rows, areas, reach, *indexes, keyed, new, out, one, other)) != DONE:
-            if status == INDEX_FULL:
-                raise DovetailError(f"the index has no room for {memory} rows.")
-            _free(rows, out)
-        _free(rows, out)
-
-    pairs, came = _over(streams, turn, take, partial(_results, rows))
-    lower, middle, upper = (int(n) for n in areas.chosen.sum(axis=(0, 1)))
-    return Counted(pairs, came, (lower, middle, upper))
+    room = dict.fromkeys(("limit", "row_bytes", "block_bytes", "chunk_rows", "chunk_bytes", "answer_bytes"), 2**62)
+    sizes = {"slots": slots, "block_rows": block, "partitions": BUCKETS, "combinations": 1}
+    return Fitted(needs=spec.footprint(), widths=(), rows=slots if forever else memory, **room, **sizes)
 
 
-def _results(rows: Rows) -> int:
-    return int(rows.meta[RESULTS])
+def _let_in(index: Index, number: int, key: I64) -> list[int]:
+    """Rows with these keys arrive; their slots."""
+    n = key.shape[1]
+    new = arrivals(number, 0, key, np.ones(n, np.int64), np.full(n, -1, np.int32))
+    while (status := index.arrive(new)) != DONE:
+        if status == INDEX_FULL:
+            index.enlarge()
+        _free(index)
+    _free(index)
+    slots: list[int] = new.slot.tolist()
+    return slots
 
 
-def _hashed(name: str, streams: Streams, memory: int, block: int, turn: int) -> Counted:
-    policy, ageing = HASHED[name]
-    buckets = 1 if policy == OLDEST else BUCKETS
-    slots = memory + max(64, block)
-    rows, out = empty_rows(slots, memory, 2**62, emit=False), empty_outcome(1, slots, 512)
-    table, search = empty_table(slots, buckets, policy, block, memory // 10), empty_search(2)
-    knobs = np.array([ageing, float(block), 0.05])
-
-    def take(side: int, keys: I64) -> None:
-        new = _arriving(side, keys)
-        while arrive_hashed(rows, table, search, new, out, knobs) != DONE:
-            _free(rows, out)
-        _free(rows, out)
-
-    return Counted(*_over(streams, turn, take, partial(_results, rows)))
+def _free(index: Index) -> None:
+    release(index.rows, index.out.gone[: index.out.n[GONE]])
+    index.out.n[GONE] = index.out.n[HEADS] = 0
 
 
-def around(band: int) -> I64:
-    """The range of keys of the other side around a key of each side."""
-    return int64s(np.tile([-band, band, WHOLE], (2, 1)))
-
-
-def _arriving(side: int, keys: I64) -> Arrivals:
-    slots = np.full(len(keys), -1, np.int32)
-    return arrivals(side, 0, keys[None, :], np.ones(len(keys), np.int64), slots)
-
-
-def _free(rows: Rows, out: Outcome) -> None:
-    release(rows, out.gone[: out.n[GONE]])
-    out.n[GONE] = out.n[HEADS] = 0
+def _make_room(index: Index, held: Sequence[deque[int]], memory: int, block: int) -> int:
+    """For how many rows there is room, after the oldest block of the largest input left if there was none."""
+    if (room := memory - sum(map(len, held))) > 0:
+        return room
+    largest = max(range(len(held)), key=lambda number: len(held[number]))
+    leaving = [held[largest].popleft() for _ in range(min(block, len(held[largest])))]
+    index.drop(largest, np.array(leaving, np.int32))
+    _free(index)
+    return room + len(leaving)
 
 
 def _pmj(streams: Streams, memory: int, turn: int) -> Counted:
     """Pairs come when memory is full; the last load, which is not full, is joined after the end of the input."""
-    at, start, found = [0, 0], [0, 0], [0]
-    sides = (streams.left, streams.right)
-
-    def take(side: int, keys: I64) -> None:
-        at[side] += len(keys)
+    at, start, found = [0, 0], [0, 0], 0
+    sides, pairs, came = (streams.left, streams.right), list[int](), list[int]()
+    for side, first, last in turns([len(keys) for keys in sides], turn):
+        at[side] += last - first
         if sum(at) - sum(start) >= memory:
             at[side] -= (extra := sum(at) - sum(start) - memory)
             load = [keys[low:high] for keys, low, high in zip(sides, start, at, strict=True)]
-            found[0] += pairs_in_all(load[0], load[1], streams.band)
+            found += pairs_in_all(load[0], load[1], streams.band)
             start[:] = at
             at[side] += extra
-
-    return Counted(*_over(streams, turn, take, lambda: found[0]))
-
-
-def _oldest_in_bands(streams: Streams, memory: int, block: int, turn: int) -> Counted:
-    """What the oldest block of the larger side leaves behind: who is in memory does not depend on keys."""
-    chunks = turns(streams.left, streams.right, turn)
-    sides = int64s(np.concatenate([np.full(len(keys), side) for side, keys in chunks]))
-    found = _count_oldest(streams.left, streams.right, sides, memory, block, streams.band)
-    came = np.cumsum([len(keys) for _, keys in chunks])
-    return Counted(int64s(np.cumsum(found)[came - 1]), int64s(came))
-
-
-@kernel
-def _count_oldest(left: I64, right: I64, sides: I64, memory: int, block: int, band: int) -> I64:
-    """Pairs of each arrival with the other side's rows in memory, the latest ones, once there is room for it."""
-    first, end = np.zeros(2, np.int64), np.zeros(2, np.int64)
-    found = np.zeros(len(sides), np.int64)
-    for at in range(len(sides)):
-        side = sides[at]
-        if end.sum() - first.sum() >= memory:
-            larger = 0 if end[0] - first[0] >= end[1] - first[1] else 1
-            first[larger] = min(first[larger] + block, end[larger])
-        mine, others = (left, right) if side == 0 else (right, left)
-        key = mine[end[side]]
-        for row in range(first[1 - side], end[1 - side]):
-            found[at] += abs(others[row] - key) <= band
-        end[side] += 1
-    return found
+        pairs.append(found)
+        came.append(last - first)
+    return Counted(int64s(pairs), int64s(np.cumsum(came)))

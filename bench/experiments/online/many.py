@@ -1,20 +1,45 @@
-"""Figures 20 and 22: joins of two to four inputs."""
+"""Figures 20 and 22: combinations that joins of two to four inputs give while rows arrive.
+
+One of these results has some 170 million rows. All inputs come at one rate, so the small ones have come after a tenth
+of the time. Reference: Bornea 2010, 5.5; docs/algorithms/online.md, 6.2 and 6.4.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Part, judged
-from bench.experiments.online.many_counting import share
-from bench.experiments.online.pausing import Setting, miner_paused, star_proved
-from bench.experiments.online.streams import MEMORY, PAUSES, SPECIFIED_MANY
+from bench.experiment import Cell, Chart, Findings, Grid, Part, judged
+from bench.experiments.online.counting import arriving
+from bench.experiments.online.pausing import Setting, miner_paused
+from bench.experiments.online.shares import everything
+from bench.experiments.online.streams import (
+    CHAIN,
+    DOMAIN,
+    MEMORY,
+    PAUSES,
+    ROWS,
+    SPECIFIED_MANY,
+    chain_relations,
+    inputs_of,
+    star_relations,
+    total,
+)
 from dovetail.errors import DataError
+from dovetail.joins.online.kernels.areas import RANDOM
 from dovetail.joins.online.kernels.rows import KEY_BYTES
 from dovetail.joins.online.kernels.tree import empty_trees
+from dovetail.joins.online.keys import JoinKeys
+from dovetail.joins.online.operators.miner import Miner, TreeIndex
+from dovetail.joins.online.operators.mjoin import MJoin
+from dovetail.joins.online.operators.spec import MultiJoin
+from dovetail.joins.online.sizes import FITTED, Fitted, Sizes
 
+BLOCK = 50
 SCALES = {"small": (10_000, 10), "full": (100_000, 50)}
 CHAINS = tuple(f"chain of {n}, {how}" for n in (2, 3, 4) for how in ("MINER", "random", "oldest"))
 STARS = tuple(f"star of 4, {how}" for how in ("MINER", "MJoin largest", "MJoin smallest", "oldest"))
@@ -22,6 +47,48 @@ PRINTED_FOUR, PRINTED_FACTOR, MODEST = (55.0, 80.0), 60.0, 10.0
 TUPLE_BYTES = 200
 SHOWN = {"oldest": "oldest first", "random": "random rows leave"}
 Found = Mapping[str, Sequence[float]]
+Inputs = Mapping[str, pa.RecordBatch]
+
+
+def joined(shape: str, rows: int) -> tuple[Inputs, tuple[tuple[str, str], ...]]:
+    """The inputs of "chain of 3", "star of 4" and the like, and their predicates."""
+    domain = DOMAIN * rows // ROWS
+    if shape.startswith("star"):
+        return inputs_of(star_relations(4, rows, domain, 1)), tuple(("R1.key", f"R{n}.key") for n in (2, 3, 4))
+    n = int(shape[-1])
+    return inputs_of(chain_relations(n, rows, domain, 1)), CHAIN[: n - 1]
+
+
+def specification(how: str, inputs: Inputs, on: tuple[tuple[str, str], ...], sizes: Sizes = FITTED) -> MultiJoin:
+    """An MJoin that evicts its largest or smallest bucket; else MINER, also where other rows leave than it chooses."""
+    told: dict[str, Any] = {"inputs": tuple(inputs), "on": on, "sizes": sizes, "seed": 1}
+    return MJoin(**told | {"flush": how.split()[1]}) if how.startswith("MJoin") else Miner(**told)
+
+
+def _random(fitted: Fitted, keys: JoinKeys) -> TreeIndex:
+    """MINER's indexes, but rows leave by chance."""
+    return TreeIndex(fitted, keys, 1, RANDOM)
+
+
+def share(line: str, percent: int, rows: int = ROWS, block: int = BLOCK) -> float:
+    """Percent of the result while rows arrive, for "chain of 3, MINER" and the like and a memory in percent."""
+    shape, how = line.split(", ")
+    inputs, on = joined(shape, rows)
+    memory = sum(batch.num_rows for batch in inputs.values()) * percent // 100
+    spec, make = specification(how, inputs, on), _random if how == "random" else None
+    found = arriving(spec, inputs, memory, block, oldest=how == "oldest", make=make)
+    return 100.0 * found.found / total(inputs)
+
+
+def star_proved(rows: int = 400) -> int:
+    """Combinations of a small star that MINER and both kinds of MJoin gave, to the end; DataError if not all."""
+    inputs, on = joined("star of 4", rows)
+    whole, sizes = total(inputs), Sizes(memory_rows=rows // 5, block_rows=5, partitions=8)
+    for how in ("MINER", "MJoin largest", "MJoin smallest"):
+        spec = specification(how, inputs, on, sizes)
+        if (found := sum(batch.num_rows for batch in everything(spec, inputs))) != whole:
+            raise DataError(f"{spec.explain()} gave {found} combinations of {whole}.")
+    return whole
 
 
 def _shares(lines: Sequence[str], rows: int, block: int) -> dict[str, tuple[float, ...]]:
@@ -89,7 +156,7 @@ def _index_part(memory: int) -> Part:
     return (f"indexes take less than 2 % of memory (found {percent:.1f} % of rows of {TUPLE_BYTES} bytes)", percent < 2)
 
 
-def run_chains(bench: BenchContext) -> Findings:
+def chains(bench: BenchContext) -> Findings:
     """Figure 20."""
     rows, block = SCALES[bench.scale]
     found = _shares(CHAINS, rows, block)
@@ -103,10 +170,10 @@ def run_chains(bench: BenchContext) -> Findings:
     miner = {line: shares for line, shares in found.items() if not line.endswith("random")}
     few = Setting(memory=50, block=5, max_new=20, outer_blocks=9)
     checked = sum(miner_paused(n, 500, PAUSES[0], few, to_the_end=True).total for n in (2, 3, 4))
-    return judged(parts, note, [_chart("Chains", miner)], [_grid(title, found)], checked)
+    return judged(parts, note, _chart("Chains", miner), _grid(title, found), rows=checked)
 
 
-def run_star(bench: BenchContext) -> Findings:
+def star(bench: BenchContext) -> Findings:
     """Figure 22."""
     rows, block = SCALES[bench.scale]
     found = _shares(STARS, rows, block)
@@ -116,21 +183,4 @@ def run_star(bench: BenchContext) -> Findings:
         f"{rows:,} rows in the large inputs, blocks of {block}."
     )
     grid = _grid(f"A star of four inputs, {rows:,} rows in the large ones", found)
-    return judged(star_parts(found), note, [_chart("A star of four inputs", found)], [grid], star_proved())
-
-
-EXPERIMENTS = (
-    Experiment(
-        "online-chains",
-        ("figure 20",),
-        "Of a chain of four inputs MINER gives 55 % of the result while rows come with 5 % of them in memory, and more "
-        "than 80 % with 20 %; that is little less than of two inputs, and its indexes take less than 2 % of memory.",
-        run_chains,
-    ),
-    Experiment(
-        "online-star",
-        ("figure 22",),
-        "Of a star of four inputs MINER gives up to 60 times as much as MJoin while rows come, where memory is short.",
-        run_star,
-    ),
-)
+    return judged(star_parts(found), note, _chart("A star of four inputs", found), grid, rows=star_proved())

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Part, extent, judged
+from bench.experiment import Cell, Chart, Findings, Grid, Part, extent, judged
 from bench.experiments.online.pausing import Paused, Setting, miner_paused, paused
 from bench.experiments.online.shares import RIVALS, shown
 from bench.experiments.online.streams import (
     PAUSES,
     PRINTED_MINER_WAITING,
     PRINTED_WAITING,
-    RECORDED_PACKAGES,
     SOURCE_ROWS,
     Row,
     recorded,
@@ -111,7 +110,7 @@ def _chart(title: str, y: str, found: Runs, figure: str, log_y: bool = False) ->
     return Chart(title, _PAUSE, y, lines, log_y=log_y)
 
 
-def run_zipf_pauses(bench: BenchContext) -> Findings:
+def zipf_pauses(bench: BenchContext) -> Findings:
     """Figure 16; also with costlier blocks and results."""
     rows, setting, pauses = setting_of(bench)
     costly = replace(setting, block_gaps=1.5, result_gaps=0.005)
@@ -121,31 +120,31 @@ def run_zipf_pauses(bench: BenchContext) -> Findings:
         f"With costlier blocks and results DINER gives {hmj} times HMJ's pairs at the shortest pause, {rpj} times "
         f"RPJ's. Over oldest first: {extent(_gains(found, 'oldest'))}. {DIFFERENT} {rows:,} rows a side; {setting}."
     )
-    tables = [_share_grid(f"Zipf keys, {setting}", found), _share_grid(f"Costlier: {costly}", dear)]
-    charts = [_chart("Zipf keys with pauses", _BEFORE_LAST, found, "share")]
-    return judged(_gain_parts(found, "zipf"), note, charts, tables, _checked(found) + _checked(dear))
+    tables = _share_grid(f"Zipf keys, {setting}", found), _share_grid(f"Costlier: {costly}", dear)
+    chart = _chart("Zipf keys with pauses", _BEFORE_LAST, found, "share")
+    return judged(_gain_parts(found, "zipf"), note, chart, *tables, rows=_checked(found) + _checked(dear))
 
 
-def run_stock_pauses(bench: BenchContext) -> Findings:
+def stock_pauses(bench: BenchContext) -> Findings:
     """Figure 17: the stand-in at the source's size, and recorded prices."""
     most, _, pauses = setting_of(bench)
     most = most if bench.scale == "full" else 3_000
     sets = {"csco": min(most, SOURCE_ROWS["csco"]), "MSFT": min(most, len(recorded("MSFT").left))}
-    parts, charts, tables, notes, checked = list[Part](), [], [], [], 0
+    parts, shown_all, notes, checked = list[Part](), list[Chart | Grid](), [], 0
     for keys, rows in sets.items():
         memory = 2 * rows // 20
         setting = Setting(memory, 10, memory // 10, outer_blocks=max(1, memory // 100))
         found = _all(keys, rows, setting, pauses)
         parts += _gain_parts(found, keys)
-        charts.append(_chart(f"{keys} with pauses", _BEFORE_LAST, found, "share"))
-        tables.append(_share_grid(f"{keys}, {rows:,} rows a side, {setting}", found))
+        shown_all.append(_chart(f"{keys} with pauses", _BEFORE_LAST, found, "share"))
+        shown_all.append(_share_grid(f"{keys}, {rows:,} rows a side, {setting}", found))
         notes.append(f"{keys} over oldest first: {extent(_gains(found, 'oldest'))}.")
         checked += _checked(found)
     note = " ".join([*notes, "A tenth of memory is for rows that wait, a tenth for outer blocks."])
-    return judged(parts, note, charts, tables, checked)
+    return judged(parts, note, *shown_all, rows=checked)
 
 
-def run_waiting(bench: BenchContext) -> Findings:
+def handover(bench: BenchContext) -> Findings:
     """Table 3: rows that wait when work on disk stops because more have come than may wait."""
     rows, setting, pauses = setting_of(bench)
     found = _all("zipf", rows, setting, pauses)
@@ -166,13 +165,12 @@ def run_waiting(bench: BenchContext) -> Findings:
     parts.append((says, most > setting.memory))
     full = [f"{shown(n)} at {p} %" for n, by in found.items() for p, each in by.items() if each.most > setting.memory]
     note = f"Outgrown: {', '.join(full) or 'nobody'}. {rows:,} rows a side; {setting}."
-    tables = [_waiting_grid(f"Rows that wait; {limit} may, in the source 1,000", found, PRINTED_WAITING)]
-    return judged(
-        parts, note, [_chart("Most rows waiting", "rows", found, "most", log_y=True)], tables, _checked(found)
-    )
+    table = _waiting_grid(f"Rows that wait; {limit} may, in the source 1,000", found, PRINTED_WAITING)
+    chart = _chart("Most rows waiting", "rows", found, "most", log_y=True)
+    return judged(parts, note, chart, table, rows=_checked(found))
 
 
-def run_outer(bench: BenchContext) -> Findings:
+def outer_blocks(bench: BenchContext) -> Findings:
     """Figure 19: blocks that the nested loop of pauses holds, of two hundred that fit in memory, as in the source."""
     rows, base = 10_000, Setting(1_000, 5, 100)
     pauses = (10, 30, 50) if bench.scale == "full" else (20,)
@@ -193,11 +191,11 @@ def run_outer(bench: BenchContext) -> Findings:
     heads = [head for pause in pauses for head in (f"% online, pauses of {pause} %", "of which in pauses")]
     chart = Chart("DINER by outer blocks", "outer blocks in memory", _BEFORE_LAST, lines)
     note = f"{rows:,} rows a side; {base}. The reference counts are 31.4 to 32.9 % at this size."
-    tables = [Grid(f"Outer blocks, {base}", ["", *heads, "most rows waiting"], grid)]
-    return judged([(said, spread <= 3)], note, [chart], tables)
+    table = Grid(f"Outer blocks, {base}", ["", *heads, "most rows waiting"], grid)
+    return judged([(said, spread <= 3)], note, chart, table)
 
 
-def run_miner_waiting(bench: BenchContext) -> Findings:
+def miner_handover(bench: BenchContext) -> Findings:
     """Figure 21, a table: rows that wait when work on disk stops because more have come than may wait."""
     full = bench.scale == "full"
     rows, limit, blocks, pauses = (10_000, 100, 19, PAUSES) if full else (4_000, 40, 9, PAUSES[::2])
@@ -219,46 +217,8 @@ def run_miner_waiting(bench: BenchContext) -> Findings:
         f"The most that wait is {worst / limit:.2f} times what may, in the source 1.004: there a step is small beside "
         f"the 1,000 that may wait. {rows:,} rows in the large inputs; {setting}. The figure has no rival."
     )
-    shares = _grid(
-        "% of the result before the last row", found, lambda name, every: [[name, *(e.share for e in every)]]
-    )
+    shares = _grid(_BEFORE_LAST, found, lambda name, every: [[name, *(e.share for e in every)]])
     title = f"Rows that wait after a pause; {limit} may, in the source 1,000"
-    tables = [_waiting_grid(title, found, PRINTED_MINER_WAITING), shares]
-    return judged(parts, note, [_chart("MINER: most rows waiting", "rows", found, "most")], tables, _checked(found))
-
-
-EXPERIMENTS = (
-    Experiment(
-        "online-pauses",
-        ("figure 16",),
-        "Where sources pause, DINER gives more pairs before the last row than HMJ and RPJ: up to 8.65 and 1.83 times.",
-        run_zipf_pauses,
-    ),
-    Experiment(
-        "online-handover",
-        ("table 3",),
-        "When rows are back after a pause, DINER goes on with them after one small step; HMJ and RPJ go back late and "
-        "let the input buffer grow, RPJ beyond memory after short pauses.",
-        run_waiting,
-    ),
-    Experiment(
-        "online-stock-pauses",
-        ("figure 17",),
-        "On stock trades with pauses DINER gives more pairs than HMJ and RPJ as well.",
-        run_stock_pauses,
-        requires=RECORDED_PACKAGES,
-    ),
-    Experiment(
-        "online-outer-blocks",
-        ("figure 19",),
-        "How many blocks DINER's nested loop holds in pauses hardly matters.",
-        run_outer,
-    ),
-    Experiment(
-        "online-miner-handover",
-        ("figure 21",),
-        "When rows are back after a pause, MINER goes on with them after one small step, with two, three or four "
-        "inputs.",
-        run_miner_waiting,
-    ),
-)
+    chart = _chart("MINER: most rows waiting", "rows", found, "most")
+    waiting = _waiting_grid(title, found, PRINTED_MINER_WAITING)
+    return judged(parts, note, chart, waiting, shares, rows=_checked(found))

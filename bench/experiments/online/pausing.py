@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
-from bench.experiments.online.counting import BUCKETS
-from bench.experiments.online.many_counting import CHAIN, DOMAIN, ROWS, TURN, keys_of, total
-from bench.experiments.online.shares import numbered, specification
-from bench.experiments.online.streams import RECORDED, Streams, recorded, synthetic
+from bench.experiments.online.counting import BUCKETS, specification
+from bench.experiments.online.shares import BUDGET
+from bench.experiments.online.streams import (
+    CHAIN,
+    DOMAIN,
+    RECORDED,
+    ROWS,
+    Streams,
+    chain_relations,
+    inputs_of,
+    recorded,
+    synthetic,
+    total,
+)
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
 from dovetail.joins.online.kernels.rows import EMIT, RESULTS
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.miner import Miner
-from dovetail.joins.online.operators.mjoin import MJoin
-from dovetail.joins.online.operators.spec import MultiJoin
+from dovetail.joins.online.operators.spec import OnlineSpec
 from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.sizes import Sizes
-from dovetail.workloads import relations
+from dovetail.workloads import Relation, relations
 from dovetail.workloads.arrivals import Poisson
-from dovetail.workloads.relation_sets import chain_relations, star_relations
 
 GROUP = 20
-BUDGET = 1 << 27
 _US = 1000.0  # of a mean gap
 
 
@@ -161,15 +168,17 @@ class Simulation:
             self.waited.append(waiting)
 
 
-def keys_with_pauses(name: str, rows: int, pause: int, seed: int = 1) -> tuple[Streams, I64, I64]:
+def keys_with_pauses(name: str, rows: int, pause: int, seed: int = 1) -> tuple[Streams, list[I64]]:
     """Two streams and when their rows come: "zipf", a stand-in or a recorded set, with pauses of so many percent."""
     if name == "zipf":
         streams = synthetic("delays", pause, rows, seed=seed)
     else:
         streams = recorded(name).first(rows) if name in RECORDED else synthetic(name, None, rows, seed=seed)
-    both = relations("delays", pause, len(streams.left), len(streams.right), seed=seed)
-    left, right = (int64s(side.table().column("at").cast(pa.int64()).to_numpy()) for side in both)
-    return streams, left, right
+    return streams, _times(relations("delays", pause, len(streams.left), len(streams.right), seed=seed))
+
+
+def _times(sides: Iterable[Relation]) -> list[I64]:
+    return [int64s(side.table().column("at").cast(pa.int64()).to_numpy()) for side in sides]
 
 
 @cache
@@ -178,44 +187,10 @@ def paused(name: str, keys: str, rows: int, pause: int, setting: Setting, to_the
 
     `to_the_end`: everything owed is asked for too, and DataError if the pairs are not as many as the definition says.
     """
-    streams, *ats = keys_with_pauses(keys, rows, pause)
-    sizes = Sizes(
-        memory_rows=setting.memory,
-        block_rows=setting.block,
-        partitions=BUCKETS,
-        outer_blocks=setting.outer_blocks,
-        fan_in=10,
-    )
-    batches = {"left": numbered(streams.left, "left"), "right": numbered(streams.right, "right")}
-    schemas = {side: batch.schema for side, batch in batches.items()}
-    with specification(name, sizes).open(MemoryBudget(BUDGET), schemas) as operator:
-        return ended(Simulation(operator, setting, *in_order(ats), batches), streams.pairs, to_the_end)
-
-
-def in_order(ats: Sequence[I64]) -> tuple[I64, I64]:
-    """Times from the first row on, ascending, and the input of each row."""
-    times, sides = np.concatenate(ats), np.repeat(np.arange(len(ats)), [len(at) for at in ats])
-    order = np.argsort(times, kind="stable")
-    return int64s(times[order] - int(times.min())), int64s(sides[order])
-
-
-def ended(simulation: Simulation, total: int, to_the_end: bool) -> Paused:
-    """What a simulation gives; DataError if it is asked for everything and gives another number of results."""
-    simulation.run()
-    arriving = simulation.arriving
-    if to_the_end:
-        owed = sum(batch.num_rows for batch in simulation.operator.finish())
-        if arriving + simulation.reactive + owed != total:
-            parts = f"{arriving} + {simulation.reactive} + {owed}"
-            raise DataError(f"{simulation.operator.spec.explain()} with pauses gave {parts} results, not {total}.")
-    return Paused(
-        arriving,
-        simulation.reactive,
-        total,
-        tuple(simulation.waited),
-        simulation.longest_step / _US,
-        simulation.longest_step_rows,
-    )
+    streams, times = keys_with_pauses(keys, rows, pause)
+    sizes = {"memory_rows": setting.memory, "block_rows": setting.block, "outer_blocks": setting.outer_blocks}
+    spec = specification(name, Sizes(**sizes, partitions=BUCKETS, fan_in=10))
+    return _simulated(spec, streams.batches(), times, setting, streams.pairs, to_the_end)
 
 
 @cache
@@ -224,45 +199,33 @@ def miner_paused(inputs: int, rows: int, pause: int, setting: Setting, to_the_en
 
     `to_the_end`: everything owed is asked for too, and DataError if there are not as many combinations as must be.
     """
-    pausing = Poisson(1000.0, 10, pause / 100.0)
-    relations = chain_relations(inputs, rows, DOMAIN * rows // ROWS, 1)
-    tables = {name: replace(relation, arrivals=pausing).table() for name, relation in relations.items()}
-    ats = [int64s(table.column("at").cast(pa.int64()).to_numpy()) for table in tables.values()]
-    batches = {name: table.drop_columns(["at"]).combine_chunks().to_batches()[0] for name, table in tables.items()}
+    steady = chain_relations(inputs, rows, DOMAIN * rows // ROWS, 1)
+    sides = {name: replace(side, arrivals=Poisson(1000.0, 10, pause / 100.0)) for name, side in steady.items()}
+    batches = inputs_of(sides)
     sizes = Sizes(memory_rows=setting.memory, block_rows=setting.block, outer_blocks=setting.outer_blocks)
-    spec = Miner(inputs=tuple(tables), on=tuple(CHAIN[i] for i in range(1, inputs)), sizes=sizes)
-    whole = total({name: keys_of(table) for name, table in tables.items()})
-    with spec.open(MemoryBudget(BUDGET), {name: batch.schema for name, batch in batches.items()}) as operator:
-        simulation = Simulation(operator, setting, *in_order(ats), batches)
-        return ended(simulation, whole, to_the_end)
+    spec = Miner(inputs=tuple(sides), on=CHAIN[: inputs - 1], sizes=sizes)
+    return _simulated(spec, batches, _times(sides.values()), setting, total(batches), to_the_end)
 
 
-def star_proved(rows: int = 400) -> int:
-    """Combinations of a small star that MINER and both kinds of MJoin gave, to the end; DataError if not all."""
-    domain = DOMAIN * rows // ROWS
-    batches = {
-        name: relation.table().drop_columns(["at"]).combine_chunks().to_batches()[0]
-        for name, relation in star_relations(4, rows, domain, 1).items()
-    }
-    on = tuple(("R1.key", f"{name}.key") for name in ("R2", "R3", "R4"))
-    sizes = Sizes(memory_rows=rows // 5, block_rows=5, partitions=8)
-    whole = total({name: keys_of(pa.table(batch)) for name, batch in batches.items()})
-    specs: tuple[MultiJoin, ...] = (
-        Miner(inputs=tuple(batches), on=on, sizes=sizes),
-        MJoin(inputs=tuple(batches), on=on, sizes=sizes, flush="largest"),
-        MJoin(inputs=tuple(batches), on=on, sizes=sizes, flush="smallest"),
-    )
-    for spec in specs:
-        if (found := _to_the_end(spec, batches)) != whole:
-            raise DataError(f"{spec.explain()} gave {found} combinations of {whole}.")
-    return whole
-
-
-def _to_the_end(spec: MultiJoin, batches: Mapping[str, pa.RecordBatch]) -> int:
-    found = 0
-    with spec.open(MemoryBudget(BUDGET), {name: batch.schema for name, batch in batches.items()}) as operator:
-        for start in range(0, max(batch.num_rows for batch in batches.values()), TURN):
-            for name, batch in batches.items():
-                found += sum(part.num_rows for part in operator.push(name, batch.slice(start, TURN)))
-        found += sum(part.num_rows for part in operator.finish())
-    return int(found)
+def _simulated(
+    spec: OnlineSpec,
+    inputs: Mapping[str, pa.RecordBatch],
+    times: Sequence[I64],
+    setting: Setting,
+    whole: int,
+    to_the_end: bool,
+) -> Paused:
+    """What a join gives of inputs whose rows come at these times."""
+    at, sides = np.concatenate(times), np.repeat(np.arange(len(times)), [len(some) for some in times])
+    order = np.argsort(at, kind="stable")
+    with spec.open(MemoryBudget(BUDGET), {name: batch.schema for name, batch in inputs.items()}) as operator:
+        run = Simulation(operator, setting, int64s(at[order] - int(at.min())), int64s(sides[order]), inputs)
+        run.run()
+        arriving = run.arriving
+        if to_the_end:
+            owed = sum(batch.num_rows for batch in operator.finish())
+            if arriving + run.reactive + owed != whole:
+                parts = f"{arriving} + {run.reactive} + {owed}"
+                raise DataError(f"{spec.explain()} with pauses gave {parts} results, not {whole}.")
+        step_gaps, waited = run.longest_step / _US, tuple(run.waited)
+        return Paused(arriving, run.reactive, whole, waited, step_gaps, run.longest_step_rows)

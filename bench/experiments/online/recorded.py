@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid, Part
+from bench.experiment import Cell, Chart, Findings, Grid, Part
 from bench.experiments.online.counting import COLUMNS, Counted, counted
 from bench.experiments.online.shares import (
     RIVALS,
@@ -22,7 +21,6 @@ from bench.experiments.online.streams import (
     BANDS,
     MEMORY,
     PRINTED_SHARES,
-    RECORDED_PACKAGES,
     SOURCE_ROWS,
     SPECIFIED_BANDS,
     SPECIFIED_EQUAL,
@@ -86,7 +84,7 @@ def _catches_up(streams: Streams, found: Mapping[str, Counted]) -> Part:
     return (f"{says} {end:.2f} at the end)", early < 0.95 <= end)
 
 
-def run_over_time(stand_in: str, real: str, bench: BenchContext) -> Findings:
+def over_time(bench: BenchContext, stand_in: str, real: str) -> Findings:
     """Figures 7 and 8: pairs by the part of the input that has come."""
     rows = min(SOURCE_ROWS[stand_in], 10_000) if bench.scale == "small" else SOURCE_ROWS[stand_in]
     sets = [synthetic(stand_in, None, rows), recorded(real)]
@@ -95,17 +93,16 @@ def run_over_time(stand_in: str, real: str, bench: BenchContext) -> Findings:
     if stand_in == "csco":
         parts += [_catches_up(streams, each) for streams, each in zip(sets, found, strict=True)]
     ends = {s.name: {name: float(c.found) for name, c in each.items()} for s, each in zip(sets, found, strict=True)}
-    charts = [_time_chart(streams, each) for streams, each in zip(sets, found, strict=True)]
-    tables = [_time_grid(streams, each) for streams, each in zip(sets, found, strict=True)]
+    charts, tables = list(map(_time_chart, sets, found)), list(map(_time_grid, sets, found))
     note = f"{beyond(ends)} Rows come one by one at an even pace, so time is the part of the input that has come."
-    return findings(parts, note, charts, tables, sets)
+    return findings(parts, note, *charts, *tables, proofs=sets)
 
 
 def _by_memory(sets: Sequence[Streams], names: Sequence[str]) -> dict[str, dict[int, Shares]]:
     return {each.name: {percent: shares_of(each, *sized(each, percent), names) for percent in MEMORY} for each in sets}
 
 
-def run_memory(bench: BenchContext) -> Findings:
+def memory(bench: BenchContext) -> Findings:
     """Figure 9: gains by memory."""
     sets = like_the_source(bench.scale == "small")
     found = _by_memory(sets, COLUMNS)
@@ -128,7 +125,7 @@ def run_memory(bench: BenchContext) -> Findings:
         )
         for rival in (*RIVALS, "oldest")
     ]
-    return findings(parts, beyond(lines), charts, [_memory_grid(found)], [each.first(300) for each in sets])
+    return findings(parts, beyond(lines), *charts, _memory_grid(found), proofs=[each.first(300) for each in sets])
 
 
 def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
@@ -144,7 +141,7 @@ def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
     return Grid("Equality joins: percent of the result while rows arrive, and DINER's gains", heads, rows)
 
 
-def run_shares(bench: BenchContext) -> Findings:
+def shares(bench: BenchContext) -> Findings:
     """Table 4: DINER's share by memory, beside what memory gives whatever the keys are."""
     sets = like_the_source(bench.scale == "small")
     found = _by_memory(sets, ("DINER", "oldest"))
@@ -173,10 +170,10 @@ def run_shares(bench: BenchContext) -> Findings:
         "The printed shares of the weather data (10, 17, 24 and 29 %) are not above what rows that leave oldest first "
         f"give on any data without order: {', '.join(f'{share:g}' for share in closed)} %."
     )
-    tables = [Grid("Percent of the result while rows arrive", ["set", "", *(f"{p} % memory" for p in MEMORY)], rows)]
+    grid = Grid("Percent of the result while rows arrive", ["set", "", *(f"{p} % memory" for p in MEMORY)], rows)
     lines = {name: [(p, share) for p, share in zip(MEMORY, each, strict=True)] for name, each in diner.items()}
     chart = Chart("DINER's share", "memory, % of all rows", "% of the result while rows arrive", lines)
-    return findings(parts, note, [chart], tables, [each.first(300) for each in sets])
+    return findings(parts, note, chart, grid, proofs=[each.first(300) for each in sets])
 
 
 BAND_JOINS = ("DINER", "PMJ", "oldest")
@@ -189,7 +186,7 @@ def band_shares(streams: Streams, percent: int) -> dict[str, float]:
     return shares_of(streams, memory, max(10, memory // 200), BAND_JOINS)
 
 
-def run_bands(bench: BenchContext) -> Findings:
+def bands(bench: BenchContext) -> Findings:
     """DINER and PMJ at 5 and 20 % memory; the hash joins find no bands."""
     sets = {each.name: each.within(BANDS[each.name]) for each in like_the_source(bench.scale == "small")}
     found = {(name, percent): band_shares(each, percent) for name, each in sets.items() for percent in (5, 20)}
@@ -213,62 +210,9 @@ def run_bands(bench: BenchContext) -> Findings:
         "Rows that leave oldest first give more than DINER on "
         f"{', '.join(behind) or 'none of these sets'}: PMJ loses by waiting for full memory, not by what it keeps."
     )
-    heads = [
-        "set",
-        "rows a side",
-        "memory %",
-        "DINER",
-        "PMJ",
-        "oldest first",
-        "DINER / PMJ",
-        "DINER, spec.",
-        "PMJ, spec.",
-    ]
+    heads = ("set", "rows a side", "memory %", "DINER", "PMJ", "oldest first", "DINER / PMJ")
     bars = {shown(each): [(name, found[name, 5][each]) for name in sets] for each in BAND_JOINS}
     chart = Chart("Band joins, memory 5 %", "set", "% of the result while rows arrive", bars, kind="bar")
-    tables = [Grid("Band joins: percent of the result while rows arrive", heads, rows)]
-    return findings(parts, note, [chart], tables, [each.first(300) for each in sets.values()])
-
-
-EXPERIMENTS = (
-    Experiment(
-        "online-stocks-over-time",
-        ("figure 7",),
-        "While stock trades come, DINER has given clearly more pairs than HMJ, RPJ and XJoin at any time; RPJ starts "
-        "slowly and catches up with XJoin.",
-        partial(run_over_time, "csco", "MSFT"),
-        requires=RECORDED_PACKAGES,
-    ),
-    Experiment(
-        "online-weather-over-time",
-        ("figure 8",),
-        "While temperatures of two stations come, DINER has given clearly more pairs than HMJ, RPJ and XJoin at any "
-        "time.",
-        partial(run_over_time, "weather", "New York"),
-        requires=RECORDED_PACKAGES,
-    ),
-    Experiment(
-        "online-recorded-memory",
-        ("figure 9",),
-        "On recorded data DINER gives up to 2.5 times the pairs of RPJ and HMJ while rows come, and gains more with "
-        "less memory.",
-        run_memory,
-        requires=RECORDED_PACKAGES,
-    ),
-    Experiment(
-        "online-recorded-shares",
-        ("table 4",),
-        "A fifth of the input in memory is enough for much of the result while rows come, and a twentieth for a part "
-        "of it that is well above its own size.",
-        run_shares,
-        requires=RECORDED_PACKAGES,
-    ),
-    Experiment(
-        "online-bands",
-        ("figure 13",),
-        "Of band joins, which hash joins cannot do, DINER gives a far larger share while rows come than PMJ, which "
-        "waits for full memory.",
-        run_bands,
-        requires=RECORDED_PACKAGES,
-    ),
-)
+    title, specified = "Band joins: percent of the result while rows arrive", ("DINER, spec.", "PMJ, spec.")
+    grid = Grid(title, (*heads, *specified), rows)
+    return findings(parts, note, chart, grid, proofs=[each.first(300) for each in sets.values()])

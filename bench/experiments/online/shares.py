@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid, Part, extent, judged
-from bench.experiments.online.counting import BUCKETS, COLUMNS, TURN, counted, turns
-from bench.experiments.online.streams import SPECIFIED, Row, Streams
+from bench.experiments.online.counting import BUCKETS, COLUMNS, counted, specification, turns
+from bench.experiments.online.streams import SPECIFIED, Row, Streams, synthetic
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.online.operators import ALGORITHMS, BASELINES
-from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.spec import OnlineJoin
+from dovetail.joins.online.operators.spec import OnlineJoin, OnlineSpec
 from dovetail.joins.online.phases import ARRIVING, PHASE_COLUMN
 from dovetail.joins.online.sizes import Sizes
 
@@ -26,13 +23,7 @@ RIVALS = ("HMJ", "RPJ 1.0")
 """The joins that the source compares with in every figure; RPJ as it reads it, which forgets no arrival."""
 SHOWN = {"RPJ 1.0": "RPJ", "RPJ 0.9": "RPJ, ageing", "oldest": "oldest first"}
 """Names for readers where those of the counters are short."""
-_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "HMJ smallest": ("hmj", {"flush": "smallest"}),
-    "RPJ 1.0": ("rpj", {"ageing": 1.0}),
-    "RPJ 0.9": ("rpj", {"ageing": 0.9}),
-}
-"""How joins are called in the registry, and what they are told, where it is more than their name."""
-_BUDGET = 1 << 22
+BUDGET = 1 << 27
 Shares = Mapping[str, float]
 """Percent of the result that comes while rows arrive, by join."""
 Lines = Mapping[str, Shares]
@@ -79,52 +70,71 @@ def shown(name: str) -> str:
     return SHOWN.get(name, name)
 
 
-def reference(set_name: str, xs: Iterable[float], label: str) -> dict[str, Row]:
-    """The reference counts of a set, by the label of its line."""
-    return {label.format(x=x): SPECIFIED[set_name, x] for x in xs if (set_name, x) in SPECIFIED}
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Shares of all compared joins over what a set of keys varies; `label` names the line of a value."""
 
+    set: str
+    label: str
+    found: Mapping[float, Shares]
+    size: Size
 
-def labelled(found: Mapping[float, Shares], label: str) -> dict[str, Shares]:
-    """Shares by the label of their line."""
-    return {label.format(x=x): shares for x, shares in found.items()}
+    @classmethod
+    def over(cls, xs: Sequence[float], name: str, label: str, size: Size) -> Sweep:
+        """The shares at every value of a set of `dovetail.workloads.relations`."""
+        return cls(name, label, {x: size.shares(synthetic(name, x, size.rows)) for x in xs}, size)
 
+    @property
+    def lines(self) -> dict[str, Shares]:
+        """Shares by the label of their line."""
+        return {self.label.format(x=x): shares for x, shares in self.found.items()}
 
-def shares_grid(title: str, found: Lines, specified: Mapping[str, Row]) -> Grid:
-    """Percent online by line and join, DINER's factors, and below each line the reference counts.
+    @property
+    def reference(self) -> dict[str, Row]:
+        """The reference counts that there are, by the label of their line."""
+        return {self.label.format(x=x): SPECIFIED[self.set, x] for x in self.found if (self.set, x) in SPECIFIED}
 
-    Reference: docs/algorithms/online.md, 6.4.
-    """
-    names = list(next(iter(found.values())))
-    heads = ["percent online", *map(shown, names), "DINER / HMJ", "DINER / RPJ", "DINER / oldest first"]
-    rows: list[list[Cell]] = []
-    for line, shares in found.items():
-        rows.append([line, *shares.values(), *(factor(shares, other) for other in (*RIVALS, "oldest"))])
-        if line in specified:
-            by_name = dict(zip(COLUMNS, specified[line], strict=True))
-            rows.append(["reference count", *(by_name.get(name) for name in names), None, None, None])
-    return Grid(title, heads, rows)
+    def factors(self, rival: str) -> list[float]:
+        """DINER's factor over a join at every value."""
+        return [factor(shares, rival) for shares in self.found.values()]
 
+    def grid(self, title: str, *others: Sweep) -> Grid:
+        """Percent online by line and join, DINER's factors, and below each line the reference counts.
 
-def shares_chart(title: str, x: str, found: Mapping[float, Shares], log_x: bool = False) -> Chart:
-    """One line a join through its shares."""
-    lines = {shown(name): [(at, s[name]) for at, s in found.items()] for name in next(iter(found.values()))}
-    return Chart(title, x, "% of the result while rows arrive", lines, log_x=log_x)
+        Reference: docs/algorithms/online.md, 6.4.
+        """
+        names = list(next(iter(self.found.values())))
+        heads = ["percent online", *map(shown, names), "DINER / HMJ", "DINER / RPJ", "DINER / oldest first"]
+        rows: list[list[Cell]] = []
+        for line, shares in (pair for sweep in (self, *others) for pair in sweep.lines.items()):
+            rows.append([line, *shares.values(), *(factor(shares, other) for other in (*RIVALS, "oldest"))])
+            for specified in (sweep.reference[line] for sweep in (self, *others) if line in sweep.reference):
+                by_name = dict(zip(COLUMNS, specified, strict=True))
+                rows.append(["reference count", *(by_name.get(name) for name in names), None, None, None])
+        return Grid(f"{title}, {self.size}", heads, rows)
 
+    def shares_chart(self, title: str, x: str, log_x: bool = False) -> Chart:
+        """One line a join through its shares."""
+        names = next(iter(self.found.values()))
+        lines = {shown(name): [(at, s[name]) for at, s in self.found.items()] for name in names}
+        return Chart(title, x, "% of the result while rows arrive", lines, log_x=log_x)
 
-def factors_chart(title: str, x: str, found: Mapping[float, Shares], log_x: bool = False) -> Chart:
-    """One line a join through DINER's factor over it."""
-    some = ("HMJ", "RPJ 1.0", "RPJ 0.9", "XJoin", "oldest", "PMJ")
-    lines = {shown(name): [(at, factor(s, name)) for at, s in found.items()] for name in some}
-    return Chart(title, x, "pairs of DINER / pairs of the other", lines, log_x=log_x)
+    def factors_chart(self, x: str, title: str = "DINER's gain", log_x: bool = False) -> Chart:
+        """One line a join through DINER's factor over it."""
+        some = ("HMJ", "RPJ 1.0", "RPJ 0.9", "XJoin", "oldest", "PMJ")
+        lines = {shown(name): list(zip(self.found, self.factors(name), strict=True)) for name in some}
+        return Chart(title, x, "pairs of DINER / pairs of the other", lines, log_x=log_x)
 
-
-def remarks(found: Lines, specified: Mapping[str, Row], size: Size) -> str:
-    """DINER against the baseline that no source proposes, and against the reference counts."""
-    gaps = [abs(found[line]["DINER"] - (row[0] or 0.0)) for line, row in specified.items() if line in found]
-    return (
-        f"{beyond(found)} DINER is at most {max(gaps):.1f} points from the reference counts, which are for 100,000 "
-        f"rows a side. {size}."
-    )
+    def remarks(self, *others: Sweep) -> str:
+        """DINER against the baseline that no source proposes, and against the reference counts."""
+        every = (self, *others)
+        lines = {line: shares for sweep in every for line, shares in sweep.lines.items()}
+        printed = ((line, row[0] or 0.0) for sweep in every for line, row in sweep.reference.items())
+        gap = max(abs(lines[line]["DINER"] - diner) for line, diner in printed)
+        return (
+            f"{beyond(lines)} DINER is at most {gap:.1f} points from the reference counts, which are for 100,000 "
+            f"rows a side. {self.size}."
+        )
 
 
 def beyond(found: Lines) -> str:
@@ -133,24 +143,10 @@ def beyond(found: Lines) -> str:
     return f"Over rows that leave oldest first DINER gives {factors} times the pairs."
 
 
-def findings(
-    parts: Sequence[Part], note: str, charts: Sequence[Chart], tables: Sequence[Grid], proofs: Sequence[Streams]
-) -> Findings:
+def findings(parts: Sequence[Part], note: str, *shown: Chart | Grid, proofs: Sequence[Streams]) -> Findings:
     """What was found, with the pairs of the first rows of some streams compared with the definition."""
     rows = sum(proved(streams, ("DINER", "PMJ") if streams.band else COLUMNS) for streams in proofs)
-    return judged(parts, note, charts, tables, rows)
-
-
-def specification(name: str, sizes: Sizes, band: int = 0) -> OnlineJoin:
-    """One of the compared joins, on the columns `key` of both sides."""
-    kind, options = _OPTIONS.get(name, (name.lower(), {}))
-    predicate: dict[str, Any] = {"within": ("key", "key", -band, band)} if band else {"on": ("key",)}
-    return (ALGORITHMS | BASELINES)[kind](**predicate, sizes=sizes, with_phase=True, **options)
-
-
-def numbered(keys: I64, side: str) -> pa.RecordBatch:
-    """Rows of one side with these keys: `key`, and a number of its own for each."""
-    return pa.record_batch({"key": keys, f"{side}_id": np.arange(len(keys))})
+    return judged(parts, note, *shown, rows=rows)
 
 
 def proved(streams: Streams, names: Iterable[str], rows: int = 600) -> int:
@@ -175,21 +171,18 @@ def proved(streams: Streams, names: Iterable[str], rows: int = 600) -> int:
 
 def _run(spec: OnlineJoin, streams: Streams) -> tuple[I64, int]:
     """All pairs of an operator, and how many came while rows arrived."""
-    sides = {"left": numbered(streams.left, "left"), "right": numbered(streams.right, "right")}
     given, online = [np.empty(0, np.int64)], 0
-    with spec.open(MemoryBudget(_BUDGET), {name: side.schema for name, side in sides.items()}) as operator:
-        for batch in _everything(operator, sides, turns(streams.left, streams.right, TURN)):
-            left, right = (batch.column(f"{side}_id").to_numpy() for side in sides)
-            given.append(left * len(streams.right) + right)
-            online += sum(phase == ARRIVING for phase in batch.column(PHASE_COLUMN).to_pylist())
+    for batch in everything(spec, streams.batches()):
+        left, right = (batch.column(f"{side}_id").to_numpy() for side in ("left", "right"))
+        given.append(left * len(streams.right) + right)
+        online += sum(phase == ARRIVING for phase in batch.column(PHASE_COLUMN).to_pylist())
     return int64s(np.concatenate(given)), online
 
 
-def _everything(
-    operator: OnlineOperator, sides: Mapping[str, pa.RecordBatch], chunks: list[tuple[int, I64]]
-) -> Iterator[pa.RecordBatch]:
-    at, names = [0, 0], list(sides)
-    for side, keys in chunks:
-        yield from operator.push(names[side], sides[names[side]].slice(at[side], len(keys)))
-        at[side] += len(keys)
-    yield from operator.finish()
+def everything(spec: OnlineSpec, inputs: Mapping[str, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All answers of a join, whose inputs come in turns, to the end."""
+    names, schemas = list(inputs), {name: batch.schema for name, batch in inputs.items()}
+    with spec.open(MemoryBudget(BUDGET), schemas) as operator:
+        for number, start, stop in turns([batch.num_rows for batch in inputs.values()]):
+            yield from operator.push(names[number], inputs[names[number]].slice(start, stop - start))
+        yield from operator.finish()

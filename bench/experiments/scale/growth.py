@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from bench.case import Scale
 from bench.context import BenchContext
 from bench.enrichment import matched, page_file, stream_rows
-from bench.experiment import Chart, Experiment, Findings, Grid, Opinion
+from bench.experiment import Chart, Findings, Grid, Opinion, reported
 from bench.experiment import slope as power
-from bench.intervals import overlap_counts, sink_rows, write_files
+from bench.intervals import overlap_counts, to_sink, write_files
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
@@ -125,11 +126,9 @@ def found(lines: Mapping[str, Sequence[Point]], unit: str, what: str) -> Finding
     chart = Chart("Growth with the input", unit, "seconds", drawn, log_x=True, log_y=True)
     rows = [(name, p.size, p.seconds, p.answers, p.size / p.seconds) for name, points in lines.items() for p in points]
     fits = [(name, slope(points), slopes[name], _shown(added[name])) for name, points in lines.items()]
-    tables = [
-        Grid("Slopes", ("curve", "all sizes", "larger half", "larger half, beyond the smallest"), fits),
-        Grid("Times", ("curve", unit, "seconds", "answers", f"{unit} a second"), rows),
-    ]
-    return Findings(verdict, why, [chart], tables, sum(p.answers for points in lines.values() for p in points))
+    slopes_grid = Grid("Slopes", ("curve", "all sizes", "larger half", "larger half, beyond the smallest"), fits)
+    times = Grid("Times", ("curve", unit, "seconds", "answers", f"{unit} a second"), rows)
+    return reported(verdict, why, chart, slopes_grid, times, rows=sum(row[3] for row in rows))
 
 
 def _verdict(slopes: Collection[float]) -> Opinion:
@@ -141,11 +140,6 @@ def _verdict(slopes: Collection[float]) -> Opinion:
 
 def _shown(value: float | None) -> str:
     return "all constant" if value is None else f"{value:.2f}"
-
-
-def _to_sink(frame: DataFrame) -> int:
-    frame.write.format("noop").mode("overwrite").save()
-    return sink_rows(frame.sparkSession)
 
 
 def _frame(bench: BenchContext, name: str, make: Callable[[], pa.Table]) -> DataFrame:
@@ -168,7 +162,7 @@ def _interval(joined: bool, bench: BenchContext, rows: int) -> Prepared:
     left, right = frames
 
     def run() -> int:
-        return _to_sink(interval_join(left, right)) if joined else interval_count(left, right)
+        return to_sink(lambda: interval_join(left, right)).answer if joined else interval_count(left, right)
 
     pairs = int(overlap_counts(tables[0], tables[1]).sum())
     return Prepared(float(rows), pairs, run, lambda: [frame.unpersist(blocking=True) for frame in frames])
@@ -188,18 +182,23 @@ def _online(memory: str, bench: BenchContext, rows: int) -> Prepared:
 
     left, right = (_frame(bench, f"online-{rows}-{name}", partial(make, name)) for name in keys)
     pairs = int(np.bincount(keys["left"], minlength=rows) @ np.bincount(keys["right"], minlength=rows))
-    return Prepared(float(rows), pairs, lambda: _to_sink(online_join(left, right, on="key", memory=memory)))
+    join = partial(online_join, left, right, on="key", memory=memory)
+    return Prepared(float(rows), pairs, lambda: to_sink(join).answer)
 
 
-def _enrichment(master_rows: int | None, bench: BenchContext, rows: int) -> Prepared:
-    """More stream rows; master rows as given, else half as many as stream rows."""
-    keys = master_rows or rows // 2
+MASTER_ROWS: dict[Scale, int] = {"small": 100_000, "full": 1_000_000}
+
+
+def _enrichment(fixed: bool, bench: BenchContext, rows: int) -> Prepared:
+    """More stream rows; as many master rows for all of them, else half as many as stream rows."""
+    keys = MASTER_ROWS[bench.scale] if fixed else rows // 2
     frame = _frame(bench, f"stream-{rows}-{keys}", lambda: stream_rows(bench, keys, 0, rows))
     store = page_file(bench, keys)
-    return Prepared(float(rows), matched(rows), lambda: _to_sink(enrich(frame, store, on="key", memory="8MB")))
+    join = partial(enrich, frame, store, on="key", memory="8MB")
+    return Prepared(float(rows), matched(rows), lambda: to_sink(join).answer)
 
 
-def _xquery(query: str, bench: BenchContext, stations: int) -> Prepared:
+def queried(query: str, bench: BenchContext, stations: int) -> Prepared:
     """Collections of twice the stations."""
     params = {"query": query, "stations": stations, "years": 10}
     where = places(bench, params)
@@ -218,78 +217,44 @@ class Growth:
     full: int
     unit: str
     what: str
-    ways: Callable[[BenchContext], Mapping[str, Prepare]]
-
-    def run(self, bench: BenchContext) -> Findings:
-        """The curves and the verdict."""
-        first = self.full if bench.scale == "full" else self.small
-        return found(curves(bench, self.ways(bench), sizes(first)), self.unit, self.what)
+    ways: Mapping[str, Prepare]
 
 
-def _enrichments(bench: BenchContext) -> dict[str, Prepare]:
-    master = 1_000_000 if bench.scale == "full" else 100_000
-    return {
-        f"{master:,} master rows": partial(_enrichment, master),
-        "half as many master rows": partial(_enrichment, None),
-    }
-
-
-EXPERIMENTS = (
-    Experiment(
-        "scale-interval",
-        ("growth of interval joins",),
-        "With as many partners a row, an interval join over twice the rows takes about twice as long.",
-        Growth(
-            10_000,
-            62_500,
-            "rows a side",
-            "Overlap join with about 20 pairs a row",
-            lambda bench: {"all pairs": partial(_interval, True), "their number": partial(_interval, False)},
-        ).run,
-        "measured",
+GROWTHS = {
+    "interval": Growth(
+        10_000,
+        62_500,
+        "rows a side",
+        "Overlap join with about 20 pairs a row",
+        {"all pairs": partial(_interval, True), "their number": partial(_interval, False)},
     ),
-    Experiment(
-        "scale-semistream",
-        ("growth of enrichment",),
-        "Twice the stream takes at most about twice as long to enrich, also where the master data doubles with it "
-        "and memory does not.",
-        Growth(
-            20_000,
-            125_000,
-            "stream rows",
-            "Enrichment from page files with 8MB a task, keys by Zipf's law",
-            _enrichments,
-        ).run,
-        "measured",
+    "semistream": Growth(
+        20_000,
+        125_000,
+        "stream rows",
+        "Enrichment from page files with 8MB a task, keys by Zipf's law",
+        {"{master:,} master rows": partial(_enrichment, True), "half as many master rows": partial(_enrichment, False)},
     ),
-    Experiment(
-        "scale-online",
-        ("growth of online joins",),
-        "An online join of inputs twice as long takes about twice as long, in memory and where most rows wait on "
-        "disk for the end.",
-        Growth(
-            5_000,
-            62_500,
-            "rows a side",
-            "DINER over two inputs whose rows have about one partner, to the end of both",
-            lambda bench: {f"{memory} a bucket": partial(_online, memory) for memory in ("32MB", "1MB")},
-        ).run,
-        "measured",
+    "online": Growth(
+        5_000,
+        62_500,
+        "rows a side",
+        "DINER over two inputs whose rows have about one partner, to the end of both",
+        {f"{memory} a bucket": partial(_online, memory) for memory in ("32MB", "1MB")},
     ),
-    Experiment(
-        "scale-xquery",
-        ("growth of XQuery",),
-        "A query over twice the XML takes about twice as long, for an aggregate and for a join.",
-        Growth(
-            1,
-            4,
-            "MB of XML",
-            "Two queries of the source (listings 7.4 and 7.6) over readings of 10 years",
-            lambda bench: {
-                "highest temperature": partial(_xquery, "7.4"),
-                "stations with readings": partial(_xquery, "7.6"),
-            },
-        ).run,
-        "measured",
+    "xquery": Growth(
+        1,
+        4,
+        "MB of XML",
+        "Two queries of the source (listings 7.4 and 7.6) over readings of 10 years",
+        {"highest temperature": partial(queried, "7.4"), "stations with readings": partial(queried, "7.6")},
     ),
-)
+}
+
+
+def growth(bench: BenchContext, family: str) -> Findings:
+    """The curves of a family and the verdict."""
+    of = GROWTHS[family]
+    ways = {name.format(master=MASTER_ROWS[bench.scale]): way for name, way in of.ways.items()}
+    first = of.full if bench.scale == "full" else of.small
+    return found(curves(bench, ways, sizes(first)), of.unit, of.what)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -13,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Experiment, Findings, Grid
-from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from bench.experiment import Cell, Chart, Findings, Grid
+from bench.experiment import reported as findings
+from bench.experiments.scale.growth import queried, timed
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.profile import Cost, Profile, load_profile
 from dovetail.errors import DataError
@@ -26,7 +26,6 @@ from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.semistream.cost.choose import choose
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.setting import Setting, from_profile, our_entries
-from dovetail.xml.api import plan_xquery
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,27 +196,14 @@ def xquery_bill(cluster: Cluster, core_bytes_per_s: float) -> Bill:
     return Bill("xquery", cpu, cluster.input_bytes, 100.0 * cluster.tasks, 1.0, notes)
 
 
-_QUERY = "7.4"
 _STATIONS = {"small": (4, 16), "full": (16, 64)}
 
 
 def core_bytes_per_s(bench: BenchContext) -> float:
     """XML bytes that one core reads a second, from the times of two sizes, so that the cost of a query drops out."""
-    seconds, sizes = [], []
-    for stations in _STATIONS[bench.scale]:
-        params = {"query": _QUERY, "stations": stations, "years": 10}
-        where, wanted = places(bench, params), expected(params)
-        best = float("inf")
-        for _ in range(3):
-            began = time.perf_counter()
-            items = [row.item for row in plan_xquery(bench.spark, QUERIES[_QUERY], where).frame().collect()]
-            best = min(best, time.perf_counter() - began)
-            if answer(_QUERY, items) != wanted:
-                raise DataError(f"query {_QUERY} over {stations} stations answered {items}.")
-        seconds.append(best)
-        sizes.append(1e6 * megabytes(where))
+    few, more = (timed(queried("7.4", bench, stations), "query 7.4", 3) for stations in _STATIONS[bench.scale])
     cores = bench.spark.sparkContext.defaultParallelism
-    return (sizes[1] - sizes[0]) / max(1e-3, seconds[1] - seconds[0]) / cores
+    return 1e6 * (more.size - few.size) / max(1e-3, more.seconds - few.seconds) / cores
 
 
 def reported(bills: list[Bill], cluster: Cluster, profile: Profile) -> Findings:
@@ -238,7 +224,7 @@ def reported(bills: list[Bill], cluster: Cluster, profile: Profile) -> Findings:
         f"to spread evenly and nothing to fail; writing results is not counted."
     )
     chart = Chart("Minutes of 100 nodes for 1 TB", "family", "minutes", lines, kind="bar")
-    return Findings("reported", why, [chart], [table, _assumed(bills, cluster), _unit_costs(profile)])
+    return findings("reported", why, chart, table, _assumed(bills, cluster), _unit_costs(profile))
 
 
 def _tb(nbytes: float) -> float:
@@ -265,23 +251,8 @@ def _unit_costs(profile: Profile) -> Grid:
     return Grid(f"Unit costs ({profile.explain()})", ("unit", "ns"), rows)
 
 
-def _run(bench: BenchContext) -> Findings:
+def bills(bench: BenchContext) -> Findings:
+    """What every family would take."""
     cluster, profile = Cluster(), load_profile()
-    bills = [
-        interval_bill(cluster, profile),
-        semistream_bill(cluster, profile),
-        online_bill(cluster, profile),
-        xquery_bill(cluster, core_bytes_per_s(bench)),
-    ]
-    return reported(bills, cluster, profile)
-
-
-EXPERIMENTS = (
-    Experiment(
-        "scale-on-paper",
-        ("1 TB on 100 nodes",),
-        "What a terabyte on a hundred nodes would cost each family, by the models and the costs of single steps.",
-        _run,
-        "measured",
-    ),
-)
+    each = [bill(cluster, profile) for bill in (interval_bill, semistream_bill, online_bill)]
+    return reported([*each, xquery_bill(cluster, core_bytes_per_s(bench))], cluster, profile)

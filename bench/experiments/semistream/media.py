@@ -14,26 +14,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Chart, Experiment, Findings, Grid, Ground, Part, by_column, judged, over
-from bench.experiments.semistream.points import (
-    EXPONENTS,
-    JOINS,
-    SEGMENT_ROWS,
-    Point,
-    at,
-    count,
-    divisor,
-    master_rows,
-    memories,
-)
-from bench.postgres import NEEDED as NEEDS_SERVER
+from bench.experiment import Chart, Findings, Grid, by_column, over
+from bench.experiments.semistream import points
+from bench.experiments.semistream.points import SEGMENT_ROWS, Point
 from bench.postgres import master_table
+from bench.simulation import STREAM, Keys, Meter, Rate
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError, PlanError
@@ -44,14 +35,10 @@ from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
-from dovetail.joins.semistream.options import CachePolicy
-from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads import Master
 from dovetail.workloads.filler import checksum
 from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw
-
-_SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
 
 _BATCH = 1 << 15
 
@@ -71,16 +58,6 @@ class Segments:
     def __init__(self, pages: Pages) -> None:
         for name in _SEGMENTS:
             setattr(self, name, getattr(pages, name))
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """Rows a second by the clock, rows per load, the share answered by cached rows, and rows that were checked."""
-
-    per_second: float
-    rows_per_load: float
-    cached_share: float
-    checked: int
 
 
 @contextmanager
@@ -110,37 +87,36 @@ def server_table(bench: BenchContext, rows: int) -> Iterator[Pages]:
         pages.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """Where the master data is: how it is opened, and what master rows and memory are divided by."""
+
+    name: str
+    store: Callable[[BenchContext, int], AbstractContextManager[Pages]]
+    kind: str
+    small: int
+    full: int
+
+
+DISK = Medium("disk", page_file, "a page file, as far as it is not in the system's cache,", small=20, full=1)
+DATABASE = Medium("database", server_table, "PostgreSQL here,", small=50, full=4)
+
+
 def built(of: Point, pages: Pages) -> SemiStreamJoin:
     """The join with the sizes of the point, over pages of about equal length."""
-    each = int(pages.starts[-1]) / (len(pages.starts) - 1)
-    options: dict[str, Any] = {"pages": pages, "on": ("key",), "how": "inner", "columns": ("checksum",)}
-    if of.algorithm == "inlj":
-        return ALGORITHMS["inlj"](**options, sizes=Sizes(together=1))
-    memory, cached = of.experiment().memory, of.cached // of.divide
-    if of.mesh:
-        segment = _MESH_ROWS if of.segment == SEGMENT_ROWS else of.segment
-        waiting = (memory.memory - segment * memory.row_bytes) // memory.mesh_bytes
-        parts = {"parts": of.parts} if of.algorithm == "r_meshjoin" else {}
-        sizes = Sizes(waiting=waiting, per_segment=_pages_of(segment, each), **parts)
-        return ALGORITHMS[of.algorithm](**options, sizes=sizes)
-    options |= {"lookup": of.lookup} | ({} if of.rounds else {"short_reads": False})
-    per, pinned = _pages_of(of.segment, each), of.segment if of.pinned is None else of.pinned
-    kept = {"x_hybridjoin": {"pinned": pinned // of.segment * per},
-            "optimised_x_hybridjoin": {"pinned": cached // of.segment * per},
-            "cachejoin": {"cached": cached}}.get(of.algorithm, {})  # fmt: skip
-    if of.algorithm == "cachejoin":
-        options["cache"] = CachePolicy("random", 5)
-    taken = {"x_hybridjoin": (of.segment + pinned, 0), "hybridjoin": (of.segment, 0)}
-    waiting = memory.waiting(*taken.get(of.algorithm, (of.segment, cached)))
-    together = {} if of.rounds else {"together": 1}
-    return ALGORITHMS[of.algorithm](**options, sizes=Sizes(waiting=waiting, per_segment=per, **together, **kept))
+    segment = _MESH_ROWS if of.mesh and of.segment == SEGMENT_ROWS else of.segment
+    sizing = replace(of.experiment(), segment_rows=segment)
+    per = max(1, round(segment / (int(pages.starts[-1]) / (len(pages.starts) - 1))))
+    sizes, options = sizing.sizes(of.algorithm, per), sizing.policies(of.algorithm)
+    if not of.mesh and not of.rounds:
+        sizes = replace(sizes, together=1)
+        options |= {} if of.algorithm == "inlj" else {"short_reads": False}
+    return ALGORITHMS[of.algorithm](
+        pages=pages, on=("key",), how="inner", columns=("checksum",), sizes=sizes, **options
+    )
 
 
-def _pages_of(rows: int, each: float) -> int:
-    return max(1, round(rows / each))
-
-
-def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Callable[[int], I64]:
+def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Keys:
     """Keys 1 to `rows` by Zipf's law, the most wanted first or anywhere."""
     law, rng = ZipfLaw(rows, exponent, "integral"), np.random.default_rng(seed)
 
@@ -151,36 +127,41 @@ def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Calla
     return keys
 
 
-def timed(join: SemiStreamJoin, keys: Callable[[int], I64], warm: int, measure: int) -> Timed:
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Rows a second by the clock, rows per load, the share answered by cached rows, and rows that were checked."""
+
+    per_second: float
+    rows_per_load: float
+    cached_share: float
+    checked: int
+
+
+def timed(join: SemiStreamJoin, keys: Keys, warm: int, measure: int) -> Timed:
     """The rate over `measure` rows after `warm` ones; every answer of the run is then checked by its checksum.
 
     Rows are timed in three windows, and the median rate counts: what else runs here slows down any one of them.
     """
-    with join.open(MemoryBudget(2**34, "bench"), {"stream": _SCHEMA}) as operator:
+    with join.open(MemoryBudget(2**34, "bench"), {"stream": STREAM}) as operator:
         answers: list[pa.RecordBatch] = []
-        taken = [push(operator, keys, warm, answers)]
-        before, rates = dict(operator.counts), []
+        taken, meter, rates = [push(operator, keys, warm, answers)], Meter(operator), []
         for _ in range(_WINDOWS):
-            done, started = _answered(operator), time.perf_counter()
+            done, started = meter.did()["rows"], time.perf_counter()
             taken.append(push(operator, keys, -(-measure // _WINDOWS), answers))
-            rates.append((_answered(operator) - done) / (time.perf_counter() - started))
-        did = {name: n - before[name] for name, n in operator.counts.items()}
+            rates.append((meter.did()["rows"] - done) / (time.perf_counter() - started))
+        did = meter.did()
         answers += operator.finish()
         asked = np.concatenate(taken)
         check(asked, answers)
-        done = did["answered_by_page"] + did["answered_by_cache"]
-        return Timed(median(rates), done / max(1, did["loads"]), did["answered_by_cache"] / max(1, done), len(asked))
+        hits = did["answered_by_cache"] / max(1, did["rows"])
+        return Timed(median(rates), did["rows"] / max(1, did["loads"]), hits, len(asked))
 
 
-def _answered(operator: SemiStreamOperator) -> int:
-    return operator.counts["answered_by_page"] + operator.counts["answered_by_cache"]
-
-
-def push(operator: SemiStreamOperator, keys: Callable[[int], I64], rows: int, answers: list[pa.RecordBatch]) -> I64:
+def push(operator: SemiStreamOperator, keys: Keys, rows: int, answers: list[pa.RecordBatch]) -> I64:
     """The next rows of the stream, whose answers are added; their keys."""
     taken = [keys(min(_BATCH, rows - start)) for start in range(0, rows, _BATCH)]
     for some in taken:
-        answers += operator.push("stream", pa.record_batch([pa.array(some)], schema=_SCHEMA))
+        answers += operator.push("stream", pa.record_batch([pa.array(some)], schema=STREAM))
     return np.concatenate(taken)
 
 
@@ -206,20 +187,8 @@ def run(of: Point, pages: Pages, where: str = "disk", seed: int = 3) -> Timed:
     return timed(join, keys, int(4 * queue / reaching), int(4.5 * queue / reaching))
 
 
-class Found(Protocol):
-    """What is known of a point that was run."""
-
-    @property
-    def per_second(self) -> float:
-        """Rows a second."""
-
-    @property
-    def rows_per_load(self) -> float:
-        """Stream rows that a load of master rows answered."""
-
-    @property
-    def cached_share(self) -> float:
-        """The share of the stream that rows in memory answered."""
+Found: TypeAlias = Rate | Timed
+"""What is known of a point that was run: rows a second, rows per load, and the share that rows in memory answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +207,15 @@ class Swept:
         """How many times the second join's figure the first one's is."""
         return over(self.of(first, figure), self.of(second, figure))
 
-    def shown(self, title: str, *, log_x: bool = False, log_y: bool = False) -> tuple[Chart, Grid]:
+    def best(self, names: Sequence[str]) -> list[float]:
+        """The highest rate of these joins at every value."""
+        return [max(rates) for rates in zip(*map(self.of, names), strict=True)]
+
+    def shown(self, title: str, **how: Any) -> tuple[Chart, Grid]:
         """Rows a second as a chart and as a table."""
-        grid = by_column(
-            f"{title}: rows a second", self.axis, self.values, {name: self.of(name) for name in self.found}
-        )
-        return grid.chart("rows a second", title=title, log_x=log_x, log_y=log_y), grid
+        columns = {name: self.of(name) for name in self.found}
+        grid = by_column(f"{title}: rows a second", self.axis, self.values, columns)
+        return grid.chart("rows a second", title=title, **how), grid
 
 
 class Runner:
@@ -253,13 +225,13 @@ class Runner:
     """Whether points take so long that some of them have to do."""
 
     def __init__(self, bench: BenchContext) -> None:
-        self.bench, self.divide, self.checked = bench, divisor(bench), 0
+        self.bench, self.divide, self.checked = bench, points.divisor(bench), 0
         scale = "the source's sizes" if self.divide == 1 else f"master data, memory and cache / {self.divide}"
         self.note = f"Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows. {scale}."
 
     def count(self, point: Point) -> Found:
         """What the join of this point does."""
-        return count(point)
+        return points.count(point)
 
     def rate(self, point: Point) -> float:
         """Rows a second."""
@@ -267,34 +239,18 @@ class Runner:
 
     def point(self, name: str, **fields: float) -> Point:
         """One of the compared joins at this scale, with some fields changed."""
-        return at(JOINS[name], divide=self.divide, **fields)
+        return points.at(points.JOINS[name], divide=self.divide, **fields)
 
     def swept(self, names: Sequence[str], axis: str, values: Sequence[float] = ()) -> Swept:
         """The joins over master rows, memory, exponents or another field."""
         usual: dict[str, tuple[str, Sequence[float]]] = {
-            "rows": ("master rows", master_rows(self.bench)),
-            "memory_mb": ("memory, MB", memories(self.bench)),
-            "exponent": ("exponent", EXPONENTS),
+            "rows": ("master rows", points.master_rows(self.bench)),
+            "memory_mb": ("memory, MB", points.memories(self.bench)),
+            "exponent": ("exponent", points.EXPONENTS),
         }
         label, every = usual.get(axis, (axis, ()))
         some = values or every
         return Swept(label, some, {n: [self.count(self.point(n, **{axis: v})) for v in some] for n in names})
-
-
-@dataclass(frozen=True, slots=True)
-class Medium:
-    """Where the master data is: how it is opened, and what master rows and memory are divided by."""
-
-    name: str
-    store: Callable[[BenchContext, int], AbstractContextManager[Pages]]
-    kind: str
-    small: int
-    full: int
-
-
-DISK = Medium("disk", page_file, "a page file, as far as it is not in the system's cache,", small=20, full=1)
-
-DATABASE = Medium("database", server_table, "PostgreSQL here,", small=50, full=4)
 
 
 class ClockRunner(Runner):
@@ -334,66 +290,13 @@ def opened(bench: BenchContext, medium: Medium) -> Iterator[ClockRunner]:
         yield ClockRunner(bench, medium, stack)
 
 
-Work = Callable[[Runner], Findings]
-
-ClockWork = Callable[[ClockRunner], Findings]
-
-
-def counted(name: str, places: tuple[str, ...], claim: str, work: Work, source: str = "") -> Experiment:
-    """An experiment on the simulated disk."""
-    return Experiment(f"semistream-{name}", places, claim, lambda bench: work(Runner(bench)), source=source)
-
-
-def on_stores(
-    name: str,
-    places: tuple[str, ...],
-    claim: str,
-    work: ClockWork,
-    source: str = "",
-    ground: Ground = "measured",
-    requires: tuple[str, ...] = (),
-) -> tuple[Experiment, ...]:
-    """The same experiment over a page file and over a database; "counted" if it looks at loads alone, not at time."""
-    needed = {DISK: requires, DATABASE: (*NEEDS_SERVER, *requires)}
-    return tuple(
-        Experiment(f"semistream-{medium.name}-{name}", places, claim, partial(_on, medium, work), ground, source, needs)
-        for medium, needs in needed.items()
-    )
-
-
-def everywhere(
-    name: str, places: tuple[str, ...], claim: str, work: Work, source: str = "", ground: Ground = "measured"
-) -> tuple[Experiment, ...]:
-    """The same experiment on the simulated disk, over a page file and over a database."""
-    return counted(name, places, claim, work, source), *on_stores(name, places, claim, work, source, ground)
-
-
-def _on(medium: Medium, work: ClockWork, bench: BenchContext) -> Findings:
-    with opened(bench, medium) as runner:
-        found = work(runner)
+def run_on(medium: str, work: Callable[..., Findings], bench: BenchContext, told: Mapping[str, Any]) -> Findings:
+    """The findings of an experiment on the simulated disk, over a page file ("disk") or over a "database"."""
+    if medium == "simulated":
+        return work(Runner(bench), **told)
+    with opened(bench, {"disk": DISK, "database": DATABASE}[medium]) as runner:
+        found = work(runner, **told)
         return replace(found, rows=found.rows + runner.checked)
-
-
-def rates(
-    names: Sequence[str],
-    axes: Mapping[str, str],
-    checks: Callable[[Swept], Sequence[Part]],
-    note: str = "",
-    values: Sequence[float] = (),
-) -> Work:
-    """Rates of some joins over one or more axes, each with the title of its chart; the same statements about each."""
-
-    def work(runner: Runner) -> Findings:
-        parts, charts, tables = list[Part](), [], []
-        for axis, title in axes.items():
-            found = runner.swept(names, axis, values)
-            parts += checks(found)
-            chart, table = found.shown(title, log_x=axis == "rows", log_y=axis == "rows")
-            charts.append(chart)
-            tables.append(table)
-        return judged(parts, f"{note} {runner.note}".strip(), charts, tables)
-
-    return work
 
 
 def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, seed: int = 0) -> ReadCosts:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from bench.experiment import Chart, Findings, Grid, by_column, close, judged, wave
-from bench.experiments.semistream.media import Runner, counted
+from bench.experiments.semistream.media import Runner
 from bench.experiments.semistream.points import MB, MILLION, divisor
-from bench.experiments.semistream.printed import alpha_4, eq_3_2, eq_3_3, eq_4_1, eq_4_2, eq_4_3, eq_4_4
-from bench.simulation import SOURCE_UNITS, Rate, SimulatedPages, service_rate
+from bench.experiments.semistream.printed import UNITS, alpha_4, eq_3_2, eq_3_3, eq_4_1, eq_4_2, eq_4_3
+from bench.simulation import Rate, SimulatedPages, service_rate
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device, DeviceModel
 from dovetail.joins.semistream.cost.meshjoin import best_buffer_bytes
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
 from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin
 from dovetail.joins.semistream.sizes import Sizes
 
@@ -29,8 +30,6 @@ CHAPTER_3, CHAPTER_4 = 0.0477, 0.00195
 """Megabytes that take as long as a request, by the first printed optimum of each chapter."""
 
 _FEWEST_ROWS = 40
-
-_UNITS = {"c_e": SOURCE_UNITS.remove, "c_s": SOURCE_UNITS.arrive, "c_a": SOURCE_UNITS.admit, "c_h": SOURCE_UNITS.probe}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class Mesh:
     @property
     def request_s(self) -> float:
         """Seconds of a request."""
-        return self.equal_mb * MB * (SECONDS_PER_BYTE + SOURCE_UNITS.probe / V_R)
+        return self.equal_mb * MB * (SECONDS_PER_BYTE + SOURCE_COSTS.probe / V_R)
 
     @property
     def n_p(self) -> float:
@@ -67,13 +66,11 @@ class Mesh:
     def loop_s(self) -> float:
         """Seconds of an iteration by (3.2) or (4.3); output is paid for each result."""
         reading = self.request_s + self.buffer_mb * MB * SECONDS_PER_BYTE
-        rows, emit = self.buffer_mb * MB / V_R, self.w * SOURCE_UNITS.emit
+        rows = self.buffer_mb * MB / V_R
         if self.parts:
-            sizes = {"b": rows, "v_p": 1.0, "v_r": 1.0, "parts": float(self.parts)}
-            return eq_4_3(c_io=reading, w=self.w, c_o=0.0, **sizes, **_UNITS) + emit
-        return eq_3_2(
-            c_io=reading, w=self.w, b=rows, v_p=1, v_r=1, sigma=self.w / rows, c_o=SOURCE_UNITS.emit, **_UNITS
-        )
+            units, sizes = UNITS | {"c_o": 0.0}, {"b": rows, "v_p": 1.0, "v_r": 1.0, "parts": float(self.parts)}
+            return eq_4_3(c_io=reading, w=self.w, **sizes, **units) + self.w * SOURCE_COSTS.emit
+        return eq_3_2(c_io=reading, w=self.w, b=rows, v_p=1, v_r=1, sigma=self.w / rows, **UNITS)
 
     @property
     def rate(self) -> float:
@@ -140,17 +137,19 @@ _NOTE = (
 )
 
 
-def _split(runner: Runner) -> Findings:
+def split(runner: Runner) -> Findings:
+    """Table 3.2: what (3.3) leaves to the hash table."""
     rows, checks = [], []
     for pages, printed, chunks in _TABLE_3_2:
         w = int(eq_3_3(memory=20 * MB, b=pages, v_p=V_P, v_s=20, n_r=51_200))
         rows.append((pages, chunks, w, w * chunks, printed, float(w * chunks / printed - 1)))
         checks.append(close(f"with {pages} pages the table", w * chunks, printed, 0.003))
     heads = ("pages in the buffer", "chunks", "w", "rows in the table", "printed", "off by")
-    return judged(checks, "From equation 3.3 with 51,200 pages of 8 kB.", tables=[Grid("20 MB", heads, rows)])
+    return judged(checks, "From equation 3.3 with 51,200 pages of 8 kB.", Grid("20 MB", heads, rows))
 
 
-def _knee(runner: Runner) -> Findings:
+def knee(runner: Runner) -> Findings:
+    """Figure 3.3: rates over the disk buffer."""
     divide = runner.divide
     rates = [count_mesh(Mesh(memory_mb=80, buffer_mb=b), divide).per_second for b in _BUFFERS]
     by_model = [Mesh(memory_mb=80, buffer_mb=b).rate for b in _BUFFERS]
@@ -160,10 +159,11 @@ def _knee(runner: Runner) -> Findings:
         (f"beyond, it grows by {top / knee - 1:.1%} at most", top < 1.05 * knee),
     ]
     grid = by_column("MESHJOIN, 80 MB", "disk buffer, MB", _BUFFERS, {"counted": rates, "equation 3.5": by_model})
-    return judged(checks, _NOTE, [grid.chart("rows a second")])
+    return judged(checks, _NOTE, grid.chart("rows a second"))
 
 
-def _best_buffers(runner: Runner) -> Findings:
+def best_buffers(runner: Runner) -> Findings:
+    """Figure 3.4: the best buffer by memory."""
     divide, rows, checks = runner.divide, [], []
     best_by_memory: list[tuple[float, float]] = []
     for memory in _MEMORY:
@@ -180,10 +180,11 @@ def _best_buffers(runner: Runner) -> Findings:
     lines: dict[str, list[tuple[float, float]]] = {"equation 3.5": best_by_memory}
     lines["printed"] = [(float(memory), best) for memory, best in _PRINTED_BEST.items()]
     chart = Chart("Best buffer", "memory, MB", "disk buffer, MB", lines)
-    return judged(checks, _NOTE, [chart], [Grid("Best buffers", heads, rows)])
+    return judged(checks, _NOTE, chart, Grid("Best buffers", heads, rows))
 
 
-def _default(runner: Runner) -> Findings:
+def default(runner: Runner) -> Findings:
+    """Figures 3.5 and 3.7: what the default buffer loses."""
     divide, rows, checks = divisor(runner.bench, 2), [], []
     for memory in _MEMORY:
         default = Mesh(memory_mb=memory, buffer_mb=0.93)
@@ -200,10 +201,11 @@ def _default(runner: Runner) -> Findings:
     heads = ("memory, MB", "0.93 MB, rows/s", "best", "loss counted, %", "by 3.5, %", "reads alone, %", "printed, %")
     grid = Grid("What the default buffer costs", heads, rows)
     note = f"{_NOTE} Of the time to read and probe alone, without the steps of stream rows, {bare:.1f} % would be lost."
-    return judged(checks, note, [grid.chart("rows a second", {"0.93 MB": 1, "best buffer": 2})], [grid])
+    return judged(checks, note, grid.chart("rows a second", {"0.93 MB": 1, "best buffer": 2}), grid)
 
 
-def _io(runner: Runner) -> Findings:
+def io(runner: Runner) -> Findings:
+    """Figure 3.6: a page read in larger and larger buffers."""
     request_s = Mesh(memory_mb=80, buffer_mb=1).request_s
     costs = [1e3 * (request_s + buffer * MB * SECONDS_PER_BYTE) / (buffer * MB / V_P) for buffer in _BUFFERS]
     says = (
@@ -211,10 +213,11 @@ def _io(runner: Runner) -> Findings:
     )
     checks = [(says, costs[0] > 2 * costs[4] and costs[4] < 1.15 * costs[-1])]
     chart = by_column("Reading a page", "disk buffer, MB", _BUFFERS, {"read": costs}).chart("ms a page", log_x=True)
-    return judged(checks, "By construction: any device with a price per request does so.", [chart])
+    return judged(checks, "By construction: any device with a price per request does so.", chart)
 
 
-def _loop_cost(runner: Runner) -> Findings:
+def loop_cost(runner: Runner) -> Findings:
+    """Figure 3.8: an iteration, calculated and counted."""
     divide, rows = runner.divide, []
     for memory in _MEMORY:
         of = tuned(Mesh(memory_mb=memory, buffer_mb=1))
@@ -224,7 +227,7 @@ def _loop_cost(runner: Runner) -> Findings:
     checks = [(f"equation 3.2 is within {max(off):.1%} of what was counted (3 % was allowed)", max(off) < 0.03)]
     grid = Grid("An iteration", ("memory, MB", "equation 3.2, s", "counted, s"), rows)
     note = f"{_NOTE} Both sides have the same unit costs: it tests the counts, not a machine."
-    return judged(checks, note, [grid.chart("seconds")], [grid])
+    return judged(checks, note, grid.chart("seconds"), grid)
 
 
 _TABLE_4_2 = ((50, 0.31, 48.47, 1.21, 0.0005, 49.9905), (100, 0.43, 97.14, 2.42, 0.0013, 99.9913),
@@ -237,9 +240,6 @@ _TABLE_4_3 = ((25, 3_318, 11_454, 2_514, 12_851, 607_116, 5_496, 642_749),
 _TABLE_4_4 = ((0.5, 134, 64), (1, 268, 32), (2, 536, 16), (4, 1072, 8), (8, 2144, 4), (16, 4288, 2))
 
 _R_MEMORY = (25, 50, 100, 150, 200, 250)
-
-_R_PRINTED_BEST = {50: 0.31, 100: 0.43, 150: 0.52}
-
 _R_NOTE = (
     "Counted on a disk with 0.25 ms a request, which the printed optimum of 0.31 MB at 50 MB implies, and 0.099 us a "
     "byte; fudge factor 8, 2 million rows unless said."
@@ -251,15 +251,16 @@ def _r_mesh(memory: float, rows: float = 2, parts: int = 0, buffer: float = 0.43
     return Mesh(memory_mb=memory, buffer_mb=buffer, rows=n, fudge=8, equal_mb=CHAPTER_4, parts=parts)
 
 
-def _r_tables(runner: Runner) -> Findings:
-    checks, split, costs = [], [], []
+def r_tables(runner: Runner) -> Findings:
+    """Tables 4.2 and 4.3: how they add up."""
+    checks, shares, costs = [], [], []
     for memory, buffer, table, queue, stream, total in _TABLE_4_2:
         _, by_table, by_queue = eq_4_1(memory=memory, b=buffer, v_p=1, alpha=alpha_4(v_s=20))
-        split.append((memory, buffer, by_table, table, by_queue, queue, buffer + table + queue + stream, total))
+        shares.append((memory, buffer, by_table, table, by_queue, queue, buffer + table + queue + stream, total))
         checks.append(close(f"the hash table at {memory} MB", by_table, table, 0.002))
-    for w, *parts, total in _TABLE_4_3:
-        costs.append((w, sum(parts), total, float(eq_4_4(w=w, c_loop=sum(parts) / 1e9)), parts[0] / total))
-        checks.append(close(f"the sum of the row with w = {w}", sum(parts), total, 1e-5))
+    for w, *steps, total in _TABLE_4_3:
+        costs.append((w, sum(steps), total, w / (sum(steps) / 1e9), steps[0] / total))
+        checks.append(close(f"the sum of the row with w = {w}", sum(steps), total, 1e-5))
     share = max(float(row[4]) for row in costs)
     note = (
         f"Reading is {share:.1%} of an iteration at most in table 4.3: the file was in memory, so that rates of this "
@@ -267,10 +268,11 @@ def _r_tables(runner: Runner) -> Findings:
     )
     heads = ("memory, MB", "buffer", "table by 4.1", "printed", "queue by 4.1", "printed", "sum", "printed")
     heads_3 = ("w", "sum of the parts, ns", "printed", "rows a second", "share of reading")
-    return judged(checks, note, tables=[Grid("Table 4.2", heads, split), Grid("Table 4.3", heads_3, costs)])
+    return judged(checks, note, Grid("Table 4.2", heads, shares), Grid("Table 4.3", heads_3, costs))
 
 
-def _master_size(runner: Runner) -> Findings:
+def master_size(runner: Runner) -> Findings:
+    """Table 4.4 and figures 4.2 and 4.9: best buffers by master rows."""
     rows, divide = [], runner.divide
     for millions, n_p, parts in _TABLE_4_4:
         mesh, mine = best_buffer(_r_mesh(100, millions)), best_buffer(_r_mesh(100, millions, parts))
@@ -290,10 +292,11 @@ def _master_size(runner: Runner) -> Findings:
     note = f"{_R_NOTE} MESHJOIN's moves since its stream buffer counts. The join runs {off:.1%} from 4.4 at most."
     grid = Grid("Table 4.4, 100 MB, buffer 0.427 MB", heads, rows)
     best = {"MESHJOIN": 1, "R-MESHJOIN": 2}
-    return judged(checks, note, [grid.chart("MB", best, title="Best disk buffer, 100 MB", log_x=True)], [grid])
+    return judged(checks, note, grid.chart("MB", best, title="Best disk buffer, 100 MB", log_x=True), grid)
 
 
-def _parts(runner: Runner) -> Findings:
+def parts(runner: Runner) -> Findings:
+    """Figures 4.5 to 4.7: hash table and buffer, each alone and together."""
     divide = runner.divide
 
     def run(of: Mesh) -> float:
@@ -312,15 +315,20 @@ def _parts(runner: Runner) -> Findings:
               "that of 1 MB", early > 1.03 and 0.98 < late < 1.02),
         (f"within 100 MB there is one maximum, near {fixed[inside.index(max(inside))][0]} MB", wave(inside)),
     ]  # fmt: skip
+    titles: dict[str, Sequence[tuple[float, float]]] = {
+        "Hash table (buffer 0.43 MB)": table,
+        "Buffer beside a table of 97 MB": free,
+        "Buffer inside 100 MB": fixed,
+    }
     charts = [
-        Chart("Hash table (buffer 0.43 MB)", "MB", "rows a second", {"R-MESHJOIN": table}),
-        Chart("Buffer beside a table of 97 MB", "MB", "rows a second", {"R-MESHJOIN": free}, log_x=True),
-        Chart("Buffer inside 100 MB", "MB", "rows a second", {"R-MESHJOIN": fixed}, log_x=True),
+        Chart(title, "MB", "rows a second", {"R-MESHJOIN": points}, log_x=points is not table)
+        for title, points in titles.items()
     ]
-    return judged(checks, _R_NOTE, charts)
+    return judged(checks, _R_NOTE, *charts)
 
 
-def _against(runner: Runner) -> Findings:
+def against(runner: Runner) -> Findings:
+    """Figure 4.8: both joins with their best buffers."""
     divide, by_memory, by_rows = divisor(runner.bench, 2), [], []
     for memory in _R_MEMORY:
         mesh, mine = tuned(_r_mesh(memory)), tuned(_r_mesh(memory, parts=4))
@@ -345,75 +353,11 @@ def _against(runner: Runner) -> Findings:
     ]  # fmt: skip
     heads = ("memory, MB", "best, MESHJOIN", "best, R-MESHJOIN", "MESHJOIN, rows/s", "R-MESHJOIN", "counted", "off by")
     grid = Grid("By memory", heads, by_memory)
-    charts = [
-        grid.chart("rows a second", {"MESHJOIN": 3, "R-MESHJOIN": 4}, title="Rates with the best buffers"),
-        grid.chart("MB", {"MESHJOIN": 1, "R-MESHJOIN": 2}, title="Best buffers"),
-    ]
-    tables = [grid,
-              Grid("By master rows", ("million", "MESHJOIN, rows/s", "R-MESHJOIN", "gain, %"), by_rows)]  # fmt: skip
-    return judged(checks, f"{_R_NOTE} The gain is what MESHJOIN's stream buffer takes of memory.", charts, tables)
-
-
-EXPERIMENTS = (
-    counted(
-        "mesh-memory-split", ("table 3.2",), "How 20 MB are shared by MESHJOIN's buffer, hash table and queue.", _split
-    ),
-    counted(
-        "mesh-knee",
-        ("figure 3.3",),
-        "MESHJOIN's rate rises steeply with its disk buffer up to a knee and is almost flat beyond it.",
-        _knee,
-    ),
-    counted(
-        "mesh-best-buffer",
-        ("figure 3.4",),
-        "The best disk buffer grows with memory: 0.93, 1.35, 1.91 and 2.63 MB for 20 to 160 MB.",
-        _best_buffers,
-    ),
-    counted(
-        "mesh-default-buffer",
-        ("figure 3.5", "figure 3.7"),
-        "A default buffer of 0.93 MB loses 0.4, 1.17 and 1.78 % "
-        "against the best one, and always less than 2 %, so that tuning is not needed.",
-        _default,
-    ),
-    counted(
-        "mesh-io", ("figure 3.6",), "Reading costs less per page in larger buffers, but soon hardly any less.", _io
-    ),
-    counted(
-        "mesh-cost",
-        ("figure 3.8",),
-        "The calculated cost of an iteration is close to the measured one.",
-        _loop_cost,
-    ),
-    counted(
-        "r-mesh-tables",
-        ("table 4.2", "table 4.3"),
-        "R-MESHJOIN's memory, and what an iteration costs, in three cases.",
-        _r_tables,
-    ),
-    counted(
-        "r-mesh-master-size",
-        ("table 4.4", "figure 4.2", "figure 4.9"),
-        "The size of the master data moves "
-        "MESHJOIN's best buffer, but not R-MESHJOIN's, whose chunks stay as they are.",
-        _master_size,
-    ),
-    counted(
-        "r-mesh-parts",
-        ("figure 4.5", "figure 4.6", "figure 4.7"),
-        "The rate grows with the hash table; it grows "
-        "with the buffer until it saturates; and within fixed memory one buffer is best.",
-        _parts,
-    ),
-    counted(
-        "r-mesh-against-mesh",
-        ("figure 4.8 (a)", "figure 4.8 (b)", "figure 4.8 (c)", "figure 4.8 (d)"),
-        "Calculated costs are close to measured ones; R-MESHJOIN's best buffer is smaller than MESHJOIN's and the "
-        "gap grows with memory; it is a little faster, the more so with more memory and with less master data.",
-        _against,
-    ),
-)
+    rates = grid.chart("rows a second", {"MESHJOIN": 3, "R-MESHJOIN": 4}, title="Rates with the best buffers")
+    best = grid.chart("MB", {"MESHJOIN": 1, "R-MESHJOIN": 2}, title="Best buffers")
+    sizes = Grid("By master rows", ("million", "MESHJOIN, rows/s", "R-MESHJOIN", "gain, %"), by_rows)
+    note = f"{_R_NOTE} The gain is what MESHJOIN's stream buffer takes of memory."
+    return judged(checks, note, rates, best, grid, sizes)
 
 
 def loss_of(buffer: float, memory: float, a: float) -> float:

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.experiment import Cell, Chart, Findings, Grid, by_column, extent, judged, listed, over, wave
-from bench.experiments.semistream.media import ClockRunner, built, check, law_keys, measured_reads, on_stores, push
+from bench.experiments.semistream.media import ClockRunner, built, check, law_keys, measured_reads, push
 from bench.experiments.semistream.points import HYBRID, JOINS, MB, MESH, MILLION, R_MESH, Point
+from bench.simulation import STREAM, Meter
 from dovetail.engine.memory import MemoryBudget
 
 _ROWS = 3_500_000
@@ -35,7 +36,8 @@ def _over_buffers(runner: ClockRunner, point: Point, buffers: Sequence[int]) -> 
     return [runner.rate(replace(point, segment=rows)) for rows in buffers]
 
 
-def _knee(runner: ClockRunner) -> Findings:
+def knee(runner: ClockRunner) -> Findings:
+    """Figures 3.3, 3.6, 4.6 and 4.7: rates and reads over the disk buffer."""
     joins = _joins(runner, rows=_ROWS, memory_mb=80)
     found = {name: _over_buffers(runner, point, _BUFFERS) for name, point in joins.items()}
     reads = measured_reads(runner.pages(_ROWS // runner.divide))
@@ -52,20 +54,21 @@ def _knee(runner: ClockRunner) -> Findings:
     ]  # fmt: skip
     table = by_column("80 MB, uniform keys: rows a second", "disk buffer, kB", _kb(_BUFFERS), found)
     reading = by_column("Reading a master row", "disk buffer, kB", _kb(_BUFFERS), {"read": per_row})
-    charts = [table.chart("rows a second", log_x=True), reading.chart("ns", log_x=True)]
-    return judged(checks, f"Buffers are as large as said, not divided. {runner.note}", charts, [table])
+    note = f"Buffers are as large as said, not divided. {runner.note}"
+    return judged(checks, note, table.chart("rows a second", log_x=True), reading.chart("ns", log_x=True), table)
 
 
 def _best(rates: Sequence[float], buffers: Sequence[int]) -> float:
     return _kb(buffers)[rates.index(max(rates))]
 
 
-def _memory(runner: ClockRunner) -> Findings:
+def memory(runner: ClockRunner) -> Findings:
+    """Figures 3.4, 3.5, 3.7, 4.5 and 4.8: best buffers by memory."""
     buffers, default = _BUFFERS[1:], _BUFFERS[1:].index(_DEFAULT)
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
-    for memory in _MEMORY:
-        for name, point in _joins(runner, rows=_ROWS, memory_mb=memory).items():
-            found[name][memory] = _over_buffers(runner, point, buffers)
+    for megabytes in _MEMORY:
+        for name, point in _joins(runner, rows=_ROWS, memory_mb=megabytes).items():
+            found[name][megabytes] = _over_buffers(runner, point, buffers)
     best = {name: [_best(rates, buffers) for rates in by.values()] for name, by in found.items()}
     top = {name: [max(rates) for rates in by.values()] for name, by in found.items()}
     lost = [1 - rates[default] / max(rates) for rates in found[MESH].values()]
@@ -81,10 +84,11 @@ def _memory(runner: ClockRunner) -> Findings:
               min(gains) > 1 and gains[-1] > gains[0]),
     ]  # fmt: skip
     chart = by_column("Rates with the best buffer of three", "memory, MB", _MEMORY, top).chart("rows a second")
-    return judged(checks, runner.note, [chart], [_table("memory, MB", found, buffers)])
+    return judged(checks, runner.note, chart, _table("memory, MB", found, buffers))
 
 
-def _master(runner: ClockRunner) -> Findings:
+def master(runner: ClockRunner) -> Findings:
+    """Table 4.4, figures 4.2, 4.8 and 4.9: best buffers by master rows."""
     buffers = _BUFFERS[1:]
     found: dict[str, _Rates] = {MESH: {}, R_MESH: {}}
     for millions, parts in _PARTS.items():
@@ -101,7 +105,7 @@ def _master(runner: ClockRunner) -> Findings:
               min(gains) > 1 and gains[0] > gains[-1]),
     ]  # fmt: skip
     chart = by_column("Best buffer of three, 100 MB", "million rows", _PARTS, best).chart("kB", log_x=True)
-    return judged(checks, runner.note, [chart], [_table("million rows", found, buffers)])
+    return judged(checks, runner.note, chart, _table("million rows", found, buffers))
 
 
 def _table(axis: str, found: dict[str, _Rates], buffers: Sequence[int]) -> Grid:
@@ -119,7 +123,6 @@ def _listed(values: Iterable[float]) -> str:
 
 
 _NAMES = (MESH, R_MESH, HYBRID)
-_SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
 _W = 109
 _DISK_BUFFERS = ("disk buffer", "disk buffer keys")
 
@@ -148,20 +151,20 @@ def _iteration(runner: ClockRunner, name: str) -> _Iteration:
     join = replace(join, sizes=replace(join.sizes, waiting=None))
     keys = law_keys(point.master_rows, point.exponent, scattered=False, seed=5)
     rounds, answers = 2 if point.mesh else 4, list[pa.RecordBatch]()
-    with join.open(budget, {"stream": _SCHEMA}) as operator:
+    with join.open(budget, {"stream": STREAM}) as operator:
         queue = operator.sizes.waiting or 1
         asked = [push(operator, keys, rounds * queue, answers)]
-        loads, busy, started = operator.counts["loads"], pages.device.busy_ns, time.perf_counter()
+        meter, started = Meter(operator), time.perf_counter()
         asked.append(push(operator, keys, rounds * queue, answers))
-        seconds, did = time.perf_counter() - started, max(1, operator.counts["loads"] - loads)
-        reading = (pages.device.busy_ns - busy) / 1e9
+        seconds, did, reading = time.perf_counter() - started, max(1, meter.did()["loads"]), meter.reading_s()
         answers += operator.finish()
         check(np.concatenate(asked), answers)
         runner.checked += sum(map(len, asked))
         return _Iteration(budget.at_peak(), queue, rounds * queue / did, seconds / did, reading / did)
 
 
-def _tables(runner: ClockRunner) -> Findings:
+def iteration(runner: ClockRunner) -> Findings:
+    """Tables 3.2, 4.2, 4.3, 5.1 and 5.2: memory and time of an iteration."""
     found = {name: _iteration(runner, name) for name in _NAMES}
     hybrid = found[HYBRID]
     each = [sum(of.memory.values()) / of.waiting for of in found.values()]
@@ -177,7 +180,6 @@ def _tables(runner: ClockRunner) -> Findings:
     steps = [(name, of.rows, 1e6 * of.seconds, 1e6 * of.reading, of.reading / of.seconds, of.rows / of.seconds)
              for name, of in found.items()]  # fmt: skip
     heads = ("join", "rows", "us", "us of reading", "share", "rows a second")
-    tables = [Grid("An iteration", heads, steps), _memory_grid(found)]
     bars = {"reading": [(name, 1e6 * of.reading) for name, of in found.items()],
             "everything else": [(name, 1e6 * (of.seconds - of.reading)) for name, of in found.items()]}  # fmt: skip
     chart = Chart("An iteration", "join", "us", bars, kind="bar")
@@ -186,7 +188,7 @@ def _tables(runner: ClockRunner) -> Findings:
         f"are what our joins reserve, {extent(each, '.0f')} a waiting row in all, where the source's maps need 164 "
         "to 172. Every answer was checked."
     )
-    return judged(checks, note, [chart], tables)
+    return judged(checks, note, chart, Grid("An iteration", heads, steps), _memory_grid(found))
 
 
 def _memory_grid(found: dict[str, _Iteration]) -> Grid:
@@ -195,35 +197,3 @@ def _memory_grid(found: dict[str, _Iteration]) -> Grid:
     rows.append(["in all", *(sum(of.memory.values()) / MB for of in found.values())])
     rows.append(["rows that can wait", *(of.waiting for of in found.values())])
     return Grid("Memory at its peak, MB", ("component", *found), rows)
-
-
-EXPERIMENTS = (
-    *on_stores(
-        "mesh-buffer",
-        ("figure 3.3", "figure 3.6", "figure 4.6", "figure 4.7"),
-        "MESHJOIN's rate rises steeply with its disk buffer up to a knee and is almost flat beyond; pages cost less in "
-        "larger buffers, but soon hardly any less; R-MESHJOIN has one best buffer.",
-        _knee,
-    ),
-    *on_stores(
-        "mesh-memory",
-        ("figure 3.4", "figure 3.5", "figure 3.7", "figure 4.5", "figure 4.8 (b)", "figure 4.8 (c)"),
-        "The best buffer grows with memory, yet a default one loses less than 2 %; R-MESHJOIN's rate grows with its "
-        "hash table, its best buffer is smaller, and it is a little faster, the more so with more memory.",
-        _memory,
-    ),
-    *on_stores(
-        "mesh-master",
-        ("table 4.4", "figure 4.2", "figure 4.8 (d)", "figure 4.9"),
-        "The size of the master data moves MESHJOIN's best buffer, but not R-MESHJOIN's, which is a little faster, the "
-        "more so with less master data.",
-        _master,
-    ),
-    *on_stores(
-        "iteration",
-        ("table 3.2", "table 4.2", "table 4.3", "table 5.1", "table 5.2"),
-        "How memory is shared by buffer, hash table and queue, and what an iteration costs: HYBRIDJOIN finishes 109 "
-        "rows and spends most of it on reading, R-MESHJOIN, whose file is in memory, next to nothing.",
-        _tables,
-    ),
-)

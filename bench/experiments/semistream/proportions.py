@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.experiment import Chart, Findings, Part, judged, slope
-from bench.experiments.semistream.media import Runner, everywhere
+from bench.experiments.semistream.media import Runner
 from bench.experiments.semistream.points import HYBRID, OPTIMISED, Point, X, at, master_rows, memories
 
 _SEGMENTS = (125, 250, 500, 1000)
@@ -39,7 +39,8 @@ def _chart(title: str, axis: str, xs: Sequence[float], **lines: Sequence[float])
     return Chart(title, axis, "rows per iteration", points, log_x=True, log_y=True)
 
 
-def _hybrid(runner: Runner) -> Findings:
+def hybrid(runner: Runner) -> Findings:
+    """Figure A.1."""
     sizes, rooms = _axes(runner)
     plain = runner.point(HYBRID)
     by_rows, by_room, by_d = (_w(runner, plain, axis, values)[0] for axis, values in
@@ -51,10 +52,11 @@ def _hybrid(runner: Runner) -> Findings:
     ]
     charts = [_chart("(a)", "R_t", sizes, w=by_rows), _chart("(b) by h_S", "memory, MB", rooms, w=by_room),
               _chart("(c)", "d", _SEGMENTS, w=by_d)]  # fmt: skip
-    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
+    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", *charts)
 
 
-def _x(runner: Runner) -> Findings:
+def x(runner: Runner) -> Findings:
+    """Figure B.1."""
     sizes, rooms = _axes(runner)
     plain = runner.point(X)
     cold, hot = _w(runner, plain, "pinned", _PINNED)
@@ -76,10 +78,11 @@ def _x(runner: Runner) -> Findings:
     charts = [_chart("(a)", "d_N", _PINNED, w=by_pinned), _chart("(b)", "d_S", _SEGMENTS, w=by_d),
               _chart("(c)", "R_t", sizes, swappable=cold_rows, pinned=hot_rows),
               _chart("(d) by h_S", "memory, MB", rooms, w=by_room)]  # fmt: skip
-    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", charts)
+    return judged(checks, f"Exponent 1; powers may be off by {_NEAR}. {runner.note}", *charts)
 
 
-def _optimised(runner: Runner) -> Findings:
+def optimised(runner: Runner) -> Findings:
+    """Figure C.1."""
     sizes, rooms = _axes(runner)
     caches, cached = (_CACHED_WHERE_DIVIDED, 64_000) if runner.few else (_CACHED, 16_000)
     plain = runner.point(OPTIMISED, cached=cached)
@@ -106,33 +109,4 @@ def _optimised(runner: Runner) -> Findings:
               _chart("(e)", "d", _SEGMENTS, w_N=hot_d, w_S=cold_d),
               _chart("(f) by h_S", "memory, MB", rooms, w_S=cold_m)]  # fmt: skip
     note = "What enters the table of waiting rows must leave it, so that w_N = w_S p_N / (1 - p_N): both go with d."
-    return judged(checks, f"{note} Powers may be off by {_NEAR}. {runner.note}", charts)
-
-
-EXPERIMENTS = (
-    *everywhere(
-        "hybrid-proportions",
-        ("figure A.1",),
-        "HYBRIDJOIN's rows per iteration are in proportion to the hash table "
-        "and the disk buffer, and to one over the master data.",
-        _hybrid,
-        ground="counted",
-    ),
-    *everywhere(
-        "x-proportions",
-        ("figure B.1",),
-        "X-HYBRIDJOIN's rows per iteration grow with the pinned rows by a power, in "
-        "proportion to swapped rows and hash table, and fall with the master data alike in both parts.",
-        _x,
-        ground="counted",
-    ),
-    *everywhere(
-        "optimised-proportions",
-        ("figure C.1",),
-        "In Optimised X-HYBRIDJOIN w_N grows with h_R and saturates while "
-        "w_S falls; both fall with the master data, w_N more slowly; w_S is in proportion to d and h_S, and d does "
-        "not touch w_N.",
-        _optimised,
-        ground="counted",
-    ),
-)
+    return judged(checks, f"{note} Powers may be off by {_NEAR}. {runner.note}", *charts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from bench.experiment import Findings, Part, judged, listed, over
-from bench.experiments.semistream.media import DISK, ClockRunner, ClockWork, Runner, Swept, counted, on_stores, rates
+from bench.experiment import Chart, Findings, Grid, Part, judged, listed
+from bench.experiment import over as over_each
+from bench.experiments.semistream.media import DISK, ClockRunner, Runner, Swept
 from bench.experiments.semistream.points import (
     CACHE,
     DOUBLE,
@@ -16,7 +17,6 @@ from bench.experiments.semistream.points import (
     INLJ,
     JOINS,
     MESH,
-    MILLION,
     OPTIMISED,
     OURS,
     R_MESH,
@@ -27,10 +27,24 @@ from bench.experiments.semistream.points import (
 )
 
 CHAPTER_5 = (INLJ, MESH, FROM_KEY, HYBRID)
-CHAPTER_7 = (OPTIMISED, X, HYBRID, R_MESH, MESH)
-CHAPTER_8 = (OPTIMISED, CACHE, HYBRID, R_MESH, MESH)
 POSITIONS = (HYBRID, SECOND, GUARDED, SORTED_CACHE, SECOND_CACHE)
-BOTH_AXES = {"rows": "50 MB", "memory_mb": "2 million rows"}
+
+
+def swept(
+    runner: Runner,
+    joins: Sequence[str],
+    over: Mapping[str, str],
+    states: str,
+    note: str = "",
+    values: Sequence[float] = (),
+) -> Findings:
+    """Rates of some joins over one or more axes, each with the title of its chart; the same statements about each."""
+    parts, shown = list[Part](), list[Chart | Grid]()
+    for axis, title in over.items():
+        found = runner.swept(joins, axis, values)
+        parts += STATEMENTS[states](found)
+        shown += found.shown(title, log_x=axis == "rows", log_y=axis == "rows")
+    return judged(parts, f"{note} {runner.note}".strip(), *shown)
 
 
 def _above(found: Swept) -> list[Part]:
@@ -43,7 +57,8 @@ def _above(found: Swept) -> list[Part]:
     ]  # fmt: skip
 
 
-def _hybrid_by_skew(runner: Runner) -> Findings:
+def hybrid_by_skew(runner: Runner) -> Findings:
+    """Figure 5.7 (e)."""
     found = runner.swept(CHAPTER_5, "exponent")
     gains, mesh, from_key = found.gain(HYBRID, MESH), found.of(MESH), found.of(FROM_KEY)
     parts = [
@@ -57,8 +72,7 @@ def _hybrid_by_skew(runner: Runner) -> Findings:
         f"{shape} show the printed shape ({from_key[0]:,.0f} rows/s at exponent 0, {from_key[-1]:,.0f} at 1), but are "
         f"slower throughout. {runner.note}"
     )
-    chart, table = found.shown("Service rate", log_y=True)
-    return judged(parts, note, [chart], [table])
+    return judged(parts, note, *found.shown("Service rate", log_y=True))
 
 
 def _x_by_rows(found: Swept) -> list[Part]:
@@ -81,8 +95,7 @@ def _x_by_memory(found: Swept) -> list[Part]:
 
 
 def _best(found: Swept) -> list[Part]:
-    others = [max(rates) for rates in zip(*(found.of(name) for name in found.found if name != OPTIMISED), strict=True)]
-    gains = over(found.of(OPTIMISED), others)
+    gains = over_each(found.of(OPTIMISED), found.best([name for name in found.found if name != OPTIMISED]))
     return [(f"{OPTIMISED} has {listed(gains)} times the rate of the next best", min(gains) > 1)]
 
 
@@ -96,8 +109,7 @@ def _little_behind(found: Swept) -> list[Part]:
 
 def _cache_by_skew(found: Swept) -> list[Part]:
     near, mesh = found.gain(CACHE, OPTIMISED), found.gain(CACHE, MESH)
-    rest = [max(rates) for rates in zip(*(found.of(name) for name in (HYBRID, R_MESH, MESH)), strict=True)]
-    ahead = over(found.of(CACHE), rest)
+    ahead = over_each(found.of(CACHE), found.best((HYBRID, R_MESH, MESH)))
     return [
         (f"CACHEJOIN is about as fast as Optimised X-HYBRIDJOIN: {listed(near)} of its rate", min(near) > 0.9),
         (f"from exponent 0.75 on it is ahead of the others: {listed(ahead[3:])} times", min(ahead[3:]) > 1),
@@ -131,7 +143,8 @@ def _position_by_rows(found: Swept) -> list[Part]:
     ]
 
 
-def _position_by_skew(runner: Runner) -> Findings:
+def position_by_skew(runner: Runner) -> Findings:
+    """Naeem 2014, figure 5 (c)."""
     found = runner.swept(POSITIONS, "exponent")
     load, rate = found.gain(SECOND, HYBRID, "rows_per_load"), found.gain(SECOND, HYBRID)
     unsorted = runner.point(CACHE)
@@ -147,30 +160,37 @@ def _position_by_skew(runner: Runner) -> Findings:
         f"{listed(found.gain(SECOND_CACHE, SORTED_CACHE))}; over master data in any order it has {worse:.2f} times its "
         f"rate at exponent 1. {runner.note}"
     )
-    chart, table = found.shown("50 MB, 2 million rows")
-    return judged(parts, note, [chart], [table])
+    return judged(parts, note, *found.shown("50 MB, 2 million rows"))
 
 
+STATEMENTS: dict[str, Callable[[Swept], list[Part]]] = {
+    "above": _above,
+    "x by rows": _x_by_rows,
+    "x by memory": _x_by_memory,
+    "best": _best,
+    "little behind": _little_behind,
+    "cache by skew": _cache_by_skew,
+    "little cache": _little_cache,
+    "position by memory": _position_by_memory,
+    "position by rows": _position_by_rows,
+}
+"""What is said of the joins of an experiment, by the name that its data has."""
 _ORDER = ((HYBRID, MESH), (MESH, INLJ), (X, HYBRID), (OPTIMISED, X), (CACHE, HYBRID), (SECOND, HYBRID))
 CLOCKED = (INLJ, MESH, R_MESH, HYBRID, SECOND, X, OPTIMISED, CACHE, OURS)
 
 
-def _in_order(axis: str, values: Sequence[float]) -> ClockWork:
+def in_order(runner: ClockRunner, over: str, values: Sequence[float]) -> Findings:
     """By the clock: every join faster than the one before."""
-
-    def work(runner: ClockRunner) -> Findings:
-        found = runner.swept(CLOCKED, axis, values if runner.medium is DISK else values[:: len(values) - 1])
-        gains = {pair: found.gain(*pair) for pair in _ORDER}
-        parts = [(f"{a} has {listed(gain)} times the rate of {b}", min(gain) > 1) for (a, b), gain in gains.items()]
-        ours = listed(found.gain(OURS, HYBRID))
-        note = f"Loaded in rounds, as the library does, HYBRIDJOIN has {ours} times its rate. {runner.note}"
-        chart, table = found.shown("Service rate", log_y=True)
-        return judged(parts, note, [chart], [table])
-
-    return work
+    found = runner.swept(CLOCKED, over, values if runner.medium is DISK else values[:: len(values) - 1])
+    gains = {pair: found.gain(*pair) for pair in _ORDER}
+    parts = [(f"{a} has {listed(gain)} times the rate of {b}", min(gain) > 1) for (a, b), gain in gains.items()]
+    ours = listed(found.gain(OURS, HYBRID))
+    note = f"Loaded in rounds, as the library does, HYBRIDJOIN has {ours} times its rate. {runner.note}"
+    return judged(parts, note, *found.shown("Service rate", log_y=True))
 
 
-def _clock_by_skew(runner: ClockRunner) -> Findings:
+def clock_by_skew(runner: ClockRunner) -> Findings:
+    """By the clock: what skew gives."""
     found = runner.swept((MESH, HYBRID, SECOND, OPTIMISED, CACHE, OURS), "exponent", (0.0, 0.5, 1.0))
     hybrid, second, cache = found.gain(HYBRID, MESH), found.gain(SECOND, HYBRID), found.gain(CACHE, HYBRID)
     parts = [
@@ -180,132 +200,4 @@ def _clock_by_skew(runner: ClockRunner) -> Findings:
         (f"and it is no loss for uniform keys: {second[0]:.2f}", second[0] > 0.97),
         (f"CACHEJOIN's gain over HYBRIDJOIN grows with skew: {listed(cache)}", cache[-1] > 1.1 * cache[0]),
     ]
-    chart, table = found.shown("Service rate", log_y=True)
-    return judged(parts, runner.note, [chart], [table])
-
-
-_FASTER = (
-    "INLJ, MESHJOIN, HYBRIDJOIN, X-HYBRIDJOIN and Optimised X-HYBRIDJOIN are each faster than the one before, "
-    "CACHEJOIN and a second look-up position faster than HYBRIDJOIN, {what} (exponent 1)."
-)
-EXPERIMENTS = (
-    counted(
-        "hybrid-master-rate",
-        ("figure 5.7 (c)", "Naeem 2011 figure 7 (c)"),
-        "HYBRIDJOIN is much faster than MESHJOIN and INLJ for every size of the master data (exponent 1, 50 MB).",
-        rates(CHAPTER_5, {"rows": "Service rate"}, _above),
-    ),
-    counted(
-        "hybrid-memory-rate",
-        ("figure 5.7 (d)", "Naeem 2011 figure 7 (d)"),
-        "HYBRIDJOIN is much faster than MESHJOIN and INLJ with any memory (exponent 1, 2 million rows).",
-        rates(CHAPTER_5, {"memory_mb": "Service rate"}, _above),
-    ),
-    counted(
-        "hybrid-skew-rate",
-        ("figure 5.7 (e)", "Naeem 2011 figure 7 (e)"),
-        "HYBRIDJOIN is slower than MESHJOIN for "
-        "uniform keys only, and its advantage grows with skew (50 MB, 2 million rows).",
-        _hybrid_by_skew,
-    ),
-    counted(
-        "x-master-rate",
-        ("figure 6.3 (a)",),
-        "X-HYBRIDJOIN beats HYBRIDJOIN, which reaches 70 % of its rate at 0.5 "
-        "million rows and 50 % at 8 million; a double buffer makes HYBRIDJOIN slower.",
-        rates(
-            (HYBRID, DOUBLE, X),
-            {"rows": "Exponent 1, 50 MB"},
-            _x_by_rows,
-            "A disk with a seek wants larger segments than 60 kB, so that double ones help.",
-        ),
-    ),
-    counted(
-        "x-memory-rate",
-        ("figure 6.3 (b)",),
-        "X-HYBRIDJOIN beats HYBRIDJOIN with any memory and saves about a third of the reads.",
-        rates(
-            (HYBRID, DOUBLE, X),
-            {"memory_mb": "Exponent 1, 2 million rows"},
-            _x_by_memory,
-            "It saves more than the source says.",
-        ),
-    ),
-    counted(
-        "optimised-rate",
-        ("figure 7.4 (a)", "figure 7.4 (b)"),
-        "Optimised X-HYBRIDJOIN is the fastest of all for every size of the master data and with any memory.",
-        rates(CHAPTER_7, BOTH_AXES, _best, "Exponent 1."),
-    ),
-    counted(
-        "cache-rate",
-        ("figure 8.3 (a)", "figure 8.3 (b)"),
-        "CACHEJOIN, which needs no order, is a little slower "
-        "than Optimised X-HYBRIDJOIN and far faster than HYBRIDJOIN and the MESHJOINs.",
-        rates(CHAPTER_8, BOTH_AXES, _little_behind, "Exponent 1."),
-    ),
-    counted(
-        "cache-skew-rate",
-        ("figure 8.3 (c)",),
-        "CACHEJOIN keeps up with Optimised X-HYBRIDJOIN and is ahead of the "
-        "rest from moderate skew on; for uniform keys it is slower than MESHJOIN.",
-        rates(
-            CHAPTER_8,
-            {"exponent": "50 MB, 2 million rows"},
-            _cache_by_skew,
-            "A load in any order costs less than twice one in turn on this disk, as the source says of its own; below "
-            "MESHJOIN it would have to cost 2.15 times as much.",
-        ),
-    ),
-    counted(
-        "cache-little",
-        ("section 8.2.1",),
-        "A remarkably small stream-probing phase delivers a substantial gain.",
-        rates((CACHE,), {"cached": "Exponent 1"}, _little_cache, values=(0, 2000, 8000, 16_000, 64_000)),
-    ),
-    counted(
-        "position-memory",
-        ("figure 5 (a)",),
-        "With a second look-up position HYBRIDJOIN is three times as fast with any memory; CACHEJOIN gains less.",
-        rates(
-            POSITIONS,
-            {"memory_mb": "Exponent 1, 2 million rows"},
-            _position_by_memory,
-            "What is left of an iteration are the steps, which no look-up saves.",
-        ),
-        "Naeem 2014",
-    ),
-    counted(
-        "position-master",
-        ("figure 5 (b)",),
-        "It is more than twice as fast for every size of the master data.",
-        rates(POSITIONS, {"rows": "Exponent 1, 50 MB"}, _position_by_rows),
-        "Naeem 2014",
-    ),
-    counted(
-        "position-skew",
-        ("figure 5 (c)",),
-        "The gain grows with skew to about three at exponent 1, and there is no loss for uniform keys.",
-        _position_by_skew,
-        "Naeem 2014",
-    ),
-    *on_stores(
-        "master-rate",
-        ("figure 5.7 (c)", "figure 6.3 (a)", "figure 7.4 (a)", "figure 8.3 (a)", "Naeem 2014 figure 5 (b)"),
-        _FASTER.format(what="for any size of the master data"),
-        _in_order("rows", (MILLION // 2, 2 * MILLION, 4 * MILLION)),
-    ),
-    *on_stores(
-        "memory-rate",
-        ("figure 5.7 (d)", "figure 6.3 (b)", "figure 7.4 (b)", "figure 8.3 (b)", "Naeem 2014 figure 5 (a)"),
-        _FASTER.format(what="with any memory"),
-        _in_order("memory_mb", (50, 150, 250)),
-    ),
-    *on_stores(
-        "skew-rate",
-        ("figure 5.7 (e)", "figure 8.3 (c)", "Naeem 2014 figure 5 (c)"),
-        "HYBRIDJOIN is below MESHJOIN for uniform keys only and its advantage grows with skew, as the gains of "
-        "CACHEJOIN and of a second look-up position do, the latter without a loss for uniform keys.",
-        _clock_by_skew,
-    ),
-)
+    return judged(parts, runner.note, *found.shown("Service rate", log_y=True))

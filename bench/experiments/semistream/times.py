@@ -12,20 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from bench.experiment import Findings, Grid, judged
-from bench.experiments.semistream.media import ClockRunner, Runner, built, check, counted, law_keys, on_stores
+from bench.experiments.semistream.media import ClockRunner, Runner, built, check, law_keys
 from bench.experiments.semistream.points import HYBRID, INLJ, MESH, MILLION, Point, count, master_rows
 from bench.experiments.semistream.waits import inlj_delay, round_times
-from bench.simulation import SOURCE_UNITS
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 
 _ROW = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.int64(), nullable=False)])
 _RATES = (60, 125, 200, 500, 1000, 2000)
 _PACE = 500
+_STAY_S = SOURCE_COSTS.emit + SOURCE_COSTS.evict + SOURCE_COSTS.receive + SOURCE_COSTS.admit
 _CLOCKED = (HYBRID, MESH, INLJ)
 _SECONDS = 0.5
 _MOST = {INLJ: 32}  # rows of a push: INLJ gives out answers when a push ends
@@ -56,7 +57,7 @@ class _Virtual:
         self.clock.advance_ns(ns - self.clock.now_ns())
 
     def spend(self, answered: int) -> None:
-        self.clock.advance_ns(self.load_ns + round(answered * SOURCE_UNITS.stay * 1e9))
+        self.clock.advance_ns(self.load_ns + round(answered * _STAY_S * 1e9))
 
 
 class _Wall:
@@ -114,7 +115,7 @@ def stays(point: Point, arrivals_per_s: float, seconds: float) -> Stays:
     clock = join.pages.device.clock
     if not isinstance(clock, VirtualClock):
         raise DataError("times at a rate of arrival need a simulated disk.")
-    at = _Virtual(clock, round(point.segment * SOURCE_UNITS.probe * 1e9))
+    at = _Virtual(clock, round(point.segment * SOURCE_COSTS.probe * 1e9))
     keys = ZipfLaw(point.master_rows, point.exponent, "integral").ranks(np.random.default_rng(7), n) - 1
     due = int64s((np.arange(n) * (1e9 / arrivals_per_s)).astype(np.int64))
     with join.open(MemoryBudget(2**40, "simulation"), {"stream": _ROW}) as operator:
@@ -147,7 +148,8 @@ _BY_MODEL = (
 )
 
 
-def _processing(runner: Runner) -> Findings:
+def processing(runner: Runner) -> Findings:
+    """Figure 5.7 (a)."""
     sizes, rows = master_rows(runner.bench), []
     for n in sizes:
         point, mesh = runner.point(HYBRID, rows=n), runner.point(MESH, rows=n).predicted()
@@ -166,10 +168,11 @@ def _processing(runner: Runner) -> Findings:
     names = (f"HYBRIDJOIN, {_PACE}/s", f"MESHJOIN, {_PACE}/s", "HYBRIDJOIN, saturated", "MESHJOIN, saturated")
     grid = Grid("Mean seconds to the match, exponent 1", ("master rows", *names), rows)
     chart = grid.chart("seconds", title="Time to the match", log_x=True, log_y=True)
-    return judged(parts, f"{_BY_MODEL} {runner.note}", [chart], [grid])
+    return judged(parts, f"{_BY_MODEL} {runner.note}", chart, grid)
 
 
-def _waiting(runner: Runner) -> Findings:
+def waiting(runner: Runner) -> Findings:
+    """Figure 5.7 (b)."""
     rows, seconds = [], _seconds(runner)
     point, mesh, inlj = runner.point(HYBRID), runner.point(MESH).predicted(), runner.point(INLJ).predicted()
     for pace in _RATES:
@@ -193,14 +196,15 @@ def _waiting(runner: Runner) -> Findings:
         "the crossing at 150 rows a second and counts one step of MESHJOIN, where a row stays for a round."
     )
     chart = grid.chart("seconds", names, title="Waiting, exponent 1", log_x=True, log_y=True)
-    return judged(parts, note, [chart], [grid])
+    return judged(parts, note, chart, grid)
 
 
 def _capacity(runner: ClockRunner) -> float:
     return runner.rate(runner.point(INLJ))
 
 
-def _processing_by_clock(runner: ClockRunner) -> Findings:
+def processing_by_clock(runner: ClockRunner) -> Findings:
+    """Figure 5.7 (a), by the clock."""
     pace, sizes = _capacity(runner) / 2, (MILLION // 2, 2 * MILLION, 4 * MILLION)
     rows = [(n, *(1e3 * mean_wait(runner, name, pace, n) for name in _CLOCKED)) for n in sizes]
     slow, inlj = [row[2] / row[1] for row in rows], [row[3] for row in rows]
@@ -210,10 +214,11 @@ def _processing_by_clock(runner: ClockRunner) -> Findings:
     ]
     grid = Grid("Mean ms to the match, exponent 1", ("master rows", *_CLOCKED), rows)
     note = f"{pace:,.0f} rows a second arrive, half of what INLJ keeps up with here. {runner.note}"
-    return judged(parts, note, [grid.chart("ms", title="Time to the match", log_x=True, log_y=True)], [grid])
+    return judged(parts, note, grid.chart("ms", title="Time to the match", log_x=True, log_y=True), grid)
 
 
-def _waiting_by_clock(runner: ClockRunner) -> Findings:
+def waiting_by_clock(runner: ClockRunner) -> Findings:
+    """Figure 5.7 (b), by the clock."""
     capacity = _capacity(runner)
     paces = [share * capacity for share in _SHARES]
     rows = [(pace, *(1e3 * mean_wait(runner, name, pace) for name in _CLOCKED)) for pace in paces]
@@ -228,38 +233,4 @@ def _waiting_by_clock(runner: ClockRunner) -> Findings:
     ]  # fmt: skip
     grid = Grid("Mean ms that rows stay", ("rows a second that arrive", *_CLOCKED), rows)
     note = f"Streams of {_SECONDS:g} s, the second half counted; INLJ's backlog grows for as long. {runner.note}"
-    return judged(parts, note, [grid.chart("ms", title="Waiting, exponent 1", log_x=True, log_y=True)], [grid])
-
-
-_PLACES = {part: (f"figure 5.7 ({part})", f"Naeem 2011 figure 7 ({part})") for part in "ab"}
-EXPERIMENTS = (
-    counted(
-        "hybrid-processing-time",
-        _PLACES["a"],
-        "A row is processed in far less time "
-        "by HYBRIDJOIN than by MESHJOIN, for every size of the master data; INLJ's time is constant.",
-        _processing,
-    ),
-    counted(
-        "hybrid-waiting-time",
-        _PLACES["b"],
-        "Rows wait longer in MESHJOIN than in "
-        "HYBRIDJOIN; in HYBRIDJOIN longer than in INLJ below 150 rows a second only, above which INLJ's backlog "
-        "grows.",
-        _waiting,
-    ),
-    *on_stores(
-        "processing-time",
-        _PLACES["a"],
-        "A row is processed in far less time by HYBRIDJOIN than by MESHJOIN, for every size of the master data; INLJ's "
-        "time is constant.",
-        _processing_by_clock,
-    ),
-    *on_stores(
-        "waiting-time",
-        _PLACES["b"],
-        "Rows wait longer in MESHJOIN than in HYBRIDJOIN; in HYBRIDJOIN longer than in INLJ as long as INLJ keeps up, "
-        "beyond which its backlog grows.",
-        _waiting_by_clock,
-    ),
-)
+    return judged(parts, note, grid.chart("ms", title="Waiting, exponent 1", log_x=True, log_y=True), grid)

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from bench.experiment import Chart, Findings, Grid, Part, close, judged, wave
-from bench.experiments.semistream.media import (
-    ClockRunner,
-    Runner,
-    built,
-    counted,
-    everywhere,
-    measured_reads,
-    on_stores,
-)
+from bench.experiment import Chart, Findings, Grid, Part, by_column, close, judged, wave
+from bench.experiments.semistream import printed as equation
+from bench.experiments.semistream.media import ClockRunner, Runner, built, measured_reads
 from bench.experiments.semistream.points import (
     CACHE,
     HYBRID,
@@ -32,26 +24,12 @@ from bench.experiments.semistream.points import (
     master_rows,
     memories,
 )
-from bench.experiments.semistream.printed import (
-    eq_5_2,
-    eq_5_3,
-    eq_5_4,
-    eq_6_5,
-    eq_6_6,
-    eq_6_9,
-    eq_7_2,
-    eq_7_3,
-    eq_7_4,
-    eq_7_6,
-    eq_7_7,
-    eq_7_9,
-    eq_8_1,
-)
-from bench.simulation import SOURCE_DISK, SOURCE_UNITS
+from bench.experiments.semistream.printed import UNITS
+from bench.simulation import SOURCE_DISK
 from dovetail.engine.profile import load_profile
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.models import MODELS, predict
-from dovetail.joins.semistream.cost.setting import Policy, Prediction, Setting, UnitCosts, from_profile
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, Policy, Prediction, Setting, UnitCosts, from_profile
 from dovetail.joins.semistream.master.pages import Order, Pages
 from dovetail.joins.semistream.sizes import Sizes
 
@@ -64,8 +42,6 @@ SWAPPED = (250, 500, 1000, 2000, 4000, 8000)
 PINNED = (0, 1, 2, 4, 8, 16)  # of 500 rows
 SEGMENTS = (250, 500, 1000, 2000, 4000, 8000, 16_000)
 CACHES = (4000, 8000, 16_000, 32_000, 64_000, 128_000)
-_UNITS = {"c_h": SOURCE_UNITS.probe, "c_o": SOURCE_UNITS.emit, "c_e": SOURCE_UNITS.remove, "c_s": SOURCE_UNITS.arrive,
-          "c_a": SOURCE_UNITS.admit}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,41 +61,49 @@ def printed(point: Point, counted_rows: float) -> Printed:
     of, d, r_t = point.experiment(), point.segment, point.master_rows
     reading = SOURCE_DISK.read_s(d * 120)
     if point.algorithm == "hybridjoin":
-        w = eq_5_2(h_s=of.memory.waiting(d), d=d, r_t=r_t)
-        return Printed(w, w, eq_5_4(w=w, c_loop=eq_5_3(c_io=reading, d=d, w=w, **_UNITS)))
+        w = equation.eq_5_2(h_s=of.memory.waiting(d), d=d, r_t=r_t)
+        return Printed(w, w, w / equation.eq_5_3(c_io=reading, d=d, w=w, **UNITS))
     if point.algorithm == "x_hybridjoin":
         pinned = point.cached_rows
-        w = eq_6_9(h_s=of.memory.waiting(d + pinned), d_s=d, d_n=pinned, r_t=r_t)
-        return Printed(w, w, eq_6_6(w=w, c_loop=eq_6_5(c_io=reading, d_s=d, d_n=pinned, w=w, **_UNITS)))
+        w = equation.eq_6_9(h_s=of.memory.waiting(d + pinned), d_s=d, d_n=pinned, r_t=r_t)
+        return Printed(
+            w, w, equation.eq_6_6(w=w, c_loop=equation.eq_6_5(c_io=reading, d_s=d, d_n=pinned, w=w, **UNITS))
+        )
     h_r = max(2, of.cached)
-    w_s = eq_7_9(h_s=of.memory.waiting(d, of.cached), p_s=eq_7_7(d=d, h_r=h_r, r_t=r_t))
-    w_n = eq_7_6(p_n=eq_7_4(h_r=h_r, r_t=r_t), tuples=counted_rows, iterations=1)
-    costs = {"c_io": reading, "d": float(d), "w_s": w_s, "w_n": w_n, **_UNITS}
-    loop = eq_8_1(c_f=SOURCE_UNITS.compare, **costs) if point.algorithm == "cachejoin" else eq_7_2(**costs)
-    return Printed(w_s, w_s + w_n, eq_7_3(w_n=w_n, w_s=w_s, c_loop=loop))
+    w_s = equation.eq_7_9(h_s=of.memory.waiting(d, of.cached), p_s=equation.eq_7_7(d=d, h_r=h_r, r_t=r_t))
+    w_n = equation.eq_7_6(p_n=equation.eq_7_4(h_r=h_r, r_t=r_t), tuples=counted_rows, iterations=1)
+    costs = {"c_io": reading, "d": float(d), "w_s": w_s, "w_n": w_n, **UNITS}
+    loop = (
+        equation.eq_8_1(c_f=SOURCE_COSTS.compare, **costs)
+        if point.algorithm == "cachejoin"
+        else equation.eq_7_2(**costs)
+    )
+    return Printed(w_s, w_s + w_n, equation.eq_7_3(w_n=w_n, w_s=w_s, c_loop=loop))
 
 
-def _tables(runner: Runner) -> Findings:
+def tables(runner: Runner) -> Findings:
+    """Tables 5.1 and 5.2: how they add up, and what was counted."""
     found, total = count(runner.point(HYBRID)), sum(TABLE_5_2.values()) / 1e9
     parts = [
         close("the sum of table 5.1", 0.059 + 47.66 + 2.24, 49.959, 1e-6),
         close("the sum of table 5.2", total, LOOP_S, 1e-3),
-        close("109 rows over that time", eq_5_4(w=W_5, c_loop=total), RATE_5, 1e-3),
+        close("109 rows over that time", equation.eq_5_4(w=W_5, c_loop=total), RATE_5, 1e-3),
         close("w as counted", found.rows_per_load, W_5, 0.1),
         close("the rate as counted", found.per_second, RATE_5, 0.1),
     ]
     readings = [
-        ("kappa 1.36 as printed, 512 rows", 159.6, 7.5, 313_074, eq_5_2(h_s=313_074, d=512, r_t=2e6)),
-        ("queue nodes of 12 bytes", 255.3, 12.0, 195_734, eq_5_2(h_s=195_734, d=512, r_t=2e6)),
-        ("fudge factor 8, 12 bytes (ours)", 160.0, 12.0, 304_470, eq_5_2(h_s=304_470, d=500, r_t=2e6)),
+        ("kappa 1.36 as printed, 512 rows", 159.6, 7.5, 313_074, equation.eq_5_2(h_s=313_074, d=512, r_t=2e6)),
+        ("queue nodes of 12 bytes", 255.3, 12.0, 195_734, equation.eq_5_2(h_s=195_734, d=512, r_t=2e6)),
+        ("fudge factor 8, 12 bytes (ours)", 160.0, 12.0, 304_470, equation.eq_5_2(h_s=304_470, d=500, r_t=2e6)),
     ]
     heads = ("reading of table 5.1", "bytes in the table", "in the queue", "h_S", "w by 5.2")
     steps = [(name, cost, cost / 1e9 / total) for name, cost in TABLE_5_2.items()]
-    tables = [Grid("Readings", heads, readings), Grid("Table 5.2, ns", ("step", "cost", "share"), steps)]
-    return judged(parts, f"No one set of printed constants gives table 5.1. {runner.note}", tables=tables)
+    tables = Grid("Readings", heads, readings), Grid("Table 5.2, ns", ("step", "cost", "share"), steps)
+    return judged(parts, f"No one set of printed constants gives table 5.1. {runner.note}", *tables)
 
 
-def _buffer(runner: Runner) -> Findings:
+def buffer(runner: Runner) -> Findings:
+    """Figure 5.3: rates over the disk buffer."""
     plain, orders = runner.point(HYBRID), {"in order of use": "key", "in any order": "none"}
     curves = {
         name: [
@@ -140,10 +124,11 @@ def _buffer(runner: Runner) -> Findings:
         f"With master data in any order the maximum is at {other[0]:.2g} MB, {other[1]:,.0f} rows/s; in order of use "
         f"one large segment has so much of the stream that its load empties the queue. {runner.note}"
     )
-    return judged(parts, note, [chart])
+    return judged(parts, note, chart)
 
 
-def _pinned_rows(runner: Runner) -> Findings:
+def pinned_rows(runner: Runner) -> Findings:
+    """Figure 6.4: rows that the pinned part answers."""
     rooms = memories(runner.bench)
     found = [runner.count(runner.point(X, memory_mb=memory)) for memory in rooms]
     through = [4000 * of.rows_per_load * of.cached_share / 1e6 for of in found]
@@ -153,7 +138,7 @@ def _pinned_rows(runner: Runner) -> Findings:
     ]
     rows = list(zip(rooms, through, strict=True))
     grid = Grid("In 4,000 iterations: million rows", ("memory, MB", X), rows)
-    return judged(parts, runner.note, [grid.chart("million rows", title="In 4,000 iterations")], [grid])
+    return judged(parts, runner.note, grid.chart("million rows", title="In 4,000 iterations"), grid)
 
 
 def _map(
@@ -167,10 +152,11 @@ def _map(
     best = max(found, key=found.__getitem__)
     points = [(*sizes, rate) for sizes, rate in sorted(found.items())]
     chart = Chart("Rows a second", *axes, {"rate": points}, kind="heat")
-    return judged(parts, f"The best of the grid is {best[0]:,} and {best[1]:,}. {note}", [chart])
+    return judged(parts, f"The best of the grid is {best[0]:,} and {best[1]:,}. {note}", chart)
 
 
-def _x_map(runner: Runner) -> Findings:
+def x_map(runner: Runner) -> Findings:
+    """Figure 6.5."""
     plain, few = runner.point(X), runner.few
     swapped, pinned = (SWAPPED[1:4], PINNED[::2]) if few else (SWAPPED, PINNED)
     sizes = {(d, -(-500 * p // d) * d) for d in swapped for p in pinned} | {(d, max(500, d)) for d in swapped}
@@ -182,7 +168,8 @@ def _x_map(runner: Runner) -> Findings:
     return _map(found, ("swapped rows, d_S", "pinned rows, d_N"), curves, runner.note)
 
 
-def _cache_map(runner: Runner) -> Findings:
+def cache_map(runner: Runner) -> Findings:
+    """Figure 7.2."""
     plain, few = runner.point(OPTIMISED), runner.few
     caches, segments = (CACHES[3:], SEGMENTS[1:4]) if few else (CACHES, SEGMENTS[1:])
     room = caches[-1] if few else 64_000
@@ -195,10 +182,10 @@ def _cache_map(runner: Runner) -> Findings:
     return _map(found, ("rows of a segment, d", "rows in the table, h_R"), curves, runner.note)
 
 
-def _by_equations(name: str, within: str, why: str, runner: Runner) -> Findings:
+def by_equations(runner: Runner, join: str, within: str, why: str) -> Findings:
     """Sizes of the segment, then of what is kept in memory, by counts, by the equations and by our model."""
-    plain = runner.point(name)
-    if name == X:
+    plain = runner.point(join)
+    if join == X:
         by_segment = [replace(plain, segment=d, pinned=max(500, d)) for d in SWAPPED]
         by_kept = [replace(plain, pinned=500 * p) for p in PINNED[1:]]
     else:
@@ -208,8 +195,8 @@ def _by_equations(name: str, within: str, why: str, runner: Runner) -> Findings:
     for point in (*by_segment, *by_kept):
         found = count(point)
         by = printed(point, found.rows_per_load)
-        reached = found.rows_per_load * (1.0 if name == X else 1 - found.cached_share)
-        kept = point.pinned if name == X else point.cached
+        reached = found.rows_per_load * (1.0 if join == X else 1 - found.cached_share)
+        kept = point.pinned if join == X else point.cached
         rows.append((point.segment, kept or 0, reached, by.w, found.per_second, by.rate, point.predicted().mu))
     off, ours = ([row[i] / row[4] - 1 for row in rows] for i in (5, 6))
     first, second = rows[: len(by_segment)], rows[len(by_segment) :]
@@ -217,7 +204,7 @@ def _by_equations(name: str, within: str, why: str, runner: Runner) -> Findings:
         (f"calculated rates lie {min(off):+.0%} to {max(off):+.0%} from counted ones, printed: within {within}",
          max(map(abs, off)) < 0.05),
     ]  # fmt: skip
-    sizes = (("d_N", 1, second),) if name == X else (("d", 0, first), ("h_R", 1, second))
+    sizes = (("d_N", 1, second),) if join == X else (("d", 0, first), ("h_R", 1, second))
     for size, place, some in sizes:
         best, by_them = (max(some, key=lambda row, i=i: row[i])[place] for i in (4, 5))  # type: ignore[misc]  # a key
         parts.append((f"the best {size} is {by_them:,} by the equations and {best:,} counted", best == by_them))
@@ -232,11 +219,12 @@ def _by_equations(name: str, within: str, why: str, runner: Runner) -> Findings:
         for size, place, some in sizes
     ]
     heads = ("d", "kept", "w counted", "w by the equations", "rows/s counted", "by the equations", "our model")
-    return judged(parts, note, charts, [Grid("Counted and calculated", heads, rows)])
+    return judged(parts, note, *charts, Grid("Counted and calculated", heads, rows))
 
 
-def _x_tuned(runner: Runner) -> Findings:
-    plain, gains, charts, tables = runner.point(X), [], [], []
+def x_tuned(runner: Runner) -> Findings:
+    """Figure 6.8."""
+    plain, gains, shown = runner.point(X), list[float](), list[Chart | Grid]()
     axes = {"master rows": ("rows", master_rows(runner.bench)), "memory, MB": ("memory_mb", memories(runner.bench))}
     for name, (axis, values) in axes.items():
         rows = []
@@ -247,18 +235,17 @@ def _x_tuned(runner: Runner) -> Findings:
             rows.append((value, runner.rate(untuned), runner.rate(tuned), tuned.segment, tuned.pinned or 0))
         gains += [row[2] / row[1] for row in rows]
         grid = Grid(f"By {name}", (name, "untuned, rows/s", "tuned", "d_S", "d_N"), rows)
-        charts.append(grid.chart("rows a second", {"untuned": 1, "tuned": 2}, log_x=axis == "rows"))
-        tables.append(grid)
+        shown += [grid.chart("rows a second", {"untuned": 1, "tuned": 2}, log_x=axis == "rows"), grid]
     says = f"tuned it has {min(gains):.2f} to {max(gains):.2f} times the rate (significant: 1.1)"
     note = f"Sizes chosen by our model, rates counted. {runner.note}"
-    return judged([(says, min(gains) > 1.1)], note, charts, tables)
+    return judged([(says, min(gains) > 1.1)], note, *shown)
 
 
-def _loop_cost(name: str, runner: Runner) -> Findings:
+def loop_cost(runner: Runner, join: str) -> Findings:
     """Seconds of an iteration by memory: counted, by the equations, by our model."""
     rows = []
     for memory in memories(runner.bench):
-        point = runner.point(name, memory_mb=memory)
+        point = runner.point(join, memory_mb=memory)
         found = count(point)
         by = printed(point, found.rows_per_load)
         rows.append((memory, found.rows_per_load / found.per_second, by.rows / by.rate, point.predicted().c_loop))
@@ -268,10 +255,11 @@ def _loop_cost(name: str, runner: Runner) -> Findings:
         (f"by our model within {ours:.0%} (10 % was allowed)", ours < 0.1),
     ]
     grid = Grid("An iteration, exponent 1", ("memory, MB", "counted, s", "by the equations", "our model"), rows)
-    return judged(parts, runner.note, [grid.chart("seconds")], [grid])
+    return judged(parts, runner.note, grid.chart("seconds"), grid)
 
 
-def _hybrid_cost(runner: Runner) -> Findings:
+def hybrid_cost(runner: Runner) -> Findings:
+    """Figure 5.8."""
     rows: list[tuple[str, int, float, float, float | None, float, float, float | None]] = []
     for name in (INLJ, MESH, HYBRID):
         for memory in memories(runner.bench) if name != INLJ else (50,):
@@ -295,8 +283,8 @@ def _hybrid_cost(runner: Runner) -> Findings:
     }
     chart = Chart("HYBRIDJOIN: an iteration", "memory, MB", "seconds", lines)
     heads = ("join", "memory, MB", "counted, s", "our model", "printed", "counted, rows/s", "our model", "printed")
-    tables = [Grid("An iteration, exponent 1", heads, rows)]
-    return judged(parts, f"Equation 5.2 has 1.36 where 2 is right. {runner.note}", [chart], tables)
+    grid = Grid("An iteration, exponent 1", heads, rows)
+    return judged(parts, f"Equation 5.2 has 1.36 where 2 is right. {runner.note}", chart, grid)
 
 
 def units_of(pages: Pages) -> UnitCosts:
@@ -329,7 +317,8 @@ _PRICED = (INLJ, MESH, R_MESH, HYBRID, X, OPTIMISED, CACHE)
 _CLOSE = 0.25
 
 
-def _costs_by_clock(runner: ClockRunner) -> Findings:
+def costs_by_clock(runner: ClockRunner) -> Findings:
+    """Costs of a row by our models and by the clock, for every join."""
     pages, rows = runner.pages(2 * MILLION // runner.divide), []
     costs = units_of(pages)
     for name in _PRICED:
@@ -351,24 +340,24 @@ def _costs_by_clock(runner: ClockRunner) -> Findings:
     lines = {name: [(r[2], r[3]) for r in rows if r[0] == name] for name in _PRICED}
     chart = Chart("A stream row", "measured, us", "calculated, us", lines, log_x=True, log_y=True)
     heads = ("join", "memory, MB", "us a row, measured", "calculated", "off by", "rows per load", "calculated")
-    return judged(parts, note, [chart], [Grid("Exponent 1", heads, rows)])
+    return judged(parts, note, chart, Grid("Exponent 1", heads, rows))
 
 
-def _tuned_by_model(name: str, runner: ClockRunner) -> Findings:
+def tuned_by_model(runner: ClockRunner, join: str) -> Findings:
     """Rates over two sizes, by the clock and by the model: what the size that the model would take loses."""
-    plain = runner.point(name)
+    plain = runner.point(join)
     pages = runner.pages(plain.master_rows)
     costs = units_of(pages)
     sizes: dict[str, tuple[str, Sequence[int], Point]] = {
         "d": ("segment", (250, 500, 1000, 2000), replace(plain, cached=64_000)),
         "h_R": ("cached", (16_000, 32_000, 64_000, 128_000), plain),
     }
-    if name == X:
+    if join == X:
         sizes = {
             "d_S": ("segment", (250, 500, 1000, 2000), replace(plain, pinned=2000)),
             "d_N": ("pinned", (500, 1000, 2000, 4000), plain),
         }
-    parts, every, off, charts, tables = list[Part](), [], [], [], []
+    parts, every, off, shown = list[Part](), list[float](), list[float](), list[Chart | Grid]()
     for size, (field, values, base) in sizes.items():
         points = [at(base, **{field: value}) for value in values]
         model, clock = [calculated(of, pages, costs).mu for of in points], [runner.rate(of) for of in points]
@@ -380,107 +369,11 @@ def _tuned_by_model(name: str, runner: ClockRunner) -> Findings:
         parts.append((f"{says} (10 % was allowed)", regret <= 0.1))
         every += clock
         off += [m / c - 1 for m, c in zip(model, clock, strict=True)]
-        grid = Grid(
-            f"By {size}", (size, "rows/s by the clock", "by the model"), list(zip(values, clock, model, strict=True))
-        )
-        charts.append(grid.chart("rows a second", title=f"{name}: {size}", log_x=True))
-        tables.append(grid)
+        grid = by_column(f"By {size}", size, values, {"rows/s by the clock": clock, "by the model": model})
+        shown += [grid.chart("rows a second", title=f"{join}: {size}", log_x=True), grid]
     says = f"calculated rates lie {min(off):+.0%} to {max(off):+.0%} from the clock's (25 % was allowed)"
     parts.append((says, max(map(abs, off)) <= 0.25))
-    if name == X:
+    if join == X:
         gain = max(every) / runner.rate(plain)
         parts.append((f"tuned it has {gain:.2f} times the rate (significant: 1.1)", gain > 1.1))
-    return judged(parts, f"Our models with this machine's unit costs. {runner.note}", charts, tables)
-
-
-_TAIL = "7.7 takes shares of all master data where only the tail waits"
-_AGREES = "Tuning {} by {} agrees with tuning by measurement{}."
-EXPERIMENTS = (
-    counted(
-        "hybrid-tables",
-        ("table 5.1", "table 5.2"),
-        "HYBRIDJOIN's memory at 50 MB, and what an iteration costs: 109 rows and 8,491 rows a second.",
-        _tables,
-    ),
-    *everywhere(
-        "hybrid-buffer",
-        ("figure 5.3", "Naeem 2011 figure 6"),
-        "HYBRIDJOIN's rate has one maximum over the disk buffer, at 60 kB (50 MB, 2 million rows).",
-        _buffer,
-    ),
-    counted(
-        "hybrid-cost",
-        ("figure 5.8", "Naeem 2011 figure 8"),
-        "Calculated costs of INLJ, MESHJOIN and HYBRIDJOIN are close to measured ones.",
-        _hybrid_cost,
-    ),
-    *everywhere(
-        "x-pinned-rows",
-        ("figure 6.4",),
-        "In 4,000 iterations 0.4 million rows are answered by the pinned part at 50 MB, and over 2 million at 250 MB.",
-        _pinned_rows,
-        ground="counted",
-    ),
-    *everywhere(
-        "x-tuning", ("figure 6.5",), "Over the sizes of both parts of the buffer the rate rises, then falls.", _x_map
-    ),
-    counted(
-        "x-tuning-by-equations",
-        ("figure 6.7",),
-        "Tuning by the equations agrees with tuning by measurement within 0.6 %.",
-        partial(_by_equations, X, "0.6 %", "6.9 takes the variance of a trial for its mean"),
-    ),
-    counted(
-        "x-tuned-rate", ("figure 6.8",), "Tuned X-HYBRIDJOIN is significantly faster than the untuned one.", _x_tuned
-    ),
-    *everywhere(
-        "optimised-tuning",
-        ("figure 7.2",),
-        "Over the disk buffer and over the hash table of wanted rows, the rate rises, then falls.",
-        _cache_map,
-    ),
-    counted(
-        "optimised-tuning-by-equations",
-        ("figure 7.3",),
-        _AGREES.format("Optimised X-HYBRIDJOIN", "the equations", " within 1.5 % and 0.33 %"),
-        partial(_by_equations, OPTIMISED, "1.5 %", _TAIL),
-    ),
-    counted(
-        "cache-tuning-by-equations",
-        ("figure 8.2",),
-        _AGREES.format("CACHEJOIN", "the equations", " within 2.5 % and 0.65 %"),
-        partial(_by_equations, CACHE, "2.5 %", _TAIL),
-    ),
-    *(
-        counted(f"{name}-cost", (place,), f"Calculated costs of {join} are close to measured ones.", work)
-        for name, place, join, work in (
-            ("x", "figure 6.9", "X-HYBRIDJOIN", partial(_loop_cost, X)),
-            ("optimised", "figure 7.5", "Optimised X-HYBRIDJOIN", partial(_loop_cost, OPTIMISED)),
-            ("cache", "figure 8.4", "CACHEJOIN", partial(_loop_cost, CACHE)),
-        )
-    ),
-    *on_stores(
-        "cost",
-        ("figure 3.8", "figure 4.8 (a)", "figure 5.8", "figure 6.9", "figure 7.5", "figure 8.4", "Naeem 2011 figure 8"),
-        "Calculated costs are close to measured ones, for every join.",
-        _costs_by_clock,
-    ),
-    *on_stores(
-        "x-tuning-by-model",
-        ("figure 6.7", "figure 6.8"),
-        "Tuning by calculation agrees with tuning by measurement, and tuned X-HYBRIDJOIN is significantly faster.",
-        partial(_tuned_by_model, X),
-    ),
-    *on_stores(
-        "optimised-tuning-by-model",
-        ("figure 7.3",),
-        _AGREES.format("Optimised X-HYBRIDJOIN", "calculation", ""),
-        partial(_tuned_by_model, OPTIMISED),
-    ),
-    *on_stores(
-        "cache-tuning-by-model",
-        ("figure 8.2",),
-        _AGREES.format("CACHEJOIN", "calculation", ""),
-        partial(_tuned_by_model, CACHE),
-    ),
-)
+    return judged(parts, f"Our models with this machine's unit costs. {runner.note}", *shown)

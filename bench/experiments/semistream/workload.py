@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.experiment import Chart, Findings, Grid, close, judged
-from bench.experiments.semistream.media import Runner, counted
+from bench.experiments.semistream.media import Runner
 from bench.experiments.semistream.points import MILLION
 from dovetail.workloads.arrivals import bursty_counts
 from dovetail.workloads.zipf import ZipfLaw
@@ -14,7 +14,8 @@ _PAGES, _PARTITION, _PAGE_ROWS = 16_000, 20, 8192 // 120
 _EXPONENTS = {0.0: 0.2, 0.5: 0.447, 0.8614: 0.769, 1.0: 0.889}
 
 
-def _page_use(runner: Runner) -> Findings:
+def page_use(runner: Runner) -> Findings:
+    """Figure 5.1."""
     rows, draws = _PAGES * _PAGE_ROWS, MILLION
     law = ZipfLaw(rows, 1.0, "integral")
     keys = law.ranks(np.random.default_rng(runner.bench.seed + 1), draws) - 1
@@ -27,18 +28,14 @@ def _page_use(runner: Runner) -> Findings:
               used[0] > 100 * used[-1]),
     ]  # fmt: skip
     at = [int(x) for x in np.unique(np.geomspace(1, len(used), 40).astype(int))]
-    chart = Chart(
-        "Rows answered per partition of 20 pages, exponent 1",
-        "partition of the master data",
-        "rows of a million",
-        {"used": [(n, int(used[n - 1])) for n in at if used[n - 1]]},
-        log_x=True,
-        log_y=True,
-    )
-    return judged(checks, "Master data in the order of its use.", [chart])
+    title, x = "Rows answered per partition of 20 pages, exponent 1", "partition of the master data"
+    lines = {"used": [(n, int(used[n - 1])) for n in at if used[n - 1]]}
+    chart = Chart(title, x, "rows of a million", lines, log_x=True, log_y=True)
+    return judged(checks, "Master data in the order of its use.", chart)
 
 
-def _skew(runner: Runner) -> Findings:
+def skewed_keys(runner: Runner) -> Findings:
+    """Figure 5.5."""
     n, draws, checks, rows = 2 * MILLION, 4 * MILLION, [], []
     for exponent, due in _EXPONENTS.items():
         ranks = ZipfLaw(n, exponent, "integral").ranks(np.random.default_rng(runner.bench.seed + 2), draws)
@@ -49,19 +46,14 @@ def _skew(runner: Runner) -> Findings:
     at = np.unique(np.geomspace(1, 3000, 30).astype(int))
     slope = float(np.polyfit(np.log(at[5:] + 0.5), np.log(counts[at[5:] - 1]), 1)[0])
     checks.append((f"frequency falls with rank to the power {slope:.2f} at exponent 1", abs(slope + 1) < 0.05))
-    chart = Chart(
-        "Exponent 1: how often a key is drawn in 4 million",
-        "rank",
-        "rows",
-        {"drawn": [(int(r), int(counts[r - 1])) for r in at]},
-        log_x=True,
-        log_y=True,
-    )
+    lines = {"drawn": [(int(r), int(counts[r - 1])) for r in at]}
+    chart = Chart("Exponent 1: how often a key is drawn in 4 million", "rank", "rows", lines, log_x=True, log_y=True)
     note = "The source calls exponent 1 about the 80/20 rule; that is exponent 0.86."
-    return judged(checks, note, [chart], [Grid("First fifth of the keys", ("exponent", "share", "by the law"), rows)])
+    return judged(checks, note, chart, Grid("First fifth of the keys", ("exponent", "share", "by the law"), rows))
 
 
-def _bursts(runner: Runner) -> Findings:
+def bursts(runner: Runner) -> Findings:
+    """Figure 5.6."""
     steps = 200_000 if runner.bench.scale == "full" else 65_536
     counts = bursty_counts(steps, runner.bench.seed + 3)
     rows = []
@@ -79,21 +71,4 @@ def _bursts(runner: Runner) -> Findings:
     chart = Chart("Arrivals", "step", "rows", {"a step": [(i, int(c)) for i, c in enumerate(counts[:600])]})
     note = "By the corrected generator. Bursts reach over 2 to 1,024 steps; beyond, the stream is not self-similar."
     heads = ("steps together", "spread of their mean", "of a Poisson stream")
-    return judged(checks, note, [chart], [Grid("Spread by time scale", heads, rows)])
-
-
-EXPERIMENTS = (
-    counted(
-        "page-use",
-        ("figure 5.1", "Naeem 2011 figure 3"),
-        "With a skewed stream, pages are used less and less towards the end of the master data.",
-        _page_use,
-    ),
-    counted(
-        "skewed-keys",
-        ("figure 5.5", "Naeem 2011 figure 10"),
-        "Keys follow a power law: a fifth of the products makes most of the sales.",
-        _skew,
-    ),
-    counted("bursts", ("figure 5.6", "Naeem 2011 figure 11"), "The stream is bursty at many time scales.", _bursts),
-)
+    return judged(checks, note, chart, Grid("Spread by time scale", heads, rows))

@@ -14,10 +14,9 @@ True
 | keys | `zipf_keys`, `ZipfLaw` (draws and shares), `ZipfKeys` (scattered, drifting, absent keys) |
 | streams | `ZipfStream`, `zipf_stream`; arrivals: `Constant`, `Poisson` (with delays), `Bursty`, `bursty_counts` |
 | master data | `Master`, `master`: width in bytes, order, missing, duplicate and null keys |
-| intervals | `LambdaIntervals`, `interval_set`, `lambda_intervals`; `RandomIntervals`, `intervals` |
-| two relations | `relations`, `relation`, `RELATION_SETS`; more: `chain_relations`, `star_relations` |
+| intervals | `LambdaIntervals`, `lambda_intervals`; `RandomIntervals`, `intervals` |
+| two relations | `relations`, `relation`, `RELATION_SETS` |
 | a shop | `orders`, `products`, `shipments`, `promotions` |
-| TPC-H | `tpch_table`, `tpch_files`, `shipping_intervals` |
 | XML | `Weather`, `PriceLists` |
 | Spark | `register(spark)`, then `spark.read.format("dovetail.orders")` or `spark.readStream...` |
 
@@ -30,25 +29,11 @@ from typing import TYPE_CHECKING
 
 from dovetail.workloads.arrivals import Bursty, Constant, Poisson, bursty_counts, parse_arrivals
 from dovetail.workloads.blocks import BLOCK_ROWS, EPOCH_US, Workload
-from dovetail.workloads.interval_sets import (
-    INTERVAL_SETS,
-    LambdaIntervals,
-    RandomIntervals,
-    interval_set,
-    intervals,
-    lambda_intervals,
-)
+from dovetail.workloads.interval_sets import LambdaIntervals, RandomIntervals, intervals, lambda_intervals
 from dovetail.workloads.lengths import Exponential, Fixed, LogUniform, Mixture, Pareto, parse_lengths
 from dovetail.workloads.master_data import Master, master
 from dovetail.workloads.price_lists import PriceLists
-from dovetail.workloads.relation_sets import (
-    RELATION_SETS,
-    Relation,
-    chain_relations,
-    relation,
-    relations,
-    star_relations,
-)
+from dovetail.workloads.relation_sets import RELATION_SETS, Relation, relation, relations
 from dovetail.workloads.retail import (
     Orders,
     Products,
@@ -61,7 +46,6 @@ from dovetail.workloads.retail import (
     shipments,
 )
 from dovetail.workloads.streams import ZipfStream, zipf_stream
-from dovetail.workloads.tpch import shipping_intervals, tpch_files, tpch_table
 from dovetail.workloads.weather import Weather
 from dovetail.workloads.zipf import ZipfKeys, ZipfLaw, zipf_keys
 
@@ -71,7 +55,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK_ROWS",
     "EPOCH_US",
-    "INTERVAL_SETS",
     "RELATION_SETS",
     "Bursty",
     "Constant",
@@ -96,8 +79,6 @@ __all__ = [
     "ZipfLaw",
     "ZipfStream",
     "bursty_counts",
-    "chain_relations",
-    "interval_set",
     "intervals",
     "lambda_intervals",
     "master",
@@ -111,10 +92,6 @@ __all__ = [
     "relation",
     "relations",
     "shipments",
-    "shipping_intervals",
-    "star_relations",
-    "tpch_files",
-    "tpch_table",
     "zipf_keys",
     "zipf_stream",
 ]

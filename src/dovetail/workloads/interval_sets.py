@@ -18,7 +18,6 @@ from dovetail.workloads.blocks import (
     require_seed,
     uniforms,
 )
-from dovetail.workloads.calls import nearest
 from dovetail.workloads.filler import filler
 from dovetail.workloads.lengths import Fixed, Lengths, parse_lengths
 
@@ -152,35 +151,3 @@ def _class(text: str) -> tuple[int, int]:
         return int(rate), int(duration)
     except ValueError:
         raise PlanError(f"cannot read class {text.strip()!r}; write rate x duration, such as '5x100'.") from None
-
-
-INTERVAL_SETS: dict[str, tuple[int, int, int, int, int]] = {
-    "base-local": (1_000, 10, 10, 10, 0),
-    "card-local": (1_000, 100, 10, 10, 0),
-    "dur-local": (1_000, 10, 100, 100, 0),
-    "rec-local": (1_000, 10, 10, 10, 2_222),
-    "base-cluster": (10_000, 10, 10, 10, 0),
-    "card-cluster": (10_000, 100, 10, 10, 0),
-    "dur-cluster": (10_000, 10, 100, 100, 0),
-    "rec-cluster": (10_000, 10, 10, 10, 2_222),
-    "spill": (10_000, 10, 100, 100, 2_222),
-    "allen-base-local": (1_000, 10, 20, 10, 0),
-    "allen-card-local": (1_000, 100, 20, 10, 0),
-    "allen-dur-local": (1_000, 10, 200, 100, 0),
-    "allen-rec-local": (1_000, 10, 20, 10, 2_222),
-    "allen-base-cluster": (10_000, 10, 20, 10, 0),
-    "allen-card-cluster": (10_000, 100, 20, 10, 0),
-    "allen-dur-cluster": (10_000, 10, 200, 100, 0),
-    "allen-rec-cluster": (10_000, 10, 20, 10, 2_222),
-}
-"""Range, rate, duration of the left side, of the right side, and padding of the sets: Carman 2020, chapters 3 and 6."""
-
-
-def interval_set(name: str, partitions: int = 1) -> tuple[LambdaIntervals, LambdaIntervals]:
-    """Both sides of a named set of the sources; for scale-up, the range grows with the number of partitions."""
-    if name not in INTERVAL_SETS:
-        raise PlanError(f"unknown interval set {name!r}: {nearest(name, INTERVAL_SETS)}")
-    require_count("partitions", partitions, 1)
-    time_range, rate, left, right, padding = INTERVAL_SETS[name]
-    span = time_range * partitions
-    return LambdaIntervals(span, ((rate, left),), padding), LambdaIntervals(span, ((rate, right),), padding)

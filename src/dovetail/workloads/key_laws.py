@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 
 from dovetail.workloads.blocks import BLOCK_ROWS, F64, I64, generator, require, require_count, whole
-from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw
 
 
@@ -95,18 +94,6 @@ def _value_counts(rows: int, domain: int, exponent: float, seed: int, purpose: s
     law = ZipfLaw(domain, exponent)
     shares = np.diff([law.share(k) for k in range(domain + 1)])
     return generator(seed, f"{purpose} counts").multinomial(rows, shares / shares.sum())
-
-
-@dataclass(frozen=True, slots=True)
-class UniqueKeys:
-    """Every key of 0..domain-1 once, in random order."""
-
-    domain: int
-
-    def keys(self, seed: int, purpose: str, block: int, n: int) -> I64:
-        """The key of each position."""
-        position = np.arange(block * BLOCK_ROWS, block * BLOCK_ROWS + n, dtype=np.int64)
-        return permuted(position, self.domain, seed, f"{purpose} unique")
 
 
 @dataclass(frozen=True, slots=True)

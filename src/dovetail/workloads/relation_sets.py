@@ -1,4 +1,4 @@
-"""Sets of relations for online joins: skewed, shifted, partly sorted, moving, delayed, and chains of up to four."""
+"""Sets of relations for online joins: skewed, shifted, partly sorted, moving and delayed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ from dovetail.workloads.arrivals import Arrivals, Poisson
 from dovetail.workloads.blocks import BLOCK_ROWS, TIMESTAMP, Workload, require, require_count, require_seed, timestamps
 from dovetail.workloads.calls import nearest
 from dovetail.workloads.filler import filler
-from dovetail.workloads.key_laws import (
-    KeyLaw,
-    MovingMean,
-    NormalKeys,
-    SortedRuns,
-    StockPrices,
-    Temperatures,
-    UniqueKeys,
-)
+from dovetail.workloads.key_laws import KeyLaw, MovingMean, NormalKeys, SortedRuns, StockPrices, Temperatures
 from dovetail.workloads.zipf import ZipfKeys
 
 Side = Literal["left", "right"]
@@ -149,26 +141,3 @@ def relations(
     """
     right = rows if right_rows is None else right_rows
     return relation(set, "left", x, rows, seed, tuple_bytes), relation(set, "right", x, right, seed, tuple_bytes)
-
-
-def chain_relations(inputs: int = 4, rows: int = 100_000, domain: int = 10_000, seed: int = 0) -> dict[str, Relation]:
-    """Two to four relations for R1.a1 = R2.a1, R2.a2 = R3.a2, R3.a3 = R4.a3; the number of results is the same for all.
-
-    R2 and R3 have Zipf attributes; R1 and R4, which three and four inputs add, have each key of 0..domain-1 once.
-    Reference: the data of MINER in Bornea 2010, 5.5; docs/algorithms/online.md, 6.2.
-    """
-    require(inputs in (2, 3, 4), f"inputs must be 2, 3 or 4, not {inputs}.")
-    zipf, unique = ZipfKeys(domain, 1.0, first_key=0), UniqueKeys(domain)
-    every = {
-        "R2": Relation(rows, "R2", (("a1", zipf), ("a2", zipf)), seed),
-        "R3": Relation(rows, "R3", (("a2", zipf), ("a3", zipf)), seed),
-        "R1": Relation(domain, "R1", (("a1", unique),), seed),
-        "R4": Relation(domain, "R4", (("a3", unique),), seed),
-    }
-    return {name: every[name] for name in sorted(list(every)[:inputs])}
-
-
-def star_relations(inputs: int = 4, rows: int = 100_000, domain: int = 10_000, seed: int = 0) -> dict[str, Relation]:
-    """The relations of `chain_relations` with one common attribute `key` (the sources' SSTAR)."""
-    chain = chain_relations(inputs, rows, domain, seed)
-    return {name: Relation(r.rows, name, (("key", r.laws[-1][1]),), seed) for name, r in chain.items()}

@@ -9,8 +9,17 @@ from bench.catalogue import load_experiments
 from bench.context import BenchContext
 from bench.experiment import Experiment
 from bench.experiments.interval import model_errors
-from bench.experiments.interval.data import Side, contacts, flights, pairs, statistics, steady
-from bench.experiments.interval.runs import JOINS, TopOverlaps, run
+from bench.experiments.interval.runs import (
+    JOINS,
+    Side,
+    TopOverlaps,
+    contacts,
+    flights,
+    pairs,
+    run,
+    statistics,
+    steady,
+)
 
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.cost import expected_pairs

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
-from bench.experiments.online import counting, many_counting, recorded, streams
+from bench.experiments.online import counting, many, recorded, streams
 from bench.experiments.online.pausing import Setting, miner_paused, paused
 from bench.experiments.online.shares import proved
+from bench.experiments.online.streams import chain_relations, star_relations
+from tests.workloads.goodness import ENOUGH, chi_square_p
 
-from dovetail.errors import DataError, DovetailError
+from dovetail.errors import DataError, DovetailError, PlanError
 
 PLACES = {f"figure {n}" for n in range(7, 23)} | {"table 3", "table 4"}
 FAST = ("online-bands", "online-weather-over-time")
@@ -65,7 +67,8 @@ def test_a_count_that_is_wrong_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
 def test_oldest_first_by_windows_is_oldest_first_by_the_kernel(rows: tuple[int, int]) -> None:
     keys = streams.synthetic("zipf", 1, *rows)
     by_kernel = counting.counted("oldest", keys, 300, 10)
-    by_windows = counting._oldest_in_bands(keys, 300, 10, counting.TURN)
+    spec = counting.specification("DINER")
+    by_windows = counting.arriving(spec, keys.batches(), 300, 10, oldest=True)
     assert by_kernel.pairs.tolist() == by_windows.pairs.tolist()
     assert by_kernel.rows.tolist() == by_windows.rows.tolist()
 
@@ -78,14 +81,15 @@ def test_hash_joins_count_no_bands() -> None:
 @pytest.mark.parametrize("shape", ["chain of 2", "chain of 3", "chain of 4", "star of 4"])
 def test_many_inputs_with_room_for_all_give_everything(shape: str) -> None:
     for how in ("MINER", "oldest"):
-        assert many_counting.share(f"{shape}, {how}", 101, 2_000, 10) == pytest.approx(100.0), how
-        assert 0 < many_counting.share(f"{shape}, {how}", 20, 2_000, 10) < 100
+        assert many.share(f"{shape}, {how}", 101, 2_000, 10) == pytest.approx(100.0), how
+        assert 0 < many.share(f"{shape}, {how}", 20, 2_000, 10) < 100
 
 
 def test_chain_of_two_oldest_first_is_the_two_way_join() -> None:
-    _, columns = many_counting.chain(2, 2_000, 200)
-    keys = streams.Streams("a2", columns["R2"]["a2"], columns["R3"]["a2"])
-    assert many_counting._oldest(columns, 400, 10) == counting.counted("oldest", keys, 400, 10).found
+    inputs, on = many.joined("chain of 2", 2_000)
+    keys = streams.Streams("a2", *(inputs[name]["a2"].to_numpy() for name in ("R2", "R3")))
+    found = counting.arriving(many.specification("oldest", inputs, on), inputs, 400, 10, oldest=True)
+    assert found.found == counting.counted("oldest", keys, 400, 10).found
 
 
 def test_pauses_lose_no_result_and_hand_over_in_time() -> None:
@@ -104,3 +108,32 @@ def test_recorded_streams_are_those_of_the_packages() -> None:
     assert (stock.left[:2].tolist(), stock.right[:2].tolist()) == ([8962, 8894], [9081, 9409])
     assert weather.left[0] == round((39.02 - 32) / 0.18)
     assert -300 < weather.right.min() < weather.right.max() < 500
+
+
+def test_a_chain_has_the_same_number_of_results_with_two_three_and_four_inputs() -> None:
+    chain = chain_relations(4, rows=3000, domain=500, seed=1)
+    assert list(chain) == ["R1", "R2", "R3", "R4"]
+    t = {name: {column: r.table()[column].to_numpy() for column, _ in r.laws} for name, r in chain.items()}
+    pairs = (t["R2"]["a2"][:, None] == t["R3"]["a2"]).astype(np.int64)
+    first = (t["R2"]["a1"][:, None] == t["R1"]["a1"]).sum(axis=1)
+    last = (t["R3"]["a3"][:, None] == t["R4"]["a3"]).sum(axis=1)
+    assert pairs.sum() > 0
+    assert pairs.sum() == first @ pairs.sum(axis=1) == first @ pairs @ last
+    assert list(chain_relations(2)) == ["R2", "R3"]
+    assert list(chain_relations(3)) == ["R1", "R2", "R3"]
+
+
+def test_chain_attributes_are_zipf_from_zero() -> None:
+    table = chain_relations(2)["R2"].table()
+    for column in ("a1", "a2"):
+        assert chi_square_p(table[column].to_numpy(), 1.0 / np.arange(1, 10_001), first=0) > ENOUGH
+    assert not table["a1"].equals(table["a2"])
+
+
+def test_a_star_has_one_common_attribute() -> None:
+    star = star_relations(4, rows=1000, domain=100)
+    assert {name: r.rows for name, r in star.items()} == {"R1": 100, "R2": 1000, "R3": 1000, "R4": 100}
+    assert all(r.schema.names == ["id", "at", "key"] for r in star.values())
+    assert np.array_equal(np.sort(star["R1"].table()["key"].to_numpy()), np.arange(100))
+    with pytest.raises(PlanError, match="2, 3 or 4"):
+        chain_relations(5)

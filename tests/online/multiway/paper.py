@@ -10,9 +10,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from bench.experiments.online.many import chain_parts, star_parts
-from bench.experiments.online.many_counting import BLOCK, ROWS, share
-from bench.experiments.online.streams import MEMORY, SPECIFIED_MANY
+from bench.experiments.online.many import BLOCK, chain_parts, share, star_parts
+from bench.experiments.online.streams import MEMORY, ROWS, SPECIFIED_MANY
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
 from dovetail.joins.online.phases import PHASES

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.experiments.online.many import chain_parts, star_parts
-from bench.experiments.online.many_counting import share
+from bench.experiments.online.many import chain_parts, share, star_parts
 from bench.experiments.online.streams import SPECIFIED_MANY
 from tests.online.multiway.paper import TRIALS, evidence_table
 

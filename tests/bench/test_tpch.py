@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.experiments.tpch import shipping_intervals, tpch_files, tpch_table
 
+from bench.experiments import tpch
 from dovetail.errors import ConfigError, PlanError
-from dovetail.workloads import shipping_intervals, tpch, tpch_files, tpch_table
 
 
 @pytest.fixture(scope="module")
