@@ -116,7 +116,7 @@ def test_our_defaults_give_way_to_the_users_word(tmp_path: Path, monkeypatch: py
 
 def test_a_cluster_gets_no_setting_that_is_for_one_machine() -> None:
     settings = launch._all_settings({"spark.master": "spark://host:7077"})
-    assert set(settings) == {"spark.master", *(setting.key for setting in SETTINGS)}
+    assert set(settings) == {"spark.master", "spark.app.name", *(setting.key for setting in SETTINGS)}
 
 
 def test_a_port_in_use_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ PROGRAM = """
 import json
 import dovetail
 
-spark = dovetail.session()
+spark = dovetail.session({app!r})
 keys = json.loads({keys!r})
 found = {{key: spark.conf.get(key, None) or spark.sparkContext.getConf().get(key) for key in keys}}
 left = spark.createDataFrame([(i, i + 3) for i in range(50)], "s long, e long")
@@ -38,9 +38,9 @@ IN_FILE = {
 }
 
 
-def submitted(tmp_path: Path, options: list[str], env: dict[str, str]) -> dict[str, object]:
+def submitted(tmp_path: Path, app: str | None, options: list[str], env: dict[str, str]) -> dict[str, object]:
     keys = sorted(SUBMITTED | IN_FILE)
-    (tmp_path / "program.py").write_text(PROGRAM.format(keys=json.dumps(keys)))
+    (tmp_path / "program.py").write_text(PROGRAM.format(app=app, keys=json.dumps(keys)))
     spark_submit = Path(sys.executable).with_name("spark-submit")
     places = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
     command = [str(spark_submit), "--master", "local[2]", *options, str(tmp_path / "program.py")]
@@ -52,11 +52,13 @@ def submitted(tmp_path: Path, options: list[str], env: dict[str, str]) -> dict[s
 
 
 @pytest.mark.sampled(4)  # it starts a Spark of its own
-def test_what_spark_submit_is_given_wins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("app", [None, "shop"])
+def test_what_spark_submit_is_given_wins(tmp_path: Path, app: str | None) -> None:
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in IN_FILE.items()))
     options = [word for key, value in SUBMITTED.items() for word in ("--conf", f"{key}={value}")]
-    answer = submitted(tmp_path, options, {"SPARK_CONF_DIR": str(tmp_path)})
-    assert answer["settings"] == {**IN_FILE, **SUBMITTED}
+    answer = submitted(tmp_path, app, options, {"SPARK_CONF_DIR": str(tmp_path)})
+    named = {} if app is None else {"spark.app.name": app}  # Spark's own rule: a name in the program wins
+    assert answer["settings"] == {**IN_FILE, **SUBMITTED, **named}
     said = [str(line).partition(" ")[0] for line in answer["left"]]  # type: ignore[attr-defined]  # a list of lines
     assert said == [
         "spark.sql.execution.arrow.pyspark.enabled",

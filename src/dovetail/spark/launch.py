@@ -112,7 +112,7 @@ _UI_PORT = 4040
 _QUICK_LAUNCHER = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"}
 
 
-def launch(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
+def launch(app: str | None, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
     """A new classic session with our settings under those given; kernels are compiled while the JVM boots.
 
     `output` takes what the JVM prints. ConfigError if the JVM does not start.
@@ -122,12 +122,12 @@ def launch(app: str, given: Mapping[str, str], output: Output | None = None) -> 
     _check_memory(given)
     java = None if _is_submitted() else find_java()
     with _environment(_java_and_python(java)):
-        settings = _all_settings(given)
+        settings = _all_settings(given if app is None else {"spark.app.name": app, **given})
         if java is not None:
             settings = class_archive.added(settings, java)
         _warm(settings)
         _start_jvm(settings, output)
-        builder = SparkSession.builder.appName(app)
+        builder = SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
@@ -185,7 +185,7 @@ def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def launch_connect(app: str, master: str, given: Mapping[str, str]) -> SparkSession:
+def launch_connect(app: str | None, master: str, given: Mapping[str, str]) -> SparkSession:
     """A client of a new Spark Connect server, which runs in this process on a local master."""
     from pyspark.sql import SparkSession
 
@@ -194,13 +194,13 @@ def launch_connect(app: str, master: str, given: Mapping[str, str]) -> SparkSess
     server = {"PYSPARK_REMOTE_INIT_CONF_LEN": "1", "PYSPARK_REMOTE_INIT_CONF_0": json.dumps(settings)}
     with _environment(_java_and_python(find_java()) | server):
         _warm(settings)
-        return SparkSession.builder.appName(app).remote(master).getOrCreate()
+        return SparkSession.builder.appName(app or "dovetail").remote(master).getOrCreate()
 
 
 def _all_settings(given: Mapping[str, str]) -> dict[str, str]:
     chosen = _elsewhere() | dict(given)
     master = chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]"
-    ours = {setting.key: setting.value for setting in SETTINGS} | {"spark.master": master}
+    ours = {setting.key: setting.value for setting in SETTINGS} | {"spark.master": master, "spark.app.name": "dovetail"}
     cores = local_cores(master)
     if cores is not None:
         ours |= local_settings(cores) | _ui_port(chosen)

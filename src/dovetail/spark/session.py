@@ -19,7 +19,7 @@ Value = str | int | float | bool
 
 
 def session(
-    app: str = "dovetail",
+    app: str | None = None,
     *,
     memory: str | int | None = None,
     conf: Mapping[str, Value] | None = None,
@@ -27,6 +27,7 @@ def session(
 ) -> SparkSession:
     """A Spark session with the settings that our joins need; Java is found, or taken from PyPI if there is none.
 
+    `app` is the name of a new application; without it, the name that spark-submit was given, or "dovetail".
     `memory` is the driver's, which in local mode is all of Spark's ("4g", or bytes). Any Spark setting can be given in
     `conf={"spark.x.y": 1}`, as `**{"spark.x.y": 1}`, or with underscores, `spark_x_y=1`. What you give here, to
     spark-submit, in spark-defaults.conf or in PYSPARK_SUBMIT_ARGS wins over our defaults. If a session runs already,
@@ -53,7 +54,7 @@ def quiet_session(app: str) -> tuple[SparkSession, bool]:
     return session(app, conf=quiet), True
 
 
-def open_session(app: str, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
+def open_session(app: str | None, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
     """The session for settings as Spark spells them; `output` takes what a new JVM prints."""
     translate_task_errors()
     if _wants_connect(given):
@@ -134,7 +135,7 @@ def _wants_connect(given: Mapping[str, str]) -> bool:
     return "spark.remote" in given or bool(os.environ.get("SPARK_REMOTE")) or mode == "connect"
 
 
-def _connect(app: str, given: Mapping[str, str]) -> SparkSession:
+def _connect(app: str | None, given: Mapping[str, str]) -> SparkSession:
     """A Spark Connect session: `sc://host` needs no Java here, anything else starts a server in this process."""
     from pyspark.sql import SparkSession
 
@@ -142,7 +143,7 @@ def _connect(app: str, given: Mapping[str, str]) -> SparkSession:
     rest = {key: value for key, value in given.items() if key not in {"spark.remote", "spark.api.mode"}}
     if not url.startswith("sc://"):
         return launch_connect(app, url, rest)
-    spark = SparkSession.builder.appName(app).remote(url).getOrCreate()
+    spark = SparkSession.builder.appName(app or "dovetail").remote(url).getOrCreate()
     _reuse(spark, rest)
     return spark
 

@@ -43,6 +43,8 @@ def frame(spark: SparkSession) -> DataFrame:
     ({"route": "native", "algorithm": "dip"}, "does not run on route='native'"),
     ({"columns": ["nothing"]}, "the result has no column 'nothing'"),
     ({"condition": "nothing > 1"}, "does not fit the result's columns"),
+    ({"condition": "sum(1) > 1"}, "without aggregates and window functions"),
+    ({"condition": "row_number() over (order by 1) > 1"}, "without aggregates and window functions"),
 ])  # fmt: skip
 def test_requests_that_cannot_be_right(frame: DataFrame, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):

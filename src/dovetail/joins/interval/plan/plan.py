@@ -214,14 +214,15 @@ def _check_condition(left: Side, right: Side, request: Request) -> None:
     pair = left.frame.crossJoin(right.frame)
     try:
         kind = pair.select(as_column(request.condition).alias("c")).schema["c"].dataType
+        if not isinstance(kind, BooleanType):
+            raise PlanError(
+                f"condition={request.condition!r} is of type {kind.simpleString()}; it must be true or false",
+                argument="condition",
+            )
+        pair.where(as_column(request.condition)).schema  # noqa: B018  (refuses aggregates, over Spark Connect too)
     except AnalysisException as problem:
         raise PlanError(
             f"condition={request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
-            f"write it over these names. Spark says: {problem}",
+            f"write it over these names, without aggregates and window functions. Spark says: {problem}",
             argument="condition",
         ) from problem
-    if not isinstance(kind, BooleanType):
-        raise PlanError(
-            f"condition={request.condition!r} is of type {kind.simpleString()}; it must be true or false",
-            argument="condition",
-        )
