@@ -16,6 +16,8 @@ from tests.bench.test_harness import rival
 from bench import catalogue, harness, page
 from dovetail.errors import DataError, PlanError
 
+pytestmark = pytest.mark.sampled(3)  # its tests run experiments in processes of their own
+
 
 def experiment(run=None, **options: object) -> Experiment:
     chart = Chart("Rate <by> size", "size", "rows/s", {"ours & theirs": [(1, 2.0), (2, 4.0)]}, log_y=True)

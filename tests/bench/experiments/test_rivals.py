@@ -18,6 +18,8 @@ from tests.bench.experiments.stubborn import stubborn
 
 from dovetail.errors import DataError, DovetailError
 
+pytestmark = pytest.mark.sampled(3)  # its tests start processes with little memory
+
 DUCKDB = "duckdb"
 OURS = {"dovetail": Ended("finished", 7, 2.0, 3 << 20)}
 QUICK = {"quick": Ended("finished", 7, 1.0, 3 << 20)}

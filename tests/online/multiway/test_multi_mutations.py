@@ -135,6 +135,7 @@ def test_faults_of_the_rule_are_caught(monkeypatch: pytest.MonkeyPatch, rule: An
     assert any(failures("miner", tree, None, trials=n) for n in (5, 15, 40))
 
 
+@pytest.mark.sampled(3)
 def test_without_a_fault_the_same_trials_pass() -> None:
     assert failures("miner", "chain3", None) == 0
     assert failures("miner", "chain3", None, loops=True) == 0

@@ -86,6 +86,7 @@ def test_every_row_of_meshjoin_stays_for_one_round_of_chunks() -> None:
 SMALL = 400_000, 500, 60_894
 
 
+@pytest.mark.sampled(3)
 def test_alternate_lookup_under_skew() -> None:
     oldest = hybrid(*SMALL, 1.0, Lookup("oldest"), (8, 8)).rows_per_load
     alternate = hybrid(*SMALL, 1.0, Lookup("alternate"), (16, 8)).rows_per_load
@@ -96,6 +97,7 @@ def test_alternate_lookup_under_skew() -> None:
     assert guarded >= by_position[0.2]
 
 
+@pytest.mark.sampled(3)
 def test_alternate_lookup_without_skew_costs_and_guarded_does_not() -> None:
     oldest, alternate, guarded = (
         hybrid(*SMALL, 0.0, Lookup(kind), (8, 8)).rows_per_load for kind in ("oldest", "alternate", "guarded")

@@ -45,6 +45,7 @@ def rate_of(algorithm: str, millions: float, options: dict[str, Any], rounds: tu
     return service_rate(join, lambda k: law.ranks(rng, k) - 1, int(rounds[0] * rows), int(rounds[1] * rows))
 
 
+@pytest.mark.sampled(3)
 def test_service_rates_and_their_order_are_those_of_the_reference_counts() -> None:
     """One test: each rate takes seconds, and the order needs them all."""
     found = {(name, size): rate_of(kind, size, o, rounds).per_second for name, kind, o, rounds, size, _ in CELLS}
