@@ -404,12 +404,12 @@ def test_why_files_cannot_be_moved_is_told(spark: SparkSession, tmp_path: Path) 
     pipeline = read_pipeline(file)
     (sink,) = pipeline.of("sink")
     files = FileSink.of(spark, sink, label_of(pipeline, sink), "a" * 32, True)
-    files.write(spark.range(1), 0)
+    files.write(spark.range(1).coalesce(1), 0)
     (first,) = (tmp_path / "out").glob("*-000000000-*.parquet")
     taken = first.with_name(first.name.replace("-000000000-", "-000000001-"))
     taken.write_text("mine")
     with pytest.raises(OSError, match=rf"cannot move .* to {taken}$") as error:
-        files.write(spark.range(1), 1)
+        files.write(spark.range(1).coalesce(1), 1)
     assert taken.read_text() == "mine"
     assert str(plain_error(error.value, pipeline.secrets)) == f"OSError: {error.value}"
 
