@@ -46,9 +46,9 @@ def prepare() -> None:
     marker = _marker()  # of the source as it is now: it may be edited while it is compiled
     with one_at_a_time(cache_dir(), "compiled kernels"):
         if not marker.is_file():
+            _remove_old()  # before, so that what is marked as prepared is there
             _compile_all()
             marker.touch()
-            _remove_old()
 
 
 def _remove_old() -> None:
