@@ -28,7 +28,7 @@ from bench.lookups import Answer, LookupTask, batch_by_batch, full_read, looked_
 from bench.postgres import NEEDED, master_table
 from dovetail.engine.memory import parse_bytes
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.frames import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

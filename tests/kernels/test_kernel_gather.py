@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from dovetail.engine.kernels.arrays import NO_BYTES
 from dovetail.engine.kernels.gather import (
+    Selection,
+    expand_runs,
     gather_bits,
     gather_bytes,
     gather_bytes_runs,
@@ -21,7 +23,6 @@ from dovetail.engine.kernels.gather import (
     gather_validity,
     gathered_bytes,
 )
-from dovetail.engine.kernels.selection import Selection, expand_runs
 
 many = settings(deadline=None, derandomize=True, max_examples=150)
 

@@ -27,9 +27,9 @@ from dovetail import (
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import UnsupportedError
 from dovetail.joins.semistream.master.page_file.writer import write_pages
-from dovetail.spark.connect import is_connect, require_classic
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.frames import is_connect, require_classic
 from dovetail.spark.session import configure
+from dovetail.spark.task import MetricsSink
 
 
 def refused(attempt: Callable[[], object], words: str) -> None:

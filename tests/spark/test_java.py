@@ -127,7 +127,7 @@ from pathlib import Path
 
 from dovetail.engine.metrics import Metrics
 from dovetail.spark.java import find_java
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import MetricsSink
 from dovetail.spark.session import session
 
 marker = Path(sys.argv[1])

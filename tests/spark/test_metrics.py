@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.engine.metrics import Metrics
-from dovetail.spark.metrics import MetricsSink, _Ledger, _Unit
+from dovetail.spark.task import MetricsSink, _Ledger, _Unit
 
 Batches = Iterable[pa.RecordBatch]
 

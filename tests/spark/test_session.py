@@ -14,7 +14,7 @@ import dovetail
 from dovetail.errors import ConfigError
 from dovetail.spark import launch
 from dovetail.spark import session as module
-from dovetail.spark.connect import is_connect, require_classic
+from dovetail.spark.frames import is_connect, require_classic
 from dovetail.spark.settings import SETTINGS, Setting
 
 

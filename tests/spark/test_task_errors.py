@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 import dovetail
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, DovetailError, PlanError, XQueryError
-from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.frames import map_in_arrow
 from dovetail.spark.task_errors import task_error
 
 SCHEMA = T.StructType([T.StructField("id", T.LongType())])

@@ -100,7 +100,7 @@ def spread(placed: Placed, name: str, expected: int, frames: Frames | None = Non
 def _timed(placed: DataFrame, task: TopTask, tasks: int) -> Spread:
     from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-    from dovetail.spark.arrow import map_in_arrow
+    from dovetail.spark.frames import map_in_arrow
 
     kinds: dict[str, T.DataType] = {name: T.LongType() for name in ("pairs", "spills", "frames")}
     kinds |= {"seconds": T.DoubleType(), "top": T.ArrayType(T.LongType())}

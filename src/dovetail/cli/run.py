@@ -48,7 +48,7 @@ def run(
     """
     from dovetail.errors import PlanError
     from dovetail.pipeline.file.read import read_pipeline
-    from dovetail.request.amounts import parse_seconds
+    from dovetail.request import parse_seconds
 
     if for_ is not None and once:
         raise PlanError("--for and --once exclude each other; give one of them.")

@@ -2,7 +2,7 @@
 
 * `operator`: the contract of joins: specifications, operators, capabilities. `host`: drives an operator locally.
 * `memory`: budgets. `spill` and `spool`: rows on disk. `packing`: batches as bytes.
-* `buffers`, `columns`: Arrow memory, and rows taken by number. `keys` and `codes`: keys and bounds as int64.
+* `columns`: Arrow memory, and rows taken by number. `keys`: keys and bounds as int64.
 * `layout`: columns of a result. `nested_loop`: the reference join.
 * `metrics`, `clock`, `device`, `profile`: counts, time, simulated storage, unit costs of the machine.
 * `kernels/`: compiled loops over plain arrays.

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import ALIASES, INVERSE, RELATIONS, Relation
-from dovetail.request.choices import nearest
+from dovetail.request import nearest
 from dovetail.rewrite.names import Scope, Term
 from dovetail.rewrite.text import Piece, Source, expression
 

@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from dovetail.errors import DataError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
-from dovetail.request.choices import parse_how
+from dovetail.request import parse_how
 from dovetail.rewrite.conditions import (
     Condition,
     Found,
@@ -40,8 +40,7 @@ from dovetail.rewrite.conditions import (
 from dovetail.rewrite.names import Term
 from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Recognised
 from dovetail.rewrite.text import expression
-from dovetail.spark.columns import quoted
-from dovetail.spark.connect import is_connect
+from dovetail.spark.frames import is_connect, quoted
 from dovetail.spark.inputs import BOUND_TYPES
 
 KEY_TYPES = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dovetail.rewrite.text import OFFSET, expression
-from dovetail.spark.columns import quoted
+from dovetail.spark.frames import quoted
 
 # An expression with one of these depends on the whole query, and is never moved.
 FIXED = (exp.Query, exp.Star, exp.Placeholder, exp.Parameter, exp.Window, exp.SessionParameter)

@@ -23,7 +23,7 @@ from dovetail.rewrite.interval import Pair, interval_joined
 from dovetail.rewrite.names import Input, Scope
 from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Report
 from dovetail.rewrite.text import Patches, Piece, Source, conjuncts, escaped
-from dovetail.spark.columns import quoted
+from dovetail.spark.frames import quoted
 
 INEQUALITIES = (T.LT, T.LTE, T.GT, T.GTE)
 # Join types through which a condition of WHERE reaches the left or the right side.

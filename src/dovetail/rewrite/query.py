@@ -13,7 +13,7 @@ from dovetail.rewrite.blocks import Block, Relation, alias_and_qualifiers
 from dovetail.rewrite.conditions import IntervalCall
 from dovetail.rewrite.names import Input, Names
 from dovetail.rewrite.text import Patches, Source, escaped, select_from
-from dovetail.spark.columns import quoted
+from dovetail.spark.frames import quoted
 
 WORDS = {"left_semi": "left semi", "left_anti": "left anti"}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.spark.connect import is_connect
+from dovetail.spark.frames import is_connect
 from dovetail.spark.launch import Output, launch, launch_connect
 from dovetail.spark.settings import SETTINGS, Setting
 from dovetail.spark.task_errors import translate_task_errors

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from dovetail import request
 from dovetail.errors import PlanError
-from dovetail.request import choices
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 
 def nearest(given: str, allowed: Mapping[str, object]) -> str:
     """A hint for a name that is not allowed: the nearest one if any is near, and all of them."""
-    near = choices.nearest(given, allowed)
+    near = request.nearest(given, allowed)
     hint = "" if near is None else f"did you mean {near!r}? "
     return f"{hint}Allowed: {', '.join(sorted(allowed))}."
 

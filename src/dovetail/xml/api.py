@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import PlanError
-from dovetail.request.options import takes
-from dovetail.spark.connect import parallelism, require_classic
-from dovetail.spark.metrics import MetricsSink
+from dovetail.request import takes
+from dovetail.spark.frames import parallelism, require_classic
+from dovetail.spark.task import MetricsSink
 from dovetail.xml.algebra.expressions import Call, Constant
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import (

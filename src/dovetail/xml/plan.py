@@ -17,9 +17,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
-from dovetail.spark.arrow import Batches, map_in_arrow
+from dovetail.spark.frames import Batches, map_in_arrow
 from dovetail.spark.hosts.batch import reported
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
 from dovetail.xml.algebra.operators import (
@@ -179,7 +179,7 @@ def _done_last(rest: DistributeResult) -> str:
 
 
 def _spark_plan(frame: DataFrame) -> str:
-    from dovetail.spark.connect import is_connect
+    from dovetail.spark.frames import is_connect
 
     if is_connect(frame):
         return "(not shown over Spark Connect; call explain() of the DataFrame)"

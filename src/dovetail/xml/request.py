@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dovetail.errors import PlanError
-from dovetail.request.amounts import DEFAULT_MEMORY, parse_partitions, parse_size
-from dovetail.request.choices import one_of
+from dovetail.request import DEFAULT_MEMORY, one_of, parse_partitions, parse_size
 
 Output = Literal["items", "columns"]
 OnError = Literal["fail", "skip"]

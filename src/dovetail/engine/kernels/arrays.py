@@ -1,9 +1,11 @@
-"""Types of the plain arrays of kernels, and conversion to the one form that kernels take."""
+"""Types of the plain arrays of kernels, conversion to the one form that kernels take, and inlined functions."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -63,3 +65,11 @@ def grown_capacity(capacity: int, needed: int, limit: int = 2**31 - 1) -> int:
     if needed > limit:
         raise OverflowError(f"{needed} rows asked of a structure that holds at most {limit}; split the input")
     return capacity if needed <= capacity else min(limit, max(needed, capacity + capacity // 2))
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def inlined(fn: F) -> F:
+    """The function, inlined where a kernel calls it; Python can call it too."""
+    return cast("F", numba.njit(nogil=True, boundscheck=False, forceinline=True)(fn))

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from dovetail.joins.asof.plan.plan import AsofPlan, make_plan
 from dovetail.joins.asof.request import AsofOptions, Request
-from dovetail.request.options import takes
+from dovetail.request import takes
 
 
 @takes(AsofOptions)

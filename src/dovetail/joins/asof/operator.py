@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.codes import bound_codes
 from dovetail.engine.columns import nbytes, take_columns, taken_bytes
 from dovetail.engine.exchanged import Delivery, Places
 from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.keys import bound_codes
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError

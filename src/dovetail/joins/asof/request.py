@@ -11,9 +11,20 @@ from typing import Any, Literal, get_args
 
 from dovetail.errors import PlanError
 from dovetail.joins.asof.spec import Direction
-from dovetail.request.amounts import DEFAULT_MEMORY, parse_flag, parse_partitions, parse_seconds, parse_size
-from dovetail.request.choices import one_of, parse_how
-from dovetail.request.columns import Key, Keys, parse_columns, parse_keys, parse_suffixes
+from dovetail.request import (
+    DEFAULT_MEMORY,
+    Key,
+    Keys,
+    one_of,
+    parse_columns,
+    parse_flag,
+    parse_how,
+    parse_keys,
+    parse_partitions,
+    parse_seconds,
+    parse_size,
+    parse_suffixes,
+)
 
 Algorithm = Literal["auto", "index", "window"]
 Ties = Literal["any", "all"] | tuple[Literal["first", "last"], str | Sequence[str]]

@@ -7,13 +7,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.buffers import NARROW_TEXT, WIDE_TEXT, memory_of, offsets_of, valid_rows
-from dovetail.engine.codes import bound_codes, bound_numbers
-from dovetail.engine.columns import take_columns
+from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, memory_of, offsets_of, take_columns, valid_rows
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool, int64s
 from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.kernels.sort import stable_order
-from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.keys import KeyEncoder, bound_codes, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.asof.kernels.search import entries_after, entries_before
 from dovetail.joins.asof.spec import AsofJoin

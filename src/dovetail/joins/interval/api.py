@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame  # noqa: F401  (Column is in the type 
 
 from dovetail.joins.interval.plan.plan import IntervalPlan, count_all, count_rows, longest_overlaps, make_plan
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
-from dovetail.request.options import takes
+from dovetail.request import takes
 
 
 @takes(JoinOptions)

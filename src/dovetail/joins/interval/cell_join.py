@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.codes import bound_codes
 from dovetail.engine.exchanged import CELL, Delivery
-from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.keys import KeyEncoder, bound_codes
 from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import PlanError
-from dovetail.request.choices import one_of
+from dovetail.request import one_of
 
 RelationName = Literal[
     "overlapping", "before", "after", "meets", "met_by", "overlaps", "overlapped_by", "starts", "started_by", "ends",

@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from dovetail.engine.layout import How
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import Closed, Relation, RelationName
-from dovetail.request.amounts import DEFAULT_MEMORY, parse_count, parse_flag, parse_partitions, parse_size
-from dovetail.request.choices import HowName, one_of, parse_how
-from dovetail.request.columns import Key, Keys, parse_columns, parse_keys, parse_suffixes
+from dovetail.request import (
+    DEFAULT_MEMORY,
+    HowName,
+    Key,
+    Keys,
+    one_of,
+    parse_columns,
+    parse_count,
+    parse_flag,
+    parse_how,
+    parse_keys,
+    parse_partitions,
+    parse_size,
+    parse_suffixes,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

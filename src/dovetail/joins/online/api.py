@@ -27,9 +27,8 @@ from dovetail.joins.online.plan.plan import (
 from dovetail.joins.online.plan.task import CHANGE_COLUMN
 from dovetail.joins.online.predicate import Predicate
 from dovetail.joins.online.request import MultiJoinOptions, MultiRequest, OnlineJoinOptions, Request
-from dovetail.request.columns import Key, output_names, wanted_columns
-from dovetail.request.options import takes
-from dovetail.spark.collation import check_collations
+from dovetail.request import Key, output_names, takes, wanted_columns
+from dovetail.spark.inputs import check_collations
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
 _TREE_BANDS = "all inputs and, between all that are joined, a band (first time, second time, timedelta, timedelta)"

@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.predicate import Band
-from dovetail.request.amounts import DEFAULT_MEMORY, parse_flag, parse_ms, parse_partitions, parse_size
-from dovetail.request.choices import HowName, one_of, parse_how
-from dovetail.request.columns import Key, Keys, parse_columns, parse_keys, parse_suffixes
+from dovetail.request import (
+    DEFAULT_MEMORY,
+    HowName,
+    Key,
+    Keys,
+    one_of,
+    parse_columns,
+    parse_flag,
+    parse_how,
+    parse_keys,
+    parse_ms,
+    parse_partitions,
+    parse_size,
+    parse_suffixes,
+)
 
 if TYPE_CHECKING:
     from dovetail.joins.online.plan.plan import End

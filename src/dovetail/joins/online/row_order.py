@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.buffers import fixed_values, fixed_width, memory_of, offsets_of, valid_rows
-from dovetail.engine.columns import row_bytes
+from dovetail.engine.columns import fixed_values, fixed_width, memory_of, offsets_of, row_bytes, valid_rows
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.joins.online.row_pages import SHIFT, NamedRows, Picks

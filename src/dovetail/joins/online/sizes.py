@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dovetail.engine.buffers import fixed_width
+from dovetail.engine.columns import fixed_width
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import PlanError
 

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame  # noqa: F401  (Column is in the type 
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.plan import EnrichPlan, make_plan
 from dovetail.joins.semistream.request import EnrichOptions, Request
-from dovetail.request.options import takes
+from dovetail.request import takes
 
 
 @takes(EnrichOptions)

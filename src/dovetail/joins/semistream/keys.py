@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.buffers import VIEWS, fixed_values, fixed_width, memory_of, offsets_of, valid_rows
+from dovetail.engine.columns import VIEWS, fixed_values, fixed_width, memory_of, offsets_of, valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.keys import KeyEncoder

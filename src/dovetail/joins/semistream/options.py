@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
-from dovetail.request.amounts import parse_seconds
+from dovetail.request import parse_seconds
 
 How = Literal["inner", "left", "left_semi", "left_anti"]
 

@@ -21,9 +21,22 @@ from dovetail.joins.semistream.options import (
     on_miss_of,
 )
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.request.amounts import DEFAULT_MEMORY, parse_flag, parse_seconds, parse_size
-from dovetail.request.choices import HowName, nearest, one_of, parse_how
-from dovetail.request.columns import Key, Keys, known_column, parse_columns, parse_keys, parse_suffixes
+from dovetail.request import (
+    DEFAULT_MEMORY,
+    HowName,
+    Key,
+    Keys,
+    known_column,
+    nearest,
+    one_of,
+    parse_columns,
+    parse_flag,
+    parse_how,
+    parse_keys,
+    parse_seconds,
+    parse_size,
+    parse_suffixes,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

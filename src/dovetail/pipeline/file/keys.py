@@ -11,7 +11,7 @@ from typing import Any
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
-from dovetail.request.amounts import parse_seconds
+from dovetail.request import parse_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.errors import PlanError
-from dovetail.request.choices import nearest
+from dovetail.request import nearest
 
 KeyPath = tuple[str | int, ...]
 

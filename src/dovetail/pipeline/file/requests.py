@@ -12,7 +12,7 @@ from dovetail.pipeline.file.declared import Pipeline, Step, located
 from dovetail.pipeline.file.keys import join_shape, options_of
 from dovetail.pipeline.file.problems import Problems, nearest_line
 from dovetail.pipeline.file.wiring import streams
-from dovetail.request.amounts import parse_seconds
+from dovetail.request import parse_seconds
 
 
 def arguments_of(pipeline: Pipeline, step: Step) -> dict[str, Any]:

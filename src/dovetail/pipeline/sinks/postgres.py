@@ -24,7 +24,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.master.postgres.connection import censored, check_url, without_password
 from dovetail.pipeline.file.declared import Step
-from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
+from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
 
 NOTES = "dovetail_sinks"
 REPLACING = ("complete", "overwrite")

@@ -18,7 +18,7 @@ from dovetail.pipeline.file.keys import AT_ONCE
 from dovetail.pipeline.sinks import postgres as sink_postgres
 from dovetail.pipeline.sinks.files import FileSink, check_format_place, mark_format_place
 from dovetail.pipeline.steps.build import Lineage
-from dovetail.request.amounts import parse_ms
+from dovetail.request import parse_ms
 
 KEPT = ("parquet", "csv", "postgres", "format")
 """Types of sinks whose rows are kept after the run, so that their streams need a checkpoint."""

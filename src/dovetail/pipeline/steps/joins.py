@@ -30,7 +30,7 @@ from dovetail.pipeline.file.declared import Pipeline, Step
 from dovetail.pipeline.file.requests import arguments_of
 from dovetail.pipeline.steps.masters import is_missing
 from dovetail.pipeline.steps.sources import empty
-from dovetail.spark.columns import quoted
+from dovetail.spark.frames import quoted
 from dovetail.xml.api import plan_xquery
 
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")

@@ -12,8 +12,8 @@ from dovetail.joins.semistream.master.page_file.generation import MANIFEST
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.pipeline.file.declared import Step
-from dovetail.spark.arrow import arrow_type
-from dovetail.spark.collation import refuse_collated
+from dovetail.spark.frames import arrow_type
+from dovetail.spark.inputs import refuse_collated
 
 
 def open_master(step: Step, build_from: DataFrame | None) -> MasterStore:

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.file.wiring import streams
-from dovetail.request.amounts import parse_ms
+from dovetail.request import parse_ms
 from dovetail.workloads.source import register
 
 FILES = ("csv", "json", "parquet")

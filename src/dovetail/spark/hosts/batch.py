@@ -18,10 +18,9 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE, Places
 from dovetail.engine.metrics import Metrics
-from dovetail.spark.arrow import Batches, map_in_arrow
-from dovetail.spark.columns import RESERVED, quoted
+from dovetail.spark.frames import RESERVED, Batches, map_in_arrow, quoted
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import MetricsSink
 
 Join = Callable[[Any, Batches, Metrics], Batches]
 """Gives the answers of a task from its specification and its batches, and counts what it does."""

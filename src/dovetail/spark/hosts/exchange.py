@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.packing import CHUNK_ROWS, in_chunks
-from dovetail.spark.arrow import Batches
+from dovetail.spark.frames import Batches
 from dovetail.spark.task import TaskAttempt
 
 PACKED = T.StructType(

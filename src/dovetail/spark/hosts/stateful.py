@@ -25,7 +25,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from dovetail.engine.packing import in_chunks, unpack_rows
 from dovetail.engine.spool import HeldBytes
 from dovetail.errors import ConfigError
-from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
+from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
 from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
 
 LAYOUT = 1

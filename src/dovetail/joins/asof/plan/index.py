@@ -23,9 +23,9 @@ from dovetail.joins.asof.operator import AsofTask, join_task
 from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
 from dovetail.joins.asof.spec import AsofJoin, Direction
-from dovetail.spark.columns import RESERVED, quoted, unquoted
+from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import MetricsSink
 
 MOST_CELLS = 1000
 SAMPLE_ROWS = 4096  # of each side

@@ -17,11 +17,10 @@ from dovetail.joins.asof.plan.sides import Side, prepare, spark_only, tolerance_
 from dovetail.joins.asof.plan.window import WindowWay
 from dovetail.joins.asof.request import Request
 from dovetail.joins.asof.right_index import ROW_BYTES
-from dovetail.request.columns import wanted_columns
-from dovetail.spark.columns import RESERVED, quoted, unquoted
-from dovetail.spark.connect import parallelism
+from dovetail.request import wanted_columns
+from dovetail.spark.frames import RESERVED, parallelism, quoted, unquoted
 from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import MetricsSink
 
 SMALL_BYTES = 4 << 20  # inputs that Spark thinks smaller than this are not sampled
 SAMPLED_BYTES = 64 << 20  # of a larger input about so much is looked at for a sample

@@ -10,12 +10,12 @@ from decimal import ROUND_FLOOR, Decimal
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.codes import NARROW_DIGITS
+from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.asof.request import Request, Tolerance
-from dovetail.request.columns import output_names, wanted_columns
+from dovetail.request import output_names, wanted_columns
 from dovetail.spark import inputs
-from dovetail.spark.columns import RESERVED, find_column, position, quoted, unquoted
+from dovetail.spark.frames import RESERVED, find_column, position, quoted, unquoted
 
 _FLOATS = (T.FloatType, T.DoubleType)
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)

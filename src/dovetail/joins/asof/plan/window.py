@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
-from dovetail.spark.columns import RESERVED, quoted
+from dovetail.spark.frames import RESERVED, quoted
 
 _LEFT, _RIGHT, _TIME, _SIDE = (f"{RESERVED}{what}" for what in ("left", "right", "time", "side"))
 _BEFORE, _AFTER = f"{RESERVED}before", f"{RESERVED}after"

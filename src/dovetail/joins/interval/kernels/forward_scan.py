@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I64, inlined
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.sort_merge import no_more
 from dovetail.joins.interval.kernels.sweep import Rows, Rule

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, Bool, int64s, readonly
+from dovetail.engine.kernels.arrays import I64, Bool, inlined, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.sweep import Rows, Rule, heap_push, heap_replace
 

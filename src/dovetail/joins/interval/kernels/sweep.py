@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, U8, Bool, int64s, readonly
+from dovetail.engine.kernels.arrays import I64, U8, Bool, inlined, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.inline import inlined
 
 # Statuses.
 DONE, NEED_R, NEED_S, OUT_FULL, MEMORY_FULL, RUN_OVER, READY, FREED, EXHAUSTED = range(9)

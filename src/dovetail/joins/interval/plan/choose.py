@@ -28,7 +28,7 @@ from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, kept_row_counts, text_bytes
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.interval.request import OPERATORS, Request
-from dovetail.spark.connect import parallelism
+from dovetail.spark.frames import parallelism
 from dovetail.spark.inputs import spark_only
 
 Route = NativeRoute | RangesRoute | IndexRoute

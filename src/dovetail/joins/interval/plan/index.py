@@ -21,10 +21,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.codes import bound_numbers
 from dovetail.engine.columns import take_columns
 from dovetail.engine.exchanged import SIDE
-from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.keys import KeyEncoder, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.interval.codes import INVERTED, USABLE, classify, encode_sides
@@ -37,8 +36,7 @@ from dovetail.joins.interval.plan.ranges import RangeCells, in_ranges, side_colu
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.plan.statistics import Inputs, row_counts
 from dovetail.joins.interval.request import Request
-from dovetail.spark.columns import quoted, unquoted
-from dovetail.spark.connect import is_connect
+from dovetail.spark.frames import is_connect, quoted, unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
 from dovetail.spark.hosts.resident import Pool
 

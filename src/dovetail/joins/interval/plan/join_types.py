@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.joins.interval.plan.sides import Side
-from dovetail.spark.columns import RESERVED, quoted
+from dovetail.spark.frames import RESERVED, quoted
 
 CELL_COLUMNS = ("cell", "in", "n")  # the cell; whether the row starts in it; in how many cells the row is
 MISS_CELLS = 1024  # rows that cannot match are spread over as many cells, which no other row uses

@@ -26,8 +26,7 @@ from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, WH
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation, sign
-from dovetail.spark.columns import RESERVED, quoted
-from dovetail.spark.connect import require_classic
+from dovetail.spark.frames import RESERVED, quoted, require_classic
 from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
 
 EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})

@@ -29,10 +29,8 @@ from dovetail.joins.interval.plan.sides import Side, output_columns, prepare, pr
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
 from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import Request
-from dovetail.spark.arrow import arrow_type
-from dovetail.spark.columns import quoted
-from dovetail.spark.connect import is_connect
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.frames import arrow_type, is_connect, quoted
+from dovetail.spark.task import MetricsSink
 
 
 @dataclass(frozen=True, slots=True)

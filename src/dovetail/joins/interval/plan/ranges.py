@@ -32,8 +32,7 @@ from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation
-from dovetail.spark.arrow import arrow_type
-from dovetail.spark.columns import quoted, unquoted
+from dovetail.spark.frames import arrow_type, quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
 
 SPLIT_LEFT = frozenset({"covers", "overlaps"})

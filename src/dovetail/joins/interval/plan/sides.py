@@ -12,8 +12,8 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
-from dovetail.request.columns import output_names, wanted_columns
-from dovetail.spark.columns import RESERVED, find_column, position, quoted, unquoted
+from dovetail.request import output_names, wanted_columns
+from dovetail.spark.frames import RESERVED, find_column, position, quoted, unquoted
 from dovetail.spark.inputs import BOUND_TYPES, check_input, common_type, key_type, named_columns, type_with_codes
 
 _SHARED = f"{RESERVED}shared_"

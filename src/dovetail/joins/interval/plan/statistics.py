@@ -22,10 +22,9 @@ from dovetail.engine.kernels.arrays import AnyArray
 from dovetail.joins.interval.bins import Sample
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.request import Request
-from dovetail.spark.columns import quoted, unquoted
-from dovetail.spark.connect import observation, observed, parallelism
+from dovetail.spark.frames import observation, observed, parallelism, quoted, unquoted
 from dovetail.spark.inputs import known_bytes, row_bytes
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import MetricsSink
 
 SMALL_BYTES = 4 << 20  # inputs whose bounds Spark takes to be smaller are read as they are
 SMALL_ROWS = 1 << 18  # of a partition that is read so: files may hold more rows than their size tells

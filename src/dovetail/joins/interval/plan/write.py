@@ -23,9 +23,9 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
-from dovetail.spark.arrow import map_in_arrow
+from dovetail.spark.frames import map_in_arrow
 from dovetail.spark.hosts.batch import task_frame
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.task import MetricsSink
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
 ROW_GROUP = 1 << 17

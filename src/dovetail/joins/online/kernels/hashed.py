@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import F64, I32, I64
+from dovetail.engine.kernels.arrays import F64, I32, I64, inlined
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.flush import DPHJ, EHJ, MJOIN, XJOIN, flush_hashed, flush_waiting
 from dovetail.joins.online.kernels.ranges import range_of
 from dovetail.joins.online.kernels.rows import (

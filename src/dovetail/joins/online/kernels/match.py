@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.arrays import I64, inlined, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.inline import inlined
 
 NEVER = 2**63 - 1
 """The departure tick of a row that is in memory."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32
+from dovetail.engine.kernels.arrays import I32, inlined
 from dovetail.engine.kernels.compile import kernel
-from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.areas import BLOCK, LOWER, MIDDLE, UPPER, Areas, draw, least_benefit
 from dovetail.joins.online.kernels.rows import (
     CLOCK,

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, I64, U8, int64s
+from dovetail.engine.kernels.arrays import I32, I64, U8, inlined, int64s
 from dovetail.engine.kernels.compile import kernel
-from dovetail.engine.kernels.inline import inlined
 
 
 class Rows(NamedTuple):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.arrays import I64, inlined, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.areas import BENEFIT, Areas, area_of, empty_areas
 from dovetail.joins.online.kernels.ranges import range_of
 from dovetail.joins.online.kernels.regions import by_code, drop_sorted, flush_block, key_of, recount

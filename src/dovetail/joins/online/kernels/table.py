@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import F64, I32, I64
+from dovetail.engine.kernels.arrays import F64, I32, I64, inlined
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
-from dovetail.engine.kernels.inline import inlined
 from dovetail.joins.online.kernels.rows import Outcome, Rows, hold, let_go
 
 NONE = -1

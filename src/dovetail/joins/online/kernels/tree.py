@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, I64
+from dovetail.engine.kernels.arrays import I32, I64, inlined
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.hashing import mixed
-from dovetail.engine.kernels.inline import inlined
 
 LEFT, RIGHT = range(2)
 FIRST, LAST, ROOT = range(3)

@@ -23,10 +23,10 @@ from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.phases import PHASE_COLUMN
 from dovetail.joins.online.plan.task import OnlineTask, join_buckets
 from dovetail.joins.online.request import Terms
-from dovetail.spark.arrow import arrow_type
-from dovetail.spark.collation import collation_key, collation_of
+from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.inputs import collation_key, collation_of
+from dovetail.spark.task import MetricsSink
 
 _END = "dovetail_end_of_input"
 _COLLATED = "dovetail_collation_key_"

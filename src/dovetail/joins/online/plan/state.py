@@ -27,7 +27,7 @@ from dovetail.joins.online.plan.task import OnlineTask, counts_by_side
 from dovetail.joins.online.row_order import in_fixed_order
 from dovetail.joins.online.running import Running, Work
 from dovetail.joins.online.state_header import FORMAT, NEVER_MATCHES, Bounds, Header, How
-from dovetail.spark.arrow import Batches
+from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.resident import Answers as Turned
 from dovetail.spark.hosts.resident import Log, ResidentCall, run_call
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall

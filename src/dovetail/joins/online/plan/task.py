@@ -19,11 +19,10 @@ from dovetail.joins.online.event_log import Event
 from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.request import Terms
 from dovetail.joins.online.running import Running
-from dovetail.spark.arrow import Batches
+from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.batch import Bucketed
 from dovetail.spark.hosts.exchange import Exchange
-from dovetail.spark.metrics import MetricsSink
-from dovetail.spark.task import state_partitions
+from dovetail.spark.task import MetricsSink, state_partitions
 
 CHANGE_COLUMN = "_change_type"
 """What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""

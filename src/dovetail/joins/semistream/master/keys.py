@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.buffers import fixed_values, fixed_width, memory_of, offsets_of, valid_rows
+from dovetail.engine.columns import fixed_values, fixed_width, memory_of, offsets_of, valid_rows
 from dovetail.engine.kernels.arrays import I32, I64, U8, AnyArray, Bool
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import byte_keys

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.buffers import valid_rows
+from dovetail.engine.columns import valid_rows
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.errors import ConfigError, UnsupportedError

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dovetail.engine.columns import held_bytes, nbytes, take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.kernels.selection import expand_runs
+from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.kernels import key_cache as kernels
 from dovetail.joins.semistream.kernels.segment_match import Met

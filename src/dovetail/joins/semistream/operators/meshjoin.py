@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, Bool
+from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.kernels.multimap import HashMultimap
-from dovetail.engine.kernels.selection import expand_runs
 from dovetail.engine.memory import MemoryBudget, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until

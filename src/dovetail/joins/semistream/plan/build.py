@@ -47,8 +47,8 @@ from dovetail.joins.semistream.master.page_file.writer import (
     store_part,
 )
 from dovetail.joins.semistream.master.pages import Order
-from dovetail.spark.arrow import arrow_type, map_in_arrow
-from dovetail.spark.collation import refuse_collated
+from dovetail.spark.frames import arrow_type, map_in_arrow
+from dovetail.spark.inputs import refuse_collated
 
 _REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
 

@@ -32,8 +32,7 @@ from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, matched
 from dovetail.joins.semistream.plan.worker import Owners, Session, changed_pages
 from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, StateLog, WaitingRows
 from dovetail.joins.semistream.versions import MARK
-from dovetail.spark.arrow import Batches
-from dovetail.spark.connect import plan_text
+from dovetail.spark.frames import Batches, plan_text
 from dovetail.spark.hosts.exchange import Exchange
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall, stateful_frame
 from dovetail.spark.task import state_partitions

@@ -17,9 +17,9 @@ from dovetail.joins.semistream.keys import comparable
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.options import DeadLetter, Park
 from dovetail.joins.semistream.request import Request, key_pairs
-from dovetail.request.columns import Key, output_names, wanted_columns
-from dovetail.spark.arrow import arrow_type
-from dovetail.spark.collation import refuse_collated
+from dovetail.request import Key, output_names, wanted_columns
+from dovetail.spark.frames import arrow_type
+from dovetail.spark.inputs import refuse_collated
 
 KEY = "dovetail_key_"
 WATERMARK = "spark.watermarkDelayMs"

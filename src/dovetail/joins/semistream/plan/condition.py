@@ -29,8 +29,7 @@ from dovetail.joins.semistream.options import DeadLetter, Drop
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
 from dovetail.joins.semistream.plan.task import Attempt, EnrichTask
 from dovetail.joins.semistream.request import Request
-from dovetail.spark.arrow import Batches, arrow_type, map_in_arrow
-from dovetail.spark.connect import has_subqueries
+from dovetail.spark.frames import Batches, arrow_type, has_subqueries, map_in_arrow
 
 _MATCHED, _FIRST, _HOLDS, _PART = (f"{KEY}{name}" for name in ("matched", "first", "holds", "part"))
 

@@ -39,9 +39,8 @@ from dovetail.joins.semistream.plan.worker import enrich_rows, owned_rows
 from dovetail.joins.semistream.request import Request, key_pairs
 from dovetail.joins.semistream.sizes import width_of
 from dovetail.joins.semistream.versions import VersionLog, keeps_versions, log_of
-from dovetail.spark.arrow import arrow_type, map_in_arrow
-from dovetail.spark.connect import is_connect, parallelism
-from dovetail.spark.metrics import MetricsSink
+from dovetail.spark.frames import arrow_type, is_connect, map_in_arrow, parallelism
+from dovetail.spark.task import MetricsSink
 
 _SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
 

@@ -18,9 +18,8 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.options import DeadLetter, Drop, Park
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions
-from dovetail.spark.arrow import Batches
-from dovetail.spark.metrics import MetricsSink
-from dovetail.spark.task import TaskAttempt
+from dovetail.spark.frames import Batches
+from dovetail.spark.task import MetricsSink, TaskAttempt
 
 _CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, as far as this worker saw
 _MOVES = 20  # times that a store without history may change while a task tries to open it

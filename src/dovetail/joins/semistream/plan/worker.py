@@ -36,7 +36,7 @@ from dovetail.joins.semistream.master.pages import Pages, Resting
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, matched
 from dovetail.joins.semistream.sizes import FITTED
-from dovetail.spark.arrow import Batches
+from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.exchange import Homes
 from dovetail.spark.hosts.resident import Pool
 

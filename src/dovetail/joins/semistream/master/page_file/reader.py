@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.buffers import NARROW_TEXT, WIDE_TEXT, fixed_width
+from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, fixed_width
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, U8, AnyArray, int64s, raw_bytes
-from dovetail.engine.kernels.selection import expand_runs
+from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.kernels import message_parts as kernels

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.buffers import fixed_width, offsets_of
+from dovetail.engine.columns import fixed_width, offsets_of
 from dovetail.engine.kernels.arrays import F64, I64
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import DataError, PlanError

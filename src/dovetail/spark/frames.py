@@ -1,0 +1,127 @@
+"""Reads DataFrames of classic sessions and of Spark Connect alike, and maps functions over their Arrow batches.
+
+Questions to both kinds of sessions, `map_in_arrow` for any column names, and columns in SQL text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.pandas.types import to_arrow_type
+
+from dovetail.errors import UnsupportedError
+from dovetail.request import known_column
+from dovetail.spark.task_errors import translate_task_errors
+
+
+def is_connect(thing: Any) -> bool:
+    """True for a session, DataFrame or column of Spark Connect; needs no Connect package to be installed."""
+    return any(cls.__module__.startswith("pyspark.sql.connect.") for cls in type(thing).__mro__)
+
+
+def require_classic(thing: Any, what: str, instead: str) -> None:
+    """Raises UnsupportedError on Spark Connect, saying what does not work there and what to use instead."""
+    if is_connect(thing):
+        raise UnsupportedError(f"{what} does not work over Spark Connect; {instead}")
+
+
+def parallelism(spark: Any) -> int:
+    """How many tasks the session runs at once; a guess over Spark Connect."""
+    return 8 if is_connect(spark) else max(2, int(spark.sparkContext.defaultParallelism))
+
+
+def plan_text(frame: Any) -> str:
+    """The plan of a DataFrame as Spark prints it."""
+    if is_connect(frame):
+        return str(frame._explain_string(extended=True))
+    return str(frame._jdf.queryExecution().analyzed().toString())
+
+
+def has_subqueries(frame: Any) -> bool:
+    """Whether a DataFrame has subqueries, if each of its steps has one input: they are branches of its plan."""
+    return any(line.startswith(":") for line in plan_text(frame).splitlines())
+
+
+def observation(frame: Any, name: str) -> Any:
+    """What `frame.observe` takes, so that `observed` finds its metrics by this name."""
+    if not is_connect(frame):
+        return name
+    from pyspark.sql.connect.observation import Observation
+
+    return Observation(name)
+
+
+def observed(frame: Any, observation: Any) -> dict[str, Any]:
+    """The metrics that a run of the frame observed; none if Spark left that part of its plan out."""
+    if not isinstance(observation, str):
+        return dict(observation.get)
+    found = frame._jdf.queryExecution().observedMetrics().get(observation)
+    if not found.isDefined():
+        return {}
+    row = found.get()
+    return {name: row.get(number) for number, name in enumerate(row.schema().fieldNames())}
+
+
+Batches = Iterator[pa.RecordBatch]
+_PLAIN = re.compile(r"\w+", re.ASCII)
+
+
+def map_in_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schema: T.StructType) -> DataFrame:
+    """`frame.mapInArrow(function, schema)`, also for column names that PySpark would read as paths or quotes.
+
+    A `DovetailError` of the function is raised by the action as that error.
+    """
+    translate_task_errors()
+    names, out = frame.columns, schema.names
+    if all(_PLAIN.fullmatch(name) for name in names):
+        return frame.mapInArrow(function, schema)
+    plain = frame.toDF(*(f"c{number}" for number in range(len(names))))
+    return plain.mapInArrow(partial(_renamed, function, names), schema).toDF(*out)
+
+
+def _renamed(function: Callable[[Batches], Batches], names: list[str], batches: Batches) -> Batches:
+    return function(batch.rename_columns(names) for batch in batches)
+
+
+def arrow_type(kind: T.DataType) -> pa.DataType:
+    """The Arrow type of a Spark type in tasks; the zone UTC of timestamps changes no value."""
+    return to_arrow_type(kind, timezone="UTC")
+
+
+RESERVED = "__dt_"
+"""The prefix of our own columns."""
+
+
+def quoted(name: str) -> str:
+    """A column name as a SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def unquoted(identifier: str) -> str:
+    """The column name that a SQL identifier stands for."""
+    return identifier[1:-1].replace("``", "`")
+
+
+def find_column(name: str, frame: DataFrame, column: str, argument: str) -> str:
+    """The column of an input with this name, in any case; a `PlanError` for `argument` if there is none."""
+    same = [each for each in frame.columns if each.lower() == column.lower()]
+    if column not in frame.columns and len(same) == 1:
+        return same[0]
+    return known_column(f"{name} input", column, frame.columns, argument)
+
+
+def position(kind: T.DataType, bound: str) -> str:
+    """SQL: a bound as a double that never falls as the bound grows; equal bounds have equal positions."""
+    if isinstance(kind, T.DateType):
+        return f"cast(unix_date({bound}) as double)"
+    if isinstance(kind, T.TimestampNTZType):
+        return f"cast(cast({bound} - timestamp_ntz'1970-01-01 00:00:00' as decimal(30, 6)) as double)"
+    if isinstance(kind, T.DayTimeIntervalType):
+        return f"cast(cast(cast({bound} as interval day to second) as decimal(30, 6)) as double)"
+    return f"cast({bound} as double)"
