@@ -1,12 +1,13 @@
 # Two commands matter: `make demo` and `make test`. Each sets up everything it needs inside .venv.
 PYTHON ?= python3
 VENV := .venv
+, := ,
 BIN := $(VENV)/bin
 USED := $(VENV)/.used
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.compiled
 RIVALS := $(VENV)/.rivals
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Dovetail needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 
 # What was imported once stays compiled, even if the shell says otherwise: it saves every process some seconds.
@@ -14,23 +15,27 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test checks lint style types unit soak bench clean
 
-$(USED): pyproject.toml  # what users install: the demo needs no test tools
+# Kernels need only NumPy and Numba: they are compiled while pip installs the rest.
+define install  # extras, and which kernels: all, or --first for those of the default algorithms
 	$(CHECK_PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[ui,xquery]'
+	sed -nE 's/^  "((numba|numpy)[<>=][^"]*)".*/\1/p' pyproject.toml | xargs $(PIP)
+	PYTHONPATH=src $(BIN)/python -m dovetail.spark.warm $(2) & $(PIP) --editable '.[$(1)]' && wait
+endef
+
+$(USED): pyproject.toml  # what users install: the demo needs no test tools
+	$(call install,ui$(,)xquery,--first)
 	touch $@
 
 $(STAMP): pyproject.toml
-	$(CHECK_PYTHON)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[test]'
+	$(call install,test,)
 	touch $(USED) $@
 
 $(KERNELS): $(USED) $(wildcard src/dovetail/*/kernels/*.py src/dovetail/joins/*/kernels/*.py)
 	$(BIN)/python -m dovetail.spark.warm
 	touch $@
 
-demo: $(KERNELS)  ## run the main job on generated data
+demo: $(USED)  ## run the main job on generated data
 	$(BIN)/dovetail demo
 
 test: $(STAMP)  ## everything a change must pass
@@ -59,9 +64,7 @@ bench: $(RIVALS) $(KERNELS)  ## every benchmark and experiment at small scale, a
 	$(BIN)/python -m bench report
 
 $(RIVALS): pyproject.toml  # what tests need, too: installed at once, it takes half the time
-	$(CHECK_PYTHON)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[test,rivals]'
+	$(call install,test$(,)rivals,)
 	touch $(USED) $(STAMP) $@
 
 clean:

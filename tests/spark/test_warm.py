@@ -153,7 +153,7 @@ def test_kernels_of_versions_that_were_last_compiled_long_ago_are_removed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
-    monkeypatch.setattr(warm, "_compile_all", lambda: None)
+    monkeypatch.setattr(warm, "_compile", lambda first_only: None)
     place = compiling.cache_dir()
     for name in ("old-1", "new-1"):
         (place / name).mkdir(parents=True)
@@ -184,7 +184,7 @@ def test_processes_share_the_work_and_nothing_is_done_twice(tmp_path: Path) -> N
     assert [process.returncode for process in processes] == [0, 0]
 
 
-def test_what_has_most_to_compile_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_algorithms_come_first_and_then_what_has_most_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     compiling.import_kernels()
     ran: list[str] = []
     names = [warmup.__module__ for warmup in compiling._WARMUPS]
@@ -195,12 +195,19 @@ def test_what_has_most_to_compile_comes_first(monkeypatch: pytest.MonkeyPatch) -
     compiling.warm()
     assert sorted(ran) == sorted(names)
     assert ran.index("dovetail.xml.kernels.scan") < ran.index("dovetail.engine.kernels.hashing")
+    assert ran.index("dovetail.engine.kernels.hashing") < ran.index("dovetail.joins.interval.kernels.forward_scan")
+    for first in compiling.FIRST:
+        assert any(f"{name}.".startswith(f"dovetail.{first}.") for name in names), f"no kernels in {first}"
+    every, ran[:] = list(ran), []
+    compiling.warm(first_only=True)
+    assert 0 < len(ran) < len(every)
+    assert ran == every[: len(ran)]
 
 
 def test_a_helper_ends_with_the_process_that_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
     (taken := tmp_path / "taken").write_text("0")
-    helper = warm._helper(taken)
+    helper = warm._helper(taken, False)
     assert helper.stdin is not None
     helper.stdin.close()
     assert helper.wait(timeout=60) == 1

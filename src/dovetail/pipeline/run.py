@@ -191,9 +191,9 @@ class Run:
             one.follower.poll()
 
     def _is_busy(self, query: StreamingQuery, newest: int) -> bool:
-        """Whether the micro-batch after `newest` still runs; in a complete run, whether any micro-batch runs."""
+        """Whether the micro-batch after `newest` still runs; in a complete run, the one after that counts, too."""
         is_running = query.isActive and bool(query.status["isTriggerActive"])
-        return is_running and (self._is_complete or _newest(query) == newest)
+        return is_running and _newest(query) <= newest + self._is_complete
 
 
 def _newest(query: StreamingQuery) -> int:

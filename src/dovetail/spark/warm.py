@@ -4,7 +4,8 @@
 from disk, and the worker daemon loads all of them while it waits, for workers that it forks later. On the very first
 run of a version they are not all on disk yet: then each worker compiles the few that its query needs, and finds on disk
 what is there by then. To spare the first run that, in a container image or after an upgrade, run the command above
-once. On an executor host the first daemon starts that process.
+once; with `--first` it compiles only what the default algorithms run. On an executor host the first daemon starts that
+process.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dovetail.errors import ConfigError
 
 _running: list[subprocess.Popen[bytes]] = []
 _KEEP_S = 60 * 24 * 3600.0
+_FIRST = "--first"
 
 
 def is_prepared() -> bool:
@@ -32,10 +34,11 @@ def is_prepared() -> bool:
     return _marker().is_file()
 
 
-def prepare() -> None:
+def prepare(first_only: bool = False) -> None:
     """Compiles every kernel into the cache on disk, unless it is there; waits while another process does so.
 
-    Raises ConfigError if the cache cannot be written: what is compiled would be lost.
+    With `first_only`, only the kernels of the default algorithms. Raises ConfigError if the cache cannot be written:
+    what is compiled would be lost.
     """
     from dovetail.engine.kernels.compile import cache_dir, read_only
 
@@ -47,8 +50,9 @@ def prepare() -> None:
     with one_at_a_time(cache_dir(), "compiled kernels"):
         if not marker.is_file():
             _remove_old()  # before, so that what is marked as prepared is there
-            _compile_all()
-            marker.touch()
+            _compile(first_only)
+            if not first_only:
+                marker.touch()
 
 
 def _remove_old() -> None:
@@ -61,23 +65,23 @@ def _remove_old() -> None:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-def _compile_all() -> None:
-    """Every kernel into the cache, with as many processes as there are cores, up to four."""
+def _compile(first_only: bool) -> None:
+    """The kernels into the cache, with as many processes as there are cores, up to four."""
     from dovetail.engine.kernels.compile import cache_dir, warm
 
     processes = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     taken = cache_dir() / "taken"
     taken.write_text("0")
-    helpers = [_helper(taken) for _ in range(1, processes)]
+    helpers = [_helper(taken, first_only) for _ in range(1, processes)]
     try:
-        warm(_turns(taken))
+        warm(_turns(taken), first_only)
         done = [helper.wait() == 0 for helper in helpers]
     finally:
         for helper in helpers:
             helper.kill()
         taken.unlink(missing_ok=True)
     if not all(done):
-        warm()  # whatever went wrong there is done here, or fails where it can be seen
+        warm(first_only=first_only)  # whatever went wrong there is done here, or fails where it can be seen
 
 
 def _turns(taken: Path) -> Iterator[int]:
@@ -93,13 +97,13 @@ def _turns(taken: Path) -> Iterator[int]:
         yield turn
 
 
-def _helper(taken: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "dovetail.spark.warm", str(taken)]
+def _helper(taken: Path, first_only: bool) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dovetail.spark.warm", *([_FIRST] if first_only else []), str(taken)]
     quiet = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603  (our own module)
 
 
-def _help(taken: Path) -> None:
+def _help(taken: Path, first_only: bool) -> None:
     """Compile in turn with others; ends with the process that asked for it, whose end closes our input."""
     from dovetail.engine.kernels.compile import warm
 
@@ -108,7 +112,7 @@ def _help(taken: Path) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    warm(_turns(taken))
+    warm(_turns(taken), first_only)
 
 
 def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -175,7 +179,8 @@ def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
 
 if __name__ == "__main__":
     os.nice(10)  # a query that is already running goes first
-    if len(sys.argv) > 1:
-        _help(Path(sys.argv[1]))
+    only_first, places = _FIRST in sys.argv, [word for word in sys.argv[1:] if word != _FIRST]
+    if places:
+        _help(Path(places[0]), only_first)
     else:
-        prepare()
+        prepare(only_first)

@@ -223,22 +223,42 @@ def _module_name(file: Path) -> str:
     return ".".join((_PACKAGE.name, *file.relative_to(_PACKAGE).with_suffix("").parts))
 
 
-def warm(turns: Iterable[int] | None = None) -> int:
+FIRST = (
+    "engine.kernels.gather",
+    "engine.kernels.hashing",
+    "engine.kernels.interning",
+    "engine.kernels.multimap",
+    "joins.interval.kernels.search",
+    "joins.online.kernels.match",
+    "joins.online.kernels.sorted",
+    "joins.semistream.kernels",
+    "xml.kernels",
+)
+"""Modules, or folders of them, whose kernels the default algorithms of every family run; they are compiled first."""
+
+
+def warm(turns: Iterable[int] | None = None, first_only: bool = False) -> int:
     """The number of kernels that are ready to run after loading or compiling every one of the package.
 
     With `turns`, only the modules of these numbers, until one is beyond the last: several processes can share the work.
-    Those with the most to compile come first, as far as their source tells.
+    Those of `FIRST` come first, and alone if `first_only`; then those with the most to compile, as their source tells.
 
     Call it once in the driver, which writes the cache, and in a worker daemon before it forks, with
     DOVETAIL_CACHE_READONLY=1: the workers inherit machine code. A second call costs microseconds a kernel.
     """
     import_kernels()
-    ordered = sorted(_WARMUPS, key=_weight, reverse=True)
+    chosen = [warmup for warmup in _WARMUPS if _is_first(warmup) or not first_only]
+    ordered = sorted(chosen, key=lambda warmup: (_is_first(warmup), _weight(warmup)), reverse=True)
     for turn in count() if turns is None else turns:
         if turn >= len(ordered):
             break
         ordered[turn]()
     return len(_KERNELS) - len(cold_kernels())
+
+
+def _is_first(warmup: Callable[[], None]) -> bool:
+    name = f"{warmup.__module__.partition('.')[2]}."
+    return any(name.startswith(f"{first}.") for first in FIRST)
 
 
 def loading() -> Iterator[str]:
