@@ -16,7 +16,8 @@ from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.graph import join_graph
 from dovetail.joins.online.operators import MULTIWAY
-from dovetail.joins.online.operators.miner import Miner, MinerLoops
+from dovetail.joins.online.operators.block_loop import BlockLoop
+from dovetail.joins.online.operators.miner import Miner
 from dovetail.joins.online.operators.mjoin import Generations, MJoin
 from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.phases import Handover
@@ -127,7 +128,7 @@ def test_mjoin_has_generations_where_one_attribute_is_common() -> None:
     assert join_graph("abc", [("a.x", "b.x"), ("b.x", "c.y")]).is_common
     assert not join_graph("abc", [("a.x", "b.x"), ("b.z", "c.y")]).is_common
     schemas = {name: pa.schema([("x", pa.int64())]) for name in "ab"}
-    for band, disk in (((), Generations), ((0, 1), MinerLoops)):
+    for band, disk in (((), Generations), ((0, 1), BlockLoop)):
         spec = MJoin(inputs=tuple("ab"), on=(("a.x", "b.x", *band),))
         with spec.open(MemoryBudget(1 << 20), schemas) as operator:
             operator.begin({})

@@ -18,7 +18,7 @@ from dovetail.joins.online.kernels.sorted_leaves import LIVE, Leaves, copy_rows,
 from dovetail.joins.online.kernels.tree import LINK_BYTES, Trees, empty_trees
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.block_loop import BlockLoop, PairMatcher
+from dovetail.joins.online.operators.block_loop import BlockLoop
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
@@ -51,7 +51,7 @@ class Diner(OnlineJoin):
 
     def disk(self, join: OnlineOperator) -> Disk:
         """The nested loop over blocks."""
-        return BlockLoop(join, PairMatcher(join))
+        return BlockLoop(join)
 
 
 def _least_leaves() -> int:

@@ -12,8 +12,8 @@ from dovetail.joins.online.kernels.flush import DPHJ, flush_waiting
 from dovetail.joins.online.kernels.rows import NEW
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
-from dovetail.joins.online.operators.pairs import Pairs
 from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
@@ -51,7 +51,7 @@ class FrozenBuckets(Disk):
 
     def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
         super().__init__(join)
-        self.index, self.pairs = index, Pairs(join)
+        self.index, self.combinations = index, Combinations(join)
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of a frozen bucket: those of its flush are old, later ones new."""
@@ -68,8 +68,8 @@ class FrozenBuckets(Disk):
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Every pair on disk but those of one group."""
-        for bucket in self.pairs.buckets():
-            yield from self.pairs.of_bucket(bucket, "group")
+        for bucket in self.combinations.buckets():
+            yield from self.combinations.of_bucket(bucket, "group")
 
     def renumber(self) -> None:
         """All rows on disk are old, and of one group; buckets take rows in memory again."""

@@ -14,8 +14,8 @@ from dovetail.joins.online.kernels.flush import EHJ
 from dovetail.joins.online.kernels.table import ONE_SIDE
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
-from dovetail.joins.online.operators.pairs import Pairs
 from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
@@ -67,7 +67,7 @@ class FrozenPartitions(Disk):
 
     def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
         super().__init__(join)
-        self.index, self.pairs = index, Pairs(join)
+        self.index, self.combinations = index, Combinations(join)
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of a frozen partition, of its flush or later ones."""
@@ -77,8 +77,8 @@ class FrozenPartitions(Disk):
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Every partition: pairs whose later row arrived after the earlier one's partition was frozen."""
         rule: Rule = "ticks" if self.index.table.meta[ONE_SIDE] < 0 else "none"
-        for bucket in self.pairs.buckets():
-            yield from self.pairs.of_bucket(bucket, rule)
+        for bucket in self.combinations.buckets():
+            yield from self.combinations.of_bucket(bucket, rule)
 
     def renumber(self) -> None:
         """Partitions take rows in memory again."""

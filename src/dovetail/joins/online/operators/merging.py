@@ -10,7 +10,7 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.online.blocks import Blocks, Leaving
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.pairs import Pairs
+from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.parts import Disk
 
 _LAST = 2**63 - 1
@@ -26,7 +26,7 @@ class Segments(Disk):
 
     def __init__(self, join: OnlineOperator) -> None:
         super().__init__(join)
-        self.pairs = Pairs(join)
+        self.combinations = Combinations(join)
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Both sides of one flush are one pair of segments."""
@@ -43,7 +43,7 @@ class Segments(Disk):
 
     def most_segments(self) -> int | None:
         """The bucket on both sides with the most segment pairs, if any has more than one."""
-        buckets = self.pairs.buckets()
+        buckets = self.combinations.buckets()
         counts = [len(self.segments(bucket)) for bucket in buckets]
         most = max(counts, default=0)
         return buckets[counts.index(most)] if most > 1 else None
@@ -56,7 +56,7 @@ class Segments(Disk):
         every = self.segments(bucket)
         groups = every[: self.fan_in()]
         numbers = [self._blocks_of_groups(store, bucket, groups) for store in self.blocks]
-        yield from self.pairs.cross(numbers[0].tolist(), numbers[1].tolist(), "group")
+        yield from self.combinations.settle([some.tolist() for some in numbers], "group")
         if keep or len(groups) < len(every):
             group = self.next_group()
             for side in (0, 1):

@@ -16,10 +16,11 @@ from dovetail.joins.online.kernels.table import bucket_bytes, slot_bytes
 from dovetail.joins.online.kernels.tree import LINK_BYTES
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.block_loop import BlockLoop
+from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.hash_index import HashIndex
-from dovetail.joins.online.operators.miner import MinerLoops, TreeIndex
+from dovetail.joins.online.operators.miner import TreeIndex
 from dovetail.joins.online.operators.parts import Disk, Index
-from dovetail.joins.online.operators.settling import Combinations, nothing_done
 from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 
@@ -60,7 +61,7 @@ class MJoin(MultiJoin):
 
     def disk(self, join: OnlineOperator) -> Disk:
         """Generations of buckets on a common key; else all that is owed is found at the end."""
-        return Generations(join) if self.graph.is_common else MinerLoops(join, reacts=False)
+        return Generations(join) if self.graph.is_common else BlockLoop(join, reacts=False)
 
     def options(self) -> list[str]:
         """Which bucket leaves."""
@@ -74,7 +75,7 @@ class Generations(Disk):
 
     def __init__(self, join: OnlineOperator) -> None:
         super().__init__(join)
-        self.combinations = Combinations(join, "group")
+        self.combinations = Combinations(join)
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of all inputs that left together are of one generation."""
@@ -82,9 +83,8 @@ class Generations(Disk):
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Bucket by bucket all combinations but those of one generation; then all rows are of one."""
-        for bucket in range(self.join.fitted.partitions):
-            numbers = [store.of_bucket(bucket).tolist() for store in self.blocks]
-            yield from self.combinations.settle(numbers, nothing_done(len(numbers)))
+        for bucket in self.combinations.buckets():
+            yield from self.combinations.of_bucket(bucket, "group")
 
     def renumber(self) -> None:
         """All rows on disk are of one generation."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dovetail.joins.online.kernels.flush import OLDEST
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.block_loop import BlockLoop, PairMatcher
+from dovetail.joins.online.operators.block_loop import BlockLoop
 from dovetail.joins.online.operators.hash_index import HashIndex, hashed_footprint
 from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
@@ -33,4 +33,4 @@ class OldestFirst(OnlineJoin):
 
     def disk(self, join: OnlineOperator) -> Disk:
         """The nested loop over blocks."""
-        return BlockLoop(join, PairMatcher(join))
+        return BlockLoop(join)

@@ -33,7 +33,6 @@ from dovetail.joins.online.kernels.rows import (
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.merging import Segments
-from dovetail.joins.online.operators.pairs import Sorted
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
@@ -112,15 +111,14 @@ class Runs(Segments):
     def end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
         """Sort and join what memory holds, and write it as a pair of runs."""
         slots = [pages.slots() for pages in self.join.pages]
-        left, right = (self._sorted(side, slots[side]) for side in (0, 1))
-        yield from self.pairs.of(left, right, phase)
+        parts = [self._part(side, slots[side]) for side in (0, 1)]
+        yield from self.combinations.of(parts, self.combinations.path((0, 1)), phase=phase)
         self._write_load(slots)
 
-    def _sorted(self, side: int, slots: I32) -> Sorted:
+    def _part(self, side: int, slots: I32) -> Part:
         r, pages = self.join.rows, self.join.pages[side]
         ats, dts = np.full(len(slots), NEVER), np.zeros(len(slots), np.int64)
-        part = Part(r.keys[:, slots], ats, dts, dts, r.ref[slots], pages.batches(), self.join.schemas[side])
-        return Sorted.of(part, self.join.keys, side)
+        return Part(r.keys[:, slots], ats, dts, dts, r.ref[slots], pages.batches(), self.join.schemas[side])
 
     def spill_load(self) -> None:
         """What memory holds has met: it becomes a pair of runs without being joined."""

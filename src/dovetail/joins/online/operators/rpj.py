@@ -103,7 +103,7 @@ class Tasks(Visiting):
         for found in self.visitable():
             blocks = len(self.blocks[found.side].of_bucket(found.bucket))
             yield Task(density[found.bucket] * found.pairs / blocks, False, found.side, found.bucket)
-        for bucket in self.pairs.buckets():
+        for bucket in self.combinations.buckets():
             for side in (0, 1):
                 if (rate := self._box_rate(side, bucket)) is not None:
                     yield Task(density[bucket] * rate, True, side, bucket)
@@ -132,12 +132,12 @@ class Tasks(Visiting):
     def _grow_box(self, side: int, bucket: int, most: int) -> Iterator[pa.RecordBatch]:
         """Some further segments of one side meet those of the other side that are in the box."""
         new, old, self.boxes[side, bucket] = self._step(side, bucket, most)
-        left, right = (new, old) if side == 0 else (old, new)
-        yield from self.pairs.cross(left, right, "ticks", self.visits(bucket))
+        numbers = (new, old) if side == 0 else (old, new)
+        yield from self.combinations.settle(numbers, visits=self.visits(bucket))
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Every box grows to its full size."""
-        for bucket in self.pairs.buckets():
+        for bucket in self.combinations.buckets():
             for side in (0, 1):
                 yield from self._grow_box(side, bucket, len(self.blocks[side]))
 

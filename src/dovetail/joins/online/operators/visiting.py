@@ -13,8 +13,8 @@ from dovetail.joins.online.blocks import Part
 from dovetail.joins.online.kernels.match import NEVER, Visits
 from dovetail.joins.online.kernels.table import queue_slots
 from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.hash_index import HashIndex
-from dovetail.joins.online.operators.pairs import Pairs, Sorted
 from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.row_pages import SHIFT
 
@@ -35,7 +35,7 @@ class Visiting(Disk):
 
     def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
         super().__init__(join)
-        self.index, self.pairs = index, Pairs(join)
+        self.index, self.combinations = index, Combinations(join)
         self.record: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def visits(self, bucket: int) -> tuple[Visits, Visits]:
@@ -77,23 +77,21 @@ class Visiting(Disk):
         latest, tick = self._disk_parts(side)[1][bucket], join.tick()
         if self.index.table.held[queue]:  # making room may have flushed it
             numbers = self.blocks[side].of_bucket(bucket).tolist()
-            memory = self._memory_part(1 - side, queue)
+            memory, steps = self._memory_part(1 - side, queue), self.combinations.path([1 - side, side])
             for number in numbers:
-                if self.blocks[side].meets(number, memory.reach):
-                    disk = self.pairs.load(side, [number])
-                    pair = (disk, memory) if side == 0 else (memory, disk)
-                    yield from self.pairs.of(*pair, join.phase, visits)
+                if self.combinations.can_match(steps[1], memory, number):
+                    parts = [memory, self.combinations.load(side, [number])]
+                    yield from self.combinations.of(parts, steps, visits=visits)
         self.record.setdefault((side, bucket), []).append((int(latest), tick))
         join.let_blocks_go(room)
 
-    def _memory_part(self, side: int, queue: int) -> Sorted:
+    def _memory_part(self, side: int, queue: int) -> Part:
         slots: I32 = np.empty(int(self.index.table.held[queue]), np.int32)
         queue_slots(self.index.table, queue, slots)
         r, pages = self.index.rows, self.join.pages[side]
         never, refs = np.full(len(slots), NEVER), r.ref[slots]
         used = {number: pages.page(number) for number in np.unique(refs >> SHIFT).tolist()}
-        part = Part(r.keys[:, slots], r.ats[slots], never, never, refs, used, self.join.schemas[side])
-        return Sorted.of(part, self.join.keys, side)
+        return Part(r.keys[:, slots], r.ats[slots], never, never, refs, used, self.join.schemas[side])
 
     def renumber(self) -> None:
         """Uses before a drain need not be remembered."""

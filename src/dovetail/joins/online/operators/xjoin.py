@@ -54,5 +54,5 @@ class XJoinStages(Visiting):
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Stage 3: all pairs that no stage has produced."""
-        for bucket in self.pairs.buckets():
-            yield from self.pairs.of_bucket(bucket, "ticks", self.visits(bucket))
+        for bucket in self.combinations.buckets():
+            yield from self.combinations.of_bucket(bucket, "ticks", self.visits(bucket))
