@@ -19,13 +19,10 @@ from dovetail.joins.online.blocks import Leaving, Rule
 from dovetail.joins.online.kernels.match import Visits
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import NOWHERE, Combinations, Step
-from dovetail.joins.online.operators.dphj import FrozenBuckets
-from dovetail.joins.online.operators.ehj import FrozenPartitions
-from dovetail.joins.online.operators.hmj import MergedInPauses
-from dovetail.joins.online.operators.pmj import Runs
-from dovetail.joins.online.operators.rpj import Tasks
+from dovetail.joins.online.operators.hash_joins import FrozenBuckets, FrozenPartitions
+from dovetail.joins.online.operators.merge_joins import MergedInPauses, Runs
+from dovetail.joins.online.operators.probing_joins import Tasks, XJoinStages
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.operators.xjoin import XJoinStages
 
 TRIALS = 40
 

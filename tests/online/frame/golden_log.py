@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
-from dovetail.joins.online.event_log import EPOCH, Event, Piece, pack_events, unpack_events
-from dovetail.joins.online.graph import SIDES
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running, Tree
+from dovetail.joins.online.bucket_state import EPOCH, Event, Piece, pack_events, unpack_events
+from dovetail.joins.online.graph import SIDES, Band
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
-from dovetail.joins.online.predicate import Band
-from dovetail.joins.online.running import Running
 
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.online.frame.golden_log import ANSWERS, WAYS, answers_of, joins, log_of
 
-from dovetail.joins.online.event_log import EPOCH
+from dovetail.joins.online.bucket_state import EPOCH
 
 GOLDEN = json.loads(ANSWERS.read_text())
 _ANEW = "write the golden log anew: python -m tests.online.frame.golden_log"

@@ -14,13 +14,12 @@ import tests.oracle as oracle
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.online.answers import Handover
 from dovetail.joins.online.graph import join_graph
 from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.operators.block_loop import BlockLoop
-from dovetail.joins.online.operators.miner import Miner
-from dovetail.joins.online.operators.mjoin import Generations, MJoin
+from dovetail.joins.online.operators.miner import Generations, Miner, MJoin
 from dovetail.joins.online.operators.spec import MultiJoin
-from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.sizes import Sizes
 
 SHOP = {

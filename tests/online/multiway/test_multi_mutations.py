@@ -22,7 +22,7 @@ from dovetail.joins.online.blocks import Leaving
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.block_loop import BlockLoop, Odometer
 from dovetail.joins.online.operators.combinations import Done, Matching
-from dovetail.joins.online.operators.mjoin import Generations
+from dovetail.joins.online.operators.miner import Generations
 from dovetail.joins.online.operators.spec import MultiJoin
 
 TRIALS = 60

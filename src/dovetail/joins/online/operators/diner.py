@@ -11,9 +11,8 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.online.kernels.areas import BENEFIT, Areas, empty_areas
-from dovetail.joins.online.kernels.regions import drop_sorted, flush_block, recount
 from dovetail.joins.online.kernels.rows import Arrivals, flush_list_bytes, hold_all
-from dovetail.joins.online.kernels.sorted import arrive_sorted, key_rows
+from dovetail.joins.online.kernels.sorted import arrive_sorted, drop_sorted, flush_block, key_rows, recount
 from dovetail.joins.online.kernels.sorted_leaves import LIVE, Leaves, copy_rows, empty_leaves, insert_sorted
 from dovetail.joins.online.kernels.tree import LINK_BYTES, Trees, empty_trees
 from dovetail.joins.online.keys import JoinKeys

@@ -14,12 +14,11 @@ from dovetail.engine.layout import Key, Layout, join_layout
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import AnswerColumns, multi_schema, with_phase
-from dovetail.joins.online.graph import SIDES, JoinGraph, Term, join_graph, pair_graph
+from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, pair_graph
 from dovetail.joins.online.kernels.rows import KEY_BYTES, ROW_BYTES
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.parts import Disk, Index
-from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.sizes import FITTED, Fitted, Footprint, Sizes, block_overhead, fit, widths_of
 
 _GONE_BYTES = 4
