@@ -288,9 +288,6 @@ def drop_sorted(rows: Rows, s: Areas, ix: Leaves, keyed: Trees, out: Outcome, si
     recount(s, side, ix, rows.held[side])
 
 
-_MIN = -(2**63)
-
-
 @inlined
 def _count(rows: Rows, s: Areas, side: int, slot: int, found: int, joined: I64) -> None:
     """All pairs of a row were found: they count in its region, and in those of the rows that it met."""
