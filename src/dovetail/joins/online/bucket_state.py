@@ -93,7 +93,7 @@ def _reaches(later: Mapping[int, Mapping[int, int]], r: int, before: int | None)
 
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
-EPOCH = 4
+EPOCH = 5
 """Raised whenever a join gives other answers, or the same in another order, to the same pieces and events.
 
 A tail that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
