@@ -2,8 +2,8 @@
 
 A state is taken up with answers discarded: settled rows are loaded, later events are replayed. A join that gives other
 answers, or the same in another order, to the same events would lose pairs or give them twice. So where the order
-changes, `EPOCH` in `bucket_state.py` is raised by one, and `python -m tests.online.frame.golden_log` writes the files of
-this test anew.
+changes, `EPOCH` in `bucket_state.py` is raised by one, and `python -m tests.online.frame.golden_log` writes the
+files of this test anew.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ NEVER = 2**63 - 1
 
 class Stretch(NamedTuple):
     """Rows sorted by key, or where codes are compared by code, then key: key, code, range of matching keys of the other
-    stretch, arrival and departure ticks. Where rows stand for combinations, their ticks are the latest arrival and the
-    earliest departure of all rows of each."""
+    stretch, arrival and departure ticks. Where rows stand for combinations whose rows met, their ticks are the latest
+    arrival and the earliest departure of these; where they did not, the arrival is NEVER and the departure 0."""
 
     key: I64
     code: I64
@@ -39,7 +39,7 @@ class Visits(NamedTuple):
 @kernel
 def produced(ats: int, dts: int, other_ats: int, other_dts: int) -> bool:
     """R1: whether two rows met when the later one arrived: the earlier one was still in memory then."""
-    return max(ats, other_ats) < min(dts, other_dts)
+    return other_ats < dts if ats < other_ats else ats < other_dts
 
 
 @kernel

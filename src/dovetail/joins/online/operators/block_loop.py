@@ -143,23 +143,23 @@ class BlockLoop(Disk):
         stop = False
         while odometer.in_flight and not stop:
             parts, digit = levels[-1], len(levels) - 1
-            if parts and digit < len(odometer.digits):
-                number = odometer.current[digit]
-                if not self.combinations.can_match(steps[digit + 1], parts[steps[digit + 1].parent], number):
-                    odometer.advance(digit)
-                    continue
-                held.append(join.hold_blocks(odometer.digits[digit], [number]))
-                levels.append(self._extended(parts, steps, number))
+            goes_on = bool(parts) and digit < len(odometer.digits)
+            if goes_on and self._can_match(parts, steps[digit + 1], odometer.current[digit]):
+                held.append(join.hold_blocks(odometer.digits[digit], [odometer.current[digit]]))
+                levels.append(self._extended(parts, steps, odometer.current[digit]))
                 continue
-            if parts:
+            if parts and not goes_on:
                 yield from self.combinations.of(parts, steps)
-            changed = odometer.advance(digit - 1)
+            changed = odometer.advance(digit if goes_on else digit - 1)
             while len(levels) > changed + 1 and len(levels) > 1:
                 levels.pop()
                 join.let_blocks_go(held.pop())
-            stop = until()
+            stop = not goes_on and until()
         join.let_blocks_go(sum(held))
         return stop
+
+    def _can_match(self, parts: list[Part], step: Step, number: int) -> bool:
+        return self.combinations.can_match(step, parts[step.parent], number)
 
     def _extended(self, parts: list[Part], steps: list[Step], number: int) -> list[Part]:
         """These parts with a block of the next input, without rows that cannot match; empty if none can."""

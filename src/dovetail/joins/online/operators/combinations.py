@@ -20,7 +20,7 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.spill import SpillFile
 from dovetail.joins.online.blocks import ATS, Blocks, Face, Part, Rule, Sought, key_columns, split_off, united
-from dovetail.joins.online.kernels.match import Visits, match, matched
+from dovetail.joins.online.kernels.match import NEVER, Visits, match, matched
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.row_pages import SHIFT, Picks
@@ -177,11 +177,18 @@ class LongBlocks:
 
 
 class Found(NamedTuple):
-    """Combinations of rows of the first inputs of a path: row numbers by depth, latest arrival, earliest departure."""
+    """Combinations of rows of the first inputs of a path: row numbers by depth, and ticks as `Stretch` has them."""
 
     rows: tuple[I64, ...]
     ats: I64
     dts: I64
+
+
+def _met(ats: I64, dts: I64, other_ats: I64, other_dts: I64) -> tuple[I64, I64]:
+    """Latest arrival and earliest departure where rows were in memory together, else ticks of what never meets."""
+    latest, earliest = np.maximum(ats, other_ats), np.minimum(dts, other_dts)
+    met = latest < earliest
+    return np.where(met, latest, NEVER), np.where(met, earliest, 0)
 
 
 class Matching(NamedTuple):
@@ -210,8 +217,7 @@ class Matching(NamedTuple):
             if complete:
                 yield rows
             else:
-                ats, dts = np.maximum(first.ats[a], part.ats[b]), np.minimum(first.dts[a], part.dts[b])
-                yield from self.rows(Found(rows, ats, dts))
+                yield from self.rows(Found(rows, *_met(first.ats[a], first.dts[a], part.ats[b], part.dts[b])))
 
     def _pairs(self, mine: Face, theirs: Face, step: Step, complete: bool) -> Iterator[tuple[I64, I64]]:
         """Rows that match, by number; the smaller of both is searched with in the larger."""
