@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I32, I64, inlined, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
+from dovetail.engine.kernels.hashing import mixed
 from dovetail.joins.online.kernels.areas import (
     BENEFIT,
     BLOCK,
@@ -89,6 +90,25 @@ def key_of(rows: Rows, slot: int) -> int:
 def by_code(rows: Rows) -> Order:
     """What rows with two keys are ordered by in the trees: the first, then the last."""
     return Order(rows.keys[0], rows.keys[len(rows.keys) - 1], rows.ats)
+
+
+@inlined
+def tree_of(keyed: Trees, side: int, code: int) -> int:
+    """The tree of a code, one of many for each side: rows of few codes share one, so that a search takes few steps."""
+    cells = len(keyed.ends) >> 1
+    return int(side * cells + (np.int64(mixed(np.uint64(code))) & (cells - 1)))
+
+
+@inlined
+def _find_keyed(rows: Rows, keyed: Trees, side: int, slot: int) -> None:
+    """The row can be found by code and key from now on."""
+    insert_node(keyed, by_code(rows), tree_of(keyed, side, rows.keys[0, slot]), 0, slot)
+
+
+@inlined
+def _lose_keyed(rows: Rows, keyed: Trees, side: int, slot: int) -> None:
+    """The row is not found by code and key any more."""
+    remove_node(keyed, by_code(rows), tree_of(keyed, side, rows.keys[0, slot]), 0, slot)
 
 
 @kernel
@@ -260,7 +280,7 @@ def flush_block(s: Areas, rows: Rows, left: Leaves, right: Leaves, keyed: Trees,
         taken += _take(s, rows, side, ix, out, region, need - taken)
     if rows.meta[CODED]:
         for at in range(first, out.n[GONE]):
-            remove_node(keyed, by_code(rows), side, 0, out.gone[at])
+            _lose_keyed(rows, keyed, side, out.gone[at])
     # Boundaries move once the block is complete, so that the regions always hold all rows together.
     if is_first or tried[0] & (1 << LOWER):
         _set_low(s, side, ix, rows.held[side])
@@ -275,15 +295,30 @@ def flush_block(s: Areas, rows: Rows, left: Leaves, right: Leaves, keyed: Trees,
 
 
 @kernel
+def _run_of(ix: Leaves, position: int, slots: I32, at: int) -> int:
+    """How many of the slots from `at` on stand together from a position on; the first one does."""
+    places = int(ix.keys.shape[1])
+    place, inside, n = position // places, position % places, 0
+    while at + n < len(slots) and place < ix.meta[USED] and ix.values[ix.order[place], inside] == slots[at + n]:
+        n, inside = n + 1, inside + 1
+        if inside == ix.sizes[ix.order[place]]:
+            place, inside = place + 1, 0
+    return n
+
+
+@kernel
 def drop_sorted(rows: Rows, s: Areas, ix: Leaves, keyed: Trees, out: Outcome, side: int, slots: I32) -> None:
     """These rows of one side are needed no more; one flush of the kind DROPPED lists them."""
-    first = out.n[GONE]
-    for at in range(len(slots)):
-        slot = slots[at]
-        remove_rows(ix, position_of(rows, ix, key_of(rows, slot), rows.ats[slot]), 1)
-        if rows.meta[CODED]:
-            remove_node(keyed, by_code(rows), side, 0, slot)
-        let_go(rows, out, slot, side)
+    first, at = out.n[GONE], 0
+    while at < len(slots):
+        position = position_of(rows, ix, key_of(rows, slots[at]), rows.ats[slots[at]])
+        n = _run_of(ix, position, slots, at)
+        remove_rows(ix, position, n)
+        for slot in slots[at : at + n]:
+            if rows.meta[CODED]:
+                _lose_keyed(rows, keyed, side, slot)
+            let_go(rows, out, slot, side)
+        at += n
     close_flush(out, first, side, 0, DROPPED, rows.meta[CLOCK])
     recount(s, side, ix, rows.held[side])
 
@@ -340,7 +375,7 @@ def _probe_keyed(rows: Rows, s: Areas, around: I64, keyed: Trees, new: Arrivals,
     low, high = range_of(key_of(rows, slot), around[side])
     order, joined = by_code(rows), np.zeros(3, np.int64)
     code = order.key[slot]
-    node = first_from(keyed, order, 1 - side, 0, code, low, _MIN) if low <= high else -1
+    node = first_from(keyed, order, tree_of(keyed, 1 - side, code), 0, code, low, _MIN) if low <= high else -1
     while node >= 0:
         compared += 1
         if order.key[node] != code or order.near[node] > high:
@@ -408,7 +443,7 @@ def arrive_sorted(
         if insert_sorted(mine, one_key, one_slot, 0) == 0:
             return INDEX_FULL
         if rows.meta[CODED]:
-            insert_node(keyed, by_code(rows), side, 0, slot)
+            _find_keyed(rows, keyed, side, slot)
         hold(rows, slot, side)
         s.held[side, 0, area_of(s, side, 0, one_key[0])] += 1
         new.at[NEXT], new.at[STAGE] = at + 1, TO_ENTER
@@ -419,7 +454,7 @@ def arrive_sorted(
 def key_rows(rows: Rows, keyed: Trees, side: int, slots: I64) -> None:
     """Rows that were in memory before are found by code and key again."""
     for at in range(len(slots)):
-        insert_node(keyed, by_code(rows), side, 0, slots[at])
+        _find_keyed(rows, keyed, side, slots[at])
 
 
 @register_warmup
