@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,9 +24,10 @@ from dovetail.errors import BudgetExceeded, UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
 from dovetail.joins.online.bucket_state import Event, Piece, unpack_events
 from dovetail.joins.online.graph import Band, Distance, Predicate, Term, join_graph
-from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
-from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin, OnlineSpec
+
+if TYPE_CHECKING:
+    from dovetail.joins.online.operators.base import OnlineOperator
+    from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin, OnlineSpec
 
 _PLAIN = {
     pa.null(): "null", pa.bool_(): "boolean", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32",
@@ -48,6 +49,8 @@ class Pair:
 
     def spec(self, algorithm: str, names: tuple[str, ...], with_phase: bool) -> OnlineJoin:
         """The specification of the operator."""
+        from dovetail.joins.online.operators import ALGORITHMS  # workers that only pack rows do without the kernels
+
         return ALGORITHMS[algorithm](on=self.on, within=self.within, with_phase=with_phase, suffixes=_INSIDE)
 
     def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> BucketRule:
@@ -74,6 +77,8 @@ class Tree:
 
     def spec(self, algorithm: str, names: tuple[str, ...], with_phase: bool) -> MultiJoin:
         """The specification of the operator."""
+        from dovetail.joins.online.operators import MULTIWAY  # as above
+
         return MULTIWAY[algorithm](inputs=names, on=self.on, with_phase=with_phase)
 
     def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> MultiBucketRule:
