@@ -253,7 +253,7 @@ def test_what_was_done_is_counted() -> None:
     spec = Miner(
         inputs=tuple(tables), on=(("a.ax", "b.bx"), ("b.by", "c.cy")), sizes=Sizes(memory_rows=60, block_rows=5)
     )
-    with spec.open(MemoryBudget(1 << 20), {name: table.schema for name, table in tables.items()}) as operator:
+    with spec.open(MemoryBudget(128 << 10), {name: table.schema for name, table in tables.items()}) as operator:
         n = 0
         for name, table in tables.items():
             n += sum(batch.num_rows for batch in operator.push(name, table.combine_chunks().to_batches()[0]))
