@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.joins.online.api import online_multijoin as online_multijoin
     from dovetail.joins.online.api import plan_online_join as plan_online_join
     from dovetail.joins.online.api import plan_online_multijoin as plan_online_multijoin
-    from dovetail.joins.online.plan import OnlinePlan as OnlinePlan
+    from dovetail.joins.online.plan.plan import OnlinePlan as OnlinePlan
     from dovetail.joins.semistream.api import enrich as enrich
     from dovetail.joins.semistream.api import plan_enrich as plan_enrich
     from dovetail.joins.semistream.master.store import MasterStore as MasterStore

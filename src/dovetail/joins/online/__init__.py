@@ -3,9 +3,9 @@
 In the order in which a call passes them:
 
 * `api`: the public functions and their arguments. `graph`: when rows match; two inputs are a tree with one edge.
-* `plan`: from DataFrames to buckets and back. `bucket_rule`: the bucket of a row.
-* `buckets`: what a task does with a bucket, of batch DataFrames and of streams. `bucket_state`: what the state of a
-  bucket consists of, and when rows leave it. `bucket_join`: its join, as a value and running in the resident process.
+* `plan/`: from DataFrames to buckets and back, and what a task does with a bucket. `bucket_rule`: the bucket of a row.
+* `bucket_state`: what the state of a bucket consists of, and when rows leave it. `bucket_join`: its join, as a value
+  and running in the resident process.
 * `operators/`: the running join of any number of inputs, and the algorithms, each made of an index of rows in memory
   and of work on disk. `kernels/`: the compiled loops.
 * What operators are built from: `keys`, `sizes` (the split of the budget), `row_pages` (rows in memory), `blocks` (rows

@@ -15,10 +15,10 @@ from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import multi_schema
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
-from dovetail.joins.online.buckets import CHANGE_COLUMN, Owed, Terms
 from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, pair_graph
 from dovetail.joins.online.operators import ALGORITHMS
-from dovetail.joins.online.plan import End, Inputs, Named, OnlinePlan, arrow_schema, with_collation_keys
+from dovetail.joins.online.plan.buckets import CHANGE_COLUMN, Owed, Terms
+from dovetail.joins.online.plan.plan import End, Inputs, Named, OnlinePlan, arrow_schema, with_collation_keys
 from dovetail.request import (
     DEFAULT_MEMORY,
     HowName,

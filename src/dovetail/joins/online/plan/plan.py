@@ -20,10 +20,11 @@ from dovetail.joins.online.answers import PHASE_COLUMN, AnswerColumns
 from dovetail.joins.online.api import Terms
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.bucket_state import Lateness, lateness_of
-from dovetail.joins.online.buckets import OnlineTask, join_buckets
 from dovetail.joins.online.graph import SIDES, JoinGraph
+from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask, join_buckets
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
+from dovetail.spark.hosts.stateful import stateful_frame
 from dovetail.spark.inputs import collation_key, collation_of
 from dovetail.spark.task import MetricsSink
 
@@ -60,9 +61,6 @@ class OnlinePlan:
     def _whole(self) -> DataFrame:
         if not self.inputs[0].isStreaming:
             return bucket_frame(self.inputs, self.task, partial(join_buckets, self.task), self.buckets, self.output)
-        from dovetail.joins.online.buckets import OnlineBuckets  # brings pandas, which nothing else here needs
-        from dovetail.spark.hosts.stateful import stateful_frame
-
         join, reacts = OnlineBuckets(self.task), self.task.request.reacts
         return stateful_frame(self.inputs, self.task, join, self.output, "by clock" if reacts else "never")
 

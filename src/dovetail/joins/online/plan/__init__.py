@@ -1,0 +1,5 @@
+"""Online joins on Spark.
+
+* `plan`: the planned join, from DataFrames to buckets and back.
+* `buckets`: what a task does with a bucket, of batch DataFrames for the batch host, of streams for the stateful host.
+"""
