@@ -56,7 +56,7 @@ _PUBLIC = {
     "IntervalPlan": "dovetail.joins.interval.plan.plan",
     "MasterStore": "dovetail.joins.semistream.master.store",
     "Metrics": "dovetail.engine.metrics",
-    "OnlinePlan": "dovetail.joins.online.plan",
+    "OnlinePlan": "dovetail.joins.online.plan.plan",
     "PlanError": "dovetail.errors",
     "UnsupportedError": "dovetail.errors",
     "XQueryError": "dovetail.errors",
