@@ -189,9 +189,9 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
             a stream those that its checkpoint began with.
         wait: Silence on both inputs after which deferred work begins: the reactive phase. It is noticed at the next
             micro-batch. If input never resumes, that work is done, and what it cannot reach is owed to the end.
-        owed: "idle": deferred work waits for a pause or the end of input. Such a query never ends by itself, not even
-            with trigger(availableNow=True), if the algorithm has a reactive phase. "batch": every micro-batch ends with
-            nothing owed, which trigger(availableNow=True) needs.
+        owed: "idle": deferred work waits for a pause or the end of input. With trigger(availableNow=True) a query ends
+            after a pause; what the work of a pause does not reach stays owed to the next run. "batch": every
+            micro-batch ends with nothing owed, so that the answers of such a query are complete.
         end_of_input: A column that is true on the last row of a side, or {"left": ..., "right": ...}. When
             both sides have ended, everything still owed is given and state is freed. A row that comes later fails the
             query. Batch DataFrames end by themselves.

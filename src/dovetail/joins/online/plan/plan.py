@@ -17,11 +17,11 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.online.answers import PHASE_COLUMN, AnswerColumns
-from dovetail.joins.online.api import Terms
 from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.bucket_state import Lateness, lateness_of
 from dovetail.joins.online.graph import SIDES, JoinGraph
-from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask, join_buckets
+from dovetail.joins.online.plan.available_now import end_when_done
+from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask, Terms, join_buckets
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.hosts.stateful import stateful_frame
@@ -62,6 +62,8 @@ class OnlinePlan:
         if not self.inputs[0].isStreaming:
             return bucket_frame(self.inputs, self.task, partial(join_buckets, self.task), self.buckets, self.output)
         join, reacts = OnlineBuckets(self.task), self.task.request.reacts
+        if reacts:
+            end_when_done(self.inputs[0].sparkSession, self.task.sink, self.task.request.wait_ms / 1e3)
         return stateful_frame(self.inputs, self.task, join, self.output, "by clock" if reacts else "never")
 
     def metrics(self) -> Metrics:
