@@ -26,11 +26,9 @@ from dovetail.joins.online.kernels.table import (
     OLDEST,
     ONE_SIDE,
     Table,
-    bucket_bytes,
     empty_table,
     flush_hashed,
     flush_waiting,
-    slot_bytes,
 )
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
@@ -38,12 +36,7 @@ from dovetail.joins.online.operators.block_loop import BlockLoop
 from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.sizes import Fitted, Footprint
-
-
-def hashed_footprint(spec: OnlineJoin) -> Footprint:
-    """Slots with their chains and queues; buckets, and flushes listed of each."""
-    return Footprint(spec.row_bytes + slot_bytes(2), bucket=bucket_bytes(2), fixed=13 * 40 + 512)
+from dovetail.joins.online.sizes import Fitted
 
 
 class HashIndex(Index):
@@ -89,6 +82,12 @@ class HashIndex(Index):
         return int(self.keys.widths[side]) - 1
 
 
+def hash_index(join: OnlineOperator) -> HashIndex:
+    """The index of a join that hashes."""
+    assert isinstance(join.index, HashIndex)  # noqa: S101  (for the type checker)
+    return join.index
+
+
 def _bands(keys: JoinKeys) -> I64:
     """Bands besides the common key, in both directions."""
     found = []
@@ -105,10 +104,6 @@ class SymmetricHashJoin(OnlineJoin):
     Nothing is flushed, so there is no reactive phase, no clean-up, and no pair can come twice.
     Reference: Naeem 2012, 2.3.1; docs/algorithms/online.md, 2.1.
     """
-
-    def footprint(self) -> Footprint:
-        """That of a hash table."""
-        return hashed_footprint(self)
 
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """One bucket: buckets are for flushing."""
@@ -142,18 +137,13 @@ class DoublePipelinedJoin(OnlineJoin):
     Reference: Naeem 2012, 2.3.2; docs/algorithms/online.md, 2.2.
     """
 
-    def footprint(self) -> Footprint:
-        """That of a hash table."""
-        return hashed_footprint(self)
-
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """Full buckets leave and are frozen."""
         return HashIndex(fitted, keys, DPHJ)
 
     def disk(self, join: OnlineOperator) -> Disk:
         """Old and new rows of frozen buckets."""
-        assert isinstance(join.index, HashIndex)  # noqa: S101  (for the type checker)
-        return FrozenBuckets(join, join.index)
+        return FrozenBuckets(join)
 
 
 class FrozenBuckets(Disk):
@@ -163,9 +153,9 @@ class FrozenBuckets(Disk):
     ones, so that only old rows of one bucket are of one group.
     """
 
-    def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
+    def __init__(self, join: OnlineOperator) -> None:
         super().__init__(join)
-        self.index, self.combinations = index, Combinations(join)
+        self.index, self.combinations = hash_index(join), Combinations(join)
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of a frozen bucket: those of its flush are old, later ones new."""
@@ -216,10 +206,6 @@ class EarlyHashJoin(OnlineJoin):
         if self.cardinality not in get_args(Cardinality):
             raise PlanError(f"cardinality={self.cardinality!r} is not one of {list(get_args(Cardinality))}.")
 
-    def footprint(self) -> Footprint:
-        """That of a hash table."""
-        return hashed_footprint(self)
-
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """One side is that of unique keys, if keys are exact and nothing but equality decides."""
         one = _ONE[self.cardinality] if keys.exact and not keys.banded else -1
@@ -227,8 +213,7 @@ class EarlyHashJoin(OnlineJoin):
 
     def disk(self, join: OnlineOperator) -> Disk:
         """Frozen partitions."""
-        assert isinstance(join.index, HashIndex)  # noqa: S101  (for the type checker)
-        return FrozenPartitions(join, join.index)
+        return FrozenPartitions(join)
 
     def options(self) -> list[str]:
         """The cardinality."""
@@ -238,9 +223,9 @@ class EarlyHashJoin(OnlineJoin):
 class FrozenPartitions(Disk):
     """Blocks of frozen partitions. A block's departure is the tick at which its partition was frozen."""
 
-    def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
+    def __init__(self, join: OnlineOperator) -> None:
         super().__init__(join)
-        self.index, self.combinations = index, Combinations(join)
+        self.index, self.combinations = hash_index(join), Combinations(join)
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows of a frozen partition, of its flush or later ones."""
@@ -266,10 +251,6 @@ class OldestFirst(OnlineJoin):
     A baseline of ours, not of the sources.
     Reference: docs/algorithms/online.md, 6.4.
     """
-
-    def footprint(self) -> Footprint:
-        """That of a hash table."""
-        return hashed_footprint(self)
 
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """One bucket: the queue of all rows of a side."""

@@ -38,7 +38,7 @@ from dovetail.joins.online.kernels.table import HMJ, HMJ_SMALLEST
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import Combinations
-from dovetail.joins.online.operators.hash_joins import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.hash_joins import HashIndex
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
@@ -192,10 +192,6 @@ class HashMergeJoin(OnlineJoin):
         OnlineJoin.__post_init__(self)
         if self.flush not in ("largest", "smallest"):
             raise PlanError(f"flush={self.flush!r} is not one of ['largest', 'smallest'].")
-
-    def footprint(self) -> Footprint:
-        """That of a hash table."""
-        return hashed_footprint(self)
 
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """A pair of buckets leaves."""

@@ -22,11 +22,11 @@ from dovetail.joins.online.kernels.table import ALPHA, N_FLUSH, RPJ, XJOIN, queu
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import Combinations
-from dovetail.joins.online.operators.hash_joins import HashIndex, hashed_footprint
+from dovetail.joins.online.operators.hash_joins import HashIndex, hash_index
 from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.row_pages import SHIFT
-from dovetail.joins.online.sizes import Fitted, Footprint
+from dovetail.joins.online.sizes import Fitted
 
 
 class Candidate(NamedTuple):
@@ -43,9 +43,9 @@ class Visiting(Disk):
     A row d of that part and a row m met in it exactly if d had left by then and m was in memory at that tick.
     """
 
-    def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
+    def __init__(self, join: OnlineOperator) -> None:
         super().__init__(join)
-        self.index, self.combinations = index, Combinations(join)
+        self.index, self.combinations = hash_index(join), Combinations(join)
         self.record: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def visits(self, bucket: int) -> tuple[Visits, Visits]:
@@ -118,18 +118,13 @@ class XJoin(OnlineJoin):
     Reference: Bornea 2010, 2; Naeem 2012, 2.3.3; docs/algorithms/online.md, 2.3.
     """
 
-    def footprint(self) -> Footprint:
-        """That of a hash table."""
-        return hashed_footprint(self)
-
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """The largest partition leaves."""
         return HashIndex(fitted, keys, XJOIN)
 
     def disk(self, join: OnlineOperator) -> Disk:
         """Stages 2 and 3."""
-        assert isinstance(join.index, HashIndex)  # noqa: S101  (for the type checker)
-        return XJoinStages(join, join.index)
+        return XJoinStages(join)
 
 
 class XJoinStages(Visiting):
@@ -170,10 +165,6 @@ class RateBasedJoin(OnlineJoin):
         if self.flush_rows is not None and self.flush_rows < 1:
             raise PlanError(f"flush_rows={self.flush_rows} is too small; the least is 1.")
 
-    def footprint(self) -> Footprint:
-        """That of a hash table."""
-        return hashed_footprint(self)
-
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """Rows that the least likely arrivals would join with leave."""
         index = HashIndex(fitted, keys, RPJ)
@@ -182,8 +173,7 @@ class RateBasedJoin(OnlineJoin):
 
     def disk(self, join: OnlineOperator) -> Disk:
         """Tasks by expected rate."""
-        assert isinstance(join.index, HashIndex)  # noqa: S101  (for the type checker)
-        return Tasks(join, join.index)
+        return Tasks(join)
 
     def options(self) -> list[str]:
         """How fast arrivals are forgotten."""
@@ -205,9 +195,9 @@ class Tasks(Visiting):
     `boxes` are the numbers of joined segments of each side, by bucket.
     """
 
-    def __init__(self, join: OnlineOperator, index: HashIndex) -> None:
-        super().__init__(join, index)
-        self.boxes, self._fan_in = np.zeros((2, index.buckets), np.int64), join.spec.sizes.fan_in
+    def __init__(self, join: OnlineOperator) -> None:
+        super().__init__(join)
+        self.boxes, self._fan_in = np.zeros((2, self.index.buckets), np.int64), join.spec.sizes.fan_in
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
         """Rows that left together from one bucket are a sorted segment."""

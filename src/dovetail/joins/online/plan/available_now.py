@@ -64,9 +64,9 @@ def _end(spark: SparkSession, sink: MetricsSink, stream: str, wait_s: float) -> 
         if query is None or "AvailableNow" not in _trigger(query):
             return
         _log.warning(
-            "a join with owed='idle' runs under trigger(availableNow=True): the query ends after a pause, when all that "
-            "was available has been joined. Pairs that the work of a pause does not reach stay owed to the next run, "
-            "or to the end of input. With owed='batch' all pairs come in the micro-batch of their rows."
+            "a join with owed='idle' runs under trigger(availableNow=True): the query ends after a pause, when all "
+            "that was available has been joined. Pairs that the work of a pause does not reach stay owed to the next "
+            "run, or to the end of input. With owed='batch' all pairs come in the micro-batch of their rows."
         )
         _wait_until_done(query, sink, stream, wait_s)
         query.stop()
