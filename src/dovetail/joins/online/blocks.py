@@ -144,9 +144,10 @@ def united(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     keys = np.concatenate([part.keys for part in parts], axis=1)
-    numbers = [np.concatenate(some) for some in zip(*((p.ats, p.dts, p.block, p.refs) for p in parts), strict=True)]
+    ats, dts = np.concatenate([part.ats for part in parts]), np.concatenate([part.dts for part in parts])
+    block, refs = np.concatenate([part.block for part in parts]), np.concatenate([part.refs for part in parts])
     pages = {number: page for part in parts for number, page in part.pages.items()}
-    return Part(keys, *numbers, pages, parts[0].schema)
+    return Part(keys, ats, dts, block, refs, pages, parts[0].schema)
 
 
 class Entry(NamedTuple):

@@ -109,7 +109,8 @@ class Done(NamedTuple):
             met &= blocks[r] < self.box[r]
             earlier |= same & (blocks[r] < current)
             same &= blocks[r] == current
-        return in_box | (met & earlier)
+        found: Bool = in_box | (met & earlier)
+        return found
 
 
 class Stored(Protocol):
@@ -221,14 +222,15 @@ class Matching(NamedTuple):
 
     def _pairs(self, mine: Face, theirs: Face, step: Step, complete: bool) -> Iterator[tuple[I64, I64]]:
         """Rows that match, by number; the smaller of both is searched with in the larger."""
-        visits = [self.visits[r] for r in (self.steps[0].relation, step.relation)] if self.visits else [NOWHERE] * 2
         flipped = len(mine.rows) <= len(theirs.rows)
         larger, smaller = (theirs, mine) if flipped else (mine, theirs)
-        cursor, used = np.array([0, 0, -1, 0], np.int64), visits[::-1] if flipped else visits
+        relations = (step.relation, self.steps[0].relation) if flipped else (self.steps[0].relation, step.relation)
+        one, other = (self.visits[r] if self.visits else NOWHERE for r in relations)
+        cursor = np.array([0, 0, -1, 0], np.int64)
         of_larger, of_smaller = np.empty(self.most, np.int64), np.empty(self.most, np.int64)
         while cursor[0] < len(smaller.rows):
-            rows = (larger.stretch, smaller.stretch)
-            n = match(*rows, step.down.coded, complete, *used, cursor, of_larger, of_smaller)
+            stretches = (larger.stretch, smaller.stretch)
+            n = match(*stretches, step.down.coded, complete, one, other, cursor, of_larger, of_smaller)
             found = larger.rows[of_larger[:n]], smaller.rows[of_smaller[:n]]
             yield found[::-1] if flipped else found
         self.compared(int(cursor[3]))
