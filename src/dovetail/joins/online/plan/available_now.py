@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,56 +23,78 @@ _LOOK_S = 0.5
 _MARGIN_S = 1.0  # a timer fires in a later micro-batch than the one that its time comes in
 _MOST = 64
 _log = logging.getLogger("dovetail")
-_waiting: list[tuple[SparkSession, MetricsSink, float]] = []
-"""Joins whose queries have not begun, the newest ones; with the length of a pause in seconds."""
+
+
+@dataclass(slots=True, eq=False)
+class _Join:
+    """A join whose queries may have to be ended: its metrics, the length of a pause, and by stream the last
+    micro-batch that was seen."""
+
+    spark: SparkSession
+    sink: MetricsSink
+    wait_s: float
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """End a query that has gone on, if its trigger is availableNow; a thread of its own waits for the time."""
+        for stream in self.sink.streams():
+            last = max(self.sink.batches(stream), default=-1)
+            if last > self.seen.get(stream, -1) and stream not in _ending:
+                self.seen[stream] = last
+                query = self.spark.streams.get(stream)
+                if query is not None and "AvailableNow" in _trigger(query):
+                    _ending.add(stream)
+                    threading.Thread(target=_end, args=(query, self, stream), daemon=True).start()
+
+
+_joins: list[_Join] = []
+_ending: set[str] = set()
 _lock = threading.Lock()
 _thread: threading.Thread | None = None
 
 
 def end_when_done(spark: SparkSession, sink: MetricsSink, wait_s: float) -> None:
-    """End queries of a join if their trigger is availableNow; `sink` gets the metrics of the join."""
+    """End queries of a join if their trigger is availableNow; `sink` gets the metrics of the join.
+
+    Of many joins the newest ones are watched.
+    """
     global _thread
     if is_connect(spark):
         return
     with _lock:
-        _waiting.append((spark, sink, wait_s))
-        del _waiting[:-_MOST]
-        if _thread is None or not _thread.is_alive():
+        _joins.append(_Join(spark, sink, wait_s))
+        del _joins[:-_MOST]
+        if _thread is None:
             _thread = threading.Thread(target=_watch, name="dovetail-available-now", daemon=True)
             _thread.start()
 
 
 def _watch() -> None:
-    """Wait for the first micro-batches of joins, while there are joins whose queries have not begun."""
-    global _thread
     while True:
         time.sleep(_LOOK_S)
         with _lock:
-            begun = [each for each in _waiting if each[1].streams()]
-            _waiting[:] = [each for each in _waiting if each not in begun]
-            if not _waiting:
-                _thread = None
-        for spark, sink, wait_s in begun:
-            for stream in sink.streams():
-                threading.Thread(target=_end, args=(spark, sink, stream, wait_s), daemon=True).start()
-        if _thread is None:
-            return
+            joins = list(_joins)
+        for join in joins:
+            try:
+                join.look()
+            except Exception:  # its session has ended
+                with _lock:
+                    _joins.remove(join)
 
 
-def _end(spark: SparkSession, sink: MetricsSink, stream: str, wait_s: float) -> None:
+def _end(query: Any, join: _Join, stream: str) -> None:
+    _log.warning(
+        "a join with owed='idle' runs under trigger(availableNow=True): the query ends after a pause, when all that was "
+        "available has been joined. Pairs that the work of a pause does not reach stay owed to the next run, or to the "
+        "end of input. With owed='batch' all pairs come in the micro-batch of their rows."
+    )
     try:
-        query = spark.streams.get(stream)
-        if query is None or "AvailableNow" not in _trigger(query):
-            return
-        _log.warning(
-            "a join with owed='idle' runs under trigger(availableNow=True): the query ends after a pause, when all "
-            "that was available has been joined. Pairs that the work of a pause does not reach stay owed to the next "
-            "run, or to the end of input. With owed='batch' all pairs come in the micro-batch of their rows."
-        )
-        _wait_until_done(query, sink, stream, wait_s)
+        _wait_until_done(query, join.sink, stream, join.wait_s)
         query.stop()
     except Exception:  # the query or the session has ended by itself
         _log.debug("a query could not be ended", exc_info=True)
+    finally:
+        _ending.discard(stream)
 
 
 def _trigger(query: Any) -> str:
