@@ -84,9 +84,9 @@ def _watch() -> None:
 
 def _end(query: Any, join: _Join, stream: str) -> None:
     _log.warning(
-        "a join with owed='idle' runs under trigger(availableNow=True): the query ends after a pause, when all that was "
-        "available has been joined. Pairs that the work of a pause does not reach stay owed to the next run, or to the "
-        "end of input. With owed='batch' all pairs come in the micro-batch of their rows."
+        "a join with owed='idle' runs under trigger(availableNow=True): the query ends after a pause, when all that "
+        "was available has been joined. Pairs that the work of a pause does not reach stay owed to the next run, or to "
+        "the end of input. With owed='batch' all pairs come in the micro-batch of their rows."
     )
     try:
         _wait_until_done(query, join.sink, stream, join.wait_s)
