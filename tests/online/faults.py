@@ -18,7 +18,7 @@ from dovetail.joins.online.sizes import Fitted
 
 
 def faulty(fault: type[Any]) -> type[OnlineOperator]:
-    """The running join with a faulty part: its own class, or that of its keys, disk, pairs or odometer."""
+    """The running join with a faulty part: its own class, or that of its keys, disk, combinations or odometer."""
     if issubclass(fault, OnlineOperator):
         return fault
 
@@ -27,9 +27,9 @@ def faulty(fault: type[Any]) -> type[OnlineOperator]:
             super().allocate(fitted)
             if issubclass(fault, Odometer):
                 assert isinstance(self.disk, BlockLoop)
-                self.disk.odometer = fault([0] * len(self.names))
+                self.disk.odometer, self.disk._settles = fault([0] * len(self.names)), False
                 return
-            parts = [self.keys, self.disk, getattr(self.disk, "pairs", None)]
+            parts = [self.keys, self.disk, getattr(self.disk, "combinations", None)]
             (part,) = (part for part in parts if part is not None and issubclass(fault, type(part)))
             part.__class__ = fault  # type: ignore[assignment]  # one of the parts
 

@@ -13,10 +13,10 @@ import tests.oracle as oracle
 from tests.online.restarts import Restartable
 
 from dovetail.engine.memory import MemoryBudget
+from dovetail.joins.online.answers import PHASE_COLUMN, PHASES
 from dovetail.joins.online.operators import ALGORITHMS, BASELINES
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.phases import PHASE_COLUMN, PHASES
 from dovetail.joins.online.sizes import Sizes
 
 EVERY = ALGORITHMS | BASELINES

@@ -18,7 +18,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.operators.diner import Diner
-from dovetail.joins.online.operators.shj import SymmetricHashJoin
+from dovetail.joins.online.operators.hash_joins import SymmetricHashJoin
 
 ROWS = 600
 FLUSHING = [name for name in EVERY if name != "shj"]

@@ -13,13 +13,13 @@ from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError
-from dovetail.joins.online.kernels.regions import recount
+from dovetail.joins.online.answers import Handover
+from dovetail.joins.online.kernels.sorted import recount
 from dovetail.joins.online.operators.diner import Diner, LeavesIndex
-from dovetail.joins.online.operators.ehj import EarlyHashJoin
-from dovetail.joins.online.operators.hmj import HashMergeJoin
-from dovetail.joins.online.operators.rpj import RateBasedJoin
+from dovetail.joins.online.operators.hash_joins import EarlyHashJoin
+from dovetail.joins.online.operators.merge_joins import HashMergeJoin
+from dovetail.joins.online.operators.probing_joins import RateBasedJoin
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.sizes import Sizes
 
 BUDGET = 1 << 17

@@ -15,7 +15,7 @@ from tests.online.schedules import BUDGET, EVERY, Case, pairs_of, random_case, w
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.ehj import EarlyHashJoin
+from dovetail.joins.online.operators.hash_joins import EarlyHashJoin
 from dovetail.joins.online.sizes import Sizes
 
 

@@ -19,7 +19,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.operators.diner import Diner
-from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin
+from dovetail.joins.online.operators.merge_joins import ProgressiveMergeJoin
 from dovetail.joins.online.sizes import Sizes
 
 ROWS = 40

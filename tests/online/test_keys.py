@@ -13,13 +13,13 @@ import tests.oracle as oracle
 
 from dovetail.engine.host import Schedule, run_local
 from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.online.graph import Band, Predicate, whole_bounds
 from dovetail.joins.online.kernels.ranges import float_images, float_ranges, whole_ranges
 from dovetail.joins.online.operators.diner import Diner
-from dovetail.joins.online.operators.ehj import EarlyHashJoin
-from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin
+from dovetail.joins.online.operators.hash_joins import EarlyHashJoin
+from dovetail.joins.online.operators.merge_joins import ProgressiveMergeJoin
+from dovetail.joins.online.operators.probing_joins import XJoin
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.operators.xjoin import XJoin
-from dovetail.joins.online.predicate import Band, Predicate, whole_bounds
 from dovetail.joins.online.sizes import Sizes
 
 SMALL = Sizes(memory_rows=12, block_rows=3, partitions=3)

@@ -5,7 +5,7 @@ Reference: docs/algorithms/online.md, 5.1 (T1 to T5, T9), and the section that e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,29 +14,26 @@ from tests.online import faults
 from tests.online.faults import faulty
 from tests.online.schedules import drive, random_case, wrong
 
-from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.blocks import Leaving, Rule
 from dovetail.joins.online.kernels.match import Visits
-from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.dphj import FrozenBuckets
-from dovetail.joins.online.operators.ehj import FrozenPartitions
-from dovetail.joins.online.operators.hmj import MergedInPauses
-from dovetail.joins.online.operators.pairs import NOWHERE, Pairs
-from dovetail.joins.online.operators.pmj import Runs
-from dovetail.joins.online.operators.rpj import Tasks
+from dovetail.joins.online.operators.combinations import NOWHERE, Combinations, Step
+from dovetail.joins.online.operators.hash_joins import FrozenBuckets, FrozenPartitions
+from dovetail.joins.online.operators.merge_joins import MergedInPauses, Runs
+from dovetail.joins.online.operators.probing_joins import Tasks, XJoinStages
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.operators.xjoin import XJoinStages
 
 TRIALS = 40
 
 
-class SymmetricRanges(JoinKeys):
+class SymmetricRanges(Combinations):
     """1.2: the right side looks for left keys in the same range as the left side for right ones."""
 
-    def ranges(self, side: int, key: I64) -> tuple[I64, I64]:
-        return super().ranges(0, key)
+    def path(self, order: Sequence[int]) -> list[Step]:
+        first, second = super().path(order)
+        sought = {second.relation: second.up, first.relation: second.down}
+        return [first, second._replace(down=sought[0], up=sought[0]._replace(key=sought[1].key, near=sought[1].near))]
 
 
 class NoVisits(XJoinStages):
@@ -61,11 +58,11 @@ class WholeSide(Tasks):
         return new, self.blocks[1 - side].of_bucket(bucket).tolist(), done
 
 
-class SegmentsForgotten(Pairs):
+class SegmentsForgotten(Combinations):
     """2.5: pairs inside one segment pair come again."""
 
-    def cross(self, left: Any, right: Any, rule: Rule, *visits: Any) -> Iterator[pa.RecordBatch]:
-        return super().cross(left, right, "none", *visits)
+    def settle(self, numbers: Any, rule: Rule = "ticks", *rest: Any, **others: Any) -> Iterator[pa.RecordBatch]:
+        return super().settle(numbers, "none", *rest, **others)
 
 
 class OneSegment(MergedInPauses):

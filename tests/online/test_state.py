@@ -11,9 +11,9 @@ import pytest
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
+from dovetail.joins.online.answers import Handover, Progress
 from dovetail.joins.online.blocks import Directory, Entry
 from dovetail.joins.online.operators.block_loop import Odometer
-from dovetail.joins.online.phases import Handover, Progress
 from dovetail.joins.online.row_pages import RowPages
 
 Met = Counter[tuple[int, int]]

@@ -34,8 +34,7 @@ from dovetail.joins.online.kernels.areas import RANDOM
 from dovetail.joins.online.kernels.rows import KEY_BYTES
 from dovetail.joins.online.kernels.tree import empty_trees
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.miner import Miner, TreeIndex
-from dovetail.joins.online.operators.mjoin import MJoin
+from dovetail.joins.online.operators.miner import Miner, MJoin, TreeIndex
 from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.sizes import FITTED, Fitted, Sizes
 

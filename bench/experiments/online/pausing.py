@@ -26,11 +26,11 @@ from bench.experiments.online.streams import (
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
+from dovetail.joins.online.answers import Handover
 from dovetail.joins.online.kernels.rows import EMIT, RESULTS
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.miner import Miner
 from dovetail.joins.online.operators.spec import OnlineSpec
-from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.sizes import Sizes
 from dovetail.workloads import Relation, relations
 from dovetail.workloads.arrivals import Poisson

@@ -15,8 +15,8 @@ from bench.experiments.online.streams import SPECIFIED, Row, Streams, synthetic
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
+from dovetail.joins.online.answers import ARRIVING, PHASE_COLUMN
 from dovetail.joins.online.operators.spec import OnlineJoin, OnlineSpec
-from dovetail.joins.online.phases import ARRIVING, PHASE_COLUMN
 from dovetail.joins.online.sizes import Sizes
 
 RIVALS = ("HMJ", "RPJ 1.0")

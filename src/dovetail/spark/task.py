@@ -183,6 +183,10 @@ class MetricsSink:
             together.merge(metrics)
         return together
 
+    def streams(self) -> set[str]:
+        """The query ids of streams that have reported so far."""
+        return set() if self._accumulator is None else {unit.stream for unit in list(self._ledger().units)} - {""}
+
     def batches(self, stream: str | None = None) -> dict[int, Metrics]:
         """Metrics by micro-batch number, of the stream with this query id, or of all streams that used this sink."""
         ledger = self._ledger()

@@ -2,8 +2,8 @@
 
 A state is taken up with answers discarded: settled rows are loaded, later events are replayed. A join that gives other
 answers, or the same in another order, to the same events would lose pairs or give them twice. So where the order
-changes, `EPOCH` in `event_log.py` is raised by one, and `python -m tests.online.frame.golden_log` writes the files of
-this test anew.
+changes, `EPOCH` in `bucket_state.py` is raised by one, and `python -m tests.online.frame.golden_log` writes the
+files of this test anew.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
-from dovetail.joins.online.event_log import EPOCH, Event, Piece, pack_events, unpack_events
-from dovetail.joins.online.graph import SIDES
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running, Tree
+from dovetail.joins.online.bucket_state import EPOCH, Event, Piece, pack_events, unpack_events
+from dovetail.joins.online.graph import SIDES, Band
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
-from dovetail.joins.online.predicate import Band
-from dovetail.joins.online.running import Running
 
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"

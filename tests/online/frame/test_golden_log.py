@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.online.frame.golden_log import ANSWERS, WAYS, answers_of, joins, log_of
 
-from dovetail.joins.online.event_log import EPOCH
+from dovetail.joins.online.bucket_state import EPOCH
 
 GOLDEN = json.loads(ANSWERS.read_text())
 _ANEW = "write the golden log anew: python -m tests.online.frame.golden_log"
@@ -29,6 +29,6 @@ def test_answers_come_in_the_order_in_which_they_came(name: str, way: str) -> No
     differ = [number for number, (now, then) in enumerate(zip(found, wanted, strict=True)) if now != then]
     assert not differ, (
         f"{name} answers events {differ} otherwise than when state of epoch {EPOCH} was written, which would then be "
-        f"replayed wrongly: raise EPOCH in dovetail/joins/online/event_log.py, and {_ANEW}"
+        f"replayed wrongly: raise EPOCH in dovetail/joins/online/bucket_state.py, and {_ANEW}"
     )
     assert sum(int(text.split()[0]) for text in found) > 0

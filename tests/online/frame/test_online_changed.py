@@ -18,13 +18,12 @@ from tests.online.frame.test_online_long import BUCKET, HEADER, SCHEMAS, Kept, a
 from tests.oracle import equi_join
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
-from dovetail.joins.online import event_log, state_header
+from dovetail.joins.online import bucket_state
+from dovetail.joins.online.api import Terms
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
-from dovetail.joins.online.event_log import EPOCH
-from dovetail.joins.online.plan import state as frame_state
-from dovetail.joins.online.plan.state import OnlineBuckets
-from dovetail.joins.online.plan.task import OnlineTask
-from dovetail.joins.online.request import Terms
+from dovetail.joins.online.bucket_state import EPOCH
+from dovetail.joins.online.plan import buckets
+from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
 from dovetail.spark.hosts.stateful import Buckets
 
 KB = 1 << 10
@@ -138,7 +137,7 @@ def test_each_pair_comes_once_whatever_changes_and_whatever_is_repeated(
 ) -> None:
     """Any run may have another join, and a micro-batch may be in the sink although its state is lost."""
     if seed % 2:
-        monkeypatch.setattr(state_header, "_SHORT_TAIL", 4 << 10)  # so that it is settled from time to time
+        monkeypatch.setattr(bucket_state, "_SHORT_TAIL", 4 << 10)  # so that it is settled from time to time
     rng, query = np.random.default_rng(seed), Query()
     inputs, n, keys = (2, 100, 50) if make is two else (3, 90, 150)
 
@@ -318,7 +317,7 @@ def test_state_of_a_version_with_another_order_of_answers(monkeypatch: pytest.Mo
         for number in (1, 2):
             query.attempt(two("diner", 32 * KB), owed, number, query.rows(number, 2))
         with monkeypatch.context() as patch:
-            for module in (event_log, state_header, frame_state):
+            for module in (bucket_state, buckets):
                 patch.setattr(module, "EPOCH", EPOCH + 1)
             if owed == "idle":
                 with pytest.raises(ConfigError, match=f"epoch {EPOCH}, this version has {EPOCH + 1}.* owed"):

@@ -27,16 +27,23 @@ from hypothesis import strategies as st
 from tests.online.frame.cases import Bag, bag, expected, side_table
 
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.online.bucket_join import BucketJoin, Pair
+from dovetail.joins.online.api import OnlineJoinOptions
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running, Work
 from dovetail.joins.online.bucket_rule import BucketRule, hot_as_text
-from dovetail.joins.online.event_log import Event, Piece, joined_pauses, pack_events, unpack_events
-from dovetail.joins.online.graph import pair_graph
-from dovetail.joins.online.lateness import Lateness, lateness_of
+from dovetail.joins.online.bucket_state import (
+    Event,
+    Header,
+    How,
+    Lateness,
+    Piece,
+    Span,
+    joined_pauses,
+    lateness_of,
+    pack_events,
+    unpack_events,
+)
+from dovetail.joins.online.graph import Band, Predicate, pair_graph
 from dovetail.joins.online.operators import ALGORITHMS
-from dovetail.joins.online.predicate import Band, Predicate
-from dovetail.joins.online.request import OnlineJoinOptions
-from dovetail.joins.online.running import Running, Work
-from dovetail.joins.online.state_header import Header, How, Span
 from dovetail.spark.hosts import resident
 from dovetail.spark.hosts.resident import (
     ADDRESS,

@@ -14,15 +14,13 @@ import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.test_online_long import BUCKET, HEADER, Kept, answers_of
 
-from dovetail.joins.online import state_header
+from dovetail.joins.online import bucket_state
+from dovetail.joins.online.api import Terms
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
-from dovetail.joins.online.graph import SIDES, pair_graph
-from dovetail.joins.online.lateness import lateness_of
-from dovetail.joins.online.plan import state as frame_state
-from dovetail.joins.online.plan.state import OnlineBuckets
-from dovetail.joins.online.plan.task import OnlineTask
-from dovetail.joins.online.predicate import Band, Predicate
-from dovetail.joins.online.request import Terms
+from dovetail.joins.online.bucket_state import lateness_of
+from dovetail.joins.online.graph import SIDES, Band, Predicate, pair_graph
+from dovetail.joins.online.plan import buckets
+from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
 from dovetail.spark.hosts import resident
 from dovetail.spark.hosts.stateful import Buckets
 
@@ -120,7 +118,7 @@ def test_a_burst_of_several_pieces_stays_for_as_long_as_its_own_rows_match(
     monkeypatch: pytest.MonkeyPatch, retain_ms: int | None
 ) -> None:
     """Forty quiet micro-batches, then a burst from far ahead: the watermark reaches it while its matches still come."""
-    monkeypatch.setattr(frame_state, "_PIECE", 16 << 10)
+    monkeypatch.setattr(buckets, "_PIECE", 16 << 10)
     stream, minute = Stream(retain_ms), 60 * SECOND
     for number in range(40):
         stream.batch(1000 * number, [(side, [number * SECOND // 100]) for side in (0, 1)])
@@ -137,7 +135,7 @@ def test_a_burst_of_several_pieces_stays_for_as_long_as_its_own_rows_match(
 @pytest.mark.parametrize("quiet", [40, 255, 256, 257])
 def test_a_row_from_far_ahead_stays_however_many_pieces_there_are(monkeypatch: pytest.MonkeyPatch, quiet: int) -> None:
     """A piece a micro-batch; one left row is ten minutes ahead, and its match comes when the right side is there."""
-    monkeypatch.setattr(state_header, "_OPEN", 1)
+    monkeypatch.setattr(bucket_state, "_OPEN", 1)
     stream = Stream()
     for number in range(quiet):
         stream.batch(200 * number, [(side, [number * SECOND // 100]) for side in (0, 1)])
@@ -169,7 +167,7 @@ def test_rows_leave_in_any_run_and_repeated_micro_batches_give_the_same(
     monkeypatch: pytest.MonkeyPatch, owed: str, algorithm: str, memory: int, seed: int
 ) -> None:
     """Rows up to half a minute late, restarts, micro-batches whose state is lost, and tails that are soon too long."""
-    monkeypatch.setattr(state_header, "_SHORT_TAIL", 4 << 10)
+    monkeypatch.setattr(bucket_state, "_SHORT_TAIL", 4 << 10)
     rng, stream = np.random.default_rng(seed), Stream(None, algorithm, memory, owed)
     for number in range(25):
         newest = (number + 1) * 30 * SECOND

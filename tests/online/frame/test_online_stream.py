@@ -48,6 +48,21 @@ def wait_for(query: StreamingQuery, place: Path, phase: str, timeout_s: float = 
         time.sleep(0.1)
 
 
+def test_a_query_that_works_in_pauses_ends_when_all_that_was_available_is_joined(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(tmp_path)
+    for run in range(2):
+        for _ in range(2):
+            feed.add()
+        left, right = feed.streams(spark)
+        out = online_join(left, right, on="k", memory="8MB", retain="1 hour")
+        query = start(out, tmp_path, availableNow=True)
+        assert query.awaitTermination(120), f"run {run} does not end: {query.lastProgress}"
+        assert query.exception() is None
+        assert bag(answers(tmp_path)) == feed.expected
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("algorithm", ["diner", "hmj"])
 def test_every_micro_batch_ends_with_nothing_owed(spark: SparkSession, tmp_path: Path, algorithm: str) -> None:

@@ -17,9 +17,8 @@ from tests.online.frame.test_online_long import BUCKET, micro_batch, running
 from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 
 from dovetail.errors import ConfigError, DataError
-from dovetail.joins.online.bucket_join import BucketJoin, Pair
-from dovetail.joins.online.event_log import Event, Piece, pack_events
-from dovetail.joins.online.running import Running
+from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running
+from dovetail.joins.online.bucket_state import Event, Piece, pack_events
 from dovetail.spark.hosts.exchange import pack
 
 

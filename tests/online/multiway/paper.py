@@ -14,7 +14,7 @@ from bench.experiments.online.many import BLOCK, chain_parts, share, star_parts
 from bench.experiments.online.streams import MEMORY, ROWS, SPECIFIED_MANY
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
-from dovetail.joins.online.phases import PHASES
+from dovetail.joins.online.answers import PHASES
 
 
 def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:

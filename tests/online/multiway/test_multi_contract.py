@@ -14,12 +14,12 @@ import tests.oracle as oracle
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.online.answers import Handover
 from dovetail.joins.online.graph import join_graph
 from dovetail.joins.online.operators import MULTIWAY
-from dovetail.joins.online.operators.miner import Miner, MinerLoops
-from dovetail.joins.online.operators.mjoin import Generations, MJoin
+from dovetail.joins.online.operators.block_loop import BlockLoop
+from dovetail.joins.online.operators.miner import Generations, Miner, MJoin
 from dovetail.joins.online.operators.spec import MultiJoin
-from dovetail.joins.online.phases import Handover
 from dovetail.joins.online.sizes import Sizes
 
 SHOP = {
@@ -127,7 +127,7 @@ def test_mjoin_has_generations_where_one_attribute_is_common() -> None:
     assert join_graph("abc", [("a.x", "b.x"), ("b.x", "c.y")]).is_common
     assert not join_graph("abc", [("a.x", "b.x"), ("b.z", "c.y")]).is_common
     schemas = {name: pa.schema([("x", pa.int64())]) for name in "ab"}
-    for band, disk in (((), Generations), ((0, 1), MinerLoops)):
+    for band, disk in (((), Generations), ((0, 1), BlockLoop)):
         spec = MJoin(inputs=tuple("ab"), on=(("a.x", "b.x", *band),))
         with spec.open(MemoryBudget(1 << 20), schemas) as operator:
             operator.begin({})
@@ -253,7 +253,7 @@ def test_what_was_done_is_counted() -> None:
     spec = Miner(
         inputs=tuple(tables), on=(("a.ax", "b.bx"), ("b.by", "c.cy")), sizes=Sizes(memory_rows=60, block_rows=5)
     )
-    with spec.open(MemoryBudget(1 << 20), {name: table.schema for name, table in tables.items()}) as operator:
+    with spec.open(MemoryBudget(128 << 10), {name: table.schema for name, table in tables.items()}) as operator:
         n = 0
         for name, table in tables.items():
             n += sum(batch.num_rows for batch in operator.push(name, table.combine_chunks().to_batches()[0]))

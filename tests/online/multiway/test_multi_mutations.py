@@ -5,6 +5,7 @@ Reference: docs/algorithms/online.md, 5.1 (T1 to T12), 5.3 (R2) and 2.8.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,34 +16,30 @@ from tests.online import faults
 from tests.online.faults import faulty
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
-import dovetail.joins.online.kernels.combine as combining
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.blocks import Leaving
-from dovetail.joins.online.kernels.combine import PARENT, Done, Stretches
-from dovetail.joins.online.operators import settling
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.block_loop import Odometer
-from dovetail.joins.online.operators.miner import MinerLoops
-from dovetail.joins.online.operators.mjoin import Generations
-from dovetail.joins.online.operators.settling import nothing_done
+from dovetail.joins.online.operators.block_loop import BlockLoop, Odometer
+from dovetail.joins.online.operators.combinations import Done, Matching
+from dovetail.joins.online.operators.miner import Generations
 from dovetail.joins.online.operators.spec import MultiJoin
 
 TRIALS = 60
 
 
-class LoopsForgotten(MinerLoops):
+class LoopsForgotten(BlockLoop):
     """R2: clean-up does not know what nested loops have produced."""
 
     def done(self) -> Done:
-        return nothing_done(len(self.blocks))
+        return Done([0] * len(self.blocks), (False, 0, 0), [], [])
 
 
-class FlightForgotten(MinerLoops):
+class FlightForgotten(BlockLoop):
     """R2: clean-up does not know of the batch that was under way."""
 
     def done(self) -> Done:
-        return super().done()._replace(flight=np.zeros(3, np.int64))
+        return super().done()._replace(flight=(False, 0, 0))
 
 
 class OneGeneration(Generations):
@@ -59,22 +56,49 @@ class NoGeneration(Generations):
         self.join.write_blocks(side, rows, tick, bucket, group=len(self.blocks) * tick + side)
 
 
-def _overlap(s: Stretches, one: int, other: int) -> bool:
-    return bool(max(s.ats[one], s.ats[other]) < min(s.dts[one], s.dts[other]))
+def _ticks(joined: Matching, rows: tuple[I64, ...]) -> tuple[list[I64], list[I64]]:
+    of = list(zip(joined.parts, rows, strict=True))
+    return [part.ats[at] for part, at in of], [part.dts[at] for part, at in of]
 
 
-def _neighbours(s: Stretches, rows: I64) -> list[bool]:
-    return [_overlap(s, rows[d], rows[s.plan[d, PARENT]]) for d in range(1, len(rows))]
+def _neighbours(joined: Matching, rows: tuple[I64, ...]) -> list[Any]:
+    """For each step whether its row and that of its neighbour were in memory together, by combination."""
+    ats, dts = (
+        [getattr(part, name)[at] for part, at in zip(joined.parts, rows, strict=True)] for name in ("ats", "dts")
+    )
+    pairs = [(depth, step.parent) for depth, step in enumerate(joined.steps)][1:]
+    return [np.maximum(ats[a], ats[b]) < np.minimum(dts[a], dts[b]) for a, b in pairs]
 
 
-def any_pair_met(s: Stretches, rows: I64) -> bool:
+def any_pair_met(joined: Matching, rows: tuple[I64, ...]) -> Any:
     """T10: a pair that met makes all its combinations old."""
-    return any(_neighbours(s, rows))
+    return np.logical_or.reduce(_neighbours(joined, rows))
 
 
-def neighbours_met(s: Stretches, rows: I64) -> bool:
+def neighbours_met(joined: Matching, rows: tuple[I64, ...]) -> Any:
     """T11: only neighbours are asked whether they met, not all rows together."""
-    return all(_neighbours(s, rows))
+    return np.logical_and.reduce(_neighbours(joined, rows))
+
+
+def all_met(joined: Matching, rows: tuple[I64, ...]) -> Any:
+    """R1 as it is meant."""
+    ats, dts = (
+        [getattr(part, name)[at] for part, at in zip(joined.parts, rows, strict=True)] for name in ("ats", "dts")
+    )
+    return np.maximum.reduce(ats) < np.minimum.reduce(dts)
+
+
+def use_rule(monkeypatch: pytest.MonkeyPatch, rule: Any) -> None:
+    """Combinations are told apart by this rule."""
+    rows, pairs = Matching.rows, Matching._pairs
+
+    def told_apart(joined: Matching, before: Any = None) -> Iterator[tuple[I64, ...]]:
+        for found in rows(joined, before):
+            complete = before is None and len(found) == len(joined.steps)
+            yield tuple(some[~rule(joined, found)] for some in found) if complete else found
+
+    monkeypatch.setattr(Matching, "rows", told_apart)
+    monkeypatch.setattr(Matching, "_pairs", lambda *arguments: pairs(*arguments[:-1], False))
 
 
 MINERS: list[type[Any]] = [
@@ -128,10 +152,10 @@ def test_faults_of_mjoin_are_caught(fault: type[Any]) -> None:
 @pytest.mark.parametrize("rule", [any_pair_met, neighbours_met])
 @pytest.mark.parametrize("tree", ["chain3", "star4"])
 def test_faults_of_the_rule_are_caught(monkeypatch: pytest.MonkeyPatch, rule: Any, tree: str) -> None:
-    plain = combining.combine.py_func  # type: ignore[attr-defined]  # the kernel as it was written
-    monkeypatch.setattr(settling, "combine", plain)
+    use_rule(monkeypatch, all_met)
     assert failures("miner", tree, None, trials=4) == 0
-    monkeypatch.setattr(combining, "met_in_memory", rule)
+    monkeypatch.undo()
+    use_rule(monkeypatch, rule)
     assert any(failures("miner", tree, None, trials=n) for n in (5, 15, 40))
 
 

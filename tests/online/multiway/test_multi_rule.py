@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import int64s
-from dovetail.joins.online.blocks import Part
-from dovetail.joins.online.kernels.combine import Done, combine
-from dovetail.joins.online.operators.settling import Step, reduced, stretches_of
+from dovetail.joins.online.blocks import Part, Sought
+from dovetail.joins.online.operators.combinations import Done, Matching, Step, reduced
 
 NEVER = 2**63 - 1
-STEPS = [Step(1, 0, 0, 0, 0, 0), Step(0, 0, 0, 0, -1, 2), Step(2, 0, 1, 0, 0, 0)]
+SAME = (0, 0, 0)
+STEPS = [
+    Step(1),
+    Step(0, 0, Sought(0, -1, (-1, 2, 0), SAME), Sought(0, -1, (-2, 1, 0), SAME)),
+    Step(2, 0, Sought(1, -1, SAME, SAME), Sought(0, -1, SAME, SAME)),
+]
 """A chain of three that starts at its middle, with a band on one edge."""
 
 
@@ -27,9 +31,8 @@ def random_part(rng: np.random.Generator, attributes: int) -> Part:
 
 
 def random_done(rng: np.random.Generator) -> Done:
-    box, flight = rng.integers(0, 5, 3), np.array([rng.integers(2), 1, rng.integers(1, 3)])
-    digits, current = np.array([0, 2]), rng.integers(0, 4, 2)
-    return Done(*(int64s(each.astype(np.int64)) for each in (box, flight, digits, current)))
+    flight = (bool(rng.integers(2)), 1, int(rng.integers(1, 3)))
+    return Done(rng.integers(0, 5, 3).tolist(), flight, [0, 2], rng.integers(0, 4, 2).tolist())
 
 
 def is_old(done: Done, rows: dict[int, tuple[int, int, int]]) -> bool:
@@ -40,11 +43,11 @@ def is_old(done: Done, rows: dict[int, tuple[int, int, int]]) -> bool:
     if min(blocks.values()) >= 0:
         if all(blocks[r] < done.box[r] for r in rows):
             return True
-        first, outer = done.box[done.flight[1]], blocks[int(done.flight[1])]
-        inner = tuple(blocks[r] for r in done.digits.tolist())
-        inside = all(blocks[r] < done.box[r] for r in done.digits.tolist())
+        first, outer = done.box[done.flight[1]], blocks[done.flight[1]]
+        inner = tuple(blocks[r] for r in done.digits)
+        inside = all(blocks[r] < done.box[r] for r in done.digits)
         batch = first <= outer < first + done.flight[2]
-        if done.flight[0] and batch and inside and inner < tuple(done.current.tolist()):
+        if done.flight[0] and batch and inside and inner < tuple(done.current):
             return True
     return False
 
@@ -65,12 +68,10 @@ def ticks(part: Part, at: int) -> tuple[int, int, int]:
 
 
 def combined(parts: list[Part], done: Done, room: int) -> list[tuple[Any, ...]]:
-    stretches, starts = stretches_of(parts, STEPS), np.cumsum([0, *(part.n_rows for part in parts)])[:3]
-    cursor, rows, out = np.array([-1, -1, -1, 0, 0]), np.zeros(3, np.int64), np.empty((room, 3), np.int64)
     found = []
-    while cursor[3] >= 0:
-        n = combine(stretches, done, cursor, rows, out)
-        found += [tuple((row - starts).tolist()) for row in out[:n]]
+    for rows in Matching(parts, STEPS, (), room, lambda _: None).rows():
+        new = ~done.has([parts[depth].block[rows[depth]] for depth in (1, 0, 2)])
+        found += list(zip(*(some[new].tolist() for some in rows), strict=True))
     return found
 
 
@@ -87,10 +88,10 @@ def test_combinations_come_unless_one_of_the_two_rules_says_they_came() -> None:
 
 def test_parts_are_reduced_to_rows_that_take_part() -> None:
     rng = np.random.default_rng(5)
-    nothing = Done(*(int64s(np.zeros(n, np.int64)) for n in (3, 3, 0, 0)))
+    nothing = Done([0, 0, 0], (False, 0, 0), [], [])
     for _ in range(300):
         parts = [random_part(rng, 2 if at == 0 else 1) for at in range(3)]
-        parts = [part._replace(dts=np.zeros(part.n_rows, np.int64)) for part in parts]
+        parts = [replace(part, dts=np.zeros(part.n_rows, np.int64)) for part in parts]
         want = model(parts, nothing)
         two = reduced(parts[:2], STEPS[:2])
         three = reduced([*two, parts[2]], STEPS) if all(part.n_rows for part in two) else two

@@ -23,7 +23,7 @@ from tests.online.restarts import steps
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.miner import MinerLoops
+from dovetail.joins.online.operators.block_loop import BlockLoop
 
 TRIALS = {"pair": 8, "chain3": 12, "chain4": 8, "sstar3": 8, "sstar4": 8, "star4": 8, "snowflake6": 40}
 
@@ -69,8 +69,8 @@ def test_work_in_pauses_can_be_stopped_after_every_step() -> None:
             for _ in range(int(rng.integers(0, 6))):
                 out += operator.idle(steps(1))
         disk = operator.disk
-        assert isinstance(disk, MinerLoops)
-        while disk.odometer.ready(disk.sizes(), disk._outer_blocks, disk.matcher.path):
+        assert isinstance(disk, BlockLoop)
+        while disk.odometer.ready(disk.sizes(), disk._outer_blocks, disk._inner_inputs):
             out += operator.idle(steps(1))
         out += operator.finish()
         operator.close()

@@ -1,34 +1,169 @@
-"""Online joins of streams, or of batch DataFrames, on Spark: what users call."""
+"""Online joins of streams, or of batch DataFrames, on Spark: what users call, and how their arguments are checked."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from dovetail.engine.layout import key_pairs
-from dovetail.errors import PlanError
+from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import multi_schema
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
-from dovetail.joins.online.graph import SIDES, JoinGraph, Term, join_graph, pair_graph
-from dovetail.joins.online.plan.plan import (
-    End,  # noqa: F401  (it is in the type of an option)
-    Inputs,
-    Named,
-    OnlinePlan,
-    arrow_schema,
-    with_collation_keys,
+from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, pair_graph
+from dovetail.joins.online.operators import ALGORITHMS
+from dovetail.joins.online.plan.buckets import CHANGE_COLUMN, Owed, Terms
+from dovetail.joins.online.plan.plan import End, Inputs, Named, OnlinePlan, arrow_schema, with_collation_keys
+from dovetail.request import (
+    DEFAULT_MEMORY,
+    HowName,
+    Key,
+    Keys,
+    one_of,
+    output_names,
+    parse_columns,
+    parse_flag,
+    parse_how,
+    parse_keys,
+    parse_ms,
+    parse_partitions,
+    parse_size,
+    parse_suffixes,
+    takes,
+    wanted_columns,
 )
-from dovetail.joins.online.plan.task import CHANGE_COLUMN
-from dovetail.joins.online.predicate import Predicate
-from dovetail.joins.online.request import MultiJoinOptions, MultiRequest, OnlineJoinOptions, Request
-from dovetail.request import Key, output_names, takes, wanted_columns
 from dovetail.spark.inputs import check_collations
+
+Algorithm = Literal["auto", "shj", "dphj", "xjoin", "pmj", "hmj", "rpj", "ehj", "diner"]
+MultiAlgorithm = Literal["auto", "mjoin", "miner"]
+AUTO: dict[str, str] = {"online_join": "diner", "online_multijoin": "miner"}
+"""What algorithm="auto" stands for: the join that finds bands too, uses pauses, and spills what is least wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A validated request for a join of two inputs; columns are checked later, against both."""
+
+    keys: tuple[Key, ...]
+    within: Band | None
+    terms: Terms
+    columns: tuple[str, ...] | None = None
+    suffixes: tuple[str, str] = ("", "_right")
+    hot: Sequence[Any] | None = None
+    end_of_input: End = None
+
+    @property
+    def on(self) -> tuple[str | tuple[str, str], ...]:
+        """The keys as the operators take them."""
+        return tuple(key.name for key in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class MultiRequest:
+    """A validated request for a join of many inputs; predicates and columns are checked later, against them."""
+
+    on: tuple[tuple[Any, ...], ...]
+    terms: Terms
+    columns: tuple[str, ...] | None
+    suffixes: Mapping[str, str] | None
+    rows: Mapping[str, float] | None
+    end_of_input: End
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineOptions:
+    """How streams are joined, whatever they are joined by: options of all online joins."""
+
+    memory: int | str = DEFAULT_MEMORY
+    partitions: int | None = None
+    wait: str | float = "25 ms"
+    owed: Owed = "idle"
+    end_of_input: End = None
+    retain: str | float | None = None
+    with_phase: bool = False
+    columns: Sequence[str] | None = None
+
+    def terms(self, algorithm: str) -> Terms:
+        """These options, with the algorithm that is to run."""
+        return Terms(
+            algorithm,
+            parse_size("memory", self.memory),
+            parse_partitions(self.partitions),
+            parse_ms("wait", self.wait),
+            one_of("owed", self.owed, get_args(Owed)),
+            None if self.retain is None else parse_ms("retain", self.retain),
+            parse_flag("with_phase", self.with_phase),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineJoinOptions(OnlineOptions):
+    """The options of `online_join`."""
+
+    on: Keys | None = None
+    within: Band | Sequence[Any] | None = None
+    how: HowName = "inner"
+    algorithm: Algorithm = "auto"
+    suffixes: tuple[str, str] = ("", "_right")
+    hot: Sequence[Any] | None = None
+
+    def request(self) -> Request:
+        """The join, or an error that says what to change."""
+        _check_how(self.how)
+        named = one_of("algorithm", self.algorithm, get_args(Algorithm))
+        terms = self.terms(AUTO["online_join"] if named == "auto" else named)
+        request = Request(
+            parse_keys(self.on),
+            None if self.within is None else Band.of(self.within),
+            terms,
+            parse_columns(self.columns),
+            parse_suffixes(self.suffixes),
+            self.hot,
+            self.end_of_input,
+        )
+        ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses what this algorithm cannot find
+        return request
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiJoinOptions(OnlineOptions):
+    """The options of `online_multijoin`."""
+
+    on: Sequence[tuple[Any, ...]]
+    algorithm: MultiAlgorithm = "auto"
+    suffixes: Mapping[str, str] | None = None
+    rows: Mapping[str, float] | None = None
+
+    def request(self) -> MultiRequest:
+        """The join, or an error that says what to change."""
+        if isinstance(self.on, str) or not all(isinstance(term, (tuple, list)) for term in self.on):
+            raise PlanError(
+                f"on={self.on!r}: give a list of predicates such as ('orders.id', 'items.order_id').", argument="on"
+            )
+        named = one_of("algorithm", self.algorithm, get_args(MultiAlgorithm))
+        return MultiRequest(
+            tuple(tuple(term) for term in self.on),
+            self.terms(AUTO["online_multijoin"] if named == "auto" else named),
+            parse_columns(self.columns),
+            self.suffixes,
+            self.rows,
+            self.end_of_input,
+        )
+
+
+def _check_how(how: str) -> None:
+    if parse_how(how) != "inner":
+        raise UnsupportedError(
+            f"how={how!r}: online joins give matching pairs as they come and are inner joins only; use Spark's own "
+            f"stream-stream join with a watermark for outer and semi joins.",
+            argument="how",
+        )
+
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
 _TREE_BANDS = "all inputs and, between all that are joined, a band (first time, second time, timedelta, timedelta)"
@@ -54,9 +189,9 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
             a stream those that its checkpoint began with.
         wait: Silence on both inputs after which deferred work begins: the reactive phase. It is noticed at the next
             micro-batch. If input never resumes, that work is done, and what it cannot reach is owed to the end.
-        owed: "idle": deferred work waits for a pause or the end of input. Such a query never ends by itself, not even
-            with trigger(availableNow=True), if the algorithm has a reactive phase. "batch": every micro-batch ends with
-            nothing owed, which trigger(availableNow=True) needs.
+        owed: "idle": deferred work waits for a pause or the end of input. With trigger(availableNow=True) a query ends
+            after a pause; what the work of a pause does not reach stays owed to the next run. "batch": every
+            micro-batch ends with nothing owed, so that the answers of such a query are complete.
         end_of_input: A column that is true on the last row of a side, or {"left": ..., "right": ...}. When
             both sides have ended, everything still owed is given and state is freed. A row that comes later fails the
             query. Batch DataFrames end by themselves.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -17,6 +18,8 @@ from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spill import SpillFile, spill_directory
 from dovetail.errors import ConfigError
+from dovetail.joins.online.kernels.match import Stretch
+from dovetail.joins.online.kernels.ranges import WHOLE, key_ranges
 from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
@@ -42,8 +45,21 @@ class Leaving(NamedTuple):
         return Leaving(self.batch.slice(start, rows), self.keys[:, start:stop], self.ats[start:stop])
 
 
-class Part(NamedTuple):
-    """Some rows of one input: keys by number and row, ticks, block of each; `refs` name each in `pages`."""
+class Face(NamedTuple):
+    """Rows of a part as they face another input: ready to be matched, the row of each, and the first and last key of
+    the other input that any of them can match."""
+
+    stretch: Stretch
+    rows: I64
+    reach: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some rows of one input: keys by number and row, ticks, block of each; `refs` name each in `pages`.
+
+    `faces` are those that were asked for.
+    """
 
     keys: I64
     ats: I64
@@ -52,6 +68,7 @@ class Part(NamedTuple):
     refs: I64
     pages: dict[int, pa.RecordBatch]
     schema: pa.Schema
+    faces: dict[Sought, Face] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
@@ -72,7 +89,7 @@ class Part(NamedTuple):
             return self
         place = self.refs - (number << SHIFT)
         refs = (number << SHIFT) + np.arange(len(place))
-        return self._replace(refs=refs, pages={number: picked(page, place)})
+        return replace(self, refs=refs, pages={number: picked(page, place)}, faces={})
 
     @property
     def nbytes(self) -> int:
@@ -84,13 +101,51 @@ class Part(NamedTuple):
         """The columns by name."""
         return NamedRows(self.pages, self.schema)
 
+    def facing(self, other: Sought) -> Face:
+        """The rows as they face another input, sorted once."""
+        if other not in self.faces:
+            self.faces[other] = other.face(self.keys, self.ats, self.dts)
+        return self.faces[other]
+
+
+class Sought(NamedTuple):
+    """What rows of one input look for in another: the key of theirs that must match, and of a band besides, -1 without
+    one; and around both the ranges of the other input's keys, as down, up and measure."""
+
+    key: int
+    near: int
+    around: tuple[int, int, int]
+    near_around: tuple[int, int, int]
+
+    @property
+    def coded(self) -> bool:
+        """Whether keys must be equal besides a band."""
+        return self.near >= 0
+
+    @property
+    def last(self) -> int:
+        """The key that rows with equal codes are ordered by."""
+        return self.near if self.coded else self.key
+
+    def face(self, keys: I64, ats: I64, dts: I64) -> Face:
+        """Rows of these keys and ticks, sorted."""
+        code, key = keys[self.key], keys[self.last]
+        order = np.lexsort((key, code)) if self.coded else np.argsort(key, kind="stable")
+        key, code, ats, dts = (int64s(column[order]) for column in (key, code, ats, dts))
+        around = self.near_around if self.coded else self.around
+        low, high = (key, key) if around == (0, 0, WHOLE) else key_ranges(key, *around)
+        some = low <= high
+        reach = (int(low[some].min()), int(high[some].max())) if some.any() else (_LAST, _FIRST)
+        return Face(Stretch(key, code, int64s(low), int64s(high), ats, dts), order, reach)
+
 
 def united(parts: Sequence[Part]) -> Part:
     """All rows of these parts, which have pages of different numbers."""
     if len(parts) == 1:
         return parts[0]
     keys = np.concatenate([part.keys for part in parts], axis=1)
-    ats, dts, block, refs = (np.concatenate([part[i] for part in parts]) for i in range(1, 5))
+    ats, dts = np.concatenate([part.ats for part in parts]), np.concatenate([part.dts for part in parts])
+    block, refs = np.concatenate([part.block for part in parts]), np.concatenate([part.refs for part in parts])
     pages = {number: page for part in parts for number, page in part.pages.items()}
     return Part(keys, ats, dts, block, refs, pages, parts[0].schema)
 
@@ -110,6 +165,7 @@ class Entry(NamedTuple):
     dead: int = 0
 
 
+_FIRST, _LAST = -(2**63), 2**63 - 1
 FIELDS = Entry._fields
 _DEAD = FIELDS.index("dead")
 _GROUP = FIELDS.index("group")

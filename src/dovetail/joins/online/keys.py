@@ -13,12 +13,9 @@ from dovetail.engine.columns import VIEWS, valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.hashing import folded
 from dovetail.engine.keys import KeyEncoder
-from dovetail.joins.online.graph import Attribute, Edge, JoinGraph
-from dovetail.joins.online.kernels.areas import no_bands
+from dovetail.joins.online.graph import Attribute, Band, Edge, JoinGraph, whole_bounds
 from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges
-from dovetail.joins.online.predicate import Band, whole_bounds
-from dovetail.joins.online.row_order import byte_hashes
-from dovetail.joins.online.row_pages import picked
+from dovetail.joins.online.row_pages import byte_hashes, picked
 
 _SMALLEST = -(2**63)
 
@@ -109,7 +106,7 @@ class JoinKeys:
         return [int(self.counts[r]) + self.graph.nears(r).index(column) for r, column in ends]
 
     def _orders(self) -> I64:
-        found = no_bands(len(self.counts), int(self.counts.max()))
+        found = np.tile(np.arange(int(self.counts.max()), dtype=np.int64), (len(self.counts), 1))  # the key itself
         for edge in range(len(self.near) - 1, -1, -1):  # the first band of an attribute stays
             for end in (0, 1):
                 if self.near[edge, end] >= 0:

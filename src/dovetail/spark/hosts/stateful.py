@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
-import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
@@ -27,6 +26,9 @@ from dovetail.engine.spool import HeldBytes
 from dovetail.errors import ConfigError
 from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
 from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]  # no stubs among our dependencies
 
 LAYOUT = 1
 """The format number of headers and pieces; their content has a format number of the join's own."""
@@ -127,6 +129,8 @@ class Buckets(StatefulProcessor):
         """Do nothing: nothing is held between calls."""
 
     def _answers(self, key: int, now_ms: int, arrived: Arrivals | None, fired_ms: int | None = None) -> Iterator[Any]:
+        import pandas as pd  # Spark has loaded it for these tasks; others that pack rows need not
+
         state = BucketState(self._handle, self._pieces, self.join.state_format, fired_ms is not None)
         for answer in in_chunks(self.join.answer(BucketCall(key, now_ms, arrived, fired_ms, state))):
             if self.flat:

@@ -14,7 +14,6 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import F64, I32, I64, inlined
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.joins.online.kernels.flush import DPHJ, EHJ, MJOIN, XJOIN, flush_hashed, flush_waiting
 from dovetail.joins.online.kernels.ranges import range_of
 from dovetail.joins.online.kernels.rows import (
     CLOCK,
@@ -49,15 +48,21 @@ from dovetail.joins.online.kernels.rows import (
 )
 from dovetail.joins.online.kernels.table import (
     BUCKETS,
+    DPHJ,
+    EHJ,
+    MJOIN,
     NONE,
     ONE_SIDE,
     POLICY,
     RECEIVED,
     SIDES,
+    XJOIN,
     Table,
     bucket_of,
     cell_of,
     empty_table,
+    flush_hashed,
+    flush_waiting,
     put,
     put_waiting,
     queue_slots,

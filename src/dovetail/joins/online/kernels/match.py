@@ -1,4 +1,4 @@
-"""Pairs of two sorted stretches of rows that were not produced before.
+"""Pairs of two sorted stretches of rows that match, without those that were produced before.
 
 Reference: docs/algorithms/online.md, 2.3 and 5.3 (R1 and R3).
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, inlined, int64s
+from dovetail.engine.kernels.arrays import I64, Bool, inlined, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
 
 NEVER = 2**63 - 1
@@ -18,7 +18,8 @@ NEVER = 2**63 - 1
 
 class Stretch(NamedTuple):
     """Rows sorted by key, or where codes are compared by code, then key: key, code, range of matching keys of the other
-    stretch, arrival and departure ticks."""
+    stretch, arrival and departure ticks. Where rows stand for combinations whose rows met, their ticks are the latest
+    arrival and the earliest departure of these; where they did not, the arrival is NEVER and the departure 0."""
 
     key: I64
     code: I64
@@ -37,13 +38,13 @@ class Visits(NamedTuple):
 
 @kernel
 def produced(ats: int, dts: int, other_ats: int, other_dts: int) -> bool:
-    """Whether two rows met when the later one arrived: the earlier one was still in memory then."""
+    """R1: whether two rows met when the later one arrived: the earlier one was still in memory then."""
     return other_ats < dts if ats < other_ats else ats < other_dts
 
 
 @kernel
 def _visited(visits: Visits, dts: int, memory_ats: int, memory_dts: int) -> bool:
-    """Whether a row on disk met a row in memory in one of the visits."""
+    """R3: whether a row on disk met a row in memory in one of the visits."""
     for at in range(len(visits.last)):
         if dts <= visits.last[at] and memory_ats < visits.tick[at] and visits.tick[at] < memory_dts:
             return True
@@ -80,16 +81,18 @@ def match(
     outer: Stretch,
     inner: Stretch,
     coded: bool,
+    complete: bool,
     outer_visits: Visits,
     inner_visits: Visits,
     cursor: I64,
     out_outer: I64,
     out_inner: I64,
 ) -> int:
-    """How many new pairs were written, rows of both stretches by number; `cursor` says where to go on.
+    """How many pairs were written, rows of both stretches by number; `cursor` says where to go on.
 
-    `cursor` is the inner row, where its range starts in the outer stretch, and the next outer row to look at, or -1
-    if it is at the start of its range; then comparisons made. All is done when the inner row is past the last.
+    Of `complete` combinations only new ones are written; whether others are new cannot be told yet. `cursor` is the
+    inner row, where its range starts in the outer stretch, and the next outer row to look at, or -1 if it is at the
+    start of its range; then comparisons made. All is done when the inner row is past the last.
     """
     n, row, start, at, compared = 0, cursor[0], cursor[1], cursor[2], np.int64(0)
     n_outer = len(outer.key)
@@ -107,7 +110,7 @@ def match(
                 cursor[3] += compared
                 return n
             compared += 1
-            fresh = not produced(outer.ats[at], outer.dts[at], inner.ats[row], inner.dts[row])
+            fresh = not complete or not produced(outer.ats[at], outer.dts[at], inner.ats[row], inner.dts[row])
             fresh = fresh and not _visited(outer_visits, outer.dts[at], inner.ats[row], inner.dts[row])
             if fresh and not _visited(inner_visits, inner.dts[row], outer.ats[at], outer.dts[at]):
                 out_outer[n], out_inner[n] = at, row
@@ -119,9 +122,24 @@ def match(
     return n
 
 
+@kernel
+def matched(outer: Stretch, inner: Stretch, coded: bool, found: Bool) -> int:
+    """For each row of the inner stretch whether one of the outer matches it; returns the comparisons made."""
+    cursor = np.zeros(4, np.int64)
+    for row in range(len(inner.key)):
+        found[row] = False
+        if inner.low[row] <= inner.high[row]:
+            at = _first_from(outer, coded, cursor[1], inner.code[row], inner.low[row], cursor)
+            cursor[1] = at
+            if at < len(outer.key) and outer.key[at] <= inner.high[row]:
+                found[row] = not coded or outer.code[at] == inner.code[row]
+    return cursor[3]  # type: ignore[no-any-return]  # int and np.int64 are one in a kernel
+
+
 @register_warmup
 def _warm() -> None:
     some = int64s(np.arange(3))
     stretch, none = Stretch(some, some, some, some, some, some), Visits(int64s(some[:0]), int64s(some[:0]))
     out = np.zeros(2, np.int64)
-    match(stretch, stretch, False, none, none, np.array([0, 0, -1, 0]), out, out)
+    match(stretch, stretch, False, True, none, none, np.array([0, 0, -1, 0]), out, out)
+    matched(stretch, stretch, False, np.zeros(3, np.bool_))

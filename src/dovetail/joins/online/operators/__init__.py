@@ -1,24 +1,26 @@
-"""The online joins: one file an algorithm, made of parts.
+"""The online joins: algorithms made of two parts, an index of rows in memory and work on disk.
 
-`spec` has what all specifications share, `base` the running join, `parts` what its two parts must do. In memory:
-`hash_index`; `diner`, `pmj` and `miner` have their own. On disk: `pairs` (blocks of two inputs), `settling` (blocks of
-all inputs), `merging`, `visiting` and `block_loop`.
+`spec` has what all specifications share, `base` the running join, `parts` what its two parts must do. On disk,
+`combinations` joins blocks of any number of inputs, and `block_loop` does so in nested loops that stop for new rows.
+
+* `diner`: DINER. `miner`: MINER and MJoin, of many inputs.
+* `hash_joins`: SHJ, DPHJ, EHJ, and the baseline that lets the oldest rows go first.
+* `probing_joins`: XJoin and RPJ, which probe blocks against memory. `merge_joins`: HMJ and PMJ, which merge runs.
 """
 
 from __future__ import annotations
 
 from dovetail.joins.online.operators.diner import Diner
-from dovetail.joins.online.operators.dphj import DoublePipelinedJoin
-from dovetail.joins.online.operators.ehj import EarlyHashJoin
-from dovetail.joins.online.operators.hmj import HashMergeJoin
-from dovetail.joins.online.operators.miner import Miner
-from dovetail.joins.online.operators.mjoin import MJoin
-from dovetail.joins.online.operators.oldest import OldestFirst
-from dovetail.joins.online.operators.pmj import ProgressiveMergeJoin
-from dovetail.joins.online.operators.rpj import RateBasedJoin
-from dovetail.joins.online.operators.shj import SymmetricHashJoin
+from dovetail.joins.online.operators.hash_joins import (
+    DoublePipelinedJoin,
+    EarlyHashJoin,
+    OldestFirst,
+    SymmetricHashJoin,
+)
+from dovetail.joins.online.operators.merge_joins import HashMergeJoin, ProgressiveMergeJoin
+from dovetail.joins.online.operators.miner import Miner, MJoin
+from dovetail.joins.online.operators.probing_joins import RateBasedJoin, XJoin
 from dovetail.joins.online.operators.spec import MultiJoin, OnlineJoin
-from dovetail.joins.online.operators.xjoin import XJoin
 
 ALGORITHMS: dict[str, type[OnlineJoin]] = {
     "shj": SymmetricHashJoin,

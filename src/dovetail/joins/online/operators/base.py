@@ -18,7 +18,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Drains, OperatorBase, OperatorError, Resizes, Restores, Retires, Until
 from dovetail.errors import BudgetExceeded
-from dovetail.joins.online.answers import Answers
+from dovetail.joins.online.answers import ARRIVING, CLEANUP, REACTIVE, Answers, Asked, Progress
 from dovetail.joins.online.blocks import Blocks, Leaving
 from dovetail.joins.online.kernels.rows import (
     CLOCK,
@@ -46,7 +46,6 @@ from dovetail.joins.online.kernels.rows import (
 )
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.parts import Disk, Index
-from dovetail.joins.online.phases import ARRIVING, CLEANUP, REACTIVE, Asked, Progress
 from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
 from dovetail.joins.online.sizes import Fitted
 

@@ -10,21 +10,19 @@ Reference: Bornea 2010, algorithm 4 and 4.2; docs/algorithms/online.md, 3.5, 3.6
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from dovetail.engine.operator import Until
+from dovetail.joins.online.blocks import Part
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.pairs import Pairs, Sorted
+from dovetail.joins.online.operators.combinations import Combinations, Done, Step, neighbours, reduced
 from dovetail.joins.online.operators.parts import Disk
 
 Arrange = Callable[[int], list[int]]
 """The other inputs for an outer one, each after its neighbour on the way to it; the last turns fastest."""
-L = TypeVar("L")
 
 
 @dataclass(slots=True)
@@ -85,75 +83,6 @@ class Odometer:
         return digit
 
 
-class Matcher(ABC, Generic[L]):
-    """How loaded blocks are joined, input by input: L is what is loaded so far of the outer input and those after."""
-
-    @abstractmethod
-    def outer_blocks(self, r: int, first: int) -> int:
-        """How many blocks of an outer input, from this one on, may be in memory together; at least one."""
-
-    @abstractmethod
-    def path(self, outer: int) -> list[int]:
-        """The other inputs, each after its neighbour on the way to the outer one."""
-
-    @abstractmethod
-    def first(self, order: Sequence[int], numbers: Sequence[int]) -> L | None:
-        """Blocks of the outer input, which is the first in this order of inputs; None if they have no rows."""
-
-    @abstractmethod
-    def passes_over(self, level: L, r: int, number: int) -> bool:
-        """Whether the directory already tells that a block of the next input matches nothing."""
-
-    @abstractmethod
-    def extended(self, level: L, r: int, number: int) -> L | None:
-        """What is loaded, with a block of the next input; None if no combination is left."""
-
-    @abstractmethod
-    def answers(self, level: L) -> Iterator[pa.RecordBatch]:
-        """New combinations of what is loaded of all inputs."""
-
-
-class PairMatcher(Matcher[tuple[Sorted, ...]]):
-    """Blocks of two inputs: sorted, and matched by range."""
-
-    def __init__(self, join: OnlineOperator) -> None:
-        self._join, self._pairs, self._outer = join, Pairs(join), 0
-
-    def outer_blocks(self, r: int, first: int) -> int:
-        """As printed, or in clean-up all that memory takes."""
-        join, store, inner = self._join, self._join.blocks[r], self._join.blocks[1 - r]
-        room = (join.block_room - 2 * inner.largest) * 3 // 4
-        most = len(store) - first
-        if not join.finished:
-            most, room = min(most, join.spec.sizes.outer_blocks), room // 2
-        n = 0
-        while n < most and (room := room - store.bytes_of(first + n)) > 0:
-            n += 1
-        return max(1, n)
-
-    def path(self, outer: int) -> list[int]:
-        """The other input."""
-        return [1 - outer]
-
-    def first(self, order: Sequence[int], numbers: Sequence[int]) -> tuple[Sorted, ...]:
-        """Blocks of the outer side."""
-        self._outer = order[0]
-        return (self._pairs.load(self._outer, numbers),)
-
-    def passes_over(self, level: tuple[Sorted, ...], r: int, number: int) -> bool:
-        """The directory knows the keys of a block."""
-        return not self._join.blocks[r].meets(number, level[0].reach)
-
-    def extended(self, level: tuple[Sorted, ...], r: int, number: int) -> tuple[Sorted, ...]:
-        """Both sides."""
-        return (level[0], self._pairs.load(r, [number]))
-
-    def answers(self, level: tuple[Sorted, ...]) -> Iterator[pa.RecordBatch]:
-        """New pairs."""
-        left, right = level if self._outer == 0 else level[::-1]
-        return self._pairs.of(left, right, self._join.phase)
-
-
 def _never() -> bool:
     return False
 
@@ -161,17 +90,19 @@ def _never() -> bool:
 class BlockLoop(Disk):
     """Nested loops over the blocks of all inputs; a combination is new if its rows were never in memory together.
 
-    The unit of work is one inner block against the outer batch, after which `until` is asked. Where room for the
-    batch is missing, rows are flushed for it, and the new blocks are met later.
+    The unit of work is one inner block against what is held of the inputs before it, after which `until` is asked.
+    Where room for blocks is missing, rows are flushed for it, and the new blocks are met later. All that is owed is
+    found by a join of all blocks if `settles`, else by the rest of the loops; with `reacts` there is work in pauses.
     """
 
-    def __init__(self, join: OnlineOperator, matcher: Matcher[L]) -> None:
+    def __init__(self, join: OnlineOperator, reacts: bool = True, settles: bool = True) -> None:
         super().__init__(join)
-        self.matcher, self.odometer = matcher, Odometer([0] * len(join.names))
+        self.combinations, self._reacts, self._settles = Combinations(join), reacts, settles
+        self.odometer = Odometer([0] * len(join.names))
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Nested loops over blocks, from where they stopped."""
-        while self.odometer.ready(self.sizes(), self._outer_blocks, self.matcher.path):
+        while self._reacts and self.odometer.ready(self.sizes(), self._outer_blocks, self._inner_inputs):
             if (yield from self._batch(until)):
                 return
 
@@ -180,42 +111,74 @@ class BlockLoop(Disk):
         return [len(store) for store in self.blocks]
 
     def _outer_blocks(self, r: int) -> int:
-        return self.matcher.outer_blocks(r, self.odometer.joined[r])
+        """As printed, but no more than fill half of the room that two blocks of each other input leave."""
+        join, store, first = self.join, self.blocks[r], self.odometer.joined[r]
+        most = len(store) - first if join.finished else min(len(store) - first, join.spec.sizes.outer_blocks)
+        others = sum(other.largest for other in self.blocks) - store.largest
+        room, n = (join.block_room - 2 * others) * 3 // (4 if join.finished else 8), 0
+        while n < most and (room := room - store.bytes_of(first + n)) > 0:
+            n += 1
+        return max(1, n)
+
+    def _inner_inputs(self, outer: int) -> list[int]:
+        """The sequences that hang off the outer input, those with few blocks first, neighbours before what follows."""
+        sequences = [self._sequence(outer, near) for near in neighbours(self.join.keys, outer)]
+        sequences.sort(key=lambda some: (max(len(self.blocks[r]) for r in some), some[0]))
+        return [r for some in sequences for r in some]
+
+    def _sequence(self, before: int, first: int) -> list[int]:
+        further = [self._sequence(first, near) for near in neighbours(self.join.keys, first) if near != before]
+        return [first, *(r for some in further for r in some)]
 
     def _batch(self, until: Until) -> Generator[pa.RecordBatch, None, bool]:
         """Steps of the batch under way, until it is complete or `until()`, which is what it returns.
 
-        A prefix of digits that leaves no partial combination is passed over at once.
+        `levels` are the parts that are loaded of the outer input alone, then with one more input each. A prefix of
+        digits that leaves no partial combination is passed over at once.
         """
-        odometer, matcher, join = self.odometer, self.matcher, self.join
+        odometer, join = self.odometer, self.join
+        steps = self.combinations.path([odometer.outer, *odometer.digits])
         held = [join.hold_blocks(odometer.outer, odometer.batch)]
-        levels = [matcher.first([odometer.outer, *odometer.digits], odometer.batch)]
+        levels = [[self.combinations.load(odometer.outer, odometer.batch)]]
         stop = False
         while odometer.in_flight and not stop:
-            digit = len(levels) - 1
-            level = levels[-1]
-            if level is not None and digit < len(odometer.digits):
-                r, number = odometer.digits[digit], odometer.current[digit]
-                if matcher.passes_over(level, r, number):
-                    odometer.advance(digit)
-                    continue
-                held.append(join.hold_blocks(r, [number]))
-                levels.append(matcher.extended(level, r, number))
+            parts, digit = levels[-1], len(levels) - 1
+            goes_on = bool(parts) and digit < len(odometer.digits)
+            if goes_on and self._can_match(parts, steps[digit + 1], odometer.current[digit]):
+                held.append(join.hold_blocks(odometer.digits[digit], [odometer.current[digit]]))
+                levels.append(self._extended(parts, steps, odometer.current[digit]))
                 continue
-            if level is not None:
-                yield from matcher.answers(level)
-            changed = odometer.advance(digit - 1)
+            if parts and not goes_on:
+                yield from self.combinations.of(parts, steps)
+            changed = odometer.advance(digit if goes_on else digit - 1)
             while len(levels) > changed + 1 and len(levels) > 1:
                 levels.pop()
                 join.let_blocks_go(held.pop())
-            stop = until()
+            stop = not goes_on and until()
         join.let_blocks_go(sum(held))
         return stop
 
+    def _can_match(self, parts: list[Part], step: Step, number: int) -> bool:
+        return self.combinations.can_match(step, parts[step.parent], number)
+
+    def _extended(self, parts: list[Part], steps: list[Step], number: int) -> list[Part]:
+        """These parts with a block of the next input, without rows that cannot match; empty if none can."""
+        found = [*parts, self.combinations.load(steps[len(parts)].relation, [number])]
+        if len(steps) > 2:
+            found = reduced(found, steps[: len(found)])
+        return found if all(part.n_rows for part in found) else []
+
     def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """Every block meets every one of the other inputs."""
-        yield from self.react(_never)
+        """Every combination of blocks that nested loops have not produced."""
+        if not self._settles:
+            return self.react(_never)
+        return self.combinations.settle([store.living().tolist() for store in self.blocks], done=self.done())
+
+    def done(self) -> Done:
+        """What nested loops have produced so far."""
+        o = self.odometer
+        return Done(o.joined, (o.in_flight, o.outer, o.outer_blocks), o.digits, o.current)
 
     def renumber(self) -> None:
-        """All blocks that are left have met."""
-        self.odometer = Odometer(self.sizes(), started=True)
+        """All blocks that are left have met; roles stay as they are."""
+        self.odometer = Odometer(self.sizes(), started=True, outer=self.odometer.outer)

@@ -11,20 +11,20 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.online.kernels.areas import BENEFIT, Areas, empty_areas
-from dovetail.joins.online.kernels.regions import drop_sorted, flush_block, recount
 from dovetail.joins.online.kernels.rows import Arrivals, flush_list_bytes, hold_all
-from dovetail.joins.online.kernels.sorted import arrive_sorted, key_rows
+from dovetail.joins.online.kernels.sorted import arrive_sorted, drop_sorted, flush_block, key_rows, recount
 from dovetail.joins.online.kernels.sorted_leaves import LIVE, Leaves, copy_rows, empty_leaves, insert_sorted
 from dovetail.joins.online.kernels.tree import LINK_BYTES, Trees, empty_trees
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.block_loop import BlockLoop, PairMatcher
+from dovetail.joins.online.operators.block_loop import BlockLoop
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 
 _LEAF_SHARE = 2.5  # leaves are at least some two fifths full on average before they are packed
 _FLUSHES = 24
+_CELL_BYTES = 12  # of each slot: both sides have at most half as many trees as there are slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,9 @@ class Diner(OnlineJoin):
     bands: ClassVar[bool] = True
 
     def footprint(self) -> Footprint:
-        """Slots, leaves of both sides with room to pack them, and where rows have a key and a band, trees by both."""
-        keyed = LINK_BYTES if self.predicate.on and self.predicate.within is not None else 0
+        """Slots, leaves of both sides with room to pack them, and where rows have a key and a band, trees by
+        both."""
+        keyed = LINK_BYTES + _CELL_BYTES if self.predicate.on and self.predicate.within is not None else 0
         slot, fixed = self.row_bytes + keyed + int(_LEAF_SHARE * 16) + 16, flush_list_bytes(_FLUSHES)
         return Footprint(slot, fixed=fixed + 2 * _least_leaves() + 512)
 
@@ -51,11 +52,16 @@ class Diner(OnlineJoin):
 
     def disk(self, join: OnlineOperator) -> Disk:
         """The nested loop over blocks."""
-        return BlockLoop(join, PairMatcher(join))
+        return BlockLoop(join)
 
 
 def _least_leaves() -> int:
     return 4 * (8 * 16 + 16)
+
+
+def _empty_keyed(slots: int) -> Trees:
+    """Trees of rows by code, then key: on each side half as many as slots, in powers of two."""
+    return empty_trees(2 << max(0, slots.bit_length() - 2), 1, slots)
 
 
 def _places(slots: int) -> int:
@@ -79,12 +85,12 @@ class LeavesIndex(Index):
         self._n_leaves = 4 + int(_LEAF_SHARE * fitted.slots) // _places(fitted.slots)
         half = self._n_leaves // 2
         self.leaves = [self._leaves(half), self._leaves(self._n_leaves - half)]
-        self.keyed: Trees = empty_trees(2, 1, fitted.slots if self.keys.coded else 0)
+        self.keyed: Trees = _empty_keyed(fitted.slots if self.keys.coded else 0)
         self._one_key, self._one_slot = np.zeros(1, np.int64), np.zeros(1, np.int64)
 
     def forget(self) -> None:
         """All leaves and trees go."""
-        self.leaves, self.keyed = [self._leaves(1), self._leaves(1)], empty_trees(2, 1, 0)
+        self.leaves, self.keyed = [self._leaves(1), self._leaves(1)], _empty_keyed(0)
 
     def _leaves(self, n: int) -> Leaves:
         return empty_leaves(n, _places(self.fitted.slots))

@@ -1,37 +1,33 @@
-"""MINER: many streams, rows of little benefit leave memory by regions of each join attribute."""
+"""MINER and MJoin: joins of many streams.
+
+MINER lets rows of little benefit leave, by regions of each join attribute; MJoin whole buckets, of all hash tables.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, int64s
+from dovetail.engine.kernels.arrays import I32
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
-from dovetail.joins.online.blocks import Part, united
-from dovetail.joins.online.kernels.areas import BENEFIT, drop_rows, empty_areas, flush_areas
-from dovetail.joins.online.kernels.combine import Done
+from dovetail.joins.online.blocks import Leaving
+from dovetail.joins.online.kernels.areas import BENEFIT, RANDOM, SIDE_BYTES, drop_rows, empty_areas, flush_areas
 from dovetail.joins.online.kernels.indexed import arrive_multi, edges_of, empty_stack, store_all
 from dovetail.joins.online.kernels.rows import Arrivals
+from dovetail.joins.online.kernels.table import MJOIN, MJOIN_SMALLEST, bucket_bytes, slot_bytes
 from dovetail.joins.online.kernels.tree import LINK_BYTES, empty_trees
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.block_loop import BlockLoop, Matcher
+from dovetail.joins.online.operators.block_loop import BlockLoop
+from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.diner import count_regions
+from dovetail.joins.online.operators.hash_joins import HashIndex
 from dovetail.joins.online.operators.parts import Disk, Index
-from dovetail.joins.online.operators.settling import (
-    Combinations,
-    Step,
-    neighbours,
-    nothing_done,
-    path_of,
-    reduced,
-)
 from dovetail.joins.online.operators.spec import MultiJoin
 from dovetail.joins.online.sizes import Fitted, Footprint
 
@@ -67,7 +63,7 @@ class Miner(MultiJoin):
 
     def disk(self, join: OnlineOperator) -> Disk:
         """Nested loops over blocks."""
-        return MinerLoops(join, survivors=self.cleanup == "survivors")
+        return BlockLoop(join, settles=self.cleanup == "survivors")
 
 
 class TreeIndex(Index):
@@ -113,79 +109,69 @@ class TreeIndex(Index):
             metrics.peak("sigma", int(1e9 * self.edges.sigma[edge]), label, unit="per billion")
 
 
-class TreeMatcher(Matcher[list[Part]]):
-    """Blocks of all inputs along the join tree: rows that cannot match are left out with every input that is added."""
-
-    def __init__(self, join: OnlineOperator) -> None:
-        self._join, self._combinations = join, Combinations(join)
-        self._steps: list[Step] = []
-
-    def outer_blocks(self, r: int, first: int) -> int:
-        """As printed, or in clean-up all that memory takes, beside a block of each other input."""
-        join = self._join
-        room = join.block_room // 4 - sum(store.largest for store in join.blocks)
-        most = join.fitted.rows if join.finished else join.spec.sizes.outer_blocks
-        return max(1, min(most, room // max(1, join.blocks[r].largest)))
-
-    def path(self, outer: int) -> list[int]:
-        """The sequences that hang off the outer input, those with few blocks first, neighbours before what follows."""
-        sequences = [self._sequence(outer, near) for near in neighbours(self._join.keys, outer)]
-        sequences.sort(key=lambda some: (max(len(self._join.blocks[r]) for r in some), some[0]))
-        return [r for some in sequences for r in some]
-
-    def _sequence(self, before: int, first: int) -> list[int]:
-        further = [self._sequence(first, near) for near in neighbours(self._join.keys, first) if near != before]
-        return [first, *(r for some in further for r in some)]
-
-    def first(self, order: Sequence[int], numbers: Sequence[int]) -> list[Part] | None:
-        """Blocks of the outer input."""
-        self._steps = path_of(self._join.keys, order)
-        part = united([self._join.blocks[order[0]].load(number) for number in numbers])
-        return [part] if part.n_rows else None
-
-    def passes_over(self, level: list[Part], r: int, number: int) -> bool:
-        """A block must be read to know."""
-        return False
-
-    def extended(self, level: list[Part], r: int, number: int) -> list[Part] | None:
-        """Rows that still match."""
-        parts = [*level, self._join.blocks[r].load(number)]
-        found = reduced(parts, self._steps[: len(parts)])
-        return found if all(part.n_rows for part in found) else None
-
-    def answers(self, level: list[Part]) -> Iterator[pa.RecordBatch]:
-        """New combinations."""
-        return self._combinations.of(level, self._steps, nothing_done(len(level)))
+FLUSHES = ("largest", "smallest")
 
 
-class MinerLoops(BlockLoop):
-    """Nested loops in pauses, if it `reacts`; at the end the `survivors` of all blocks, or the rest of the loops."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MJoin(MultiJoin):
+    """A hash table for each input on one common key; a bucket is flushed from all of them together.
+
+    Where one attribute is equal in all inputs, a combination was produced exactly if its rows have one generation of
+    their bucket; `flush` is which bucket leaves, the one with most rows as in the source, or with fewest. Other trees
+    are not the source's: there rows leave by chance and combinations are told apart by ticks, as in MINER. There is no
+    work in pauses.
+    Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.8.
+    """
+
+    flush: Literal["largest", "smallest"] = "largest"
+
+    def check(self) -> None:
+        """`PlanError` for predicates that make no tree and a flush that there is not."""
+        MultiJoin.check(self)
+        if self.flush not in FLUSHES:
+            raise PlanError(f"flush={self.flush!r} is not one of {FLUSHES}.")
+
+    def footprint(self) -> Footprint:
+        """Slots, with chains and cells for each input, or nodes of indexes."""
+        if self.graph.is_common:
+            n = len(self.inputs)
+            return replace(self.needs(slot_bytes(n)), bucket=bucket_bytes(n))
+        return self.needs(LINK_BYTES * self.most_attributes + SIDE_BYTES)
+
+    def index(self, fitted: Fitted, keys: JoinKeys) -> Index:
+        """Hash tables on a common key; else ordered indexes, whose rows leave by chance."""
+        if not self.graph.is_common:
+            return TreeIndex(fitted, keys, self.seed, RANDOM)
+        return HashIndex(fitted, keys, MJOIN if self.flush == "largest" else MJOIN_SMALLEST)
+
+    def disk(self, join: OnlineOperator) -> Disk:
+        """Generations of buckets on a common key; else all that is owed is found at the end."""
+        return Generations(join) if self.graph.is_common else BlockLoop(join, reacts=False)
+
+    def options(self) -> list[str]:
+        """Which bucket leaves."""
+        return [f"flush={self.flush}" if self.graph.is_common else "flush=random"]
+
+
+class Generations(Disk):
+    """Blocks of one bucket and generation have met. A block's group is its generation: the tick of its flush."""
 
     blocks_at_once: ClassVar[int] = 2
 
-    def __init__(self, join: OnlineOperator, reacts: bool = True, survivors: bool = True) -> None:
-        super().__init__(join, TreeMatcher(join))
-        self.combinations, self._reacts, self._survivors = Combinations(join), reacts, survivors
+    def __init__(self, join: OnlineOperator) -> None:
+        super().__init__(join)
+        self.combinations = Combinations(join)
 
-    def react(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Nested loops over blocks, from where they stopped."""
-        return super().react(until) if self._reacts else iter(())
-
-    def renumber(self) -> None:
-        """All blocks that are left have met; roles stay as they are."""
-        outer = self.odometer.outer
-        super().renumber()
-        self.odometer.outer = outer
-
-    def done(self) -> Done:
-        """What nested loops have produced so far."""
-        o = self.odometer
-        flight = np.array([o.in_flight, o.outer, o.outer_blocks], np.int64)
-        box, digits, current = (int64s(np.array(each, np.int64)) for each in (o.joined, o.digits, o.current))
-        return Done(box, int64s(flight), digits, current)
+    def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
+        """Rows of all inputs that left together are of one generation."""
+        self.join.write_blocks(side, rows, tick, bucket, group=tick)
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """Every combination of blocks that nested loops have not produced."""
-        if not self._survivors:
-            return super().settle_all()
-        return self.combinations.settle([store.living().tolist() for store in self.blocks], self.done())
+        """Bucket by bucket all combinations but those of one generation; then all rows are of one."""
+        for bucket in self.combinations.buckets():
+            yield from self.combinations.of_bucket(bucket, "group")
+
+    def renumber(self) -> None:
+        """All rows on disk are of one generation."""
+        for store in self.blocks:
+            store.directory.regroup(0)

@@ -14,12 +14,12 @@ from dovetail.engine.layout import Key, Layout, join_layout
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import AnswerColumns, multi_schema, with_phase
-from dovetail.joins.online.graph import SIDES, JoinGraph, Term, join_graph, pair_graph
+from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, pair_graph
 from dovetail.joins.online.kernels.rows import KEY_BYTES, ROW_BYTES
+from dovetail.joins.online.kernels.table import bucket_bytes, slot_bytes
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.parts import Disk, Index
-from dovetail.joins.online.predicate import Band, Predicate
 from dovetail.joins.online.sizes import FITTED, Fitted, Footprint, Sizes, block_overhead, fit, widths_of
 
 _GONE_BYTES = 4
@@ -162,6 +162,10 @@ class OnlineJoin(OnlineSpec):
         """The columns of the answer, a shared key once."""
         layout = self.layout(schemas)
         return AnswerColumns(with_phase(layout, self.with_phase), (layout.left, layout.right), self.with_phase)
+
+    def footprint(self) -> Footprint:
+        """That of a hash table: slots with their chains and queues, buckets, and flushes listed of each."""
+        return Footprint(self.row_bytes + slot_bytes(2), bucket=bucket_bytes(2), fixed=13 * 40 + 512)
 
     def loaded_bytes(self, side: int) -> int:
         """Keys, ranges, ticks and names."""

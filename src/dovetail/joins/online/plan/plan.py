@@ -16,15 +16,15 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
-from dovetail.joins.online.answers import AnswerColumns
+from dovetail.joins.online.answers import PHASE_COLUMN, AnswerColumns
 from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_state import Lateness, lateness_of
 from dovetail.joins.online.graph import SIDES, JoinGraph
-from dovetail.joins.online.lateness import Lateness, lateness_of
-from dovetail.joins.online.phases import PHASE_COLUMN
-from dovetail.joins.online.plan.task import OnlineTask, join_buckets
-from dovetail.joins.online.request import Terms
+from dovetail.joins.online.plan.available_now import end_when_done
+from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask, Terms, join_buckets
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
+from dovetail.spark.hosts.stateful import stateful_frame
 from dovetail.spark.inputs import collation_key, collation_of
 from dovetail.spark.task import MetricsSink
 
@@ -61,10 +61,9 @@ class OnlinePlan:
     def _whole(self) -> DataFrame:
         if not self.inputs[0].isStreaming:
             return bucket_frame(self.inputs, self.task, partial(join_buckets, self.task), self.buckets, self.output)
-        from dovetail.joins.online.plan.state import OnlineBuckets  # brings pandas, which nothing else here needs
-        from dovetail.spark.hosts.stateful import stateful_frame
-
         join, reacts = OnlineBuckets(self.task), self.task.request.reacts
+        if reacts:
+            end_when_done(self.inputs[0].sparkSession, self.task.sink, self.task.request.wait_ms / 1e3)
         return stateful_frame(self.inputs, self.task, join, self.output, "by clock" if reacts else "never")
 
     def metrics(self) -> Metrics:

@@ -1,37 +1,173 @@
-"""Online joins over micro-batches: a bucket's rows are its state, and its join lives on in a resident process.
+"""Buckets of online joins in tasks: of batch DataFrames, in the order of reading, and of streams, over micro-batches.
 
-Where all answers of the stored rows were given, they are all of the state: a restart loads them without joining them
-again. Else the events since that was so, the tail, are replayed after them. A micro-batch's outcome depends on the
-stored pieces, its own rows in whatever order, and its logged time alone, so that an attempt that is repeated gives the
-same answers.
+A stream's bucket has its rows as its state, and its join lives on in a resident process. Where all answers of the
+stored rows were given, they are all of the state: a restart loads them without joining them again. Else the events
+since that was so, the tail, are replayed after them. A micro-batch's outcome depends on the stored pieces, its own rows
+in whatever order, and its logged time alone, so that an attempt that is repeated gives the same answers.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.packing import CHUNK_BYTES, CHUNK_ROWS, as_schema, unpack_rows
 from dovetail.errors import BudgetExceeded, DataError, PlanError
-from dovetail.joins.online.bucket_join import BucketJoin
-from dovetail.joins.online.event_log import EPOCH, Event, Piece, joined_pauses, pack_events, unpack_events
-from dovetail.joins.online.lateness import Lateness
-from dovetail.joins.online.plan.task import OnlineTask, counts_by_side
-from dovetail.joins.online.row_order import in_fixed_order
-from dovetail.joins.online.running import Running, Work
-from dovetail.joins.online.state_header import FORMAT, NEVER_MATCHES, Bounds, Header, How
+from dovetail.joins.online.bucket_join import BucketJoin, Running, Work
+from dovetail.joins.online.bucket_rule import BucketRule, MultiBucketRule
+from dovetail.joins.online.bucket_state import (
+    EPOCH,
+    FORMAT,
+    NEVER_MATCHES,
+    Bounds,
+    Event,
+    Header,
+    How,
+    Lateness,
+    Piece,
+    joined_pauses,
+    pack_events,
+    unpack_events,
+)
+from dovetail.joins.online.row_pages import in_fixed_order
 from dovetail.spark.frames import Batches
+from dovetail.spark.hosts.batch import Bucketed
+from dovetail.spark.hosts.exchange import Exchange
 from dovetail.spark.hosts.resident import Answers as Turned
 from dovetail.spark.hosts.resident import Log, ResidentCall, run_call
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall
-from dovetail.spark.task import TaskAttempt
+from dovetail.spark.task import MetricsSink, TaskAttempt, state_partitions
+
+Owed = Literal["idle", "batch"]
+REACTS = ("diner", "xjoin", "hmj", "rpj", "miner")
+"""Joins with a reactive phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is asked of an online join whatever it joins. Times are milliseconds, memory bytes."""
+
+    algorithm: str
+    memory: int
+    partitions: int | None
+    wait_ms: int
+    owed: Owed
+    retain_ms: int | None
+    with_phase: bool
+
+    @property
+    def reacts(self) -> bool:
+        """Whether pauses are used."""
+        return self.owed == "idle" and self.algorithm in REACTS
+
+
+CHANGE_COLUMN = "_change_type"
+"""What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineTask:
+    """One planned online join as its tasks see it.
+
+    Without `buckets`, a stream has as many as its checkpoint has partitions. With `marked` the last column of each
+    input says where it ends. `answers` are the columns that the join gives, `output` those that Spark shall see.
+    """
+
+    plan: str
+    join: BucketJoin
+    request: Terms
+    buckets: int | None
+    marked: bool
+    answers: pa.Schema
+    output: pa.Schema
+    sink: MetricsSink
+    lateness: Lateness | None = None
+
+    calls_all: ClassVar[bool] = False
+    chunk_bytes: ClassVar[int] = CHUNK_BYTES
+
+    def spread(self) -> BucketRule | MultiBucketRule:
+        """Which buckets rows belong to, the same in every micro-batch and after every restart."""
+        return self.join.spread(self.buckets or state_partitions())
+
+    def exchange(self) -> AbstractContextManager[Exchange]:
+        """The buckets of rows; rows without a key are in none."""
+        return nullcontext(self.spread())
+
+    def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows in the types of the join; `DataError` if there are some that change or delete others."""
+        name = self.join.names[side]
+        rows = as_schema(batch, self.join.schemas[name])
+        _check_appended(name, rows)
+        return rows
+
+
+def _check_appended(name: str, rows: pa.RecordBatch) -> None:
+    """What was given for rows that change or are deleted later cannot be taken back."""
+    if CHANGE_COLUMN not in rows.schema.names:
+        return
+    kinds = set(pc.unique(rows.column(CHANGE_COLUMN)).to_pylist()) - {"insert", None}
+    if kinds:
+        raise DataError(
+            f"{name} has rows with {CHANGE_COLUMN} {sorted(map(str, kinds))}; online joins take rows that are only "
+            f"added: filter the input by {CHANGE_COLUMN} = 'insert', or drop that column to join each row as a new one."
+        )
+
+
+def join_buckets(task: OnlineTask, packets: Bucketed) -> Batches:
+    """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
+    running: Running | None = None
+    current, dropped = -1, [0] * len(task.join.names)
+    try:
+        for bucket, packet in packets:
+            dropped[packet.side] += packet.dropped
+            if packet.rows is None:
+                continue
+            if running is None or bucket != current:
+                yield from _finished(task, running)
+                running, current = Running(task.join), bucket
+            yield from _answers(task, running.apply(Event("push", packet.side, rows=packet.rows)))
+        yield from _finished(task, running)
+        task.sink.task(counts_by_side("null_keys", task.join.names, dropped))
+    finally:
+        if running is not None:
+            running.close()
+
+
+def counts_by_side(name: str, sides: Sequence[str], counts: Sequence[int]) -> Metrics:
+    """Rows of each side under one name."""
+    metrics = Metrics()
+    for side, n in zip(sides, counts, strict=True):
+        metrics.add(name, int(n), side)
+    return metrics
+
+
+def _finished(task: OnlineTask, running: Running | None) -> Batches:
+    if running is None:
+        return
+    with closing(running.operator) as operator:
+        yield from _answers(task, running.apply(Event("finish")))
+        peak = operator.budget.peak
+    operator.metrics.peak("memory_peak", peak)
+    rows = sum(operator.metrics.value("rows", name) for name in task.join.names)
+    operator.metrics.peak("bucket_rows", rows, unit="rows")
+    task.sink.task(operator.metrics)
+
+
+def _answers(task: OnlineTask, batches: Iterator[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        if batch.num_rows:
+            yield as_schema(batch, task.output)
+
 
 QUOTA = 64
 """Units of reactive work in a micro-batch without rows: a block against some others is one."""

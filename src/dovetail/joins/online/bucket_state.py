@@ -1,16 +1,153 @@
-"""The header of a bucket's state: its pieces of events, the join they are of, when they leave, and what is pending."""
+"""The state of a bucket: events in pieces, and a header that says what they are and when their rows leave.
+
+Of settled pieces, which come first, only rows count: all their answers were given, and a join takes them up without
+joining them again. The events of the others, the tail, are replayed in their order. A join is deterministic: the same
+pieces make the same join. Rows leave when they were retained for long enough, or when watermarks and bands of times say
+that they match nothing any more.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.packing import pack, unpack, unpack_rows
 from dovetail.errors import ConfigError
-from dovetail.joins.online.event_log import EPOCH
-from dovetail.joins.online.lateness import Lateness
+from dovetail.joins.online.graph import JoinGraph
+
+_US = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Event-time columns of all inputs, how late their rows may be, and how much later than a row others may be that
+    still match it; microseconds.
+
+    A bucket's watermark is the smallest one of its inputs' newest event times less their delays, of earlier
+    micro-batches: never ahead of Spark's, so that no row is dropped that Spark would keep.
+    Reference: docs/algorithms/online.md, 7.5.
+    """
+
+    columns: tuple[str, ...]
+    delays: tuple[int, ...]
+    reach: tuple[int, ...]
+
+    def watermark(self, newest: Sequence[int | None]) -> int | None:
+        """No row older than this is taken; None before all inputs have sent rows."""
+        known = [at - delay for at, delay in zip(newest, self.delays, strict=True) if at is not None]
+        return min(known) if len(known) == len(newest) else None
+
+    def expiry(self, side: int, newest: int) -> int:
+        """Rows of an input up to this age match nothing once the watermark is later than this."""
+        return newest + self.reach[side]
+
+    def times(self, side: int, batch: pa.RecordBatch) -> I64:
+        """Event times in microseconds; rows without one have been left out before."""
+        times = batch.column(self.columns[side]).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        return np.asarray(times, np.int64)
+
+    def on_time(self, side: int, batch: pa.RecordBatch, watermark: int | None) -> pa.RecordBatch:
+        """The rows that are not too late."""
+        if watermark is None or batch.num_rows == 0:
+            return batch
+        times = self.times(side, batch)
+        return batch if times.min() >= watermark else pc.filter(batch, pa.array(times >= watermark))
+
+
+def lateness_of(graph: JoinGraph, delays_ms: Sequence[Mapping[str, int]]) -> Lateness | None:
+    """What watermarks say, given by input and column; None unless every edge has a band of times on such columns.
+
+    Each input has one column of times. Rows of inputs that are no neighbours are as far apart as the bands between.
+    """
+    columns: dict[int, str] = {}
+    later: dict[int, dict[int, int]] = {r: {} for r in range(len(graph.names))}
+    for edge in graph.edges:
+        band, (r, q) = edge.any_band, (end.relation for end in edge.ends)
+        if band is None or not isinstance(band.lo, timedelta) or not isinstance(band.hi, timedelta):
+            return None
+        for relation, column in ((r, band.left), (q, band.right)):
+            if column not in delays_ms[relation] or columns.setdefault(relation, column) != column:
+                return None
+        later[r][q], later[q][r] = band.hi // _US, -(band.lo // _US)
+    used = tuple(columns[r] for r in range(len(graph.names)))
+    delays = tuple(1000 * delays_ms[r][column] for r, column in enumerate(used))
+    return Lateness(used, delays, tuple(max(_reaches(later, r, None)) for r in range(len(graph.names))))
+
+
+def _reaches(later: Mapping[int, Mapping[int, int]], r: int, before: int | None) -> list[int]:
+    """How much later than a row of one input those of each other input may be."""
+    found = []
+    for near, by in later[r].items():
+        if near != before:
+            found += [by, *(by + more for more in _reaches(later, near, r))]
+    return found
+
+
+Kind = Literal["push", "idle", "settle", "finish", "budget"]
+EPOCH = 5
+"""Raised whenever a join gives other answers, or the same in another order, to the same pieces and events.
+
+A tail that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
+"""
+
+
+class Event(NamedTuple):
+    """Rows of a side (`push`), `times` pauses of `units` units of work (`idle`), all owed pairs (`settle`), the end.
+
+    `budget` raises the budget to `units` bytes, if it is smaller. `rows` is an Arrow record batch, without its schema.
+    """
+
+    kind: Kind
+    side: int = 0
+    units: int = 0
+    times: int = 1
+    rows: pa.Buffer | bytes = b""
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows of a push; `DataError` if the bytes are not rows of these columns."""
+        return unpack_rows(self.rows, schema)
+
+
+class Piece(NamedTuple):
+    """Events as bytes; of a settled piece only the rows count."""
+
+    data: bytes | pa.Buffer
+    settled: bool
+
+
+def joined_pauses(events: Iterable[Event]) -> list[Event]:
+    """The same events, pauses that follow each other as one event of several."""
+    found: list[Event] = []
+    for event in events:
+        last = found[-1] if found else None
+        if last is not None and last.kind == event.kind == "idle" and last.units == event.units:
+            found[-1] = last._replace(times=last.times + event.times)
+        else:
+            found.append(event)
+    return found
+
+
+def pack_events(events: Iterable[Event]) -> bytes:
+    """Events as bytes."""
+    listed = list(events)
+    return pack([event[:4] for event in listed], [event.rows for event in listed])
+
+
+def unpack_events(data: bytes | pa.Buffer) -> Iterator[Event]:
+    """The events that `pack_events` was given; `DataError` if there are none such."""
+    heads, parts = unpack(data)
+    for (kind, side, units, times), rows in zip(heads, parts, strict=True):
+        yield Event(kind, side, units, times, rows)
+
 
 FORMAT = 6
 NEVER_MATCHES = -(2**63)
