@@ -131,7 +131,7 @@ class _Taken:
         """A variable for the part if it reads data, else the part itself."""
         if not self.reads(node):
             return node
-        if isinstance(node, _AROUND):
+        if isinstance(node, tree.DirectElement) or (isinstance(node, tree.Computed) and node.kind in _AROUND):
             return self.without(node)
         number = len(self.parts) + 1
         while f"part{number}" in self.used:
@@ -149,13 +149,7 @@ class _Taken:
             case tree.DirectElement():
                 attributes = tuple(replace(one, parts=self.mixed(one.parts)) for one in node.attributes)
                 return replace(node, attributes=attributes, content=self.mixed(node.content))
-            case tree.ComputedElement(content=tree.Expr() as content):
-                return replace(node, content=self.part(content))
-            case tree.ComputedDocument(content=tree.Expr() as content):
-                return replace(node, content=self.part(content))
-            case tree.ComputedAttribute(content=tree.Expr() as content):
-                return replace(node, content=self.part(content))
-            case tree.ComputedText(content=tree.Expr() as content):
+            case tree.Computed(kind, content) if kind in _AROUND:
                 return replace(node, content=self.part(content))
             case tree.Filter(base):
                 return replace(node, base=self.part(base))
@@ -179,7 +173,8 @@ class _Taken:
         return node
 
 
-_AROUND = (tree.DirectElement, tree.ComputedElement, tree.ComputedDocument, tree.ComputedAttribute, tree.ComputedText)
+_AROUND = ("element", "document", "attribute", "text")
+"""Constructors by keyword whose content may be pulled out of them."""
 
 
 _CLAUSES = (tree.ForClause, tree.LetClause, tree.WhereClause, tree.OrderClause, tree.GroupClause)

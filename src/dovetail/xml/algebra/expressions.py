@@ -14,6 +14,7 @@ from decimal import Decimal
 
 from dovetail.errors import PlanError
 from dovetail.xml.syntax.names import KindTest, NameTest
+from dovetail.xml.syntax.tree import SYMBOLS
 from dovetail.xml.syntax.tree import Expr as Tree
 
 
@@ -64,6 +65,16 @@ class Call(Expression):
     name: str
     arguments: tuple[Expression, ...] = ()
     place: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
+
+    @property
+    def line(self) -> int:
+        """The line in the query, 0 if it stands nowhere in it."""
+        return self.place[0]
+
+    @property
+    def column(self) -> int:
+        """The column in the query."""
+        return self.place[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +160,6 @@ DOWNWARD = ("child", "attribute", "self", "descendant", "descendant-or-self")
 AGGREGATES = ("avg", "count", "max", "min", "sum")
 """Functions over a whole sequence that also exist as aggregate expressions."""
 
-VALUE = {op: f"value-{op}" for op in ("eq", "ne", "lt", "le", "gt", "ge")}
-GENERAL = {
-    "=": "general-eq",
-    "!=": "general-ne",
-    "<": "general-lt",
-    "<=": "general-le",
-    ">": "general-gt",
-    ">=": "general-ge",
-}
-NODE = {"is": "node-is", "<<": "node-before", ">>": "node-after"}
-ARITHMETIC = {
-    "+": "add", "-": "subtract", "*": "multiply", "div": "divide", "idiv": "integer-divide", "mod": "mod",
-}  # fmt: skip
-SETS = ("union", "intersect", "except")
-
 SORT_DISTINCT = "sort-distinct-nodes-asc-or-atomics"
 SORT = "sort-nodes-asc-or-atomics"
 DISTINCT = "distinct-nodes-or-atomics"
@@ -172,9 +168,8 @@ SEQUENCE = "sequence"
 
 INTERNAL = frozenset(
     (
-        *STEPS, *VALUE.values(), *GENERAL.values(), *NODE.values(), *ARITHMETIC.values(), *SETS, SORT_DISTINCT, SORT,
-        DISTINCT, SEQUENCE, "and", "or", "to", "minus", "plus", "string-concat", "treat", "promote", "iterate",
-        "create_sequence", "evaluate",
+        *STEPS, *SYMBOLS, SORT_DISTINCT, SORT, DISTINCT, SEQUENCE, "treat", "promote", "iterate", "create_sequence",
+        "evaluate",
     )
 )  # fmt: skip
 """Names of the algebra that are no functions of XQuery: a query that calls one of them calls something else."""

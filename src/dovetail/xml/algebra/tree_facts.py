@@ -16,6 +16,9 @@ TRUTH_FUNCTIONS = {
     "deep-equal",
 }  # fmt: skip
 """Functions that always give one boolean."""
+OF_NODES = {*tree.NODE.values(), *tree.SETS}
+"""Operators that ask which node is which."""
+_TRUTH_OPERATORS = {"and", "or", *tree.VALUE.values(), *tree.GENERAL.values(), *tree.NODE.values()}
 _FOCUS = {"position", "last"}
 _OF_CONTEXT = {
     "string", "number", "data", "name", "local-name", "namespace-uri", "node-name", "normalize-space", "string-length",
@@ -113,10 +116,7 @@ def _looks_up(part: Any) -> bool:
 def compares_nodes(node: Any, module: tree.Module | None = None) -> bool:
     """Whether the piece, or a function it calls, asks which node is which: `is`, `<<`, `union` and the like."""
     parts = (part for piece in with_callees(node, module) for part in tree_parts(piece))
-    return any(
-        isinstance(part, tree.SetOperation) or (isinstance(part, tree.Comparison) and part.kind == "node")
-        for part in parts
-    )
+    return any(isinstance(part, tree.Operation) and part.name in OF_NODES for part in parts)
 
 
 def uses_position(node: Any) -> bool:
@@ -149,8 +149,9 @@ def is_truth(node: tree.Expr) -> bool:
         return isinstance(node.steps[-1], tree.AxisStep)
     if isinstance(node, tree.FunctionCall):
         return node.name.uri == FN and node.name.local in TRUTH_FUNCTIONS
-    kinds = (tree.Comparison, tree.Logical, tree.Quantified, tree.AxisStep, tree.InstanceOf, tree.CastableAs)
-    return isinstance(node, kinds)
+    if isinstance(node, tree.Operation):
+        return node.name in _TRUTH_OPERATORS
+    return isinstance(node, (tree.Quantified, tree.AxisStep, tree.InstanceOf, tree.CastableAs))
 
 
 def is_filter(predicate: tree.Expr) -> bool:
@@ -177,7 +178,4 @@ def _is_countless(step: tree.Expr) -> TypeGuard[tree.AxisStep]:
     return below and all(map(is_filter, step.predicates))  # type: ignore[attr-defined]  # an AxisStep, as just asked
 
 
-_CONSTRUCTORS = (
-    tree.DirectElement, tree.ComputedElement, tree.ComputedAttribute, tree.ComputedText, tree.ComputedComment,
-    tree.ComputedInstruction, tree.ComputedDocument,
-)  # fmt: skip
+_CONSTRUCTORS = (tree.DirectElement, tree.Computed)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dovetail.errors import XQueryError
 from dovetail.xml.syntax.names import QName
-from dovetail.xml.syntax.tree import Clause, Expr
 from dovetail.xml.xdm.nodes import Document
 from dovetail.xml.xdm.temporal import DateTime
 from dovetail.xml.xdm.values import boolean
@@ -100,7 +99,19 @@ class Scope:
         return replace(self, focus=focus), focus
 
 
-def located(error: XQueryError, place: Expr | Clause) -> XQueryError:
+class Placed(Protocol):
+    """Anything that stands somewhere in the query; line 0 if it stands nowhere."""
+
+    @property
+    def line(self) -> int:
+        """The line, from 1."""
+
+    @property
+    def column(self) -> int:
+        """The column, from 1."""
+
+
+def located(error: XQueryError, place: Placed) -> XQueryError:
     """The error with the place of an expression, if it has none yet."""
     if not error.line and place.line:
         message = str(error).removeprefix(f"[{error.code}] ")
@@ -110,7 +121,7 @@ def located(error: XQueryError, place: Expr | Clause) -> XQueryError:
 
 
 @contextmanager
-def errors_at(place: Expr | Clause) -> Iterator[None]:
+def errors_at(place: Placed) -> Iterator[None]:
     """Gives errors of the block the place of an expression: for what is compiled, which need not be fast."""
     try:
         yield

@@ -30,7 +30,6 @@ from dovetail.xml.algebra.operators import (
     Unnest,
     inputs,
 )
-from dovetail.xml.evaluate import plan_expressions  # noqa: F401  (registers what it compiles)
 from dovetail.xml.evaluate.axes import step
 from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope, Slots, compile_expr, located
 from dovetail.xml.evaluate.flwor import Failed, Field, Key, Tuples, kept, restore

@@ -13,10 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dovetail.xml.algebra.expressions import (
-    ARITHMETIC,
-    GENERAL,
     SEQUENCE,
-    VALUE,
     Call,
     Constant,
     Evaluate,
@@ -38,7 +35,7 @@ from dovetail.xml.execute.rows import Fields, Items, State, Wanted
 from dovetail.xml.execute.wire import Form
 from dovetail.xml.rules.matching import assigned, conjuncts, unnested
 from dovetail.xml.scan import Column, ScanRequest
-from dovetail.xml.syntax.tree import VariableRef
+from dovetail.xml.syntax.tree import ARITHMETIC, GENERAL, VALUE, VariableRef
 
 Path = tuple[str, ...]
 

@@ -9,8 +9,6 @@ from typing import TypeGuard
 from dovetail.xml.algebra.expressions import (
     DISTINCT,
     DOWNWARD,
-    NODE,
-    SETS,
     SORT,
     SORT_DISTINCT,
     STEPS,
@@ -38,7 +36,7 @@ from dovetail.xml.algebra.operators import (
     with_inputs,
 )
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.tree_facts import LOOK_UP, reads_data
+from dovetail.xml.algebra.tree_facts import LOOK_UP, OF_NODES, reads_data
 
 Local = Callable[[Operator, Facts], Operator | None]
 
@@ -183,7 +181,7 @@ def asks_which_node(plan: Operator) -> bool:
 def _asks_which(part: Expression) -> bool:
     if isinstance(part, Evaluate):
         return part.identity
-    return is_call(part, *NODE.values(), *SETS, SORT_DISTINCT, SORT, DISTINCT)
+    return is_call(part, *OF_NODES, SORT_DISTINCT, SORT, DISTINCT)
 
 
 def conjuncts(condition: Expression) -> tuple[Expression, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 from dovetail.xml.syntax.direct import direct
 from dovetail.xml.syntax.lexer import Token
@@ -12,12 +12,7 @@ from dovetail.xml.syntax.reader import KIND_TESTS, Reader
 from dovetail.xml.syntax.tree import (
     AxisStep,
     CastAs,
-    ComputedAttribute,
-    ComputedComment,
-    ComputedDocument,
-    ComputedElement,
-    ComputedInstruction,
-    ComputedText,
+    Computed,
     ContextItem,
     Expr,
     Filter,
@@ -39,8 +34,8 @@ _NOT_FUNCTIONS = KIND_TESTS | {"if", "switch", "typeswitch", "item", "empty-sequ
 _STEP_STARTS = frozenset(
     ("name", "wildcard", "braced", "string", "integer", "decimal", "double", "*", "@", ".", "..", "(", "$")
 )
+_COMPUTED = frozenset(("element", "attribute", "processing-instruction", "text", "comment", "document"))
 _NAMED = frozenset(("element", "attribute", "processing-instruction"))
-_UNNAMED = {"text": ComputedText, "comment": ComputedComment, "document": ComputedDocument}
 _ANY_NODE = KindTest("node")
 
 
@@ -206,8 +201,7 @@ def _is_constructor(reader: Reader, token: Token) -> bool:
         return False
     following = reader.lexer.peek(1)
     if following.kind == "{":
-        known = token.text in _NAMED or token.text in _UNNAMED
-        return known or token.text in ("ordered", "unordered", "validate", "map", "array", "namespace")
+        return token.text in _COMPUTED | {"ordered", "unordered", "validate", "map", "array", "namespace"}
     named = token.text in _NAMED or token.text in ("namespace", "validate")
     return named and following.kind in ("name", "braced") and reader.lexer.peek(2).kind == "{"
 
@@ -220,29 +214,20 @@ def _constructor(reader: Reader, token: Token) -> Expr:
         raise reader.unsupported("validate is", "XQST0075")
     if token.text in ("map", "array", "namespace"):
         raise reader.unsupported(f"{token.text} constructors are")
-    if token.text in _UNNAMED:
-        return _UNNAMED[token.text](reader.enclosed())
-    if token.text == "processing-instruction":
-        return _instruction_constructor(reader)
-    element = token.text == "element"
-    name = _computed_name(reader) if reader.sees("{") else _constructed_name(reader, element)
-    return (ComputedElement if element else ComputedAttribute)(name, reader.enclosed(), reader.prefixes())
+    kind: Any = token.text
+    name = _constructed_name(reader, kind) if kind in _NAMED else None
+    prefixes = reader.prefixes() if kind in ("element", "attribute") else ()
+    return Computed(kind, reader.enclosed(), name, prefixes)
 
 
-def _computed_name(reader: Reader) -> Expr:
-    reader.expect("{")
-    name = reader.expr()
-    reader.expect("}")
-    return name
-
-
-def _constructed_name(reader: Reader, element: bool) -> QName:
-    return reader.name(reader.element_namespace if element else "")
-
-
-def _instruction_constructor(reader: Reader) -> Expr:
-    target = _computed_name(reader) if reader.sees("{") else reader.name().local
-    return ComputedInstruction(target, reader.enclosed())
+def _constructed_name(reader: Reader, kind: str) -> QName | str | Expr:
+    if reader.takes("{"):
+        name = reader.expr()
+        reader.expect("}")
+        return name
+    if kind == "processing-instruction":
+        return reader.name().local
+    return reader.name(reader.element_namespace if kind == "element" else "")
 
 
 def _number(token: Token) -> int | Decimal | float:

@@ -67,65 +67,27 @@ class FunctionCall(Expr):
 # --- operators
 
 
-@dataclass(frozen=True, slots=True)
-class Logical(Expr):
-    """`left and right`, `left or right`."""
-
-    op: OneOf["and", "or"]
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison(Expr):
-    """One of three kinds: value (`eq ne lt le gt ge`), general (`= != < <= > >=`), node (`is << >>`)."""
-
-    kind: OneOf["value", "general", "node"]
-    op: str
-    left: Expr
-    right: Expr
+VALUE = {op: f"value-{op}" for op in ("eq", "ne", "lt", "le", "gt", "ge")}
+GENERAL = {op: f"general-{name}" for op, name in zip(("=", "!=", "<", "<=", ">", ">="), VALUE, strict=True)}
+NODE = {"is": "node-is", "<<": "node-before", ">>": "node-after"}
+ARITHMETIC = {
+    "+": "add", "-": "subtract", "*": "multiply", "div": "divide", "idiv": "integer-divide", "mod": "mod",
+}  # fmt: skip
+SETS = ("union", "intersect", "except")
+BINARY = {
+    **{"and": "and", "or": "or", "to": "to", "||": "string-concat", "|": "union"},
+    **VALUE, **GENERAL, **NODE, **ARITHMETIC, **{name: name for name in SETS},
+}  # fmt: skip
+"""Names of the operators between two operands, which plans call them by."""
+SYMBOLS = {name: op for op, name in BINARY.items()} | {"minus": "-", "plus": "+"}
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic(Expr):
-    """`+ - * div idiv mod` between two operands."""
+class Operation(Expr):
+    """An operator and its operands: logical, comparison, arithmetic, set operation, `to`, `||`, or a sign."""
 
-    op: OneOf["+", "-", "*", "div", "idiv", "mod"]
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Unary(Expr):
-    """`-operand` or `+operand`."""
-
-    op: OneOf["+", "-"]
-    operand: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class StringConcat(Expr):
-    """`left || right`."""
-
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Range(Expr):
-    """`first to last`."""
-
-    first: Expr
-    last: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class SetOperation(Expr):
-    """`left union right` (also `|`), `intersect`, `except`: nodes in document order without duplicates."""
-
-    op: OneOf["union", "intersect", "except"]
-    left: Expr
-    right: Expr
+    name: str
+    arguments: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,50 +346,17 @@ class DirectElement(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedElement(Expr):
-    """`element name { content }`; a computed name is an expression."""
+class Computed(Expr):
+    """`element name { content }` and the like, also `<!-- content -->` and `<?name content?>`.
 
-    name: QName | Expr
-    content: Expr | None = None
-    namespaces: tuple[tuple[str, str], ...] = ()  # declared around it: what a computed name's prefix means
+    A computed name is an expression; texts, comments and documents have none. `namespaces` are declared around it: they
+    say what the prefix of a computed name means.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class ComputedAttribute(Expr):
-    """`attribute name { content }`."""
-
-    name: QName | Expr
-    content: Expr | None = None
+    kind: OneOf["element", "attribute", "text", "comment", "processing-instruction", "document"]
+    content: Expr
+    name: QName | str | Expr | None = None
     namespaces: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedText(Expr):
-    """`text { content }`."""
-
-    content: Expr | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedComment(Expr):
-    """`comment { content }`, also `<!-- content -->`."""
-
-    content: Expr | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedInstruction(Expr):
-    """`processing-instruction target { content }`, also `<?target content?>`."""
-
-    target: str | Expr
-    content: Expr | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedDocument(Expr):
-    """`document { content }`."""
-
-    content: Expr | None
 
 
 # --- modules
