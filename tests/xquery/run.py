@@ -12,8 +12,7 @@ from dovetail.xml.evaluate.static import Static, check_module
 from dovetail.xml.execute.job import runner_of
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.syntax.reader import deep_stack
-from dovetail.xml.syntax.tree import Module
+from dovetail.xml.syntax.tree import Module, deep_stack
 
 
 def answered(query: str, context: Context | None = None, item: str | None = None) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -77,9 +78,11 @@ from dovetail.xml.execute.tasks import (
     scan_files,
 )
 from dovetail.xml.execute.wire import FILE_SHIFT, Form, Key
-from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
-from dovetail.xml.syntax.reader import deep_stack
+from dovetail.xml.syntax.tree import deep_stack
+
+Route = Literal["auto", "tuples", "one_task"]
+"""How a query runs: as well as can be proved right, with every element built, or all of it in one task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from tests.xquery.rules.equivalence import check
 from tests.xquery.rules.random_queries import Maker
 from tests.xquery.rules.sample import QUERIES
 
+from dovetail.xml.algebra.matching import rewrite_first
 from dovetail.xml.algebra.operators import Operator, Select
 from dovetail.xml.rules import order
-from dovetail.xml.rules.matching import rewrite_first
 
 LINES = (Path(__file__).parent / "queries.txt").read_text().splitlines()
 WEATHER = {path.stem: path.read_text() for path in sorted(QUERIES.glob("*.xq"))}

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from dovetail.errors import XQueryError
-from dovetail.xml.syntax.names import FN, KindTest, NameTest, QName, SequenceType
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.syntax.tree import (
+    FN,
     AxisStep,
     ContextItem,
     DirectElement,
@@ -14,11 +14,15 @@ from dovetail.xml.syntax.tree import (
     ForClause,
     FunctionCall,
     InstanceOf,
+    KindTest,
     Literal,
+    NameTest,
     Operation,
     Path,
+    QName,
     Root,
     Sequence,
+    SequenceType,
     VariableRef,
     WhereClause,
 )

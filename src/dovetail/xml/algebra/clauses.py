@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dovetail.xml.algebra.expressions import SORT_DISTINCT, Call, Expression, Name, Variable, call, is_call, test_name
+from dovetail.xml.algebra.matching import folded, free_variables, is_filter, uses_position
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -27,9 +28,8 @@ from dovetail.xml.algebra.operators import (
     Unnest,
 )
 from dovetail.xml.algebra.properties import single, stepped
-from dovetail.xml.algebra.tree_facts import folded, free_variables, is_filter, uses_position
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, QName
+from dovetail.xml.syntax.tree import FN, QName
 
 if TYPE_CHECKING:
     from dovetail.xml.algebra.normalise import Normaliser

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from dovetail.errors import PlanError
-from dovetail.xml.syntax.names import KindTest, NameTest
-from dovetail.xml.syntax.tree import SYMBOLS
+from dovetail.xml.syntax.tree import SYMBOLS, KindTest, NameTest
 from dovetail.xml.syntax.tree import Expr as Tree
 
 

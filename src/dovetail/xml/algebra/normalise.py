@@ -42,8 +42,7 @@ from dovetail.xml.algebra.expressions import (
     Variable,
     call,
 )
-from dovetail.xml.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
-from dovetail.xml.algebra.tree_facts import (
+from dovetail.xml.algebra.matching import (
     asks_context,
     compares_nodes,
     free_variables,
@@ -53,8 +52,9 @@ from dovetail.xml.algebra.tree_facts import (
     reads_data,
     shared_nodes,
 )
+from dovetail.xml.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, XS, QName
+from dovetail.xml.syntax.tree import FN, XS, QName
 from dovetail.xml.xdm.atomic import PYTHON_TYPES
 
 # `decimal(...)` without prefix constructs a value, as in the source, where no function has that name.

@@ -35,7 +35,7 @@ from dovetail.xml.algebra.operators import (
     Unnest,
 )
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, XS, AnyItem, AtomicType, KindTest, NameTest, QName, SequenceType
+from dovetail.xml.syntax.tree import FN, XS, AnyItem, AtomicType, KindTest, NameTest, QName, SequenceType
 
 
 def name_text(name: QName) -> str:

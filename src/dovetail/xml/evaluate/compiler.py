@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dovetail.errors import XQueryError
-from dovetail.xml.syntax.names import QName
+from dovetail.xml.syntax.tree import QName
 from dovetail.xml.xdm.nodes import Document
 from dovetail.xml.xdm.temporal import DateTime
 from dovetail.xml.xdm.values import boolean

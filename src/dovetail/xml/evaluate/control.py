@@ -21,8 +21,7 @@ from dovetail.xml.evaluate.compiler import (
 )
 from dovetail.xml.evaluate.flwor import Tuples, for_clause
 from dovetail.xml.evaluate.types import matcher
-from dovetail.xml.syntax.names import ERR, QName
-from dovetail.xml.syntax.tree import Catch, If, Quantified, Switch, TryCatch, TypeCase, Typeswitch
+from dovetail.xml.syntax.tree import ERR, Catch, If, QName, Quantified, Switch, TryCatch, TypeCase, Typeswitch
 from dovetail.xml.xdm.atomic import QNameValue
 from dovetail.xml.xdm.operators import same
 from dovetail.xml.xdm.values import atom

@@ -33,19 +33,21 @@ from dovetail.xml.evaluate.compiler import (
     of_test,
 )
 from dovetail.xml.evaluate.paths import CONVERSIONS, plan_step
-from dovetail.xml.syntax.names import FN, XS, QName
 from dovetail.xml.syntax.tree import (
     ARITHMETIC,
+    FN,
     GENERAL,
     NODE,
     SETS,
     SYMBOLS,
     VALUE,
+    XS,
     ContextItem,
     Expr,
     FunctionCall,
     Literal,
     Operation,
+    QName,
     Sequence,
     SimpleMap,
     VariableRef,

@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.algebra.expressions import DISTINCT, SORT, SORT_DISTINCT, Expression, node_test
-from dovetail.xml.algebra.tree_facts import folded
+from dovetail.xml.algebra.matching import folded
 from dovetail.xml.evaluate.axes import REVERSE, step
 from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
 from dovetail.xml.syntax.tree import (

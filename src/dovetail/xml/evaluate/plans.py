@@ -12,6 +12,7 @@ from typing import Any
 
 from dovetail.errors import PlanError, XQueryError
 from dovetail.xml.algebra.expressions import Call, Constant, Expression, Variable, node_test
+from dovetail.xml.algebra.matching import is_one_tuple
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -34,9 +35,7 @@ from dovetail.xml.evaluate.axes import step
 from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope, Slots, compile_expr, located
 from dovetail.xml.evaluate.flwor import Failed, Field, Key, Tuples, kept, restore
 from dovetail.xml.evaluate.static import Static
-from dovetail.xml.rules.matching import is_one_tuple
-from dovetail.xml.syntax.reader import deep_stack
-from dovetail.xml.syntax.tree import ContextItem
+from dovetail.xml.syntax.tree import ContextItem, deep_stack
 from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree
 from dovetail.xml.xdm.operators import key_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.algebra.tree_facts import TRUTH_FUNCTIONS
+from dovetail.xml.algebra.matching import TRUTH_FUNCTIONS
 from dovetail.xml.evaluate import constructors, control, flwor, operators, paths, types
 from dovetail.xml.evaluate.compiler import (
     MAX_CALLS,
@@ -28,15 +28,17 @@ from dovetail.xml.evaluate.compiler import (
 )
 from dovetail.xml.evaluate.functions.registry import FUNCTIONS, Signature, sequence
 from dovetail.xml.evaluate.types import cast_to, checked, converter
-from dovetail.xml.syntax.names import FN, XS, QName
-from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import (
+    FN,
+    XS,
     ContextItem,
     FunctionCall,
     FunctionDeclaration,
     Module,
+    QName,
     VariableDeclaration,
     VariableRef,
+    deep_stack,
 )
 from dovetail.xml.xdm.atomic import PYTHON_TYPES
 from dovetail.xml.xdm.values import atom, atomise

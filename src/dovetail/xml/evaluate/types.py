@@ -18,8 +18,20 @@ from dovetail.xml.evaluate.compiler import (
     located,
     of_test,
 )
-from dovetail.xml.syntax.names import XS, AnyItem, AtomicType, KindTest, QName, SequenceType
-from dovetail.xml.syntax.tree import CastableAs, CastAs, Clause, Expr, InstanceOf, TreatAs
+from dovetail.xml.syntax.tree import (
+    XS,
+    AnyItem,
+    AtomicType,
+    CastableAs,
+    CastAs,
+    Clause,
+    Expr,
+    InstanceOf,
+    KindTest,
+    QName,
+    SequenceType,
+    TreatAs,
+)
 from dovetail.xml.xdm.atomic import (
     ANCESTORS,
     NUMBERS,

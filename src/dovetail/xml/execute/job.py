@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlparse
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, DataError, PlanError, XQueryError
-from dovetail.xml.algebra.tree_facts import needs_context, reads_data
+from dovetail.xml.algebra.matching import needs_context, reads_data
 from dovetail.xml.evaluate.compiler import Context, Environment
 from dovetail.xml.evaluate.plans import Runner
 from dovetail.xml.evaluate.static import Static

@@ -23,6 +23,7 @@ from dovetail.xml.algebra.expressions import (
     variables,
     with_children,
 )
+from dovetail.xml.algebra.matching import assigned, conjuncts, unnested
 from dovetail.xml.algebra.operators import (
     DataScan,
     Operator,
@@ -33,7 +34,6 @@ from dovetail.xml.algebra.operators import (
 from dovetail.xml.execute.parts import ScanPart
 from dovetail.xml.execute.rows import Fields, Items, State, Wanted
 from dovetail.xml.execute.wire import Form
-from dovetail.xml.rules.matching import assigned, conjuncts, unnested
 from dovetail.xml.scan import Column, ScanRequest
 from dovetail.xml.syntax.tree import ARITHMETIC, GENERAL, VALUE, VariableRef
 

@@ -28,7 +28,7 @@ from dovetail.xml.execute.rows import Fields, Sent, written
 from dovetail.xml.execute.scan_task import scanned
 from dovetail.xml.execute.scan_work import ScanWork
 from dovetail.xml.execute.wire import Form, Values, batched, decoded
-from dovetail.xml.syntax.reader import deep_stack
+from dovetail.xml.syntax.tree import deep_stack
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from dovetail.xml.algebra.expressions import Call, Constant, Expression, is_call, parts, variables
+from dovetail.xml.algebra.matching import conjunction, conjuncts, rewrite_first
 from dovetail.xml.algebra.operators import (
     Assign,
     DataScan,
@@ -27,7 +28,6 @@ from dovetail.xml.algebra.operators import (
     used,
 )
 from dovetail.xml.algebra.properties import NUMBERS, TEXTS, Facts
-from dovetail.xml.rules.matching import conjunction, conjuncts, rewrite_first
 
 
 def introduce_join(plan: Operator) -> Operator | None:

@@ -21,6 +21,7 @@ from dovetail.xml.algebra.expressions import (
     rebuilt,
     substituted,
 )
+from dovetail.xml.algebra.matching import is_constant_collection, iterated, rewrite_everywhere, rewrite_upwards
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -37,7 +38,6 @@ from dovetail.xml.algebra.operators import (
     with_expressions,
 )
 from dovetail.xml.algebra.properties import Facts, is_subtype
-from dovetail.xml.rules.matching import is_constant_collection, iterated, rewrite_everywhere, rewrite_upwards
 
 
 def clean_up(plan: Operator) -> Operator | None:

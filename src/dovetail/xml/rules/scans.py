@@ -19,6 +19,15 @@ from dovetail.xml.algebra.expressions import (
     substituted,
     with_children,
 )
+from dovetail.xml.algebra.matching import (
+    asks_which_node,
+    is_constant_collection,
+    is_downward,
+    iterated,
+    reads_once,
+    rewrite_first,
+    source_name,
+)
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -35,15 +44,6 @@ from dovetail.xml.algebra.operators import (
     renamed,
 )
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.rules.matching import (
-    asks_which_node,
-    is_constant_collection,
-    is_downward,
-    iterated,
-    reads_once,
-    rewrite_first,
-    source_name,
-)
 
 
 def introduce_scan(plan: Operator) -> Operator | None:

@@ -15,6 +15,14 @@ from dovetail.xml.algebra.expressions import (
     Variable,
     is_call,
 )
+from dovetail.xml.algebra.matching import (
+    asks_which_node,
+    is_constant_collection,
+    is_one_tuple,
+    iterated,
+    rewrite_everywhere,
+    rewrite_first,
+)
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -47,14 +55,6 @@ from dovetail.xml.algebra.operators import (
     used,
 )
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.rules.matching import (
-    asks_which_node,
-    is_constant_collection,
-    is_one_tuple,
-    iterated,
-    rewrite_everywhere,
-    rewrite_first,
-)
 
 
 def drop_subplan(plan: Operator) -> Operator | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dovetail.xml.syntax.lexer import QNAME
-from dovetail.xml.syntax.names import XML, XMLNS, QName
-from dovetail.xml.syntax.reader import Reader
+from dovetail.xml.syntax.reader import QNAME, Reader
 from dovetail.xml.syntax.tree import (
+    XML,
+    XMLNS,
     Computed,
     DirectAttribute,
     DirectElement,
     Expr,
     Literal,
+    QName,
 )
 
 _SPACE = re.compile(r"[ \t\n]*")

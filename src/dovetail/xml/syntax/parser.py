@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dovetail.xml.syntax.clauses import CODEPOINT, keyword_expr
-from dovetail.xml.syntax.names import FN, XML, XMLNS, XS, QName
 from dovetail.xml.syntax.paths import call, path
-from dovetail.xml.syntax.reader import (
-    Reader,
-    deep_stack,
-)
+from dovetail.xml.syntax.reader import Reader
 from dovetail.xml.syntax.tree import (
     BINARY,
+    FN,
+    XML,
+    XMLNS,
+    XS,
     CastableAs,
     CastAs,
     Expr,
@@ -22,9 +22,11 @@ from dovetail.xml.syntax.tree import (
     Module,
     Operation,
     Parameter,
+    QName,
     SimpleMap,
     TreatAs,
     VariableDeclaration,
+    deep_stack,
 )
 
 _RESERVED = frozenset((FN, XS, XML, f"{XS}-instance", f"{FN}/math", f"{FN}/map", f"{FN}/array"))

@@ -6,10 +6,11 @@ from decimal import Decimal
 from typing import Any, cast
 
 from dovetail.xml.syntax.direct import direct
-from dovetail.xml.syntax.lexer import Token
-from dovetail.xml.syntax.names import FN, XS, Axis, KindTest, NameTest, QName
-from dovetail.xml.syntax.reader import KIND_TESTS, Reader
+from dovetail.xml.syntax.reader import KIND_TESTS, Reader, Token
 from dovetail.xml.syntax.tree import (
+    FN,
+    XS,
+    Axis,
     AxisStep,
     CastAs,
     Computed,
@@ -17,8 +18,11 @@ from dovetail.xml.syntax.tree import (
     Expr,
     Filter,
     FunctionCall,
+    KindTest,
     Literal,
+    NameTest,
     Path,
+    QName,
     Root,
     Sequence,
     VariableRef,

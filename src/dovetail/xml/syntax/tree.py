@@ -1,4 +1,4 @@
-"""The tree of a query: small frozen nodes that know their place in the text.
+"""The tree of a query: small frozen nodes that know their place in the text; and room for deep trees.
 
 Two nodes are equal if they say the same; where they stand (`line`, `column`) does not count. Every name in the tree is
 resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are gone: `//` is a step on
@@ -7,11 +7,94 @@ the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the cal
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal as OneOf
 
-from dovetail.xml.syntax.names import Axis, KindTest, NameTest, QName, SequenceType
+FN = "http://www.w3.org/2005/xpath-functions"
+XS = "http://www.w3.org/2001/XMLSchema"
+XML = "http://www.w3.org/XML/1998/namespace"
+XMLNS = "http://www.w3.org/2000/xmlns/"
+LOCAL = "http://www.w3.org/2005/xquery-local-functions"
+ERR = "http://www.w3.org/2005/xqt-errors"
+
+Axis = OneOf[
+    "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",
+    "following-sibling", "preceding-sibling", "following", "preceding",
+]  # fmt: skip
+NodeKind = OneOf[
+    "node", "element", "attribute", "text", "comment", "processing-instruction", "document-node", "namespace-node"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class QName:
+    """A resolved name; `uri` is "" for a name in no namespace."""
+
+    uri: str
+    local: str
+    prefix: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}:{self.local}" if self.prefix else self.local
+
+
+@dataclass(frozen=True, slots=True)
+class NameTest:
+    """A name or wildcard of a step: None stands for `*`."""
+
+    uri: str | None
+    local: str | None
+    prefix: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KindTest:
+    """`node()`, `text()`, `element(name)` ...; `name` also holds the target of processing-instruction(target)."""
+
+    kind: NodeKind
+    name: NameTest | None = None
+    inner: KindTest | None = None  # document-node(element(name))
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicType:
+    """`xs:integer` and the like, as an item type or the target of a cast."""
+
+    name: QName
+
+
+@dataclass(frozen=True, slots=True)
+class AnyItem:
+    """`item()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """An item type with `"" ? * +`; item None is `empty-sequence()`."""
+
+    item: AtomicType | KindTest | AnyItem | None
+    occurrence: OneOf["", "?", "*", "+"] = ""
+
+
+_CALLS = 60_000  # calls between Python functions use no C stack, so this many are safe
+
+
+@contextmanager
+def deep_stack() -> Iterator[None]:
+    """Raises the limit of nested calls inside the block: parsing and evaluation are nested Python calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _CALLS))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+# --- expressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +103,6 @@ class Expr:
 
     line: int = field(default=0, kw_only=True, compare=False)
     column: int = field(default=0, kw_only=True, compare=False)
-
-
-# --- primary expressions
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.compiler import Environment
 from dovetail.xml.evaluate.functions.registry import function
-from dovetail.xml.syntax.names import XML
+from dovetail.xml.syntax.tree import XML
 from dovetail.xml.xdm.atomic import PYTHON_TYPES, AnyURI, QNameValue
 from dovetail.xml.xdm.markup import escaped, is_ncname, parse_xml, serialise
 from dovetail.xml.xdm.nodes import (

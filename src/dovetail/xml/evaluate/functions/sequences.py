@@ -11,7 +11,7 @@ from typing import Any
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.control import RaisedError
 from dovetail.xml.evaluate.functions.registry import function
-from dovetail.xml.syntax.names import ERR
+from dovetail.xml.syntax.tree import ERR
 from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, PRIMITIVES, AnyURI, QNameValue, UntypedAtomic, promoted, rounded
 from dovetail.xml.xdm.operators import arithmetic, comparable, deep_equal, distinct, key_of
 from dovetail.xml.xdm.temporal import EXACT, DayTimeDuration, YearMonthDuration

@@ -11,7 +11,7 @@ from typing import Any
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.evaluate.functions.sequences import check_collation
-from dovetail.xml.syntax.lexer import is_xml_character
+from dovetail.xml.syntax.reader import is_xml_character
 from dovetail.xml.xdm.atomic import rounded
 from dovetail.xml.xdm.markup import text_of
 from dovetail.xml.xdm.regex import compiled
