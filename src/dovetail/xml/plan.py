@@ -31,7 +31,6 @@ from dovetail.xml.algebra.operators import (
     available,
     operators,
 )
-from dovetail.xml.execute.job import Collection, Job
 from dovetail.xml.execute.parts import (
     Cut,
     Direct,
@@ -46,14 +45,16 @@ from dovetail.xml.execute.parts import (
     planned_join,
     spread_items,
 )
-from dovetail.xml.execute.result import Row
 from dovetail.xml.execute.rows import (
     COUNT,
+    FILE_SHIFT,
     ITEM,
     ORDER,
     TOTAL,
     Fields,
+    Form,
     Items,
+    Key,
     Sent,
     SentDoubles,
     SentFields,
@@ -66,8 +67,11 @@ from dovetail.xml.execute.scan_work import ColumnScan, ScanWork, planned_scan
 from dovetail.xml.execute.tasks import (
     CUT,
     MARKER,
+    Collection,
+    Job,
     JoinTasks,
     LastTask,
+    Row,
     ScanTasks,
     WholeTask,
     packed_apart,
@@ -77,7 +81,6 @@ from dovetail.xml.execute.tasks import (
     run_whole,
     scan_files,
 )
-from dovetail.xml.execute.wire import FILE_SHIFT, Form, Key
 from dovetail.xml.rules.order import Rewriting
 from dovetail.xml.syntax.tree import deep_stack
 

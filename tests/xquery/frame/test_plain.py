@@ -11,7 +11,7 @@ from tests.xquery.frame.local import Local
 
 from dovetail.errors import BudgetExceeded, XQueryError
 from dovetail.xml.execute.columns import Texts
-from dovetail.xml.execute.job import Collection, collection_of, local_paths
+from dovetail.xml.execute.tasks import Collection, collection_of, local_paths
 from dovetail.xml.kernels.plain import SECONDS, plain_integers, plain_moments
 from dovetail.xml.xdm.temporal import Date, DateTime
 

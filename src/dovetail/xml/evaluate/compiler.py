@@ -20,7 +20,7 @@ from dovetail.xml.xdm.temporal import DateTime
 from dovetail.xml.xdm.values import boolean
 
 if TYPE_CHECKING:
-    from dovetail.xml.evaluate.static import Static
+    from dovetail.xml.evaluate.calls import Static
 
 
 Items = list[Any]

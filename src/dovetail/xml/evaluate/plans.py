@@ -32,9 +32,9 @@ from dovetail.xml.algebra.operators import (
     inputs,
 )
 from dovetail.xml.evaluate.axes import step
+from dovetail.xml.evaluate.calls import Static
 from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope, Slots, compile_expr, located
 from dovetail.xml.evaluate.flwor import Failed, Field, Key, Tuples, kept, restore
-from dovetail.xml.evaluate.static import Static
 from dovetail.xml.syntax.tree import ContextItem, deep_stack
 from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree

@@ -61,8 +61,7 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.evaluate.plans import Given
-from dovetail.xml.execute.rows import Fields, Items, State, Wanted
-from dovetail.xml.execute.wire import Form, KeyPair, key_pair
+from dovetail.xml.execute.rows import Fields, Form, Items, KeyPair, State, Wanted, key_pair
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 

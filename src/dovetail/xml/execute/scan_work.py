@@ -32,8 +32,7 @@ from dovetail.xml.algebra.operators import (
     chain,
 )
 from dovetail.xml.execute.parts import ScanPart
-from dovetail.xml.execute.rows import Fields, Items, State, Wanted
-from dovetail.xml.execute.wire import Form
+from dovetail.xml.execute.rows import Fields, Form, Items, State, Wanted
 from dovetail.xml.scan import Column, ScanRequest
 from dovetail.xml.syntax.tree import ARITHMETIC, GENERAL, VALUE, VariableRef
 

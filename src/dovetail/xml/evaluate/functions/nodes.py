@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.calls import function
 from dovetail.xml.evaluate.compiler import Environment
-from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.syntax.tree import XML
 from dovetail.xml.xdm.atomic import PYTHON_TYPES, AnyURI, QNameValue
 from dovetail.xml.xdm.markup import escaped, is_ncname, parse_xml, serialise

@@ -9,8 +9,8 @@ from functools import cmp_to_key
 from typing import Any
 
 from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.calls import function
 from dovetail.xml.evaluate.control import RaisedError
-from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.syntax.tree import ERR
 from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, PRIMITIVES, AnyURI, QNameValue, UntypedAtomic, promoted, rounded
 from dovetail.xml.xdm.operators import arithmetic, comparable, deep_equal, distinct, key_of

@@ -9,7 +9,7 @@ import urllib.parse
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.functions.registry import function
+from dovetail.xml.evaluate.calls import function
 from dovetail.xml.evaluate.functions.sequences import check_collation
 from dovetail.xml.syntax.reader import is_xml_character
 from dovetail.xml.xdm.atomic import rounded
