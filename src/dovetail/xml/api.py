@@ -22,9 +22,10 @@ from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Assign, DistributeResult, Operator, Unnest, all_parts, next_number
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.evaluate.calls import check_module
-from dovetail.xml.execute.tasks import ENDINGS, Collection, Job, Row, Typed, collection_of, local_paths
+from dovetail.xml.execute.tasks import Job, Row, Typed
 from dovetail.xml.plan import Route, XQueryPlan
 from dovetail.xml.rules.order import Rewriting, rewrite
+from dovetail.xml.scan.files import ENDINGS, Collection, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.values import cast

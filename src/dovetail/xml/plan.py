@@ -67,7 +67,6 @@ from dovetail.xml.execute.scan_work import ColumnScan, ScanWork, planned_scan
 from dovetail.xml.execute.tasks import (
     CUT,
     MARKER,
-    Collection,
     Job,
     JoinTasks,
     LastTask,
@@ -82,6 +81,7 @@ from dovetail.xml.execute.tasks import (
     scan_files,
 )
 from dovetail.xml.rules.order import Rewriting
+from dovetail.xml.scan.files import Collection
 from dovetail.xml.syntax.tree import deep_stack
 
 Route = Literal["auto", "tuples", "one_task"]

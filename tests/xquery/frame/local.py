@@ -18,21 +18,9 @@ from dovetail.xml.execute.parts import Direct, Part, ScanPart, Whole, divided, p
 from dovetail.xml.execute.rows import ARROW, ITEM, ORDER, Fields, Sent, SentFields, SentState, State, Wanted, schema_of
 from dovetail.xml.execute.scan_task import scanned
 from dovetail.xml.execute.scan_work import ColumnScan, planned_scan
-from dovetail.xml.execute.tasks import (
-    CUT,
-    Collection,
-    Job,
-    JoinTasks,
-    LastTask,
-    Row,
-    WholeTask,
-    collection_of,
-    local_paths,
-    run_joined,
-    run_rest,
-    run_whole,
-)
+from dovetail.xml.execute.tasks import CUT, Job, JoinTasks, LastTask, Row, WholeTask, run_joined, run_rest, run_whole
 from dovetail.xml.rules.order import rewrite
+from dovetail.xml.scan.files import Collection, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
 
 ONE_ROW = pa.RecordBatch.from_pydict({"id": [0]})

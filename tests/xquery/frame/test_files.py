@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import ConfigError
-from dovetail.xml.execute.tasks import Collection, File, _below, local_paths, packed_apart
+from dovetail.xml.execute.tasks import _below, packed_apart
+from dovetail.xml.scan.files import Collection, File, local_paths
 
 
 def test_no_task_gets_more_than_its_share_and_one_file():

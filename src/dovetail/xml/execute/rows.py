@@ -1,7 +1,10 @@
-"""Rows between tasks: keys of joins as strings, values of variables as strings or pickled items.
+"""Rows between tasks: what is wanted of the tuples of a part, how rows are written, how the last task reads them.
 
-Keys are equal exactly where XQuery calls the values equal. A node that crosses between tasks is a copy without its
-surroundings, so only nodes whose surroundings and identity are never asked for may cross.
+`Items`, `Fields` and `State` say what is wanted. Scan tasks and the chain above a join write rows of tuples by
+`written`; the last task reads them by `SentFields`, `SentState` and `SentDoubles`. Keys of joins travel as strings,
+equal exactly where XQuery calls the values equal; values of variables as strings or pickled items. A node that crosses
+between tasks is a copy without its surroundings, so only nodes whose surroundings and identity are never asked for may
+cross.
 """
 
 from __future__ import annotations

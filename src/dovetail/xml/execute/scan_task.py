@@ -41,8 +41,9 @@ from dovetail.xml.execute.rows import (
     written,
 )
 from dovetail.xml.execute.scan_work import XML, ColumnScan, OnColumns, Path, Piece, Pieces, ScanWork, column_name
-from dovetail.xml.execute.tasks import MALFORMED, File, Job, read_document
+from dovetail.xml.execute.tasks import MALFORMED, Job, read_document
 from dovetail.xml.scan import ROW, Scanner, check, count_name, open_chunks
+from dovetail.xml.scan.files import File
 from dovetail.xml.syntax.tree import deep_stack
 from dovetail.xml.xdm.atomic import UntypedAtomic
 from dovetail.xml.xdm.markup import serialise

@@ -88,6 +88,9 @@ from dovetail.xml.kernels.codes import (
     W_SYMBOL,
     WRONG_END,
     XMLNS,
+    called,
+    entry,
+    inlined,
 )
 from dovetail.xml.kernels.markup import declaration, instruction, text
 from dovetail.xml.kernels.names import (
@@ -99,7 +102,6 @@ from dovetail.xml.kernels.names import (
     symbol_of,
     word,
 )
-from dovetail.xml.kernels.parts import called, entry, inlined
 from dovetail.xml.kernels.values import (
     batch_bytes,
     close_start_tag,
