@@ -27,12 +27,16 @@ from dovetail.xml.evaluate.compiler import (
     Run,
     Scope,
     Slots,
+    cast_to,
+    checked,
     compile_expr,
     compiles,
+    converter,
     errors_at,
     located,
+    mismatch,
+    value_converter,
 )
-from dovetail.xml.evaluate.types import cast_to, checked, converter, mismatch, value_converter
 from dovetail.xml.syntax.tree import (
     FN,
     XS,

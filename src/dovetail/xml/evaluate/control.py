@@ -17,10 +17,10 @@ from dovetail.xml.evaluate.compiler import (
     compiles,
     errors_at,
     located,
+    matcher,
     of_test,
 )
 from dovetail.xml.evaluate.flwor import Tuples, for_clause
-from dovetail.xml.evaluate.types import matcher
 from dovetail.xml.syntax.tree import ERR, Catch, If, QName, Quantified, Switch, TryCatch, TypeCase, Typeswitch
 from dovetail.xml.xdm.atomic import QNameValue
 from dovetail.xml.xdm.operators import same

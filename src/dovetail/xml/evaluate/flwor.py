@@ -13,8 +13,20 @@ from functools import cmp_to_key
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, Test, compile_expr, compiles, located
-from dovetail.xml.evaluate.types import Convert, checked, converter
+from dovetail.xml.evaluate.compiler import (
+    Compiled,
+    Convert,
+    Frame,
+    Items,
+    Run,
+    Scope,
+    Test,
+    checked,
+    compile_expr,
+    compiles,
+    converter,
+    located,
+)
 from dovetail.xml.syntax.tree import (
     CountClause,
     Flwor,

@@ -18,7 +18,6 @@ from dovetail.xml.algebra.operators import (
     operators,
 )
 from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.rules.joins import introduce_join, merge_condition, push_to_branch, recognise_keys
 from dovetail.xml.rules.paths import (
     clean_up,
     copy_single_item,
@@ -32,9 +31,13 @@ from dovetail.xml.rules.paths import (
 from dovetail.xml.rules.scans import (
     aggregate_in_two_steps,
     aggregate_incrementally,
+    introduce_join,
     introduce_scan,
+    merge_condition,
     partition_scan,
     push_steps,
+    push_to_branch,
+    recognise_keys,
 )
 from dovetail.xml.rules.subplans import (
     drop_aggregate,

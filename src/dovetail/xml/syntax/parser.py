@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dovetail.xml.syntax.clauses import CODEPOINT, keyword_expr
-from dovetail.xml.syntax.paths import call, path
+from dovetail.xml.syntax.expressions import CODEPOINT, call, keyword_expr, path
 from dovetail.xml.syntax.reader import Reader
 from dovetail.xml.syntax.tree import (
     BINARY,
