@@ -63,6 +63,7 @@ from dovetail.xml.execute.rows import (
     Wanted,
     schema_of,
 )
+from dovetail.xml.execute.scan_task import ScanTasks, packed_apart, scan_files
 from dovetail.xml.execute.scan_work import ColumnScan, ScanWork, planned_scan
 from dovetail.xml.execute.tasks import (
     CUT,
@@ -71,14 +72,11 @@ from dovetail.xml.execute.tasks import (
     JoinTasks,
     LastTask,
     Row,
-    ScanTasks,
     WholeTask,
-    packed_apart,
     retype,
     run_joined,
     run_rest,
     run_whole,
-    scan_files,
 )
 from dovetail.xml.rules.order import Rewriting
 from dovetail.xml.scan.files import Collection

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import ConfigError
-from dovetail.xml.execute.tasks import _below, packed_apart
+from dovetail.xml.execute.scan_task import packed_apart
+from dovetail.xml.execute.tasks import _below, 
 from dovetail.xml.scan.files import Collection, File, local_paths
 
 

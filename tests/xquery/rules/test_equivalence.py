@@ -10,7 +10,7 @@ from tests.xquery.rules.equivalence import check
 from tests.xquery.rules.random_queries import Maker
 from tests.xquery.rules.sample import QUERIES
 
-from dovetail.xml.algebra.matching import rewrite_first
+from dovetail.xml.algebra.matching import first
 from dovetail.xml.algebra.operators import Operator, Select
 from dovetail.xml.rules import order
 
@@ -44,7 +44,7 @@ def test_a_wrong_rule_is_found_out(monkeypatch: pytest.MonkeyPatch):
     """A rule that drops conditions: the comparison must notice it."""
 
     def forget(plan: Operator) -> Operator | None:
-        return rewrite_first(plan, lambda operator, facts: operator.input if isinstance(operator, Select) else None)
+        return first(lambda operator, facts: operator.input if isinstance(operator, Select) else None)(plan)
 
     monkeypatch.setitem(order.RULES, "copy_single_item", forget)
     with pytest.raises(AssertionError, match="is answered differently after copy_single_item"):

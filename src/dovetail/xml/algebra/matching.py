@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import wraps
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 from dovetail.xml.algebra.expressions import (
     DISTINCT,
@@ -218,29 +219,53 @@ _CONSTRUCTORS = (tree.DirectElement, tree.Computed)
 # --- plans
 
 Local = Callable[[Operator, Facts], Operator | None]
+"""What one operator of a plan is exchanged for; None if it stays."""
 
 
-def rewrite_first(plan: Operator, local: Local, lowest: bool = False) -> Operator | None:
-    """The plan with the first operator exchanged for which `local` has something new; None if there is none.
+class Rule(Protocol):
+    """The plan after a rule; None if the rule fits nowhere."""
 
-    Operators are tried from the top down, or from the bottom up if the lowest one is wanted.
-    """
-    facts = Facts(plan)
-    found = list(operators(plan))
-    for operator in reversed(found) if lowest else found:
-        new = local(operator, facts)
-        if new is not None:
-            return exchanged(plan, operator, new)
-    return None
+    __name__: str
+
+    def __call__(self, plan: Operator) -> Operator | None:
+        """The new plan."""
 
 
-def rewrite_everywhere(plan: Operator, local: Local) -> Operator | None:
-    """The plan with every operator exchanged for which `local` has something new; None if there is none.
+def first(local: Local) -> Rule:
+    """A rule that exchanges the first operator for which `local` has something new, from the top down."""
+    return _exchanging(local, list)
+
+
+def lowest(local: Local) -> Rule:
+    """A rule that exchanges the first operator for which `local` has something new, from the bottom up."""
+    return _exchanging(local, lambda found: list(found)[::-1])
+
+
+def _exchanging(local: Local, order: Callable[[Iterable[Operator]], list[Operator]]) -> Rule:
+    @wraps(local)
+    def rule(plan: Operator) -> Operator | None:
+        facts = Facts(plan)
+        for operator in order(operators(plan)):
+            new = local(operator, facts)
+            if new is not None:
+                return exchanged(plan, operator, new)
+        return None
+
+    return rule
+
+
+def everywhere(local: Local) -> Rule:
+    """A rule that exchanges every operator for which `local` has something new.
 
     Facts are those of the plan as it was: for rules that leave uses and properties of all other variables as they are.
     """
-    new = _everywhere(plan, local, Facts(plan))
-    return None if new is plan else new
+
+    @wraps(local)
+    def rule(plan: Operator) -> Operator | None:
+        new = _everywhere(plan, local, Facts(plan))
+        return None if new is plan else new
+
+    return rule
 
 
 def _everywhere(operator: Operator, local: Local, facts: Facts) -> Operator:
@@ -252,14 +277,18 @@ def _everywhere(operator: Operator, local: Local, facts: Facts) -> Operator:
     return operator if same else with_inputs(operator, changed)
 
 
-def rewrite_upwards(plan: Operator, local: Local) -> Operator | None:
-    """The plan with every operator exchanged for which `local` has something new, lowest first; None if there is none.
+def upwards(local: Local) -> Rule:
+    """A rule that exchanges every operator for which `local` has something new, lowest first.
 
     What is new below is known above it: for rules that leave the value of every variable as it is.
     """
-    facts = Facts(plan)
-    new = _upwards(plan, local, facts)
-    return None if new is plan else new
+
+    @wraps(local)
+    def rule(plan: Operator) -> Operator | None:
+        new = _upwards(plan, local, Facts(plan))
+        return None if new is plan else new
+
+    return rule
 
 
 def _upwards(operator: Operator, local: Local, facts: Facts) -> Operator:

@@ -9,10 +9,10 @@ Reference: Carman 2020, 7.4; docs/algorithms/xquery.md, 5 and 6.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dovetail.errors import PlanError
+from dovetail.xml.algebra.matching import Rule
 from dovetail.xml.algebra.operators import (
     Operator,
     operators,
@@ -47,8 +47,6 @@ from dovetail.xml.rules.subplans import (
     sink_into_subplan,
     sort_by_document,
 )
-
-Rule = Callable[[Operator], Operator | None]
 
 RULES: dict[str, Rule] = {
     rule.__name__: rule

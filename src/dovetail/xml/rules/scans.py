@@ -28,11 +28,12 @@ from dovetail.xml.algebra.matching import (
     asks_which_node,
     conjunction,
     conjuncts,
+    first,
     is_constant_collection,
     is_downward,
     iterated,
+    lowest,
     reads_once,
-    rewrite_first,
     source_name,
 )
 from dovetail.xml.algebra.operators import (
@@ -161,16 +162,13 @@ def _simple(step: Call) -> str | None:
     return None
 
 
-def partition_scan(plan: Operator) -> Operator | None:
+@first
+def partition_scan(operator: Operator, facts: Facts) -> Operator | None:
     """DATASCAN gets its partition properties: each partition holds documents of the directory, none of them twice.
 
     The listings do not show them. Condition: the collection is a named directory. Right because a document is never
     cut: what is computed from one document is computed in one partition.
     """
-    return rewrite_first(plan, _partition_scan_at)
-
-
-def _partition_scan_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case DataScan(partitioning=None) if operator.source.arguments:
             (name,) = operator.source.arguments
@@ -246,17 +244,14 @@ STEPS_OF = {
 }
 
 
-def aggregate_in_two_steps(plan: Operator) -> Operator | None:
+@first
+def aggregate_in_two_steps(operator: Operator, facts: Facts) -> Operator | None:
     """AGGREGATE($v: f(e)), and f(e) in GROUP-BY, get the functions that compute f in two steps.
 
     Condition: f is avg, count, max, min or sum. Right because each of them can be computed from the values of the
     parts: counts and sums add up, the largest of the largest is the largest, and a mean is the sum of sums by the sum
     of counts.
     """
-    return rewrite_first(plan, _aggregate_in_two_steps_at)
-
-
-def _aggregate_in_two_steps_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Aggregate(steps=None) if (steps := _steps(operator.expression)) is not None:
             return replace(operator, steps=steps)
@@ -273,7 +268,8 @@ def _steps(expression: Expression) -> TwoStep | None:
 # --- joins
 
 
-def introduce_join(plan: Operator) -> Operator | None:
+@first
+def introduce_join(operator: Operator, facts: Facts) -> Operator | None:
     """DATASCAN(b) over a plan that scans as well becomes JOIN(true) { DATASCAN(b) } { that plan }, a cross product.
 
     So does a run of operators that reads a document by doc() and takes it apart, if it uses nothing from below.
@@ -281,10 +277,6 @@ def introduce_join(plan: Operator) -> Operator | None:
     because the source gives the same items for each tuple below, and JOIN gives its inner tuples for each outer one in
     turn.
     """
-    return rewrite_first(plan, _introduce_join_at)
-
-
-def _introduce_join_at(operator: Operator, facts: Facts) -> Operator | None:
     if not isinstance(operator, (DataScan, Unnest)):
         return None
     run = _run(operator)
@@ -319,7 +311,8 @@ def _reads_many(plan: Operator) -> bool:
     return any(isinstance(operator, (DataScan, Join, Unnest)) for operator in chain(plan))
 
 
-def push_to_branch(plan: Operator) -> Operator | None:
+@lowest
+def push_to_branch(operator: Operator, facts: Facts) -> Operator | None:
     """SELECT, ASSIGN or SUBPLAN above a JOIN that uses fields of one branch only moves to the top of that branch.
 
     A SELECT of several conditions is split where one of them can move. An UNNEST may move to the inner branch only:
@@ -328,10 +321,6 @@ def push_to_branch(plan: Operator) -> Operator | None:
     values. Right because these operators look at one tuple at a time, and a joined tuple has the fields of its side
     unchanged.
     """
-    return rewrite_first(plan, _push_to_branch_at, lowest=True)
-
-
-def _push_to_branch_at(operator: Operator, facts: Facts) -> Operator | None:
     join = _join_below(operator)
     if join is None:
         return None
@@ -381,16 +370,13 @@ def _moved(operator: Operator, join: Join, side: str) -> Operator:
     return stacked(above(inputs(operator)[-1], join), new)
 
 
-def merge_condition(plan: Operator) -> Operator | None:
+@lowest
+def merge_condition(operator: Operator, facts: Facts) -> Operator | None:
     """SELECT(c) above JOIN(j) becomes JOIN(j and c).
 
     Condition: c uses only fields that the JOIN gives, and nothing but ASSIGN, SELECT and SUBPLAN stands between them.
     Right because those neither add nor drop tuples that c would judge differently.
     """
-    return rewrite_first(plan, _merge_condition_at, lowest=True)
-
-
-def _merge_condition_at(operator: Operator, facts: Facts) -> Operator | None:
     if not isinstance(operator, Select):
         return None
     for below in chain(operator.input):
@@ -402,7 +388,8 @@ def _merge_condition_at(operator: Operator, facts: Facts) -> Operator | None:
     return None
 
 
-def recognise_keys(plan: Operator) -> Operator | None:
+@first
+def recognise_keys(operator: Operator, facts: Facts) -> Operator | None:
     """Each value-eq(a, b) and general-eq(a, b) that must hold, a from one branch and b from the other, becomes a key.
 
     The condition stays as it is, in XQuery's own terms, and still decides; a key says where to look. Condition: both
@@ -410,10 +397,6 @@ def recognise_keys(plan: Operator) -> Operator | None:
     any pair of items is equal, so its key is marked as existential: a tuple is then found under each of its items.
     Right because equal values have equal keys.
     """
-    return rewrite_first(plan, _recognise_keys_at)
-
-
-def _recognise_keys_at(operator: Operator, facts: Facts) -> Operator | None:
     if not isinstance(operator, Join):
         return None
     found = (_key(part, operator, facts) for part in conjuncts(operator.condition))
