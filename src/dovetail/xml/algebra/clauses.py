@@ -11,7 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dovetail.xml.algebra.expressions import SORT_DISTINCT, Call, Expression, Name, Variable, call, is_call, test_name
+from dovetail.xml.algebra.expressions import (
+    SORT_DISTINCT,
+    Call,
+    Expression,
+    Name,
+    Place,
+    Variable,
+    call,
+    is_call,
+    test_name,
+)
 from dovetail.xml.algebra.matching import folded, free_variables, is_filter, uses_position
 from dovetail.xml.algebra.operators import (
     Aggregate,
@@ -21,7 +31,6 @@ from dovetail.xml.algebra.operators import (
     NestedTupleSource,
     Operator,
     Order,
-    Place,
     Select,
     SortKey,
     Subplan,
@@ -240,9 +249,9 @@ class Clauses:
                 self.chain.select(self.to.condition(condition, self.scope, self.chain))
             case tree.OrderClause(keys):
                 sort = tuple(self._sort_key(key) for key in keys)
-                self.chain.top = Order(sort, self.chain.top, (clause.line, clause.column))
+                self.chain.top = Order(sort, self.chain.top, Place(clause.line, clause.column))
             case tree.GroupClause(keys):
-                self._group(keys, (clause.line, clause.column))
+                self._group(keys, Place(clause.line, clause.column))
 
     def _bind(self, name: QName, bound: Bound) -> None:
         self.scope = self.scope.binding(name, bound)

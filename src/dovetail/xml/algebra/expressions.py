@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import NamedTuple
 
 from dovetail.errors import PlanError
 from dovetail.xml.syntax.tree import SYMBOLS, KindTest, NameTest
@@ -57,13 +58,23 @@ class Name(Expression):
     text: str
 
 
+class Place(NamedTuple):
+    """Line and column in the query, both from 1."""
+
+    line: int = 0
+    column: int = 0
+
+
+NOWHERE = Place()
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
     """A function of the algebra or of XQuery applied to arguments; `place` is its line and column in the query."""
 
     name: str
     arguments: tuple[Expression, ...] = ()
-    place: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def line(self) -> int:

@@ -39,6 +39,7 @@ from dovetail.xml.algebra.expressions import (
     Evaluate,
     Expression,
     Name,
+    Place,
     Variable,
     call,
 )
@@ -164,7 +165,7 @@ class Normaliser:
         return self.value(node, scope, chain).expression if nodes else self.operand(node, scope, chain)
 
     def _call(self, name: str, arguments: list[Expression] | list[Variable], node: tree.Expr) -> Value:
-        return Value(Call(name, tuple(arguments), (node.line, node.column)), self.numbers.take())
+        return Value(Call(name, tuple(arguments), Place(node.line, node.column)), self.numbers.take())
 
     def _function(self, node: tree.FunctionCall, scope: Scope, chain: Chain) -> Value:
         name, arguments = node.name.local, node.arguments

@@ -13,11 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dovetail.errors import PlanError
-from dovetail.xml.algebra.expressions import Call, Expression, Variable, is_call, parts, substituted, variables
+from dovetail.xml.algebra.expressions import (
+    NOWHERE,
+    Call,
+    Expression,
+    Place,
+    Variable,
+    is_call,
+    parts,
+    substituted,
+    variables,
+)
 
 Change = Callable[[Expression], Expression]
-Place = tuple[int, int]
-"""Line and column in the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +169,7 @@ class Order(Operator):
 
     keys: tuple[SortKey, ...]
     input: Operator
-    place: Place = field(default=(0, 0), compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.keys:
@@ -184,7 +192,7 @@ class GroupBy(Operator):
     keys: tuple[tuple[Variable, Expression], ...]
     gathered: tuple[Gathered, ...]
     input: Operator
-    place: Place = field(default=(0, 0), compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

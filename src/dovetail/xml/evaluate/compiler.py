@@ -37,7 +37,6 @@ from dovetail.xml.xdm.atomic import (
     STRINGS,
     AnyURI,
     Float,
-    QNameValue,
     UntypedAtomic,
     to_double,
 )
@@ -397,8 +396,8 @@ def cast_to(target: str, namespaces: tuple[tuple[str, str], ...] = ()) -> Callab
     return lambda value: cast(value, target)
 
 
-def _qname(value: Any, namespaces: dict[str, str]) -> QNameValue:
-    if type(value) is QNameValue:
+def _qname(value: Any, namespaces: dict[str, str]) -> QName:
+    if type(value) is QName:
         return value
     if type(value) not in STRINGS or type(value) is AnyURI:
         raise XQueryError("XPTY0004", f"{type_name(value)} cannot be cast to xs:QName")
@@ -406,10 +405,10 @@ def _qname(value: Any, namespaces: dict[str, str]) -> QNameValue:
     if not is_ncname(prefix) or (colon and not is_ncname(local)):
         raise XQueryError("FORG0001", f"{value!r} is not a valid xs:QName")
     if not colon:
-        return QNameValue(namespaces.get("", ""), prefix)
+        return QName(namespaces.get("", ""), prefix)
     if not namespaces.get(prefix):
         raise XQueryError("FONS0004", f"the prefix {prefix!r} is not declared")
-    return QNameValue(namespaces[prefix], local, prefix)
+    return QName(namespaces[prefix], local, prefix)
 
 
 @compiles(CastAs)

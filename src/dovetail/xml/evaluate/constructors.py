@@ -15,7 +15,7 @@ from dovetail.xml.syntax.tree import (
     Expr,
     QName,
 )
-from dovetail.xml.xdm.atomic import STRINGS, AnyURI, QNameValue
+from dovetail.xml.xdm.atomic import STRINGS, AnyURI
 from dovetail.xml.xdm.markup import (
     Namespaces,
     add_content,
@@ -127,8 +127,8 @@ def _name(expr: Computed, scope: Scope) -> Callable[[Frame], QName]:
 
 
 def _named(value: Any, namespaces: dict[str, str], element: bool) -> QName:
-    if type(value) is QNameValue:
-        return QName(value.uri, value.local, value.prefix)
+    if type(value) is QName:
+        return value
     if type(value) not in STRINGS or type(value) is AnyURI:
         given = "nothing" if value is None else type_name(value)
         raise XQueryError("XPTY0004", f"the name of a constructor is a QName or a string, given {given}")

@@ -18,6 +18,7 @@ from dovetail.xml.evaluate.compiler import (
     Convert,
     Frame,
     Items,
+    Placed,
     Run,
     Scope,
     Test,
@@ -45,8 +46,6 @@ Rows = Callable[[Frame], Iterator[None]]
 """Sets the frame to one tuple after another."""
 Step = Callable[[Frame], Any]
 """Changes a tuple in place; False: the tuple goes."""
-Failed = Callable[[XQueryError], XQueryError]
-"""Gives an error its place in the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +168,8 @@ class Tuples:
 
         self._loop(rows)
 
-    def order(self, keys: list[Key], failed: Failed) -> None:
-        """The tuples sorted by the keys; tuples with equal keys keep their order. `failed` places errors of keys."""
+    def order(self, keys: list[Key], place: Placed) -> None:
+        """The tuples sorted by the keys; tuples with equal keys keep their order. Errors of keys get the `place`."""
         before, places = self.rows(), self.places
         compare = _comparison([_ordering(key) for key in keys])
 
@@ -180,18 +179,18 @@ class Tuples:
                 try:
                     found.append(([_order_value(key.value(frame)) for key in keys], kept(frame, places)))
                 except XQueryError as error:
-                    raise failed(error) from None
+                    raise located(error, place) from None
             try:
                 found.sort(key=cmp_to_key(compare))
             except XQueryError as error:
-                raise failed(error) from None
+                raise located(error, place) from None
             for _, values in found:
                 restore(frame, places, values)
                 yield
 
         self._loop(rows)
 
-    def group(self, keys: list[tuple[int, Run]], fields: list[Field], failed: Failed) -> None:
+    def group(self, keys: list[tuple[int, Run]], fields: list[Field], place: Placed) -> None:
         """A tuple for each group, in the order of their first tuples: its keys, and its fields."""
         before, places = self.rows(), tuple(slot for slot, _ in keys)
 
@@ -202,7 +201,7 @@ class Tuples:
                     key, frame[slot] = _group_key(value(frame))
                     same.append(key)
             except XQueryError as error:
-                raise failed(error) from None
+                raise located(error, place) from None
             return tuple(same)
 
         def rows(frame: Frame) -> Iterator[None]:
@@ -339,7 +338,7 @@ def _count(clause: CountClause, tuples: Tuples) -> None:
 
 def _order(clause: OrderClause, tuples: Tuples) -> None:
     keys = [Key(compile_expr(key.expr, tuples.scope).run, key.descending, key.empty_greatest) for key in clause.keys]
-    tuples.order(keys, lambda error: located(error, clause))
+    tuples.order(keys, clause)
 
 
 def _group(clause: GroupClause, tuples: Tuples) -> None:
@@ -353,7 +352,7 @@ def _group(clause: GroupClause, tuples: Tuples) -> None:
         keys.append((tuples.bind(key.variable), value))
     named = {slot for slot, _ in keys}
     fields = [Field(slot, _at(slot)) for slot in tuples.places if slot not in named]
-    tuples.group(keys, fields, lambda error: located(error, clause))
+    tuples.group(keys, fields, clause)
 
 
 def _converted(value: Run, convert: Convert) -> Run:

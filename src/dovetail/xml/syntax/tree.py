@@ -32,7 +32,7 @@ NodeKind = OneOf[
 
 @dataclass(frozen=True, slots=True)
 class QName:
-    """A resolved name; `uri` is "" for a name in no namespace."""
+    """A resolved name, and a value of type xs:QName; `uri` is "" for a name in no namespace."""
 
     uri: str
     local: str

@@ -12,14 +12,13 @@ from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.calls import function
 from dovetail.xml.evaluate.compiler import Environment
 from dovetail.xml.evaluate.control import RaisedError
-from dovetail.xml.syntax.tree import ERR, XML
+from dovetail.xml.syntax.tree import ERR, XML, QName
 from dovetail.xml.xdm.atomic import (
     INTEGERS,
     NUMBERS,
     PRIMITIVES,
     PYTHON_TYPES,
     AnyURI,
-    QNameValue,
     UntypedAtomic,
     promoted,
     rounded,
@@ -290,8 +289,8 @@ def _number(value: Any) -> float:
 
 
 @function("error", "QName?", "string", "item*", optional=3)
-def _error(code: QNameValue | None = None, message: str = "", items: list[Any] | None = None) -> None:
-    raise RaisedError(code or QNameValue(ERR, "FOER0000", "err"), message, items or [])
+def _error(code: QName | None = None, message: str = "", items: list[Any] | None = None) -> None:
+    raise RaisedError(code or QName(ERR, "FOER0000", "err"), message, items or [])
 
 
 @function("trace", "item*", "string", optional=1)
@@ -323,9 +322,9 @@ def _namespace_uri(node: Any) -> AnyURI:
 
 
 @function("node-name", "node?", focus=True)
-def _node_name(node: Any) -> QNameValue | None:
+def _node_name(node: Any) -> QName | None:
     found = None if node is None else name_of(node)
-    return QNameValue(found[1], found[2], found[0]) if found else None
+    return QName(found[1], found[2], found[0]) if found else None
 
 
 @function("root", "node?", focus=True)
@@ -378,25 +377,25 @@ def _generate_id(node: Any) -> str:
 
 
 @function("QName", "string?", "string")
-def _qname(uri: str | None, name: str) -> QNameValue:
+def _qname(uri: str | None, name: str) -> QName:
     prefix, colon, local = name.partition(":")
     if not is_ncname(prefix) or (colon and not is_ncname(local)) or (colon and not uri):
         raise XQueryError("FOCA0002", f"{name!r} is not a name for the namespace {uri!r}")
-    return QNameValue(uri or "", local, prefix) if colon else QNameValue(uri or "", prefix)
+    return QName(uri or "", local, prefix) if colon else QName(uri or "", prefix)
 
 
 @function("local-name-from-QName", "QName?")
-def _local_of(name: QNameValue | None) -> Any:
+def _local_of(name: QName | None) -> Any:
     return None if name is None else _NCNAME(name.local)
 
 
 @function("namespace-uri-from-QName", "QName?")
-def _uri_of(name: QNameValue | None) -> AnyURI | None:
+def _uri_of(name: QName | None) -> AnyURI | None:
     return None if name is None else AnyURI(name.uri)
 
 
 @function("prefix-from-QName", "QName?")
-def _prefix_of(name: QNameValue | None) -> Any:
+def _prefix_of(name: QName | None) -> Any:
     return _NCNAME(name.prefix) if name is not None and name.prefix else None
 
 
