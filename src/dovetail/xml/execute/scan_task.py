@@ -60,7 +60,7 @@ class Computed:
         self, runner: Runner, given: OnColumns, many: dict[Path, bool], change: Callable[[list[Any]], Any]
     ) -> None:
         self._value, self._change = runner.function(given.expression, given.variables), change
-        self.columns = [(column_name(use.path, many[use.path]), many[use.path]) for use in given.uses]
+        self.columns = [(column_name(path, many[path]), many[path]) for path in given.paths]
         self._known: dict[Any, Any] = {}
 
     def of(self, batch: pa.RecordBatch) -> list[Any]:
