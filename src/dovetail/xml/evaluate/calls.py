@@ -38,6 +38,7 @@ from dovetail.xml.evaluate.compiler import (
     value_converter,
 )
 from dovetail.xml.syntax.tree import (
+    CODEPOINT,
     FN,
     XS,
     ContextItem,
@@ -68,6 +69,7 @@ class Signature:
     needs_environment: bool = False
     variadic: bool = False
     together: bool = False
+    collated: bool = False
 
     def accepts(self, count: int) -> bool:
         """Whether it can be called with this number of arguments."""
@@ -94,12 +96,16 @@ def function(
     focus: bool = False,
     env: bool = False,
     variadic: bool = False,
+    collation: str = "",
 ) -> Declared:
-    """Registers a function of the namespace fn; the last `optional` parameters may be left out, all `together`."""
+    """Registers a function of the namespace fn; the last `optional` parameters may be left out, all `together`.
+
+    `collation` is the type of a last argument that names a collation and is not passed on.
+    """
 
     def register(call: Callable[..., Any]) -> Callable[..., Any]:
-        least = len(parameters) - optional
-        FUNCTIONS[name] = Signature(name, call, parameters, least, focus, env, variadic, together)
+        least, kinds = len(parameters) - optional, (*parameters, collation) if collation else parameters
+        FUNCTIONS[name] = Signature(name, call, kinds, least, focus, env, variadic, together, bool(collation))
         return call
 
     return register
@@ -224,6 +230,8 @@ def _values(plan: Compiled) -> Run:
 
 def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
     call, pairs = signature.call, list(zip(runs, prepare, strict=True))
+    if signature.collated and len(pairs) == len(signature.parameters):
+        call = _collated(call)
     if signature.needs_environment:
 
         def with_environment(frame: Frame) -> Items:
@@ -252,6 +260,18 @@ def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signatu
             raise located(error, expr) from None
 
     return invoke
+
+
+def _collated(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a last argument that names a collation: only the comparison by code points exists."""
+
+    def checked(*given: Any) -> Any:
+        *arguments, uri = given
+        if uri is not None and uri != CODEPOINT:
+            raise XQueryError("FOCH0002", f"the collation {uri!r} is not supported")
+        return call(*arguments)
+
+    return checked
 
 
 def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:

@@ -171,7 +171,7 @@ class Tuples:
     def order(self, keys: list[Key], place: Placed) -> None:
         """The tuples sorted by the keys; tuples with equal keys keep their order. Errors of keys get the `place`."""
         before, places = self.rows(), self.places
-        compare = _comparison([_ordering(key) for key in keys])
+        compare = _comparison([ordering(key.descending, key.empty_greatest) for key in keys])
 
         def rows(frame: Frame) -> Iterator[None]:
             found = []
@@ -253,9 +253,9 @@ def _order_value(items: Items) -> Any:
     return str(value) if type(value) is UntypedAtomic else value
 
 
-def _ordering(key: Key) -> Callable[[Any, Any], int]:
+def ordering(descending: bool = False, empty_greatest: bool = False) -> Callable[[Any, Any], int]:
     """A comparison of two values of one key; the empty sequence and NaN stand at the end that the query names."""
-    empty = 1 if key.empty_greatest else -1
+    empty = 1 if empty_greatest else -1
 
     def compare(left: Any, right: Any) -> int:
         ranks = _rank(left, empty), _rank(right, empty)
@@ -266,7 +266,7 @@ def _ordering(key: Key) -> Callable[[Any, Any], int]:
         first, second = comparable(left, right, "lt")
         return -1 if first < second else int(first > second)
 
-    return (lambda left, right: compare(right, left)) if key.descending else compare
+    return (lambda left, right: compare(right, left)) if descending else compare
 
 
 def _rank(value: Any, empty: int) -> int:

@@ -10,6 +10,7 @@ from typing import Literal as OneOf
 from dovetail.xml.syntax.direct import direct
 from dovetail.xml.syntax.reader import KIND_TESTS, Reader, Token
 from dovetail.xml.syntax.tree import (
+    CODEPOINT,
     FN,
     XS,
     Axis,
@@ -49,7 +50,6 @@ from dovetail.xml.syntax.tree import (
 )
 
 Part = TypeVar("Part")
-CODEPOINT = "http://www.w3.org/2005/xpath-functions/collation/codepoint"
 
 
 def keyword_expr(reader: Reader) -> Expr | None:

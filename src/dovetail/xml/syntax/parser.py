@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dovetail.xml.syntax.expressions import CODEPOINT, call, keyword_expr, path
+from dovetail.xml.syntax.expressions import call, keyword_expr, path
 from dovetail.xml.syntax.reader import Reader
 from dovetail.xml.syntax.tree import (
     BINARY,
+    CODEPOINT,
     FN,
     XML,
     XMLNS,

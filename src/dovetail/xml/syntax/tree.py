@@ -20,6 +20,7 @@ XML = "http://www.w3.org/XML/1998/namespace"
 XMLNS = "http://www.w3.org/2000/xmlns/"
 LOCAL = "http://www.w3.org/2005/xquery-local-functions"
 ERR = "http://www.w3.org/2005/xqt-errors"
+CODEPOINT = f"{FN}/collation/codepoint"
 
 Axis = OneOf[
     "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",

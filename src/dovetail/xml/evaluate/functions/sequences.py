@@ -12,6 +12,7 @@ from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.calls import function
 from dovetail.xml.evaluate.compiler import Environment
 from dovetail.xml.evaluate.control import RaisedError
+from dovetail.xml.evaluate.flwor import ordering
 from dovetail.xml.syntax.tree import ERR, XML, QName
 from dovetail.xml.xdm.atomic import (
     INTEGERS,
@@ -36,10 +37,11 @@ from dovetail.xml.xdm.nodes import (
     path_key,
     root_of,
 )
-from dovetail.xml.xdm.operators import arithmetic, comparable, deep_equal, distinct, key_of
+from dovetail.xml.xdm.operators import arithmetic, comparable, deep_equal, distinct, same
 from dovetail.xml.xdm.temporal import EXACT, DayTimeDuration, YearMonthDuration
 from dovetail.xml.xdm.values import atomise, cast, string_of, type_name, untyped_to_double
 
+_ASCENDING = ordering()
 _ADDABLE = (YearMonthDuration, DayTimeDuration)
 
 
@@ -86,15 +88,13 @@ def _avg(values: list[Any]) -> Any:
     return arithmetic("div", _total(_addable(values, "avg")), len(values)) if values else None
 
 
-@function("max", "anyAtomicType*", "string", optional=1)
-def _max(values: list[Any], *collation: str) -> Any:
-    check_collation(*collation)
+@function("max", "anyAtomicType*", collation="string")
+def _max(values: list[Any]) -> Any:
     return _extreme(values, "max", lambda left, right: left > right)
 
 
-@function("min", "anyAtomicType*", "string", optional=1)
-def _min(values: list[Any], *collation: str) -> Any:
-    check_collation(*collation)
+@function("min", "anyAtomicType*", collation="string")
+def _min(values: list[Any]) -> Any:
     return _extreme(values, "min", lambda left, right: left < right)
 
 
@@ -142,13 +142,6 @@ def _widest(best: Any, values: list[Any]) -> Any:
     return result
 
 
-def check_collation(*uris: str) -> None:
-    """Only the comparison by code points exists."""
-    for uri in uris:
-        if uri != "http://www.w3.org/2005/xpath-functions/collation/codepoint":
-            raise XQueryError("FOCH0002", f"the collation {uri!r} is not supported")
-
-
 @function("exists", "item*")
 def _exists(items: list[Any]) -> bool:
     return bool(items)
@@ -194,47 +187,26 @@ def _subsequence(items: list[Any], start: float, length: float = math.inf) -> li
     return [item for at, item in enumerate(items, 1) if first <= at < last]
 
 
-@function("index-of", "anyAtomicType*", "anyAtomicType", "string", optional=1)
-def _index_of(values: list[Any], wanted: Any, *collation: str) -> list[int]:
-    check_collation(*collation)
-    return [at for at, value in enumerate(values, 1) if _equal(value, wanted)]
+@function("index-of", "anyAtomicType*", "anyAtomicType", collation="string")
+def _index_of(values: list[Any], wanted: Any) -> list[int]:
+    return [at for at, value in enumerate(values, 1) if same(value, wanted) and value == value]  # NaN equals nothing
 
 
-def _equal(left: Any, right: Any) -> bool:
-    first, second = key_of(left), key_of(right)
-    if first[0] != second[0]:
-        return False
-    left, right = comparable(left, right, "eq")
-    return bool(left == right)
-
-
-@function("distinct-values", "anyAtomicType*", "string", optional=1)
-def _distinct(values: list[Any], *collation: str) -> list[Any]:
-    check_collation(*collation)
+@function("distinct-values", "anyAtomicType*", collation="string")
+def _distinct(values: list[Any]) -> list[Any]:
     return distinct(values)
 
 
-@function("deep-equal", "item*", "item*", "string", optional=1)
-def _deep_equal(left: list[Any], right: list[Any], *collation: str) -> bool:
-    check_collation(*collation)
+@function("deep-equal", "item*", "item*", collation="string")
+def _deep_equal(left: list[Any], right: list[Any]) -> bool:
     return deep_equal(left, right)
 
 
-@function("sort", "item*", "string?", optional=1)
-def _sort(items: list[Any], collation: str | None = None) -> list[Any]:
-    check_collation(*([collation] if collation else []))
-    keyed: list[tuple[Any, Any]] = list(zip(atomise(items), items, strict=True))
-    return [item for _, item in sorted(keyed, key=cmp_to_key(_before))]
-
-
-def _before(first_pair: tuple[Any, Any], second_pair: tuple[Any, Any]) -> int:
-    left, right = first_pair[0], second_pair[0]
-    left, right = (str(value) if type(value) is UntypedAtomic else value for value in (left, right))
-    nan = [isinstance(value, float) and math.isnan(value) for value in (left, right)]
-    if any(nan):
-        return nan[1] - nan[0]
-    first, second = comparable(left, right, "lt")
-    return -1 if first < second else int(first > second)
+@function("sort", "item*", collation="string?")
+def _sort(items: list[Any]) -> list[Any]:
+    keys = (str(value) if type(value) is UntypedAtomic else value for value in atomise(items))
+    keyed = list(zip(keys, items, strict=True))
+    return [item for _, item in sorted(keyed, key=cmp_to_key(lambda one, other: _ASCENDING(one[0], other[0])))]
 
 
 @function("zero-or-one", "item*")
