@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from dovetail.errors import PlanError
-from dovetail.xml.syntax.tree import SYMBOLS, KindTest, NameTest
+from dovetail.xml.syntax.tree import AXES, SYMBOLS, KindTest, NameTest
 from dovetail.xml.syntax.tree import Expr as Tree
 
 
@@ -158,10 +158,7 @@ def is_call(expression: Expression, *names: str) -> bool:
     return isinstance(expression, Call) and expression.name in names
 
 
-STEPS = (
-    "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",
-    "following-sibling", "preceding-sibling", "following", "preceding",
-)  # fmt: skip
+STEPS = AXES
 """Steps, called by their axis: `child($$4, "book")`. Each has a scalar and an unnesting form."""
 
 DOWNWARD = ("child", "attribute", "self", "descendant", "descendant-or-self")

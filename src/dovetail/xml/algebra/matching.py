@@ -41,15 +41,12 @@ from dovetail.xml.algebra.operators import (
     operators,
     with_inputs,
 )
-from dovetail.xml.algebra.properties import Facts
+from dovetail.xml.algebra.properties import ALWAYS, Facts
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import FN, KindTest, QName
 
 LOOK_UP = {"root", "base-uri", "document-uri", "path", "id", "idref", "element-with-id", "lang", "in-scope-prefixes"}
-TRUTH_FUNCTIONS = {
-    "not", "exists", "empty", "boolean", "true", "false", "contains", "starts-with", "ends-with", "matches",
-    "deep-equal",
-}  # fmt: skip
+TRUTH_FUNCTIONS = {name for name, kind in ALWAYS.items() if kind == "boolean"} - {"and", "or"} | {"true", "false"}
 """Functions that always give one boolean."""
 OF_NODES = {*tree.NODE.values(), *tree.SETS}
 """Operators that ask which node is which."""

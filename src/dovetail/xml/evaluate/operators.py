@@ -249,11 +249,11 @@ def _with_text(expr: Applied, left: Run, text: str) -> Compiled:
 
 
 def _general(expr: Applied, scope: Scope) -> Compiled:
-    op, (left, right) = SYMBOLS[expr.name], _operands(expr, scope)
+    op, (left, right) = expr.name.removeprefix("general-"), _operands(expr, scope)
 
     def test(frame: Frame) -> bool:
         lefts, rights = atomise(left(frame)), atomise(right(frame))
-        if op == "=" and len(lefts) * len(rights) > 64 and _all_text(lefts) and _all_text(rights):
+        if op == "eq" and len(lefts) * len(rights) > 64 and _all_text(lefts) and _all_text(rights):
             return not set(map(str.__str__, lefts)).isdisjoint(map(str.__str__, rights))
         return general(op, lefts, rights)
 

@@ -10,6 +10,7 @@ from typing import Literal as OneOf
 from dovetail.xml.syntax.direct import direct
 from dovetail.xml.syntax.reader import KIND_TESTS, Reader, Token
 from dovetail.xml.syntax.tree import (
+    AXES,
     CODEPOINT,
     FN,
     XS,
@@ -254,12 +255,6 @@ _FOLLOWING = {
 }  # fmt: skip
 
 
-AXES = frozenset(
-    (
-        "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",
-        "following-sibling", "preceding-sibling", "following", "preceding",
-    )
-)  # fmt: skip
 _NOT_FUNCTIONS = KIND_TESTS | {"if", "switch", "typeswitch", "item", "empty-sequence", "function", "map", "array"}
 _STEP_STARTS = frozenset(
     ("name", "wildcard", "braced", "string", "integer", "decimal", "double", "*", "@", ".", "..", "(", "$")

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TypeVar, cast, get_args
 
 from dovetail.errors import XQueryError
 from dovetail.xml.syntax.tree import (
@@ -173,20 +173,7 @@ def is_xml_character(code: int) -> bool:
 Node = TypeVar("Node", bound=Expr | Clause)
 MAX_DEPTH = 100
 _PREDECLARED = {"xml": XML, "xs": XS, "fn": FN, "local": LOCAL, "err": ERR, "xsi": f"{XS}-instance"}
-KIND_TESTS = frozenset(
-    (
-        "node",
-        "text",
-        "comment",
-        "element",
-        "attribute",
-        "processing-instruction",
-        "document-node",
-        "namespace-node",
-        "schema-element",
-        "schema-attribute",
-    )
-)
+KIND_TESTS = frozenset((*get_args(NodeKind), "schema-element", "schema-attribute"))
 
 
 class Reader:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal as OneOf
+from typing import get_args
 
 FN = "http://www.w3.org/2005/xpath-functions"
 XS = "http://www.w3.org/2001/XMLSchema"
@@ -26,6 +27,7 @@ Axis = OneOf[
     "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",
     "following-sibling", "preceding-sibling", "following", "preceding",
 ]  # fmt: skip
+AXES = get_args(Axis)
 NodeKind = OneOf[
     "node", "element", "attribute", "text", "comment", "processing-instruction", "document-node", "namespace-node"
 ]
