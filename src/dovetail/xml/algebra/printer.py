@@ -323,7 +323,7 @@ def _line(operator: Operator, notes: bool) -> str:
 def _scan(scan: DataScan, notes: bool) -> str:
     path = f', "/{"/".join(scan.path)}"' if scan.path else ""
     text = f"DATASCAN( {print_expression(scan.source)}, {scan.variable}{path} )"
-    return f"{text} [partitioned by document]" if notes and scan.partitioning is not None else text
+    return f"{text} [partitioned by document]" if notes and scan.partitioned else text
 
 
 def _sort_key(key: SortKey) -> str:

@@ -47,7 +47,6 @@ from dovetail.xml.algebra.operators import (
     GroupBy,
     Join,
     Operator,
-    Partitioning,
     Select,
     Subplan,
     TwoStep,
@@ -170,10 +169,8 @@ def partition_scan(operator: Operator, facts: Facts) -> Operator | None:
     cut: what is computed from one document is computed in one partition.
     """
     match operator:
-        case DataScan(partitioning=None) if operator.source.arguments:
-            (name,) = operator.source.arguments
-            if isinstance(name, Constant):
-                return replace(operator, partitioning=Partitioning(str(name.value)))
+        case DataScan(Call(_, (Constant(),)), partitioned=False):
+            return replace(operator, partitioned=True)
     return None
 
 
