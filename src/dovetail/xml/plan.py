@@ -23,14 +23,7 @@ from dovetail.spark.hosts.batch import reported
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
-from dovetail.xml.algebra.operators import (
-    DistributeResult,
-    GroupBy,
-    Join,
-    Order,
-    available,
-    operators,
-)
+from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Order, available, operators
 from dovetail.xml.execute.parts import (
     Cut,
     Direct,

@@ -30,16 +30,7 @@ from dovetail.xml.syntax.tree import (
     SequenceType,
     TreatAs,
 )
-from dovetail.xml.xdm.atomic import (
-    ANCESTORS,
-    NUMBERS,
-    PYTHON_TYPES,
-    STRINGS,
-    AnyURI,
-    Float,
-    UntypedAtomic,
-    to_double,
-)
+from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES, STRINGS, AnyURI, Float, UntypedAtomic, to_double
 from dovetail.xml.xdm.markup import is_ncname
 from dovetail.xml.xdm.nodes import Document, is_node
 from dovetail.xml.xdm.temporal import DateTime

@@ -7,14 +7,7 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
-from dovetail.xml.syntax.tree import (
-    XMLNS,
-    Computed,
-    DirectAttribute,
-    DirectElement,
-    Expr,
-    QName,
-)
+from dovetail.xml.syntax.tree import XMLNS, Computed, DirectAttribute, DirectElement, Expr, QName
 from dovetail.xml.xdm.atomic import STRINGS, AnyURI
 from dovetail.xml.xdm.markup import (
     Namespaces,

@@ -12,14 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.algebra.expressions import (
-    SEQUENCE,
-    STEPS,
-    Call,
-    Constant,
-    Evaluate,
-    Variable,
-)
+from dovetail.xml.algebra.expressions import SEQUENCE, STEPS, Call, Constant, Evaluate, Variable
 from dovetail.xml.evaluate.compiler import (
     Compiled,
     Frame,

@@ -11,15 +11,7 @@ from dovetail.xml.algebra.expressions import DISTINCT, SORT, SORT_DISTINCT, Expr
 from dovetail.xml.algebra.matching import folded
 from dovetail.xml.evaluate.axes import REVERSE, step
 from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
-from dovetail.xml.syntax.tree import (
-    AxisStep,
-    ContextItem,
-    Expr,
-    Filter,
-    Literal,
-    Path,
-    Root,
-)
+from dovetail.xml.syntax.tree import AxisStep, ContextItem, Expr, Filter, Literal, Path, Root
 from dovetail.xml.xdm.atomic import NUMBERS
 from dovetail.xml.xdm.nodes import Document, Element, in_document_order, is_node, root_of
 from dovetail.xml.xdm.values import atomise, boolean

@@ -24,13 +24,7 @@ from dovetail.xml.algebra.expressions import (
     with_children,
 )
 from dovetail.xml.algebra.matching import assigned, conjuncts, unnested
-from dovetail.xml.algebra.operators import (
-    DataScan,
-    Operator,
-    Select,
-    above,
-    chain,
-)
+from dovetail.xml.algebra.operators import DataScan, Operator, Select, above, chain
 from dovetail.xml.execute.parts import ScanPart
 from dovetail.xml.execute.rows import Fields, Form, Items, State, Wanted
 from dovetail.xml.scan import Column, ScanRequest

@@ -23,9 +23,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, DataError, XQueryError
 from dovetail.xml.algebra.expressions import Variable
 from dovetail.xml.algebra.matching import needs_context, reads_data
-from dovetail.xml.algebra.operators import (
-    DistributeResult,
-)
+from dovetail.xml.algebra.operators import DistributeResult
 from dovetail.xml.evaluate.calls import Static
 from dovetail.xml.evaluate.compiler import Context, Environment
 from dovetail.xml.evaluate.plans import RemoteTuples, Runner

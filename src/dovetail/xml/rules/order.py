@@ -13,10 +13,7 @@ from dataclasses import dataclass
 
 from dovetail.errors import PlanError
 from dovetail.xml.algebra.matching import Rule
-from dovetail.xml.algebra.operators import (
-    Operator,
-    operators,
-)
+from dovetail.xml.algebra.operators import Operator, operators
 from dovetail.xml.algebra.printer import print_plan
 from dovetail.xml.rules.paths import (
     clean_up,

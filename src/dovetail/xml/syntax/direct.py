@@ -6,16 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dovetail.xml.syntax.reader import QNAME, Reader
-from dovetail.xml.syntax.tree import (
-    XML,
-    XMLNS,
-    Computed,
-    DirectAttribute,
-    DirectElement,
-    Expr,
-    Literal,
-    QName,
-)
+from dovetail.xml.syntax.tree import XML, XMLNS, Computed, DirectAttribute, DirectElement, Expr, Literal, QName
 
 _SPACE = re.compile(r"[ \t\n]*")
 _TEXT = re.compile(r"[^<{}]+")
