@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import decimal
 import re
-from collections.abc import Callable
 from decimal import Decimal
-from typing import ClassVar, Self
+from operator import attrgetter
+from typing import Any, ClassVar, Self
 
 from dovetail.errors import XQueryError
 
@@ -111,6 +111,7 @@ _PATTERNS = {
     "D": r"(?P<day>\d\d)",
     "t": r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:\.\d+)?)",
 }
+_SHOWN = {"Y": ("%04d", "year"), "M": ("%02d", "month"), "D": ("%02d", "day"), "t": ("%s", "time_text")}
 _ZONE = r"(?P<zone>Z|[+-]\d\d:\d\d)?"
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -153,9 +154,13 @@ class Temporal:
     name: ClassVar[str] = ""
     picture: ClassVar[str] = ""
     _pattern: ClassVar[re.Pattern[str]]
+    _template: ClassVar[str]
+    _shown: ClassVar[attrgetter[Any]]
 
     def __init_subclass__(cls) -> None:
         cls._pattern = re.compile("".join(_PATTERNS.get(sign, sign) for sign in cls.picture) + _ZONE, re.ASCII)
+        cls._template = "".join(_SHOWN[sign][0] if sign in _SHOWN else sign for sign in cls.picture)
+        cls._shown = attrgetter(*(_SHOWN[sign][1] for sign in cls.picture if sign in _SHOWN))
 
     def __init__(
         self,
@@ -219,25 +224,15 @@ class Temporal:
         return self.of_seconds(self.local_seconds(), self.zone) if midnight else self
 
     def __str__(self) -> str:
-        text = "".join([_SHOWN[sign](self) if sign in _SHOWN else sign for sign in self.picture])
-        return text + zone_text(self.zone)
+        template = self._template if self.year >= 0 else self._template.replace("%04d", "%05d")  # a sign before it
+        text: str = template % self._shown(self)
+        return text if self.zone is None else text + zone_text(self.zone)
 
-
-def _year_text(value: Temporal) -> str:
-    return f"{'-' if value.year < 0 else ''}{abs(value.year):04}"
-
-
-def _time_text(value: Temporal) -> str:
-    second = plain(value.second)
-    return f"{value.hour:02}:{value.minute:02}:{second if value.second >= 10 else '0' + second}"
-
-
-_SHOWN: dict[str, Callable[[Temporal], str]] = {
-    "Y": _year_text,
-    "M": lambda value: f"{value.month:02}",
-    "D": lambda value: f"{value.day:02}",
-    "t": _time_text,
-}
+    @property
+    def time_text(self) -> str:
+        """`hh:mm:ss.s`."""
+        second = plain(self.second)
+        return f"{self.hour:02}:{self.minute:02}:{second if self.second >= 10 else '0' + second}"
 
 
 def _zone(text: str | None, whole: str, name: str) -> int | None:
