@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cmp_to_key
+from operator import itemgetter
 from typing import Any
 
 from dovetail.errors import XQueryError
@@ -205,8 +206,9 @@ def _deep_equal(left: list[Any], right: list[Any]) -> bool:
 @function("sort", "item*", collation="string?")
 def _sort(items: list[Any]) -> list[Any]:
     keys = (str(value) if type(value) is UntypedAtomic else value for value in atomise(items))
-    keyed = list(zip(keys, items, strict=True))
-    return [item for _, item in sorted(keyed, key=cmp_to_key(lambda one, other: _ASCENDING(one[0], other[0])))]
+    by_key = cmp_to_key(_ASCENDING)
+    keyed = sorted(zip(map(by_key, keys), items, strict=True), key=itemgetter(0))
+    return [item for _, item in keyed]
 
 
 @function("zero-or-one", "item*")
