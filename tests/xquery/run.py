@@ -7,13 +7,12 @@ from typing import Any
 
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Operator
+from dovetail.xml.evaluate.calls import Static, check_module
 from dovetail.xml.evaluate.compiler import Context, Environment, Scope, Slots, compile_expr
-from dovetail.xml.evaluate.static import Static, check_module
-from dovetail.xml.execute.job import runner_of
+from dovetail.xml.execute.tasks import runner_of
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.syntax.reader import deep_stack
-from dovetail.xml.syntax.tree import Module
+from dovetail.xml.syntax.tree import Module, deep_stack
 
 
 def answered(query: str, context: Context | None = None, item: str | None = None) -> Iterator[Any]:

@@ -84,7 +84,7 @@ def load_tasks() -> None:
     if importlib.util.find_spec("lxml") is None:
         return  # comes with an extra; without it there are no such tasks
     with quiet():
-        from dovetail.xml.execute import tasks  # noqa: F401  (for the workers that are forked)
+        from dovetail.xml.execute import scan_task  # noqa: F401  (for the workers that are forked)
 
 
 def spare_collections() -> None:

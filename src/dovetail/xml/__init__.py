@@ -2,11 +2,11 @@
 
 In the order in which a query passes them:
 
-* `api`: the public functions. `request` checks their options. `syntax/`: text to syntax tree. `algebra/`: syntax tree
+* `api`: the public functions and their options. `syntax/`: text to syntax tree. `algebra/`: syntax tree
   to logical plan. `rules/`: ordered rewrite rules.
 * `execute/`: the plan cut into parts, and the tasks that run them. `plan`: the parts on Spark, the only file besides
   `api` that knows it.
-* `scan/`: XML text to the subtrees on a path, by the compiled loops of `kernels/`.
+* `scan/`: files, and XML text to the subtrees on a path, by the compiled loops of `kernels/`.
 * `evaluate/`: the evaluator of expressions and plans. `xdm/`: values and nodes.
 
 There is one evaluator. Constant queries, the last task of a query, chains over joins and scans by tuples run by

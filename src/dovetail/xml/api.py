@@ -1,36 +1,86 @@
-"""XQuery over collections of XML files on Spark: what users call."""
+"""XQuery over collections of XML files on Spark: the functions that users call, and their options."""
 
 from __future__ import annotations
 
 import datetime
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import PlanError
-from dovetail.request import takes
+from dovetail.request import DEFAULT_MEMORY, one_of, parse_partitions, parse_size, takes
 from dovetail.spark.frames import parallelism, require_classic
 from dovetail.spark.task import MetricsSink
-from dovetail.xml.algebra.expressions import Call, Constant
+from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
+from dovetail.xml.algebra.matching import source_name
 from dovetail.xml.algebra.normalise import normalise
-from dovetail.xml.algebra.operators import (
-    DistributeResult,
-    all_parts,
-)
-from dovetail.xml.evaluate.static import check_module
-from dovetail.xml.execute.job import ENDINGS, Collection, Job, collection_of, local_paths
-from dovetail.xml.execute.result import Row, in_columns
-from dovetail.xml.plan import XQueryPlan
-from dovetail.xml.request import Request, XQueryOptions
-from dovetail.xml.rules.matching import source_name
+from dovetail.xml.algebra.operators import Assign, DistributeResult, Operator, Unnest, all_parts, next_number
+from dovetail.xml.algebra.properties import Facts
+from dovetail.xml.evaluate.calls import check_module
+from dovetail.xml.execute.tasks import Job, Row, Typed
+from dovetail.xml.plan import Route, XQueryPlan
 from dovetail.xml.rules.order import Rewriting, rewrite
+from dovetail.xml.scan.files import ENDINGS, Collection, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
-from dovetail.xml.syntax.reader import deep_stack
-from dovetail.xml.syntax.tree import Module
+from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.values import cast
+
+Output = Literal["items", "columns"]
+OnError = Literal["fail", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A validated request; collections and variables are checked later, against the query."""
+
+    collections: Mapping[str, str | Path]
+    variables: Mapping[str, Any]
+    output: Output
+    skips: bool
+    partitions: int | None
+    memory: int
+    context: str | None
+    route: Route
+
+
+@dataclass(frozen=True)
+class XQueryOptions:
+    """The options of `xquery`, and the collections that it reads, which may be given by position."""
+
+    collections: Mapping[str, str | Path] | None = None
+    _: KW_ONLY
+    variables: Mapping[str, Any] | None = None
+    output: Output = "items"
+    on_error: OnError = "fail"
+    partitions: int | None = None
+    memory: int | str = DEFAULT_MEMORY
+    context: str | Path | None = None
+    route: Route = "auto"
+
+    def request(self) -> Request:
+        """The request, or a `PlanError` that says what to change."""
+        return Request(
+            _named("collections", self.collections),
+            _named("variables", self.variables),
+            one_of("output", self.output, get_args(Output)),
+            one_of("on_error", self.on_error, get_args(OnError)) == "skip",
+            parse_partitions(self.partitions),
+            parse_size("memory", self.memory),
+            None if self.context is None else str(self.context),
+            one_of("route", self.route, get_args(Route)),
+        )
+
+
+def _named(argument: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise PlanError(f"{argument}={given!r} must be a mapping by name.", argument=argument)
+    return given or {}
+
 
 PARTITION_BYTES = 128 << 20
 
@@ -202,3 +252,65 @@ def _files(system: Any, status: Any) -> list[Any]:
         if file.getPath().getName().endswith(ENDINGS):
             found.append(file)
     return found
+
+
+# --- columns of the result
+
+
+def in_columns(plan: DistributeResult) -> tuple[DistributeResult, Row]:
+    """The plan with one tuple a row, and the columns of its rows. PlanError if it gives no atoms."""
+    facts = Facts(plan)
+    found = _returned(plan, facts)
+    if found is None:
+        raise PlanError(
+            "output='columns' needs a query that ends in a return of atoms, such as (data($r/date), 1); write "
+            "data(...) for the text of a node.",
+            argument="output",
+        )
+    atoms, below = found
+    first = next_number(plan)
+    names = _names(atoms, facts)
+    columns = []
+    for number, (expression, name) in enumerate(zip(atoms, names, strict=True)):
+        kind = facts.of(expression)
+        if not kind.atomic or kind.type in ("atomic", "numeric"):
+            raise PlanError(
+                f"output='columns': the type of column {name!r} does not follow from the query ({kind.type}); write "
+                "data(...) for the text of a node, or a constructor such as xs:decimal(...).",
+                argument="output",
+            )
+        variable = Variable(first + number)
+        below = Assign(variable, expression, below)
+        columns.append(Typed(name, kind.type, variable))
+    return DistributeResult(columns[-1].variable, below), Row(tuple(columns))
+
+
+def _returned(plan: DistributeResult, facts: Facts) -> tuple[tuple[Expression, ...], Operator] | None:
+    match plan.input:
+        case Unnest(variable, Call("iterate", (value,)), below, None) if variable == plan.variable:
+            written = _written_out(value, facts)
+            atoms = written.arguments if isinstance(written, Call) and written.name == SEQUENCE else (value,)
+            return tuple(atoms), below
+    return None
+
+
+def _written_out(value: Expression, facts: Facts) -> Expression:
+    defined = facts.definitions.get(value) if isinstance(value, Variable) else None
+    return _written_out(defined.expression, facts) if isinstance(defined, Assign) else value
+
+
+def _names(atoms: tuple[Expression, ...], facts: Facts) -> list[str]:
+    """The last name of a path, where each column has one of its own; c1, c2 ... otherwise."""
+    found = [_last_name(_written_out(atom, facts), facts) for atom in atoms]
+    return [
+        name if name is not None and found.count(name) == 1 else f"c{number}" for number, name in enumerate(found, 1)
+    ]
+
+
+def _last_name(expression: Expression, facts: Facts) -> str | None:
+    match expression:
+        case Call("child" | "attribute", (_, Constant(str() as name))):
+            return None if "*" in name else name.rpartition("}")[2]
+        case Call(name, (inner,)) if name == "data" or name.startswith("xs:"):
+            return _last_name(_written_out(inner, facts), facts)
+    return None

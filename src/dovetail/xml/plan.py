@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,15 +23,7 @@ from dovetail.spark.hosts.batch import reported
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
-from dovetail.xml.algebra.operators import (
-    DistributeResult,
-    GroupBy,
-    Join,
-    Order,
-    available,
-    operators,
-)
-from dovetail.xml.execute.job import Collection, Job
+from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Order, available, operators
 from dovetail.xml.execute.parts import (
     Cut,
     Direct,
@@ -45,14 +38,16 @@ from dovetail.xml.execute.parts import (
     planned_join,
     spread_items,
 )
-from dovetail.xml.execute.result import Row
 from dovetail.xml.execute.rows import (
     COUNT,
+    FILE_SHIFT,
     ITEM,
     ORDER,
     TOTAL,
     Fields,
+    Form,
     Items,
+    Key,
     Sent,
     SentDoubles,
     SentFields,
@@ -61,25 +56,27 @@ from dovetail.xml.execute.rows import (
     Wanted,
     schema_of,
 )
+from dovetail.xml.execute.scan_task import ScanTasks, packed_apart, scan_files
 from dovetail.xml.execute.scan_work import ColumnScan, ScanWork, planned_scan
 from dovetail.xml.execute.tasks import (
     CUT,
     MARKER,
+    Job,
     JoinTasks,
     LastTask,
-    ScanTasks,
+    Row,
     WholeTask,
-    packed_apart,
     retype,
     run_joined,
     run_rest,
     run_whole,
-    scan_files,
 )
-from dovetail.xml.execute.wire import FILE_SHIFT, Form, Key
-from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
-from dovetail.xml.syntax.reader import deep_stack
+from dovetail.xml.scan.files import Collection
+from dovetail.xml.syntax.tree import deep_stack
+
+Route = Literal["auto", "tuples", "one_task"]
+"""How a query runs: as well as can be proved right, with every element built, or all of it in one task."""
 
 
 @dataclass(frozen=True, slots=True)

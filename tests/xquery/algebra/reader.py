@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 
 from dovetail.errors import PlanError
 from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable
+from dovetail.xml.algebra.matching import compares_nodes, looks_up
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -26,7 +27,6 @@ from dovetail.xml.algebra.operators import (
     Subplan,
     Unnest,
 )
-from dovetail.xml.algebra.tree_facts import compares_nodes, looks_up
 from dovetail.xml.syntax.parser import parse
 
 T = TypeVar("T")

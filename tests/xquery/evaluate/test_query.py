@@ -10,8 +10,8 @@ from tests.xquery.run import answered, planned
 
 from dovetail.errors import XQueryError
 from dovetail.xml.algebra.normalise import normalise
+from dovetail.xml.evaluate.calls import check_module
 from dovetail.xml.evaluate.compiler import Context
-from dovetail.xml.evaluate.static import check_module
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.xdm.markup import parse_xml, serialise

@@ -14,15 +14,13 @@ from tests.xquery.rules.sample import COLLECTIONS
 from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import available
-from dovetail.xml.execute.job import Collection, Job, collection_of, local_paths
 from dovetail.xml.execute.parts import Direct, Part, ScanPart, Whole, divided, planned_join
-from dovetail.xml.execute.result import Row
-from dovetail.xml.execute.rows import ITEM, ORDER, Fields, Sent, SentFields, SentState, State, Wanted, schema_of
+from dovetail.xml.execute.rows import ARROW, ITEM, ORDER, Fields, Sent, SentFields, SentState, State, Wanted, schema_of
 from dovetail.xml.execute.scan_task import scanned
 from dovetail.xml.execute.scan_work import ColumnScan, planned_scan
-from dovetail.xml.execute.tasks import CUT, JoinTasks, LastTask, WholeTask, run_joined, run_rest, run_whole
-from dovetail.xml.execute.wire import ARROW
+from dovetail.xml.execute.tasks import CUT, Job, JoinTasks, LastTask, Row, WholeTask, run_joined, run_rest, run_whole
 from dovetail.xml.rules.order import rewrite
+from dovetail.xml.scan.files import Collection, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
 
 ONE_ROW = pa.RecordBatch.from_pydict({"id": [0]})

@@ -14,7 +14,7 @@ from tests.xquery.rules.sample import QUERIES, context
 from tests.xquery.run import direct
 
 from dovetail.errors import XQueryError
-from dovetail.xml.execute.job import Collection
+from dovetail.xml.scan.files import Collection
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.xdm.markup import serialise
 

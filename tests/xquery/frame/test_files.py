@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import ConfigError
-from dovetail.xml.execute.job import Collection, File, _below, local_paths
-from dovetail.xml.execute.tasks import packed_apart
+from dovetail.xml.execute.scan_task import packed_apart
+from dovetail.xml.scan.files import Collection, File, _below, local_paths
 
 
 def test_no_task_gets_more_than_its_share_and_one_file():

@@ -11,8 +11,8 @@ from tests.xquery.frame.local import Local
 
 from dovetail.errors import BudgetExceeded, XQueryError
 from dovetail.xml.execute.columns import Texts
-from dovetail.xml.execute.job import Collection, collection_of, local_paths
 from dovetail.xml.kernels.plain import SECONDS, plain_integers, plain_moments
+from dovetail.xml.scan.files import Collection, collection_of, local_paths
 from dovetail.xml.xdm.temporal import Date, DateTime
 
 NUMBERS = ["1", "-1", "007", "-0", "0", "1.5", "-2.0", " 3 ", "+4", "999999999999999", "9999999999999999", "492", "491"]

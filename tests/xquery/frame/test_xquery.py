@@ -21,8 +21,9 @@ from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, X
 from dovetail.workloads.weather import Weather
 from dovetail.xml.api import hadoop_paths, plan_xquery
 from dovetail.xml.evaluate.compiler import Context
-from dovetail.xml.execute.job import CollectionFiles, collection_of, local_paths
+from dovetail.xml.execute.tasks import CollectionFiles
 from dovetail.xml.scan import open_chunks
+from dovetail.xml.scan.files import collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.xdm.markup import serialise
 

@@ -10,9 +10,9 @@ from tests.xquery.rules.equivalence import check
 from tests.xquery.rules.random_queries import Maker
 from tests.xquery.rules.sample import QUERIES
 
+from dovetail.xml.algebra.matching import first
 from dovetail.xml.algebra.operators import Operator, Select
 from dovetail.xml.rules import order
-from dovetail.xml.rules.matching import rewrite_first
 
 LINES = (Path(__file__).parent / "queries.txt").read_text().splitlines()
 WEATHER = {path.stem: path.read_text() for path in sorted(QUERIES.glob("*.xq"))}
@@ -44,7 +44,7 @@ def test_a_wrong_rule_is_found_out(monkeypatch: pytest.MonkeyPatch):
     """A rule that drops conditions: the comparison must notice it."""
 
     def forget(plan: Operator) -> Operator | None:
-        return rewrite_first(plan, lambda operator, facts: operator.input if isinstance(operator, Select) else None)
+        return first(lambda operator, facts: operator.input if isinstance(operator, Select) else None)(plan)
 
     monkeypatch.setitem(order.RULES, "copy_single_item", forget)
     with pytest.raises(AssertionError, match="is answered differently after copy_single_item"):

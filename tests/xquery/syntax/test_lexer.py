@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dovetail.errors import XQueryError
-from dovetail.xml.syntax.lexer import Lexer
+from dovetail.xml.syntax.reader import Lexer
 
 
 def kinds(text: str) -> list[str]:

@@ -3,12 +3,10 @@ from __future__ import annotations
 import pytest
 
 from dovetail.errors import XQueryError
-from dovetail.xml.syntax.names import FN, KindTest, NameTest, QName, SequenceType
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.syntax.tree import (
-    Arithmetic,
+    FN,
     AxisStep,
-    Comparison,
     ContextItem,
     DirectElement,
     Expr,
@@ -16,12 +14,15 @@ from dovetail.xml.syntax.tree import (
     ForClause,
     FunctionCall,
     InstanceOf,
+    KindTest,
     Literal,
-    Logical,
+    NameTest,
+    Operation,
     Path,
+    QName,
     Root,
     Sequence,
-    Unary,
+    SequenceType,
     VariableRef,
     WhereClause,
 )
@@ -48,8 +49,8 @@ def test_the_query_of_the_source() -> None:
         FunctionCall(QName(FN, "collection"), (Literal("/sensors"),)),
         (AxisStep("child", NameTest("", "dataCollection")), AxisStep("child", NameTest("", "data"))),
     )
-    assert isinstance(second.condition, Logical)
-    assert second.condition.op == "and"
+    assert isinstance(second.condition, Operation)
+    assert second.condition.name == "and"
     assert (second.line, second.column) == (2, 12)
     assert tree.result == VariableRef(QName("", "r"))
 
@@ -57,10 +58,10 @@ def test_the_query_of_the_source() -> None:
 @pytest.mark.parametrize(
     ("text", "tree"),
     [
-        ("1 + 2 * 3", Arithmetic("+", Literal(1), Arithmetic("*", Literal(2), Literal(3)))),
-        ("1 - 2 - 3", Arithmetic("-", Arithmetic("-", Literal(1), Literal(2)), Literal(3))),
-        ("-1 + 2", Arithmetic("+", Unary("-", Literal(1)), Literal(2))),
-        ("a = 1", Comparison("general", "=", Path(ContextItem(), (CHILD_A,)), Literal(1))),
+        ("1 + 2 * 3", Operation("add", (Literal(1), Operation("multiply", (Literal(2), Literal(3)))))),
+        ("1 - 2 - 3", Operation("subtract", (Operation("subtract", (Literal(1), Literal(2))), Literal(3)))),
+        ("-1 + 2", Operation("add", (Operation("minus", (Literal(1),)), Literal(2)))),
+        ("a = 1", Operation("general-eq", (Path(ContextItem(), (CHILD_A,)), Literal(1)))),
         ("/", Root()),
         ("//a", Path(Root(), (AxisStep("descendant-or-self", KindTest("node")), CHILD_A))),
         ("@a", Path(ContextItem(), (AxisStep("attribute", NameTest("", "a")),))),
@@ -84,7 +85,7 @@ def test_equality_forgets_places_but_nodes_keep_them() -> None:
 
 def test_keywords_are_names_where_no_keyword_can_stand() -> None:
     assert body("for/let/if/return") == body("child::for/child::let/child::if/child::return")
-    assert body("div div mod") == Arithmetic("div", body("child::div"), body("child::mod"))
+    assert body("div div mod") == Operation("divide", (body("child::div"), body("child::mod")))
     assert body("element") == Path(ContextItem(), (AxisStep("child", NameTest("", "element")),))
 
 

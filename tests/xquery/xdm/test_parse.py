@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
-from dovetail.xml.execute.job import CollectionFiles
+from dovetail.xml.execute.tasks import CollectionFiles
 from dovetail.xml.xdm.markup import parse_xml, serialise
 
 BOMB = (

@@ -92,7 +92,7 @@ def key_of(step: Step, error: DovetailError, otherwise: str = "type") -> str:
 def _check(pipeline: Pipeline, step: Step) -> None:
     arguments = arguments_of(pipeline, step)
     if step.type == "xquery":
-        from dovetail.xml.evaluate.static import check_module
+        from dovetail.xml.evaluate.calls import check_module
         from dovetail.xml.syntax.parser import parse
 
         check_module(parse(arguments.pop("query")))

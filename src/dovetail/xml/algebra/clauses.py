@@ -11,7 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dovetail.xml.algebra.expressions import SORT_DISTINCT, Call, Expression, Name, Variable, call, is_call, test_name
+from dovetail.xml.algebra.expressions import (
+    SORT_DISTINCT,
+    Call,
+    Expression,
+    Name,
+    Place,
+    Variable,
+    call,
+    is_call,
+    test_name,
+)
+from dovetail.xml.algebra.matching import folded, free_variables, is_filter, uses_position
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -20,16 +31,14 @@ from dovetail.xml.algebra.operators import (
     NestedTupleSource,
     Operator,
     Order,
-    Place,
     Select,
     SortKey,
     Subplan,
     Unnest,
 )
 from dovetail.xml.algebra.properties import single, stepped
-from dovetail.xml.algebra.tree_facts import folded, free_variables, is_filter, uses_position
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, QName
+from dovetail.xml.syntax.tree import FN, QName
 
 if TYPE_CHECKING:
     from dovetail.xml.algebra.normalise import Normaliser
@@ -131,7 +140,7 @@ class _Taken:
         """A variable for the part if it reads data, else the part itself."""
         if not self.reads(node):
             return node
-        if isinstance(node, _AROUND):
+        if isinstance(node, tree.DirectElement) or (isinstance(node, tree.Computed) and node.kind in _AROUND):
             return self.without(node)
         number = len(self.parts) + 1
         while f"part{number}" in self.used:
@@ -149,13 +158,7 @@ class _Taken:
             case tree.DirectElement():
                 attributes = tuple(replace(one, parts=self.mixed(one.parts)) for one in node.attributes)
                 return replace(node, attributes=attributes, content=self.mixed(node.content))
-            case tree.ComputedElement(content=tree.Expr() as content):
-                return replace(node, content=self.part(content))
-            case tree.ComputedDocument(content=tree.Expr() as content):
-                return replace(node, content=self.part(content))
-            case tree.ComputedAttribute(content=tree.Expr() as content):
-                return replace(node, content=self.part(content))
-            case tree.ComputedText(content=tree.Expr() as content):
+            case tree.Computed(kind, content) if kind in _AROUND:
                 return replace(node, content=self.part(content))
             case tree.Filter(base):
                 return replace(node, base=self.part(base))
@@ -179,7 +182,8 @@ class _Taken:
         return node
 
 
-_AROUND = (tree.DirectElement, tree.ComputedElement, tree.ComputedDocument, tree.ComputedAttribute, tree.ComputedText)
+_AROUND = ("element", "document", "attribute", "text")
+"""Constructors by keyword whose content may be pulled out of them."""
 
 
 _CLAUSES = (tree.ForClause, tree.LetClause, tree.WhereClause, tree.OrderClause, tree.GroupClause)
@@ -245,9 +249,9 @@ class Clauses:
                 self.chain.select(self.to.condition(condition, self.scope, self.chain))
             case tree.OrderClause(keys):
                 sort = tuple(self._sort_key(key) for key in keys)
-                self.chain.top = Order(sort, self.chain.top, (clause.line, clause.column))
+                self.chain.top = Order(sort, self.chain.top, Place(clause.line, clause.column))
             case tree.GroupClause(keys):
-                self._group(keys, (clause.line, clause.column))
+                self._group(keys, Place(clause.line, clause.column))
 
     def _bind(self, name: QName, bound: Bound) -> None:
         self.scope = self.scope.binding(name, bound)

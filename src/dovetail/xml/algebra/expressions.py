@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import NamedTuple
 
 from dovetail.errors import PlanError
-from dovetail.xml.syntax.names import KindTest, NameTest
+from dovetail.xml.syntax.tree import AXES, SYMBOLS, KindTest, NameTest
 from dovetail.xml.syntax.tree import Expr as Tree
 
 
@@ -57,13 +58,33 @@ class Name(Expression):
     text: str
 
 
+class Place(NamedTuple):
+    """Line and column in the query, both from 1."""
+
+    line: int = 0
+    column: int = 0
+
+
+NOWHERE = Place()
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
     """A function of the algebra or of XQuery applied to arguments; `place` is its line and column in the query."""
 
     name: str
     arguments: tuple[Expression, ...] = ()
-    place: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def line(self) -> int:
+        """The line in the query, 0 if it stands nowhere in it."""
+        return self.place[0]
+
+    @property
+    def column(self) -> int:
+        """The column in the query."""
+        return self.place[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +158,7 @@ def is_call(expression: Expression, *names: str) -> bool:
     return isinstance(expression, Call) and expression.name in names
 
 
-STEPS = (
-    "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",
-    "following-sibling", "preceding-sibling", "following", "preceding",
-)  # fmt: skip
+STEPS = AXES
 """Steps, called by their axis: `child($$4, "book")`. Each has a scalar and an unnesting form."""
 
 DOWNWARD = ("child", "attribute", "self", "descendant", "descendant-or-self")
@@ -148,21 +166,6 @@ DOWNWARD = ("child", "attribute", "self", "descendant", "descendant-or-self")
 
 AGGREGATES = ("avg", "count", "max", "min", "sum")
 """Functions over a whole sequence that also exist as aggregate expressions."""
-
-VALUE = {op: f"value-{op}" for op in ("eq", "ne", "lt", "le", "gt", "ge")}
-GENERAL = {
-    "=": "general-eq",
-    "!=": "general-ne",
-    "<": "general-lt",
-    "<=": "general-le",
-    ">": "general-gt",
-    ">=": "general-ge",
-}
-NODE = {"is": "node-is", "<<": "node-before", ">>": "node-after"}
-ARITHMETIC = {
-    "+": "add", "-": "subtract", "*": "multiply", "div": "divide", "idiv": "integer-divide", "mod": "mod",
-}  # fmt: skip
-SETS = ("union", "intersect", "except")
 
 SORT_DISTINCT = "sort-distinct-nodes-asc-or-atomics"
 SORT = "sort-nodes-asc-or-atomics"
@@ -172,9 +175,8 @@ SEQUENCE = "sequence"
 
 INTERNAL = frozenset(
     (
-        *STEPS, *VALUE.values(), *GENERAL.values(), *NODE.values(), *ARITHMETIC.values(), *SETS, SORT_DISTINCT, SORT,
-        DISTINCT, SEQUENCE, "and", "or", "to", "minus", "plus", "string-concat", "treat", "promote", "iterate",
-        "create_sequence", "evaluate",
+        *STEPS, *SYMBOLS, SORT_DISTINCT, SORT, DISTINCT, SEQUENCE, "treat", "promote", "iterate", "create_sequence",
+        "evaluate",
     )
 )  # fmt: skip
 """Names of the algebra that are no functions of XQuery: a query that calls one of them calls something else."""

@@ -32,22 +32,18 @@ from dovetail.xml.algebra.clauses import (
 )
 from dovetail.xml.algebra.expressions import (
     AGGREGATES,
-    ARITHMETIC,
-    GENERAL,
     INTERNAL,
-    NODE,
     SEQUENCE,
-    VALUE,
     Call,
     Constant,
     Evaluate,
     Expression,
     Name,
+    Place,
     Variable,
     call,
 )
-from dovetail.xml.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
-from dovetail.xml.algebra.tree_facts import (
+from dovetail.xml.algebra.matching import (
     asks_context,
     compares_nodes,
     free_variables,
@@ -57,8 +53,9 @@ from dovetail.xml.algebra.tree_facts import (
     reads_data,
     shared_nodes,
 )
+from dovetail.xml.algebra.operators import DistributeResult, EmptyTupleSource, Operator, Unnest
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, XS, QName
+from dovetail.xml.syntax.tree import FN, XS, QName
 from dovetail.xml.xdm.atomic import PYTHON_TYPES
 
 # `decimal(...)` without prefix constructs a value, as in the source, where no function has that name.
@@ -116,14 +113,14 @@ class Normaliser:
 
     def condition(self, node: tree.Expr, scope: Scope, chain: Chain) -> Expression:
         """The effective boolean value of the expression; `and` and `or` of many operands are one call."""
-        if not isinstance(node, tree.Logical):
+        if not isinstance(node, tree.Operation) or node.name not in ("and", "or"):
             return call("boolean", self.value(node, scope, chain).expression)
-        both = (self.condition(node.left, scope, chain), self.condition(node.right, scope, chain))
+        both = [self.condition(one, scope, chain) for one in node.arguments]
         self.numbers.take()
         flat: list[Expression] = []
         for one in both:
-            flat += one.arguments if isinstance(one, Call) and one.name == node.op else [one]
-        return Call(node.op, tuple(flat))
+            flat += one.arguments if isinstance(one, Call) and one.name == node.name else [one]
+        return Call(node.name, tuple(flat))
 
     def value(self, node: tree.Expr, scope: Scope, chain: Chain, stream: bool = False) -> Value:
         """The expression for each tuple of the chain. `stream`: its items will be taken one by one."""
@@ -152,29 +149,23 @@ class Normaliser:
 
     def _operator(self, node: tree.Expr, scope: Scope, chain: Chain) -> Value:
         match node:
-            case tree.Logical():
+            case tree.Operation("and" | "or"):
                 return Value(self.condition(node, scope, chain), self.numbers.last)
-            case tree.Comparison("node", op, left, right):
-                return self._call(NODE[op], [self.value(one, scope, chain).expression for one in (left, right)], node)
-            case tree.Comparison(kind, op, left, right):
-                names = VALUE if kind == "value" else GENERAL
-                return self._call(names[op], [self.operand(one, scope, chain) for one in (left, right)], node)
-            case tree.Arithmetic(op, left, right):
-                return self._call(ARITHMETIC[op], [self.operand(one, scope, chain) for one in (left, right)], node)
-            case tree.Range(first, last):
-                return self._call("to", [self.operand(one, scope, chain) for one in (first, last)], node)
-            case tree.Unary(op, inner):
-                return self._call("minus" if op == "-" else "plus", [self.operand(inner, scope, chain)], node)
-            case tree.StringConcat(left, right):
-                return self._call("string-concat", [self.operand(one, scope, chain) for one in (left, right)], node)
-            case tree.SetOperation(op, left, right):
-                return self._call(op, [self.variable(one, scope, chain) for one in (left, right)], node)
+            case tree.Operation(name, operands):
+                return self._call(name, [self._operand(name, one, scope, chain) for one in operands], node)
             case tree.Sequence(items):
                 return self._call(SEQUENCE, [self.value(item, scope, chain).expression for item in items], node)
         return self.evaluated(node, scope, chain)
 
+    def _operand(self, name: str, node: tree.Expr, scope: Scope, chain: Chain) -> Expression:
+        """An operand as its operator takes it: nodes, a variable that holds nodes, or typed values."""
+        if name in tree.SETS:
+            return self.variable(node, scope, chain)
+        nodes = name in tree.NODE.values()
+        return self.value(node, scope, chain).expression if nodes else self.operand(node, scope, chain)
+
     def _call(self, name: str, arguments: list[Expression] | list[Variable], node: tree.Expr) -> Value:
-        return Value(Call(name, tuple(arguments), (node.line, node.column)), self.numbers.take())
+        return Value(Call(name, tuple(arguments), Place(node.line, node.column)), self.numbers.take())
 
     def _function(self, node: tree.FunctionCall, scope: Scope, chain: Chain) -> Value:
         name, arguments = node.name.local, node.arguments

@@ -13,11 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dovetail.errors import PlanError
-from dovetail.xml.algebra.expressions import Call, Expression, Variable, is_call, parts, substituted, variables
+from dovetail.xml.algebra.expressions import (
+    NOWHERE,
+    Call,
+    Expression,
+    Place,
+    Variable,
+    is_call,
+    parts,
+    substituted,
+    variables,
+)
 
 Change = Callable[[Expression], Expression]
-Place = tuple[int, int]
-"""Line and column in the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +44,18 @@ class NestedTupleSource(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class Partitioning:
-    """How a collection lies in parts: documents of `directory` are spread over partitions, none of them twice."""
-
-    directory: str
-
-
-@dataclass(frozen=True, slots=True)
 class DataScan(Operator):
     """For each input tuple one tuple per item of a collection: a document, or a subtree that `path` leads to.
 
-    `path` holds child steps from the document node, names as `functions.test_name` writes them.
+    `path` holds child steps from the document node, names as `expressions.test_name` writes them. A scan is
+    `partitioned` if documents of a directory are spread over partitions, none of them twice.
     """
 
     source: Call
     variable: Variable
     path: tuple[str, ...]
     input: Operator
-    partitioning: Partitioning | None = None
+    partitioned: bool = False
 
     def __post_init__(self) -> None:
         if not is_call(self.source, "collection"):
@@ -124,7 +126,7 @@ class Equality:
     `existential` is the general comparison: true if any item of one side equals any of the other. Otherwise it is the
     value comparison: an empty side matches nothing, and a side of more than one item is the error XPTY0004.
     As "string" both sides are texts; as "number" numbers, or texts to be cast to double; as "value" dates and the like
-    of one type, for which `xdm.compare.key_of` gives equal keys.
+    of one type, for which `xdm.operators.key_of` gives equal keys.
     """
 
     inner: Expression
@@ -161,7 +163,7 @@ class Order(Operator):
 
     keys: tuple[SortKey, ...]
     input: Operator
-    place: Place = field(default=(0, 0), compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.keys:
@@ -184,7 +186,7 @@ class GroupBy(Operator):
     keys: tuple[tuple[Variable, Expression], ...]
     gathered: tuple[Gathered, ...]
     input: Operator
-    place: Place = field(default=(0, 0), compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

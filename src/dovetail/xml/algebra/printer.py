@@ -35,7 +35,7 @@ from dovetail.xml.algebra.operators import (
     Unnest,
 )
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.names import FN, XS, AnyItem, AtomicType, KindTest, NameTest, QName, SequenceType
+from dovetail.xml.syntax.tree import FN, XS, AnyItem, AtomicType, KindTest, NameTest, QName, SequenceType
 
 
 def name_text(name: QName) -> str:
@@ -102,8 +102,9 @@ def _list(nodes: Iterable[tree.Expr]) -> str:
     return ", ".join(map(source_text, nodes))
 
 
-def _binary(node: Any, op: str) -> str:
-    return f"{_operand(node.left)} {op} {_operand(node.right)}"
+def _operation(node: tree.Operation) -> str:
+    symbol, operands = tree.SYMBOLS[node.name], list(map(_operand, node.arguments))
+    return f" {symbol} ".join(operands) if len(operands) > 1 else f"{symbol}{operands[0]}"
 
 
 def _literal(node: tree.Literal) -> str:
@@ -237,13 +238,10 @@ def _element(node: tree.DirectElement) -> str:
     return f"<{head}>{_mixed(node.content)}</{node.name}>" if node.content else f"<{head}/>"
 
 
-def _computed(word: str) -> Callable[[Any], str]:
-    def write(node: Any) -> str:
-        name = node.name if word in ("element", "attribute") else getattr(node, "target", None)
-        shown = "" if name is None else f" {{{source_text(name)}}}" if isinstance(name, tree.Expr) else f" {name}"
-        return f"{word}{shown} {{{source_text(node.content) if node.content is not None else ''}}}"
-
-    return write
+def _computed(node: tree.Computed) -> str:
+    name = node.name
+    shown = "" if name is None else f" {{{source_text(name)}}}" if isinstance(name, tree.Expr) else f" {name}"
+    return f"{node.kind}{shown} {{{source_text(node.content)}}}"
 
 
 _WRITERS: dict[type[tree.Expr], Callable[[Any], str]] = {
@@ -253,14 +251,8 @@ _WRITERS: dict[type[tree.Expr], Callable[[Any], str]] = {
     tree.Root: lambda n: "(/)",
     tree.Sequence: lambda n: f"({_list(n.items)})",
     tree.FunctionCall: lambda n: f"{name_text(n.name)}({_list(n.arguments)})",
-    tree.Logical: lambda n: _binary(n, n.op),
-    tree.Comparison: lambda n: _binary(n, n.op),
-    tree.Arithmetic: lambda n: _binary(n, n.op),
-    tree.Unary: lambda n: f"{n.op}{_operand(n.operand)}",
-    tree.StringConcat: lambda n: _binary(n, "||"),
-    tree.Range: lambda n: f"{_operand(n.first)} to {_operand(n.last)}",
-    tree.SetOperation: lambda n: _binary(n, n.op),
-    tree.SimpleMap: lambda n: _binary(n, "!"),
+    tree.Operation: _operation,
+    tree.SimpleMap: lambda n: f"{_operand(n.left)} ! {_operand(n.right)}",
     tree.AxisStep: _step,
     tree.Path: _path,
     tree.Filter: lambda n: f"({source_text(n.base)}){_predicates(n.predicates)}",
@@ -275,12 +267,7 @@ _WRITERS: dict[type[tree.Expr], Callable[[Any], str]] = {
     tree.CastAs: lambda n: f"{_operand(n.operand)} cast as {n.type}{'?' * n.optional}",
     tree.CastableAs: lambda n: f"{_operand(n.operand)} castable as {n.type}{'?' * n.optional}",
     tree.DirectElement: _element,
-    tree.ComputedElement: _computed("element"),
-    tree.ComputedAttribute: _computed("attribute"),
-    tree.ComputedText: _computed("text"),
-    tree.ComputedComment: _computed("comment"),
-    tree.ComputedInstruction: _computed("processing-instruction"),
-    tree.ComputedDocument: _computed("document"),
+    tree.Computed: _computed,
 }
 
 
@@ -336,7 +323,7 @@ def _line(operator: Operator, notes: bool) -> str:
 def _scan(scan: DataScan, notes: bool) -> str:
     path = f', "/{"/".join(scan.path)}"' if scan.path else ""
     text = f"DATASCAN( {print_expression(scan.source)}, {scan.variable}{path} )"
-    return f"{text} [partitioned by document]" if notes and scan.partitioning is not None else text
+    return f"{text} [partitioned by document]" if notes and scan.partitioned else text
 
 
 def _sort_key(key: SortKey) -> str:

@@ -90,7 +90,7 @@ _KINDS = {
 _COMPARISONS = {f"value-{op}": ("boolean", True) for op in ("eq", "ne", "lt", "le", "gt", "ge")}
 _COMPARISONS |= {f"general-{op}": ("boolean", False) for op in ("eq", "ne", "lt", "le", "gt", "ge")}
 _COMPARISONS |= dict.fromkeys(("node-is", "node-before", "node-after"), ("boolean", True))
-_ALWAYS = {
+ALWAYS = {
     "boolean": "boolean", "and": "boolean", "or": "boolean", "not": "boolean", "exists": "boolean", "empty": "boolean",
     "contains": "boolean", "starts-with": "boolean", "ends-with": "boolean", "matches": "boolean",
     "deep-equal": "boolean",
@@ -100,6 +100,7 @@ _ALWAYS = {
     "replace": "string", "number": "double", "string-concat": "string", "current-date": "date",
     "current-dateTime": "dateTime", "current-time": "time",
 }  # fmt: skip
+"""Functions that always give one item, and its type."""
 _OF_ARGUMENT = {
     "xs:decimal": "decimal", "xs:integer": "integer", "xs:double": "double", "xs:float": "float", "xs:string": "string",
     "xs:boolean": "boolean", "xs:date": "date", "xs:dateTime": "dateTime", "xs:time": "time", "xs:anyURI": "anyURI",
@@ -114,7 +115,7 @@ _OF_ARGUMENT = {
 
 ATOMIC_RESULTS: dict[str, tuple[str, bool]] = (
     _COMPARISONS
-    | {name: (kind, False) for name, kind in _ALWAYS.items()}
+    | {name: (kind, False) for name, kind in ALWAYS.items()}
     | {name: (kind, True) for name, kind in _OF_ARGUMENT.items()}
 )
 """Type of the answer, and whether an empty argument makes the answer empty (otherwise there is always one item)."""

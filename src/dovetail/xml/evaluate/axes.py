@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dovetail.xml.syntax.names import Axis, KindTest, NameTest
+from dovetail.xml.syntax.tree import Axis, KindTest, NameTest
 from dovetail.xml.xdm.nodes import (
     Attribute,
     Comment,

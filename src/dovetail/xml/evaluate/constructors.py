@@ -7,19 +7,8 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
-from dovetail.xml.syntax.names import XMLNS, QName
-from dovetail.xml.syntax.tree import (
-    ComputedAttribute,
-    ComputedComment,
-    ComputedDocument,
-    ComputedElement,
-    ComputedInstruction,
-    ComputedText,
-    DirectAttribute,
-    DirectElement,
-    Expr,
-)
-from dovetail.xml.xdm.atomic import STRINGS, AnyURI, QNameValue
+from dovetail.xml.syntax.tree import XMLNS, Computed, DirectAttribute, DirectElement, Expr, QName
+from dovetail.xml.xdm.atomic import STRINGS, AnyURI
 from dovetail.xml.xdm.markup import (
     Namespaces,
     add_content,
@@ -44,7 +33,7 @@ def _builder(expr: Expr, scope: Scope) -> Build | None:
     """What builds an element at the end of a parent; None for other expressions."""
     if isinstance(expr, DirectElement):
         return _direct(expr, scope)
-    return _computed(expr, scope) if isinstance(expr, ComputedElement) else None
+    return _computed(expr, scope) if isinstance(expr, Computed) and expr.kind == "element" else None
 
 
 def _detached(build: Build, scope: Scope) -> Compiled:
@@ -57,9 +46,11 @@ def _direct_element(expr: DirectElement, scope: Scope) -> Compiled:
     return _detached(_direct(expr, scope), scope)
 
 
-@compiles(ComputedElement)
-def _computed_element(expr: ComputedElement, scope: Scope) -> Compiled:
-    return _detached(_computed(expr, scope), scope)
+@compiles(Computed)
+def _computed_node(expr: Computed, scope: Scope) -> Compiled:
+    if expr.kind == "element":
+        return _detached(_computed(expr, scope), scope)
+    return _KINDS[expr.kind](expr, scope, compile_expr(expr.content, scope).run)
 
 
 def _direct(expr: DirectElement, scope: Scope) -> Build:
@@ -120,17 +111,17 @@ def _adding(add: Callable[..., Any]) -> Callable[[Any, Frame], Any]:
 # --- computed constructors
 
 
-def _name(name: QName | Expr, scope: Scope, namespaces: dict[str, str], element: bool) -> Callable[[Frame], QName]:
-    if isinstance(name, QName):
-        fixed = name
+def _name(expr: Computed, scope: Scope) -> Callable[[Frame], QName]:
+    fixed, namespaces, element = expr.name, dict(expr.namespaces), expr.kind == "element"
+    if isinstance(fixed, QName):
         return lambda frame: fixed
-    run = compile_expr(name, scope).run
+    run = compile_expr(fixed, scope).run
     return lambda frame: _named(atom(run(frame), "the name of a constructor"), namespaces, element)
 
 
 def _named(value: Any, namespaces: dict[str, str], element: bool) -> QName:
-    if type(value) is QNameValue:
-        return QName(value.uri, value.local, value.prefix)
+    if type(value) is QName:
+        return value
     if type(value) not in STRINGS or type(value) is AnyURI:
         given = "nothing" if value is None else type_name(value)
         raise XQueryError("XPTY0004", f"the name of a constructor is a QName or a string, given {given}")
@@ -148,9 +139,8 @@ def _named(value: Any, namespaces: dict[str, str], element: bool) -> QName:
     return QName(namespaces[prefix], local, prefix)
 
 
-def _computed(expr: ComputedElement, scope: Scope) -> Build:
-    name = _name(expr.name, scope, dict(expr.namespaces), element=True)
-    content = None if expr.content is None else _part(expr.content, scope)
+def _computed(expr: Computed, scope: Scope) -> Build:
+    name, content = _name(expr, scope), _part(expr.content, scope)
 
     def build(parent: Any, frame: Frame) -> Any:
         try:
@@ -158,85 +148,68 @@ def _computed(expr: ComputedElement, scope: Scope) -> Build:
             if resolved.uri == XMLNS or resolved.prefix == "xmlns":
                 raise XQueryError("XQDY0096", "an element cannot be in the namespace of xmlns")
             element = new_element(parent, resolved.prefix, resolved.uri, resolved.local, {})
-            if content is not None:
-                element = content(element, frame)
+            return content(element, frame)
         except XQueryError as error:
             raise located(error, expr) from None
-        return element
 
     return build
 
 
-@compiles(ComputedAttribute)
-def _attribute(expr: ComputedAttribute, scope: Scope) -> Compiled:
-    name, content = _name(expr.name, scope, dict(expr.namespaces), element=False), _content(expr.content, scope)
+def _attribute(expr: Computed, scope: Scope, content: Run) -> Compiled:
+    name = _name(expr, scope)
+
+    def attribute(frame: Frame) -> Any:
+        resolved = name(frame)
+        if resolved.uri == XMLNS or (not resolved.uri and resolved.local == "xmlns"):
+            raise XQueryError("XQDY0044", "an attribute cannot declare a namespace")
+        prefix = resolved.prefix or ("ns0" if resolved.uri else "")
+        return new_attribute(prefix, resolved.uri, resolved.local, joined(content(frame)))
+
+    return _made(expr, attribute)
+
+
+def _made(expr: Computed, make: Callable[[Frame], Any]) -> Compiled:
+    """The node that `make` gives, none for None; its errors say where the constructor stands."""
 
     def run(frame: Frame) -> Items:
         try:
-            resolved = name(frame)
-            if resolved.uri == XMLNS or (not resolved.uri and resolved.local == "xmlns"):
-                raise XQueryError("XQDY0044", "an attribute cannot declare a namespace")
-            prefix = resolved.prefix or ("ns0" if resolved.uri else "")
-            return [new_attribute(prefix, resolved.uri, resolved.local, joined(content(frame)))]
+            node = make(frame)
         except XQueryError as error:
             raise located(error, expr) from None
+        return [] if node is None else [node]
 
     return Compiled(run)
 
 
-def _content(expr: Expr | None, scope: Scope) -> Run:
-    return (lambda frame: []) if expr is None else compile_expr(expr, scope).run
+def _text(expr: Computed, scope: Scope, content: Run) -> Compiled:
+    return _made(expr, lambda frame: new_text(joined(items)) if (items := content(frame)) else None)
 
 
-def _simple(expr: ComputedText | ComputedComment, scope: Scope, make: Callable[[str], Any], empty: bool) -> Compiled:
-    content = _content(expr.content, scope)
-
-    def run(frame: Frame) -> Items:
-        items = content(frame)
-        try:
-            return [make(joined(items))] if items or empty else []
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return Compiled(run)
+def _comment(expr: Computed, scope: Scope, content: Run) -> Compiled:
+    return _made(expr, lambda frame: new_comment(joined(content(frame))))
 
 
-@compiles(ComputedText)
-def _text(expr: ComputedText, scope: Scope) -> Compiled:
-    return _simple(expr, scope, new_text, empty=False)
-
-
-@compiles(ComputedComment)
-def _comment(expr: ComputedComment, scope: Scope) -> Compiled:
-    return _simple(expr, scope, new_comment, empty=True)
-
-
-@compiles(ComputedInstruction)
-def _instruction(expr: ComputedInstruction, scope: Scope) -> Compiled:
-    target = expr.target
+def _instruction(expr: Computed, scope: Scope, content: Run) -> Compiled:
+    target = expr.name
     name: Run = (lambda frame: [target]) if isinstance(target, str) else compile_expr(target, scope).run
-    content = _content(expr.content, scope)
 
-    def run(frame: Frame) -> Items:
-        try:
-            value = atom(name(frame), "the name of a processing instruction")
-            if type(value) not in STRINGS or type(value) is AnyURI:
-                raise XQueryError("XPTY0004", "the name of a processing instruction is a string")
-            return [new_instruction(value.strip(), joined(content(frame)))]
-        except XQueryError as error:
-            raise located(error, expr) from None
+    def instruction(frame: Frame) -> Any:
+        value = atom(name(frame), "the name of a processing instruction")
+        if type(value) not in STRINGS or type(value) is AnyURI:
+            raise XQueryError("XPTY0004", "the name of a processing instruction is a string")
+        return new_instruction(value.strip(), joined(content(frame)))
 
-    return Compiled(run)
+    return _made(expr, instruction)
 
 
-@compiles(ComputedDocument)
-def _document(expr: ComputedDocument, scope: Scope) -> Compiled:
-    content = _content(expr.content, scope)
+def _document(expr: Computed, scope: Scope, content: Run) -> Compiled:
+    return _made(expr, lambda frame: new_document(content(frame), scope.static.base_uri))
 
-    def run(frame: Frame) -> Items:
-        try:
-            return [new_document(content(frame), scope.static.base_uri)]
-        except XQueryError as error:
-            raise located(error, expr) from None
 
-    return Compiled(run)
+_KINDS: dict[str, Callable[[Computed, Scope, Run], Compiled]] = {
+    "attribute": _attribute,
+    "text": _text,
+    "comment": _comment,
+    "processing-instruction": _instruction,
+    "document": _document,
+}

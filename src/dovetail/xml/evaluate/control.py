@@ -17,13 +17,11 @@ from dovetail.xml.evaluate.compiler import (
     compiles,
     errors_at,
     located,
+    matcher,
     of_test,
 )
 from dovetail.xml.evaluate.flwor import Tuples, for_clause
-from dovetail.xml.evaluate.types import matcher
-from dovetail.xml.syntax.names import ERR, QName
-from dovetail.xml.syntax.tree import Catch, If, Quantified, Switch, TryCatch, TypeCase, Typeswitch
-from dovetail.xml.xdm.atomic import QNameValue
+from dovetail.xml.syntax.tree import ERR, Catch, If, QName, Quantified, Switch, TryCatch, TypeCase, Typeswitch
 from dovetail.xml.xdm.operators import same
 from dovetail.xml.xdm.values import atom
 
@@ -31,7 +29,7 @@ from dovetail.xml.xdm.values import atom
 class RaisedError(XQueryError):
     """An error that the query raised itself: its code is a name in any namespace, and it carries items."""
 
-    def __init__(self, name: QNameValue, message: str, items: Items) -> None:
+    def __init__(self, name: QName, message: str, items: Items) -> None:
         super().__init__(name.local, message)
         self.name, self.message, self.items = name, message, items
 
@@ -152,9 +150,9 @@ def _try(expr: TryCatch, scope: Scope) -> Compiled:
     return Compiled(run)
 
 
-def error_name(error: XQueryError) -> QNameValue:
+def error_name(error: XQueryError) -> QName:
     """The code of an error as a name."""
-    return error.name if isinstance(error, RaisedError) else QNameValue(ERR, error.code, "err")
+    return error.name if isinstance(error, RaisedError) else QName(ERR, error.code, "err")
 
 
 def _catches(catch: Catch, error: XQueryError) -> bool:

@@ -13,8 +13,21 @@ from functools import cmp_to_key
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, Test, compile_expr, compiles, located
-from dovetail.xml.evaluate.types import Convert, checked, converter
+from dovetail.xml.evaluate.compiler import (
+    Compiled,
+    Convert,
+    Frame,
+    Items,
+    Placed,
+    Run,
+    Scope,
+    Test,
+    checked,
+    compile_expr,
+    compiles,
+    converter,
+    located,
+)
 from dovetail.xml.syntax.tree import (
     CountClause,
     Flwor,
@@ -33,8 +46,6 @@ Rows = Callable[[Frame], Iterator[None]]
 """Sets the frame to one tuple after another."""
 Step = Callable[[Frame], Any]
 """Changes a tuple in place; False: the tuple goes."""
-Failed = Callable[[XQueryError], XQueryError]
-"""Gives an error its place in the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +168,10 @@ class Tuples:
 
         self._loop(rows)
 
-    def order(self, keys: list[Key], failed: Failed) -> None:
-        """The tuples sorted by the keys; tuples with equal keys keep their order. `failed` places errors of keys."""
+    def order(self, keys: list[Key], place: Placed) -> None:
+        """The tuples sorted by the keys; tuples with equal keys keep their order. Errors of keys get the `place`."""
         before, places = self.rows(), self.places
-        compare = _comparison([_ordering(key) for key in keys])
+        compare = _comparison([ordering(key.descending, key.empty_greatest) for key in keys])
 
         def rows(frame: Frame) -> Iterator[None]:
             found = []
@@ -168,18 +179,18 @@ class Tuples:
                 try:
                     found.append(([_order_value(key.value(frame)) for key in keys], kept(frame, places)))
                 except XQueryError as error:
-                    raise failed(error) from None
+                    raise located(error, place) from None
             try:
                 found.sort(key=cmp_to_key(compare))
             except XQueryError as error:
-                raise failed(error) from None
+                raise located(error, place) from None
             for _, values in found:
                 restore(frame, places, values)
                 yield
 
         self._loop(rows)
 
-    def group(self, keys: list[tuple[int, Run]], fields: list[Field], failed: Failed) -> None:
+    def group(self, keys: list[tuple[int, Run]], fields: list[Field], place: Placed) -> None:
         """A tuple for each group, in the order of their first tuples: its keys, and its fields."""
         before, places = self.rows(), tuple(slot for slot, _ in keys)
 
@@ -190,7 +201,7 @@ class Tuples:
                     key, frame[slot] = _group_key(value(frame))
                     same.append(key)
             except XQueryError as error:
-                raise failed(error) from None
+                raise located(error, place) from None
             return tuple(same)
 
         def rows(frame: Frame) -> Iterator[None]:
@@ -242,9 +253,9 @@ def _order_value(items: Items) -> Any:
     return str(value) if type(value) is UntypedAtomic else value
 
 
-def _ordering(key: Key) -> Callable[[Any, Any], int]:
+def ordering(descending: bool = False, empty_greatest: bool = False) -> Callable[[Any, Any], int]:
     """A comparison of two values of one key; the empty sequence and NaN stand at the end that the query names."""
-    empty = 1 if key.empty_greatest else -1
+    empty = 1 if empty_greatest else -1
 
     def compare(left: Any, right: Any) -> int:
         ranks = _rank(left, empty), _rank(right, empty)
@@ -255,7 +266,7 @@ def _ordering(key: Key) -> Callable[[Any, Any], int]:
         first, second = comparable(left, right, "lt")
         return -1 if first < second else int(first > second)
 
-    return (lambda left, right: compare(right, left)) if key.descending else compare
+    return (lambda left, right: compare(right, left)) if descending else compare
 
 
 def _rank(value: Any, empty: int) -> int:
@@ -327,7 +338,7 @@ def _count(clause: CountClause, tuples: Tuples) -> None:
 
 def _order(clause: OrderClause, tuples: Tuples) -> None:
     keys = [Key(compile_expr(key.expr, tuples.scope).run, key.descending, key.empty_greatest) for key in clause.keys]
-    tuples.order(keys, lambda error: located(error, clause))
+    tuples.order(keys, clause)
 
 
 def _group(clause: GroupClause, tuples: Tuples) -> None:
@@ -341,7 +352,7 @@ def _group(clause: GroupClause, tuples: Tuples) -> None:
         keys.append((tuples.bind(key.variable), value))
     named = {slot for slot, _ in keys}
     fields = [Field(slot, _at(slot)) for slot in tuples.places if slot not in named]
-    tuples.group(keys, fields, lambda error: located(error, clause))
+    tuples.group(keys, fields, clause)
 
 
 def _converted(value: Run, convert: Convert) -> Run:

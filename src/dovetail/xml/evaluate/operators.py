@@ -1,11 +1,18 @@
-"""Literals, variables and operators."""
+"""Literals, variables, operators and calls: those of the syntax tree, and those of plans by the same functions.
+
+An operator of a query and a call of the same name in a plan are compiled by one function: both have a name, arguments
+and a place. Steps, conversions and sorting have forms of their own in a plan. All other calls of a plan are calls of
+functions of XQuery.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from dovetail.errors import XQueryError
+from dovetail.xml.algebra.expressions import SEQUENCE, STEPS, Call, Constant, Evaluate, Variable
 from dovetail.xml.evaluate.compiler import (
     Compiled,
     Frame,
@@ -18,31 +25,47 @@ from dovetail.xml.evaluate.compiler import (
     located,
     of_test,
 )
+from dovetail.xml.evaluate.paths import CONVERSIONS, plan_step
 from dovetail.xml.syntax.tree import (
-    Arithmetic,
-    Comparison,
+    ARITHMETIC,
+    FN,
+    GENERAL,
+    NODE,
+    SETS,
+    SYMBOLS,
+    VALUE,
+    XS,
     ContextItem,
     Expr,
+    FunctionCall,
     Literal,
-    Logical,
-    Range,
+    Operation,
+    QName,
     Sequence,
     SimpleMap,
-    StringConcat,
-    Unary,
     VariableRef,
 )
 from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, UntypedAtomic, negated
 from dovetail.xml.xdm.markup import text_of
-from dovetail.xml.xdm.nodes import Element, is_node, path_key
+from dovetail.xml.xdm.nodes import Element, in_document_order, is_node, path_key
 from dovetail.xml.xdm.operators import TESTS, arithmetic, compare, general
 from dovetail.xml.xdm.values import atom, atomise, cast, type_name, untyped_to_double
 
+Applied = Operation | Call
+"""An operator with its operands, of a query or of a plan."""
+
 
 @compiles(Literal)
-def _literal(expr: Literal, scope: Scope) -> Compiled:
+@compiles(Constant)
+def _literal(expr: Literal | Constant, scope: Scope) -> Compiled:
     value = expr.value
     return Compiled(lambda frame: [value])
+
+
+@compiles(Variable)
+def _plan_variable(expr: Variable, scope: Scope) -> Compiled:
+    slot = scope.variables[expr]
+    return Compiled(lambda frame: frame[slot])
 
 
 @compiles(VariableRef)
@@ -72,7 +95,10 @@ def _context_item(expr: ContextItem, scope: Scope) -> Compiled:
 
 @compiles(Sequence)
 def _sequence(expr: Sequence, scope: Scope) -> Compiled:
-    plans = [compile_expr(item, scope) for item in expr.items]
+    return _concatenation([compile_expr(item, scope) for item in expr.items])
+
+
+def _concatenation(plans: list[Compiled]) -> Compiled:
     runs = [plan.run for plan in plans]
 
     def run(frame: Frame) -> Items:
@@ -88,21 +114,70 @@ def _sequence(expr: Sequence, scope: Scope) -> Compiled:
     return Compiled(run, stream=stream if any(plan.stream for plan in plans) else None)
 
 
-@compiles(Logical)
-def _logical(expr: Logical, scope: Scope) -> Compiled:
-    left, right = _located_truth(expr.left, scope), _located_truth(expr.right, scope)
-    if expr.op == "and":
-        return of_test(lambda frame: left(frame) and right(frame))
-    return of_test(lambda frame: left(frame) or right(frame))
+@compiles(SimpleMap)
+def _simple_map(expr: SimpleMap, scope: Scope) -> Compiled:
+    left = compile_expr(expr.left, scope).run
+    inner, focus = scope.focused()
+    right = compile_expr(expr.right, inner).run
+
+    def run(frame: Frame) -> Items:
+        items, found = left(frame), []
+        for position, item in enumerate(items, 1):
+            frame[focus], frame[focus + 1], frame[focus + 2] = item, position, len(items)
+            found += right(frame)
+        return found
+
+    return Compiled(run)
 
 
-def _located_truth(expr: Expr, scope: Scope) -> Test:
+# --- operators
+
+
+@compiles(Operation)
+def _operation(expr: Operation, scope: Scope) -> Compiled:
+    return _OPERATORS[expr.name](expr, scope)
+
+
+def _without_data(expr: Any) -> Any:
+    """An operand of what takes typed values itself."""
+    while isinstance(expr, Call) and expr.name == "data":
+        expr = expr.arguments[0]
+    return expr
+
+
+def _operand(expr: Any, scope: Scope) -> Run:
+    return compile_expr(_without_data(expr), scope).run
+
+
+def _operands(expr: Applied, scope: Scope) -> tuple[Run, Run]:
+    left, right = expr.arguments
+    return _operand(left, scope), _operand(right, scope)
+
+
+def _logical(expr: Applied, scope: Scope) -> Compiled:
+    tests, every = [_located_truth(one, scope) for one in expr.arguments], expr.name == "and"
+    if len(tests) == 2:
+        left, right = tests
+        if every:
+            return of_test(lambda frame: left(frame) and right(frame))
+        return of_test(lambda frame: left(frame) or right(frame))
+
+    def test(frame: Frame) -> bool:
+        for one in tests:
+            if one(frame) != every:
+                return not every
+        return every
+
+    return of_test(test)
+
+
+def _located_truth(expr: Any, scope: Scope) -> Test:
     """The truth of an operand; a test says itself where it failed."""
     plan = compile_expr(expr, scope)
-    return plan.test if plan.test is not None else _at(expr, plan.truth())
+    return plan.test if plan.test is not None else _at(expr, plan.truth()) if isinstance(expr, Expr) else plan.truth()
 
 
-def _at(expr: Expr, test: Test) -> Test:
+def _at(expr: Expr | Call, test: Test) -> Test:
     def located_test(frame: Frame) -> bool:
         try:
             return test(frame)
@@ -115,20 +190,19 @@ def _at(expr: Expr, test: Test) -> Test:
 # --- comparisons
 
 
-@compiles(Comparison)
-def _comparison(expr: Comparison, scope: Scope) -> Compiled:
-    left, right = compile_expr(expr.left, scope), compile_expr(expr.right, scope)
-    if expr.kind == "node":
-        return Compiled(_node_comparison(expr, left.run, right.run))
-    if expr.kind == "general":
-        return of_test(_at(expr, _general(expr.op, left.run, right.run)))
-    if isinstance(expr.right, Literal) and type(expr.right.value) is str:
-        return _with_text(expr, left.run, expr.right.value)
-    return _value_comparison(expr, left.run, right.run)
+def _comparison(expr: Applied, scope: Scope) -> Compiled:
+    left, right = _operands(expr, scope)
+    text = _text_constant(expr.arguments[1])
+    return _with_text(expr, left, text) if text is not None else _value_comparison(expr, left, right)
 
 
-def _value_comparison(expr: Comparison, left: Run, right: Run) -> Compiled:
-    op = expr.op
+def _text_constant(expr: Any) -> str | None:
+    expr = _without_data(expr)
+    return expr.value if isinstance(expr, (Literal, Constant)) and type(expr.value) is str else None
+
+
+def _value_comparison(expr: Applied, left: Run, right: Run) -> Compiled:
+    op = SYMBOLS[expr.name]
 
     def run(frame: Frame) -> Items:
         try:
@@ -150,9 +224,9 @@ def _text_test(run: Run, left: Run, test: Callable[[Any, Any], bool], text: str)
     return found
 
 
-def _with_text(expr: Comparison, left: Run, text: str) -> Compiled:
+def _with_text(expr: Applied, left: Run, text: str) -> Compiled:
     """A value comparison with a string literal: no conversion is needed for untyped text."""
-    op, test = expr.op, TESTS[expr.op]
+    op, test = SYMBOLS[expr.name], TESTS[SYMBOLS[expr.name]]
 
     def run(frame: Frame) -> Items:
         items = left(frame)
@@ -167,14 +241,16 @@ def _with_text(expr: Comparison, left: Run, text: str) -> Compiled:
     return Compiled(run, _text_test(run, left, test, text))
 
 
-def _general(op: str, left: Run, right: Run) -> Test:
+def _general(expr: Applied, scope: Scope) -> Compiled:
+    op, (left, right) = expr.name.removeprefix("general-"), _operands(expr, scope)
+
     def test(frame: Frame) -> bool:
         lefts, rights = atomise(left(frame)), atomise(right(frame))
-        if op == "=" and len(lefts) * len(rights) > 64 and _all_text(lefts) and _all_text(rights):
+        if op == "eq" and len(lefts) * len(rights) > 64 and _all_text(lefts) and _all_text(rights):
             return not set(map(str.__str__, lefts)).isdisjoint(map(str.__str__, rights))
         return general(op, lefts, rights)
 
-    return test
+    return of_test(_at(expr, test))
 
 
 def _all_text(values: Items) -> bool:
@@ -182,31 +258,47 @@ def _all_text(values: Items) -> bool:
 
 
 _PLACES: dict[str, Callable[[Any, Any], bool]] = {
-    "is": lambda left, right: bool(left == right),
-    "<<": lambda left, right: path_key(left) < path_key(right),
-    ">>": lambda left, right: path_key(left) > path_key(right),
+    "node-is": lambda left, right: bool(left == right),
+    "node-before": lambda left, right: path_key(left) < path_key(right),
+    "node-after": lambda left, right: path_key(left) > path_key(right),
 }
 
 
-def _node_comparison(expr: Comparison, left: Run, right: Run) -> Run:
-    test = _PLACES[expr.op]
+def _node_comparison(expr: Applied, scope: Scope) -> Compiled:
+    left, right = (compile_expr(one, scope).run for one in expr.arguments)
+    test, op = _PLACES[expr.name], SYMBOLS[expr.name]
 
     def run(frame: Frame) -> Items:
         first, second = left(frame), right(frame)
         for side in (first, second):
             if len(side) > 1 or not all(map(is_node, side)):
-                raise located(XQueryError("XPTY0004", f"{expr.op} needs one node on each side"), expr)
+                raise located(XQueryError("XPTY0004", f"{op} needs one node on each side"), expr)
         return [test(first[0], second[0])] if first and second else []
 
-    return run
+    return Compiled(run)
+
+
+def _set_operation(expr: Applied, scope: Scope) -> Compiled:
+    left, right = (compile_expr(one, scope).run for one in expr.arguments)
+    op = expr.name
+
+    def run(frame: Frame) -> Items:
+        first, second = left(frame), right(frame)
+        if not all(map(is_node, first)) or not all(map(is_node, second)):
+            raise located(XQueryError("XPTY0004", f"{op} needs nodes on both sides"), expr)
+        if op == "union":
+            return in_document_order(first + second)
+        others = set(second)
+        return in_document_order(node for node in first if (node in others) == (op == "intersect"))
+
+    return Compiled(run)
 
 
 # --- arithmetic
 
 
-@compiles(Arithmetic)
-def _arithmetic(expr: Arithmetic, scope: Scope) -> Compiled:
-    left, right, op = compile_expr(expr.left, scope).run, compile_expr(expr.right, scope).run, expr.op
+def _arithmetic(expr: Applied, scope: Scope) -> Compiled:
+    op, (left, right) = SYMBOLS[expr.name], _operands(expr, scope)
 
     def run(frame: Frame) -> Items:
         try:
@@ -218,27 +310,25 @@ def _arithmetic(expr: Arithmetic, scope: Scope) -> Compiled:
     return Compiled(run)
 
 
-@compiles(Unary)
-def _unary(expr: Unary, scope: Scope) -> Compiled:
-    operand, negative = compile_expr(expr.operand, scope).run, expr.op == "-"
+def _sign(expr: Applied, scope: Scope) -> Compiled:
+    operand, op = _operand(expr.arguments[0], scope), SYMBOLS[expr.name]
 
     def run(frame: Frame) -> Items:
         try:
-            value = untyped_to_double(atom(operand(frame), f"the operand of {expr.op}"))
+            value = untyped_to_double(atom(operand(frame), f"the operand of {op}"))
         except XQueryError as error:
             raise located(error, expr) from None
         if value is None:
             return []
         if type(value) not in NUMBERS:
-            raise located(XQueryError("XPTY0004", f"{expr.op} needs a number, given {type_name(value)}"), expr)
-        return [negated(value) if negative else value]
+            raise located(XQueryError("XPTY0004", f"{op} needs a number, given {type_name(value)}"), expr)
+        return [negated(value) if op == "-" else value]
 
     return Compiled(run)
 
 
-@compiles(Range)
-def _range(expr: Range, scope: Scope) -> Compiled:
-    first, last = compile_expr(expr.first, scope).run, compile_expr(expr.last, scope).run
+def _range(expr: Applied, scope: Scope) -> Compiled:
+    first, last = _operands(expr, scope)
 
     def bounds(frame: Frame) -> range:
         try:
@@ -259,9 +349,8 @@ def _whole(items: Items) -> int | None:
     return value  # type: ignore[no-any-return]  # an integer, as just checked
 
 
-@compiles(StringConcat)
-def _concat(expr: StringConcat, scope: Scope) -> Compiled:
-    left, right = compile_expr(expr.left, scope).run, compile_expr(expr.right, scope).run
+def _concat(expr: Applied, scope: Scope) -> Compiled:
+    left, right = _operands(expr, scope)
 
     def text(items: Items) -> str:
         value = atom(items, "an operand of ||")
@@ -276,17 +365,87 @@ def _concat(expr: StringConcat, scope: Scope) -> Compiled:
     return Compiled(run)
 
 
-@compiles(SimpleMap)
-def _simple_map(expr: SimpleMap, scope: Scope) -> Compiled:
-    left = compile_expr(expr.left, scope).run
-    inner, focus = scope.focused()
-    right = compile_expr(expr.right, inner).run
+_OPERATORS: dict[str, Callable[[Applied, Scope], Compiled]] = {
+    **dict.fromkeys(("and", "or"), _logical),
+    **dict.fromkeys(VALUE.values(), _comparison),
+    **dict.fromkeys(GENERAL.values(), _general),
+    **dict.fromkeys(NODE.values(), _node_comparison),
+    **dict.fromkeys(SETS, _set_operation),
+    **dict.fromkeys(ARITHMETIC.values(), _arithmetic),
+    **dict.fromkeys(("minus", "plus"), _sign),
+    "to": _range,
+    "string-concat": _concat,
+}
+
+
+# --- calls of a plan
+
+
+@compiles(Call)
+def _call(expr: Call, scope: Scope) -> Compiled:
+    name, arguments = expr.name, expr.arguments
+    if name in _OPERATORS:
+        return _OPERATORS[name](expr, scope)
+    if name == SEQUENCE:
+        return _concatenation([compile_expr(one, scope) for one in arguments])
+    if name in ("iterate", "promote"):  # doc and collection convert their arguments themselves
+        return compile_expr(arguments[0], scope)
+    if name in STEPS:
+        return Compiled(plan_step(name, arguments[1], compile_expr(arguments[0], scope).run))
+    if name in CONVERSIONS:
+        change, run = CONVERSIONS[name], compile_expr(arguments[0], scope).run
+        return Compiled(lambda frame: change(run(frame)))
+    return compile_expr(_function(expr), scope)
+
+
+def _function(expr: Call) -> FunctionCall:
+    """The call of a function of XQuery. Constructors of types take the typed value themselves."""
+    uri, local = (XS, expr.name[3:]) if expr.name.startswith("xs:") else (FN, expr.name)
+    arguments: Any = [_without_data(one) if uri == XS else one for one in expr.arguments]
+    return FunctionCall(QName(uri, local), tuple(arguments), line=expr.line, column=expr.column)
+
+
+@compiles(Evaluate)
+def _piece(piece: Evaluate, scope: Scope) -> Compiled:
+    """A piece of the query sees the variables that the plan binds for it, and no others of the plan."""
+    inner, sets = replace(scope, variables={}), list[tuple[int, Callable[[list[Any]], Any]]]()
+    for name, value in piece.bindings:
+        run = compile_expr(value, scope).run
+        if name == ".":
+            inner, focus = inner.focused()
+            sets += [(focus, lambda frame, run=run: run(frame)[0]), (focus + 1, lambda _: 1), (focus + 2, lambda _: 1)]  # type: ignore[misc]  # a default
+        elif isinstance(value, Variable):
+            inner = replace(inner, variables={**inner.variables, variable_name(name): scope.variables[value]})
+        else:
+            inner, slot = inner.bind(variable_name(name))
+            sets.append((slot, run))
+    body = compile_expr(piece.tree, inner)
+    return _after(sets, body) if sets else body
+
+
+def _after(sets: list[tuple[int, Callable[[list[Any]], Any]]], body: Compiled) -> Compiled:
+    """The body, computed after places of the frame are set."""
+
+    def prepare(frame: Frame) -> None:
+        for slot, value in sets:
+            frame[slot] = value(frame)
 
     def run(frame: Frame) -> Items:
-        items, found = left(frame), []
-        for position, item in enumerate(items, 1):
-            frame[focus], frame[focus + 1], frame[focus + 2] = item, position, len(items)
-            found += right(frame)
-        return found
+        prepare(frame)
+        return body.run(frame)
 
-    return Compiled(run)
+    if body.test is None:
+        return Compiled(run)
+    test = body.test
+
+    def prepared(frame: Frame) -> bool:
+        prepare(frame)
+        return test(frame)
+
+    return Compiled(run, prepared)
+
+
+def variable_name(name: str) -> QName:
+    """The variable that a key of `Evaluate.bindings` stands for."""
+    uri, local = name[2:].rsplit("}", 1) if name.startswith("Q{") else ("", name)
+    return QName(uri, local)

@@ -7,22 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.algebra.tree_facts import folded
+from dovetail.xml.algebra.expressions import DISTINCT, SORT, SORT_DISTINCT, Expression, node_test
+from dovetail.xml.algebra.matching import folded
 from dovetail.xml.evaluate.axes import REVERSE, step
-from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Scope, compile_expr, compiles, located
-from dovetail.xml.syntax.tree import (
-    AxisStep,
-    ContextItem,
-    Expr,
-    Filter,
-    Literal,
-    Path,
-    Root,
-    SetOperation,
-)
+from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
+from dovetail.xml.syntax.tree import AxisStep, ContextItem, Expr, Filter, Literal, Path, Root
 from dovetail.xml.xdm.atomic import NUMBERS
 from dovetail.xml.xdm.nodes import Document, Element, in_document_order, is_node, root_of
-from dovetail.xml.xdm.values import boolean
+from dovetail.xml.xdm.values import atomise, boolean
 
 # What is known of the nodes between two steps: nothing, sorted and unique, and also none inside another.
 UNKNOWN, SORTED, PEERS = 0, 1, 2
@@ -233,17 +225,47 @@ def _root(expr: Root, scope: Scope) -> Compiled:
     return Compiled(run, ordered=True)
 
 
-@compiles(SetOperation)
-def _set_operation(expr: SetOperation, scope: Scope) -> Compiled:
-    left, right, op = compile_expr(expr.left, scope), compile_expr(expr.right, scope), expr.op
+# --- steps, conversions and sorting of a plan
+
+
+def plan_step(axis: Any, test: Expression, start: Run) -> Run:
+    """A step of a plan: its answers for each node, one after the other, not sorted."""
+    find, backwards = step(axis, node_test(test)), axis in REVERSE
 
     def run(frame: Frame) -> Items:
-        first, second = left.run(frame), right.run(frame)
-        if not all(map(is_node, first)) or not all(map(is_node, second)):
-            raise located(XQueryError("XPTY0004", f"{op} needs nodes on both sides"), expr)
-        if op == "union":
-            return in_document_order(first + second)
-        others = set(second)
-        return in_document_order(node for node in first if (node in others) == (op == "intersect"))
+        nodes = _nodes(start(frame))
+        if len(nodes) == 1 and not backwards:
+            return find(nodes[0])
+        found: Items = []
+        for node in nodes:
+            some = find(node)
+            found += reversed(some) if backwards else some
+        return found
 
-    return Compiled(run)
+    return run
+
+
+def _nodes(items: Items) -> Items:
+    if not all(map(is_node, items)):
+        raise _not_a_node()
+    return items
+
+
+def _sorted(items: Items) -> Items:
+    count = sum(map(is_node, items))
+    if 0 < count < len(items):
+        raise XQueryError("XPTY0018", "a step of a path gives both nodes and atomic values")
+    return in_document_order(items) if count else items
+
+
+def _distinct(items: Items) -> Items:
+    return list(dict.fromkeys(items)) if items and is_node(items[0]) else items
+
+
+CONVERSIONS: dict[str, Callable[[Items], Items]] = {
+    "treat": _nodes,
+    "data": atomise,
+    SORT_DISTINCT: _sorted,
+    SORT: _sorted,
+    DISTINCT: _distinct,
+}

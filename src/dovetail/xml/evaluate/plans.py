@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.errors import PlanError, XQueryError
-from dovetail.xml.algebra.expressions import Call, Constant, Expression, Variable, node_test
+from dovetail.xml.algebra.expressions import NOWHERE, Call, Constant, Expression, Place, Variable, node_test
+from dovetail.xml.algebra.matching import is_one_tuple
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -24,20 +25,16 @@ from dovetail.xml.algebra.operators import (
     NestedTupleSource,
     Operator,
     Order,
-    Place,
     Select,
     Subplan,
     Unnest,
     inputs,
 )
-from dovetail.xml.evaluate import plan_expressions  # noqa: F401  (registers what it compiles)
 from dovetail.xml.evaluate.axes import step
+from dovetail.xml.evaluate.calls import Static
 from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope, Slots, compile_expr, located
-from dovetail.xml.evaluate.flwor import Failed, Field, Key, Tuples, kept, restore
-from dovetail.xml.evaluate.static import Static
-from dovetail.xml.rules.matching import is_one_tuple
-from dovetail.xml.syntax.reader import deep_stack
-from dovetail.xml.syntax.tree import ContextItem
+from dovetail.xml.evaluate.flwor import Field, Key, Tuples, kept, restore
+from dovetail.xml.syntax.tree import deep_stack
 from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree
 from dovetail.xml.xdm.operators import key_of
@@ -86,7 +83,7 @@ class Runner:
 
         return call
 
-    def named(self, name: str, n: int, place: Place = (0, 0)) -> Function:
+    def named(self, name: str, n: int, place: Place = NOWHERE) -> Function:
         """A function of XQuery with n arguments; its errors say where in the query it stands."""
         variables = tuple(map(Variable, range(n)))
         return self.function(Call(name, variables, place), variables)
@@ -171,7 +168,7 @@ class _Operators:
                     Key(compile_expr(key.expression, tuples.scope).run, key.descending, key.empty_greatest)
                     for key in operator.keys
                 ]
-                tuples.order(keys, _failed(operator.place))
+                tuples.order(keys, operator.place)
             case GroupBy():
                 self._group(operator, tuples)
             case _:
@@ -213,7 +210,7 @@ class _Operators:
             for document in self.runner.environment.stream_collection(name):
                 yield from on_path(document, scan.path)
         except XQueryError as error:
-            raise _failed(scan.source.place)(error) from None
+            raise located(error, scan.source) from None
 
     # --- aggregates and groups
 
@@ -249,7 +246,7 @@ class _Operators:
         before = dict(tuples.bound)
         named = [(tuples.bind(variable), value) for (variable, _), value in zip(operator.keys, keys, strict=True)]
         fields = [Field(tuples.bind(one.variable), *how) for one, how in zip(operator.gathered, gathered, strict=True)]
-        tuples.group(named, fields, _failed(operator.place))
+        tuples.group(named, fields, operator.place)
         for variable in before:
             del tuples.bound[variable]
 
@@ -280,10 +277,6 @@ class _Operators:
                         yield
 
         return Tuples(both, rows, {**inner.bound, **outer.bound})
-
-
-def _failed(place: Place) -> Failed:
-    return lambda error: located(error, ContextItem(line=place[0], column=place[1]))
 
 
 def on_path(document: Any, path: tuple[str, ...]) -> Iterator[Any]:

@@ -1,7 +1,6 @@
 """A rewritten plan executed in parallel.
 
-On the driver: `result` (the columns of the answer), `parts` (the plan cut into parts and a rest), `scan_work` and
-`joining` (what tasks do for a part). In tasks: `tasks` (what each kind of task does), `job` (what they are given, and
-the files), `scan_task` (files to rows, by `columns` for conditions on texts), `rows` (what parts give, and how it is
-written and read) and `wire` (keys and values as cells).
+On the driver: `parts` (the plan cut into parts and a rest) and `scan_work` (what scan tasks do for a part). In tasks:
+`scan_task` (files to rows, by `columns` for conditions on texts), `tasks` (what all tasks are given, the tasks above
+joins and the last one) and `rows` (what parts give, and how it is written and read).
 """

@@ -22,6 +22,19 @@ from dovetail.xml.algebra.expressions import (
     variables,
     with_children,
 )
+from dovetail.xml.algebra.matching import (
+    asks_which_node,
+    assigned,
+    conjunction,
+    conjuncts,
+    free_variables,
+    is_downward,
+    is_one_tuple,
+    reads_data,
+    tree_parts,
+    unnested,
+    with_callees,
+)
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -47,19 +60,8 @@ from dovetail.xml.algebra.operators import (
     with_inputs,
 )
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.algebra.tree_facts import free_variables, reads_data, tree_parts, with_callees
 from dovetail.xml.evaluate.plans import Given
-from dovetail.xml.execute.rows import Fields, Items, State, Wanted
-from dovetail.xml.execute.wire import Form, KeyPair, key_pair
-from dovetail.xml.rules.matching import (
-    asks_which_node,
-    assigned,
-    conjunction,
-    conjuncts,
-    is_downward,
-    is_one_tuple,
-    unnested,
-)
+from dovetail.xml.execute.rows import Fields, Form, Items, KeyPair, State, Wanted, key_pair
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 

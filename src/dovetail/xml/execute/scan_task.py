@@ -6,7 +6,10 @@ has several items, is computed by array functions where texts are plain, else by
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,11 +23,28 @@ from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.expressions import Variable
 from dovetail.xml.evaluate.plans import Runner, on_path
 from dovetail.xml.execute.columns import Arrays, Test, Texts, lists_of, side_by_side, texts_of
-from dovetail.xml.execute.job import MALFORMED, File, Job, read_document
-from dovetail.xml.execute.rows import Fields, Items, Local, State, schema_of, written
+from dovetail.xml.execute.rows import (
+    ARROW,
+    FILE_SHIFT,
+    KEY_TYPES,
+    Fields,
+    Form,
+    Items,
+    Key,
+    Local,
+    State,
+    Values,
+    element_of,
+    encoded,
+    key_cell,
+    schema_of,
+    written,
+)
 from dovetail.xml.execute.scan_work import XML, ColumnScan, OnColumns, Path, Piece, Pieces, ScanWork, column_name
-from dovetail.xml.execute.wire import ARROW, FILE_SHIFT, KEY_TYPES, Form, Key, Values, element_of, encoded, key_cell
+from dovetail.xml.execute.tasks import MALFORMED, Job, read_document
 from dovetail.xml.scan import ROW, Scanner, check, count_name, open_chunks
+from dovetail.xml.scan.files import File
+from dovetail.xml.syntax.tree import deep_stack
 from dovetail.xml.xdm.atomic import UntypedAtomic
 from dovetail.xml.xdm.markup import serialise
 from dovetail.xml.xdm.values import boolean
@@ -40,7 +60,7 @@ class Computed:
         self, runner: Runner, given: OnColumns, many: dict[Path, bool], change: Callable[[list[Any]], Any]
     ) -> None:
         self._value, self._change = runner.function(given.expression, given.variables), change
-        self.columns = [(column_name(use.path, many[use.path]), many[use.path]) for use in given.uses]
+        self.columns = [(column_name(path, many[path]), many[path]) for path in given.paths]
         self._known: dict[Any, Any] = {}
 
     def of(self, batch: pa.RecordBatch) -> list[Any]:
@@ -185,6 +205,29 @@ def given_out(pieces: list[Cells], batch: pa.RecordBatch) -> pa.Array:
     if len(pieces) == 1 and pieces[0].path == ():
         return batch[XML]
     return side_by_side([one.lists(batch) for one in pieces])
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTasks:
+    """The tasks of a scan. The files of each are packed by themselves: a task gets all of it, and unpacks its own."""
+
+    job: Job
+    work: ScanWork
+    packed: tuple[bytes, ...]
+
+
+def packed_apart(packed: Iterable[tuple[File, ...]]) -> tuple[bytes, ...]:
+    """The files of each partition by themselves and small."""
+    return tuple(zlib.compress(pickle.dumps([(file.number, file.uri, file.size) for file in run])) for run in packed)
+
+
+def scan_files(tasks: ScanTasks, batches: Iterator[pa.RecordBatch], metrics: Metrics) -> Iterator[pa.RecordBatch]:
+    """The rows of the files of the partitions whose numbers come in."""
+    for batch in batches:
+        for number in batch["id"].to_pylist():
+            files = pickle.loads(zlib.decompress(tasks.packed[number]))  # noqa: S301  (by the driver)
+            with deep_stack():
+                yield from scanned(tasks.job, tasks.work, [File(*one) for one in files], metrics)
 
 
 def scanned(job: Job, work: ScanWork, files: Iterable[File], metrics: Metrics) -> Iterator[pa.RecordBatch]:

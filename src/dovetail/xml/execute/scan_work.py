@@ -10,13 +10,10 @@ variables that stand for the columns, so that there is one definition of every f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dovetail.xml.algebra.expressions import (
-    ARITHMETIC,
-    GENERAL,
     SEQUENCE,
-    VALUE,
     Call,
     Constant,
     Evaluate,
@@ -26,19 +23,12 @@ from dovetail.xml.algebra.expressions import (
     variables,
     with_children,
 )
-from dovetail.xml.algebra.operators import (
-    DataScan,
-    Operator,
-    Select,
-    above,
-    chain,
-)
+from dovetail.xml.algebra.matching import assigned, conjuncts, unnested
+from dovetail.xml.algebra.operators import DataScan, Operator, Select, above, chain
 from dovetail.xml.execute.parts import ScanPart
-from dovetail.xml.execute.rows import Fields, Items, State, Wanted
-from dovetail.xml.execute.wire import Form
-from dovetail.xml.rules.matching import assigned, conjuncts, unnested
+from dovetail.xml.execute.rows import Fields, Form, Items, State, Wanted
 from dovetail.xml.scan import Column, ScanRequest
-from dovetail.xml.syntax.tree import VariableRef
+from dovetail.xml.syntax.tree import ARITHMETIC, GENERAL, VALUE, VariableRef
 
 Path = tuple[str, ...]
 
@@ -61,19 +51,11 @@ def _is_strict(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """A column that an expression needs: a path, and whether all values matter or only the first and their number."""
-
-    path: Path
-    many: bool
-
-
-@dataclass(frozen=True, slots=True)
 class OnColumns:
-    """An expression over columns: `variables[k]` stands for the texts of `uses[k]`."""
+    """An expression over columns: `variables[k]` stands for the texts of `paths[k]`."""
 
     expression: Expression
-    uses: tuple[Use, ...]
+    paths: tuple[Path, ...]
     variables: tuple[Variable, ...]
 
 
@@ -106,12 +88,8 @@ def child_path(expression: Expression, scanned: Variable) -> Path | None:
     if expression == scanned:
         return ()
     match expression:
-        case Call("child", (inner, test)):
-            base, name = child_path(inner, scanned), step_name(test)
-            inside = base is not None and not (base and base[-1].startswith("@"))
-            return (*base, name) if inside and base is not None and name is not None else None
-        case Call("attribute", (inner, test)):
-            base, name = child_path(inner, scanned), step_name(test, attribute=True)
+        case Call("child" | "attribute" as axis, (inner, test)):
+            base, name = child_path(inner, scanned), step_name(test, attribute=axis == "attribute")
             inside = base is not None and not (base and base[-1].startswith("@"))
             return (*base, name) if inside and base is not None and name is not None else None
     return None
@@ -158,20 +136,6 @@ class _Translation:
 def is_global(expression: Expression) -> bool:
     """Whether the expression is a reference to a variable that the query declares."""
     return isinstance(expression, Evaluate) and not expression.bindings and isinstance(expression.tree, VariableRef)
-
-
-def on_columns(expression: Expression, scanned: Variable, many: bool = True) -> OnColumns | None:
-    """The expression over columns, its typed value that is; None if it needs nodes.
-
-    Without `many` a second item is an error in any case, so that it is enough to know that there is one.
-    """
-    first = 1 + max((v.number for v in variables(expression)), default=0)
-    translation = _Translation(scanned, first)
-    new = translation.of(expression, many)
-    if new is None or any(v == scanned for v in variables(new)):
-        return None
-    uses = tuple(Use(path, many) for path, (_, many) in translation.found.items())
-    return OnColumns(new, uses, tuple(variable for variable, _ in translation.found.values()))
 
 
 def written_out(plan: Operator, scan: DataScan) -> dict[Variable, Expression] | None:
@@ -228,21 +192,55 @@ class ColumnScan(ScanWork):
     keys: tuple[OnColumns, ...]
 
 
-@dataclass(slots=True)
 class _Columns:
-    """Columns asked for so far."""
+    """Columns that expressions over the scanned element ask for: paths to texts, and whether all texts matter.
 
-    texts: dict[Path, bool] = field(default_factory=dict)
-    nodes: set[Path] = field(default_factory=set)
+    Otherwise the first text and their number are enough. `nodes` are paths to elements that are given out as markup.
+    """
 
-    def add(self, given: Iterable[OnColumns]) -> None:
-        for one in given:
-            for use in one.uses:
-                self.texts[use.path] = self.texts.get(use.path, False) or use.many
+    def __init__(self, scanned: Variable) -> None:
+        self.scanned = scanned
+        self.texts: dict[Path, bool] = {}
+        self.nodes: set[Path] = set()
 
-    def add_pieces(self, pieces: Pieces) -> None:
-        self.nodes.update(piece.nodes for piece in pieces if piece.nodes is not None)
-        self.add(piece.computed for piece in pieces if piece.computed is not None)
+    def over(self, expression: Expression, many: bool = True) -> OnColumns | None:
+        """The expression over columns, its typed value that is; None if it needs nodes.
+
+        Without `many` a second item is an error in any case, so that it is enough to know that there is one.
+        """
+        first = 1 + max((v.number for v in variables(expression)), default=0)
+        translation = _Translation(self.scanned, first)
+        new = translation.of(expression, many)
+        if new is None or any(v == self.scanned for v in variables(new)):
+            return None
+        for path, (_, every) in translation.found.items():
+            self.texts[path] = self.texts.get(path, False) or every
+        return OnColumns(new, tuple(translation.found), tuple(one for one, _ in translation.found.values()))
+
+    def typed(self, expression: Expression) -> Pieces | None:
+        """The typed value of an expression as a piece."""
+        computed = self.over(expression)
+        return None if computed is None else (Piece(computed=computed),)
+
+    def pieces(self, expression: Expression) -> Pieces | None:
+        """A sequence in terms of columns; None if it needs nodes for anything but giving them out."""
+        if isinstance(expression, Call) and expression.name == SEQUENCE:
+            inner = [self.pieces(one) for one in expression.arguments]
+            return None if None in inner else tuple(piece for one in inner for piece in one or ())
+        path = child_path(expression, self.scanned)
+        if path is None:
+            return self.typed(expression)
+        if path and path[-1].startswith("@"):
+            return None
+        self.nodes.add(path)
+        return (Piece(nodes=path),)
+
+    def aggregated(self, wanted: State, values: dict[Variable, Expression]) -> Pieces | None:
+        """The typed values that an aggregate takes; one that counts elements needs nothing of them."""
+        expression = substituted(wanted.call.arguments[0], values)
+        if wanted.call.name == "count" and expression == self.scanned:
+            return (Piece(computed=OnColumns(Constant(1), (), ())),)
+        return self.typed(expression)
 
     def request(self, path: Path, whole: bool, filters: Iterable[OnColumns]) -> ScanRequest:
         found = [Column(column_name(path, many), path, "text", many) for path, many in self.texts.items()]
@@ -258,8 +256,8 @@ class _Columns:
             text = _asked_text(one.expression)
             if text is None:
                 break
-            (use,) = one.uses
-            found.append((column_name(use.path, self.texts[use.path]), text))
+            (path,) = one.paths
+            found.append((column_name(path, self.texts[path]), text))
         return tuple(found)
 
 
@@ -290,58 +288,28 @@ def _on_columns(part: ScanPart, wanted: Wanted) -> ColumnScan | str:
     values = written_out(plan, part.scan)
     if values is None:
         return "a tuple has more than one answer"
-    filters = [on_columns(one, scanned) for one in conditions(plan, part.scan, values)]
+    columns = _Columns(scanned)
+    filters = [columns.over(one) for one in conditions(plan, part.scan, values)]
     keys, forms = list[OnColumns | None](), tuple[Form, ...]()
     if isinstance(wanted, Fields):
-        keys = [on_columns(substituted(one.expression, values), scanned, many=one.many) for one in wanted.keys]
+        keys = [columns.over(substituted(one.expression, values), many=one.many) for one in wanted.keys]
         forms = tuple(form_of(values[one], scanned, one in wanted.typed) for one in wanted.variables)
-        found = [_sent(values[one], scanned, form) for one, form in zip(wanted.variables, forms, strict=True)]
+        sent = zip(wanted.variables, forms, strict=True)
+        found = [(columns.typed if form == "texts" else columns.pieces)(values[one]) for one, form in sent]
     elif isinstance(wanted, State):
-        found = [_aggregated(wanted, values, scanned)]
+        found = [columns.aggregated(wanted, values)]
     else:
-        found = [pieces(substituted(wanted.variable if taken is None else taken[0], values), scanned)]
+        found = [columns.pieces(substituted(wanted.variable if taken is None else taken[0], values))]
     if None in filters or None in keys:
         return "a condition needs nodes"
     if None in found:
         return "an answer needs nodes"
-    known = [one for one in filters if one is not None]
-    sent = tuple(one for one in found if one is not None)
-    columns = _Columns()
-    columns.add([*known, *(one for one in keys if one is not None)])
-    for one in sent:
-        columns.add_pieces(one)
+    known = tuple(one for one in filters if one is not None)
     return ColumnScan(
-        part, wanted, columns.request(path, False, known), tuple(known), dict(columns.texts), forms,
-        "only texts and markup of child paths are needed", sent, tuple(one for one in keys if one is not None),
+        part, wanted, columns.request(path, False, known), known, columns.texts, forms,
+        "only texts and markup of child paths are needed", tuple(one for one in found if one is not None),
+        tuple(one for one in keys if one is not None),
     )  # fmt: skip
-
-
-def _aggregated(wanted: State, values: dict[Variable, Expression], scanned: Variable) -> Pieces | None:
-    """The typed values that an aggregate takes; one that counts elements needs nothing of them."""
-    expression = substituted(wanted.call.arguments[0], values)
-    if wanted.call.name == "count" and expression == scanned:
-        return (Piece(computed=OnColumns(Constant(1), (), ())),)
-    computed = on_columns(expression, scanned)
-    return None if computed is None else (Piece(computed=computed),)
-
-
-def pieces(expression: Expression, scanned: Variable) -> Pieces | None:
-    """A sequence in terms of columns; None if it needs nodes for anything but giving them out."""
-    if isinstance(expression, Call) and expression.name == SEQUENCE:
-        inner = [pieces(one, scanned) for one in expression.arguments]
-        return None if None in inner else tuple(piece for one in inner for piece in one or ())
-    path = child_path(expression, scanned)
-    if path is not None:
-        return None if path and path[-1].startswith("@") else (Piece(nodes=path),)
-    computed = on_columns(expression, scanned)
-    return None if computed is None else (Piece(computed=computed),)
-
-
-def _sent(expression: Expression, scanned: Variable, form: Form) -> Pieces | None:
-    if form != "texts":
-        return pieces(expression, scanned)
-    computed = on_columns(expression, scanned)
-    return None if computed is None else (Piece(computed=computed),)
 
 
 def form_of(expression: Expression, scanned: Variable, typed_only: bool = False) -> Form:
@@ -364,14 +332,13 @@ def _by_tuples(part: ScanPart, wanted: Wanted, why: str) -> ScanWork:
             form_of(values[one], scanned, one in wanted.typed) if part.scan.path and one in values else "items"
             for one in wanted.variables
         )
-    filters = () if path is None else _first_filters(part)
-    columns = _Columns()
-    columns.add(filters)
+    columns = _Columns(scanned)
+    filters = () if path is None else _first_filters(part, columns)
     request = None if path is None else columns.request(path, True, filters)
-    return ScanWork(part, wanted, request, filters, dict(columns.texts), forms, why)
+    return ScanWork(part, wanted, request, filters, columns.texts, forms, why)
 
 
-def _first_filters(part: ScanPart) -> tuple[OnColumns, ...]:
+def _first_filters(part: ScanPart, columns: _Columns) -> tuple[OnColumns, ...]:
     """The lowest conditions that need no nodes, up to the first that does."""
     chain = above(part.plan, part.scan)
     for place in range(len(chain) + 1):
@@ -381,7 +348,7 @@ def _first_filters(part: ScanPart) -> tuple[OnColumns, ...]:
             break
     found: list[OnColumns] = []
     for one in conditions(top, part.scan, values or {}):
-        new = on_columns(one, part.scan.variable)
+        new = columns.over(one)
         if new is None:
             break
         found.append(new)

@@ -1,15 +1,18 @@
-"""Tasks of a query: functions from batches to batches, closed over values. Nothing here knows Spark.
+"""Tasks of a query: what each of them is given, and functions from batches to batches. Nothing here knows Spark.
 
-A scan task reads files. A task above a join runs the chain on the rows that Spark joined. The last task runs the whole
-plan, or the rest of it over the rows of its parts.
+A scan task (see `scan_task`) reads files. A task above a join runs the chain on the rows that Spark joined. The last
+task runs the whole plan, or the rest of it over the rows of its parts, and gives the rows of the result: one serialised
+item a row, or one typed column for each atom that `return` gives.
 """
 
 from __future__ import annotations
 
-import pickle
-import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import datetime
+import decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,43 +20,212 @@ import pyarrow as pa
 from dovetail.engine.columns import nbytes
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import BudgetExceeded
+from dovetail.errors import BudgetExceeded, DataError, XQueryError
 from dovetail.xml.algebra.expressions import Variable
+from dovetail.xml.algebra.matching import needs_context, reads_data
 from dovetail.xml.algebra.operators import DistributeResult
-from dovetail.xml.evaluate.plans import RemoteTuples
-from dovetail.xml.execute.job import File, Job
+from dovetail.xml.evaluate.calls import Static
+from dovetail.xml.evaluate.compiler import Context, Environment
+from dovetail.xml.evaluate.plans import RemoteTuples, Runner
 from dovetail.xml.execute.parts import JoinWork
-from dovetail.xml.execute.result import Row
-from dovetail.xml.execute.rows import Fields, Sent, written
-from dovetail.xml.execute.scan_task import scanned
-from dovetail.xml.execute.scan_work import ScanWork
-from dovetail.xml.execute.wire import Form, Values, batched, decoded
-from dovetail.xml.syntax.reader import deep_stack
+from dovetail.xml.execute.rows import ITEMS, Fields, Form, Sent, Values, batched, decoded, written
+from dovetail.xml.scan import open_chunks
+from dovetail.xml.scan.files import Collection, File
+from dovetail.xml.syntax.tree import Module, deep_stack
+from dovetail.xml.xdm.markup import parse_xml, serialise, text_of
+from dovetail.xml.xdm.nodes import Document
+from dovetail.xml.xdm.temporal import DateTime
 
-Batches = Iterator[pa.RecordBatch]
+MALFORMED = (DataError, XQueryError)
+"""What reading a document raises if the document is wrong; all other errors end the query, whatever is skipped."""
+
+
+def read_document(uri: str) -> Document:
+    """One file as a document, unpacked if it is gzip."""
+    return parse_xml(b"".join(open_chunks(uri)), uri)
+
+
+class CollectionFiles:
+    """Documents that `doc` and `collection` read in a task, one by one; with `skip` malformed ones are left out."""
+
+    def __init__(self, collections: Mapping[str, Collection], skip: bool, metrics: Metrics) -> None:
+        self._collections, self._skip, self._metrics = collections, skip, metrics
+
+    def doc(self, uri: str) -> Document:
+        """The document at an address."""
+        if not Path(uri).is_file() and "://" not in uri:
+            raise XQueryError("FODC0002", f"there is no document {uri!r}")
+        return read_document(uri)
+
+    def collection(self, uri: str | None) -> Iterator[Document]:
+        """The documents of a collection, in the order of their names."""
+        found = self._collections.get(uri or "")
+        if found is None:
+            known = ", ".join(map(repr, self._collections)) or "none"
+            raise XQueryError("FODC0002", f"there is no collection {uri!r}; collections: {known}")
+        return self._documents(found.files)
+
+    def _documents(self, files: Iterable[File]) -> Iterator[Document]:
+        for file in files:
+            try:
+                document = read_document(file.uri)
+            except MALFORMED:
+                if not self._skip:
+                    raise
+                self._metrics.add("skipped files", unit="files")
+                continue
+            self._metrics.add("files", unit="files")
+            self._metrics.add("bytes", file.size, unit="bytes")
+            yield document
 
 
 @dataclass(frozen=True, slots=True)
-class ScanTasks:
-    """The tasks of a scan. The files of each are packed by themselves: a task gets all of it, and unpacks its own."""
+class Job:
+    """One run of one query; all its tasks have the same time of day. `item`: the address of its context document."""
 
-    job: Job
-    work: ScanWork
-    packed: tuple[bytes, ...]
+    module: Module
+    collections: Mapping[str, Collection]
+    variables: Mapping[str, list[Any]] = field(default_factory=dict)
+    skip: bool = False
+    memory: int = 64 << 20
+    item: str | None = None
+    now: DateTime = field(default_factory=lambda: Context().now)
+
+    def without_files(self) -> Job:
+        """The same for tasks that read no collection by name: lists of files may be long.
+
+        A function may use a declared variable whose value is read from a collection; then the lists stay.
+        """
+        values = (one.value for one in self.module.variables if one.value is not None)
+        return self if any(reads_data(value, self.module) for value in values) else replace(self, collections={})
+
+    def context(self, metrics: Metrics) -> Context:
+        """The dynamic context of a task."""
+        documents = CollectionFiles(self.collections, self.skip, metrics)
+        return Context(self.variables, documents, now=self.now)
+
+    def runner(self, metrics: Metrics) -> Runner:
+        """Compiles and runs plans and expressions in a task."""
+        return runner_of(self.module, self.context(metrics), self.item)
 
 
-def packed_apart(packed: Iterable[tuple[File, ...]]) -> tuple[bytes, ...]:
-    """The files of each partition by themselves and small."""
-    return tuple(zlib.compress(pickle.dumps([(file.number, file.uri, file.size) for file in run])) for run in packed)
+def runner_of(module: Module, context: Context, item: str | None = None) -> Runner:
+    """The runner of a query in a task; `item` is the address of the context document."""
+    environment = Environment(context)
+    if item is not None and any(needs_context(one.value) for one in module.variables):
+        # The plan reads the context item by its address; only functions that use such variables ask for it here.
+        environment.context = replace(context, item=environment.doc(item))
+    return Runner(Static(module), environment)
 
 
-def scan_files(tasks: ScanTasks, batches: Batches, metrics: Metrics) -> Batches:
-    """The rows of the files of the partitions whose numbers come in."""
-    for batch in batches:
-        for number in batch["id"].to_pylist():
-            files = pickle.loads(zlib.decompress(tasks.packed[number]))  # noqa: S301  (by the driver)
-            with deep_stack():
-                yield from scanned(tasks.job, tasks.work, [File(*one) for one in files], metrics)
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "integer": pa.int64(),
+    "decimal": pa.decimal128(38, 18),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "dateTime": pa.timestamp("us", tz="UTC"),
+}
+"""Atomic types with a column type of their own; all others are given as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """One column: its name, the type of its atoms, and the variable that holds them."""
+
+    name: str
+    kind: str
+    variable: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How an item, or the items of a tuple, become cells. Without `columns`: one item, serialised."""
+
+    columns: tuple[Typed, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        if not self.columns:
+            return ITEMS
+        return pa.schema([(column.name, ARROW_TYPES.get(column.kind, pa.string())) for column in self.columns])
+
+    def cells(self, item: Any) -> tuple[Any, ...]:
+        """The cells of an item; with columns the item is the list of the values of a tuple."""
+        if not self.columns:
+            return (serialise(item),)
+        return tuple(cell(column, items) for column, items in zip(self.columns, item, strict=True))
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """What is wanted of each tuple; nothing if items are."""
+        return tuple(column.variable for column in self.columns)
+
+    def typed(self, batch: pa.RecordBatch, forms: Mapping[Variable, Form]) -> pa.RecordBatch:
+        """Cells that tasks sent, in the columns of the result."""
+        found = []
+        for column, kind in zip(self.columns, self.schema.types, strict=True):
+            form, sent = forms[column.variable], batch[f"v{column.variable.number}"].to_pylist()
+            found.append(pa.array([cell(column, decoded(form, one)) for one in sent], kind))
+        return pa.RecordBatch.from_arrays(found, schema=self.schema)
+
+
+def cell(column: Typed, items: list[Any]) -> Any:
+    """One atom as a cell, null if there is none."""
+    if not items:
+        return None
+    if len(items) > 1:
+        raise XQueryError(
+            "XPTY0004", f"column {column.name!r} would have {len(items)} atoms in one row; one is allowed"
+        )
+    change = _CELLS.get(column.kind)
+    try:
+        return text_of(items[0]) if change is None else change(items[0])
+    except (ValueError, OverflowError) as error:
+        raise XQueryError("FOCA0001", f"{text_of(items[0])} does not fit into column {column.name!r}") from error
+
+
+_ROUNDING = decimal.Context(prec=20_000)  # Python's own has 28 digits, and a cell has 38
+
+
+def _integer(value: Any) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError
+    return int(value)
+
+
+def _decimal(value: Any) -> Decimal:
+    with_places = Decimal(value).quantize(Decimal(1).scaleb(-18), context=_ROUNDING)
+    if with_places.adjusted() >= 20:
+        raise OverflowError
+    return with_places
+
+
+def _date(value: Any) -> datetime.date:
+    return datetime.date(value.year, value.month, value.day)
+
+
+def _date_time(value: Any) -> datetime.datetime:
+    whole = int(value.second)
+    micros = int((value.second - whole) * 1_000_000)
+    zone = datetime.timezone(datetime.timedelta(minutes=value.zone or 0))
+    return datetime.datetime(value.year, value.month, value.day, value.hour, value.minute, whole, micros, zone)
+
+
+_CELLS: dict[str, Callable[[Any], Any]] = {
+    "integer": _integer,
+    "decimal": _decimal,
+    "double": float,
+    "float": float,
+    "boolean": bool,
+    "date": _date,
+    "dateTime": _date_time,
+}
+
+
+Batches = Iterator[pa.RecordBatch]
 
 
 _ORDER = Variable(1 << 62)

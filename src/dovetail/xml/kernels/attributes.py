@@ -3,15 +3,6 @@
 from __future__ import annotations
 
 from dovetail.engine.kernels.arrays import I64, U8
-from dovetail.xml.kernels.chars import (
-    CUT,
-    UNDECLARED,
-    code_point,
-    copied,
-    is_character,
-    reference,
-    rewritten,
-)
 from dovetail.xml.kernels.codes import (
     A_FLAGS,
     A_NAME,
@@ -68,15 +59,24 @@ from dovetail.xml.kernels.codes import (
     XML_VALUE,
     XMLNS,
     XMLNS_URI,
+    called,
+    inlined,
+    small,
     whole,
 )
 from dovetail.xml.kernels.names import (
+    CUT,
     ILLEGAL,
+    UNDECLARED,
+    code_point,
+    copied,
     interned,
+    is_character,
     named,
+    reference,
+    rewritten,
     word,
 )
-from dovetail.xml.kernels.parts import called, inlined, small
 
 
 @small

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.xml.kernels.attributes import fault, wrong_character, wrong_reference
-from dovetail.xml.kernels.chars import code_point, colon_of, is_character, reference
 from dovetail.xml.kernels.codes import (
     AS_CDATA,
     AS_TEXT,
@@ -28,9 +27,12 @@ from dovetail.xml.kernels.codes import (
     SAME_TEXT,
     SEEN_DOCTYPE,
     SEEN_ROOT,
+    called,
+    inlined,
+    small,
     whole,
 )
-from dovetail.xml.kernels.parts import called, inlined, small
+from dovetail.xml.kernels.names import code_point, colon_of, is_character, reference
 from dovetail.xml.kernels.values import has_room, put_markup, put_text, write_constant
 
 

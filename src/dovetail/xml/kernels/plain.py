@@ -9,8 +9,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I32, I64, U8, Bool, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.xml.kernels.codes import whole
-from dovetail.xml.kernels.parts import called
+from dovetail.xml.kernels.codes import called, whole
 
 DIGITS = 15
 """Most digits of a number: each such number is exact as a double too."""

@@ -12,13 +12,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.engine.kernels.compile import register_warmup
-from dovetail.xml.kernels.attributes import (
-    attributes_end,
-    binding_bytes,
-    bound,
-    fault,
-    namespace_of,
-)
+from dovetail.xml.kernels.attributes import attributes_end, binding_bytes, bound, fault, namespace_of
 from dovetail.xml.kernels.codes import (
     A_FLAGS,
     A_STOP,
@@ -88,18 +82,12 @@ from dovetail.xml.kernels.codes import (
     W_SYMBOL,
     WRONG_END,
     XMLNS,
+    called,
+    entry,
+    inlined,
 )
 from dovetail.xml.kernels.markup import declaration, instruction, text
-from dovetail.xml.kernels.names import (
-    ILLEGAL,
-    guessed,
-    named,
-    numbered,
-    rehashed,
-    symbol_of,
-    word,
-)
-from dovetail.xml.kernels.parts import called, entry, inlined
+from dovetail.xml.kernels.names import ILLEGAL, guessed, named, numbered, rehashed, symbol_of, word
 from dovetail.xml.kernels.values import (
     batch_bytes,
     close_start_tag,

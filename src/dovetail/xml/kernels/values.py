@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.xml.kernels.attributes import put_bindings
-from dovetail.xml.kernels.chars import copied, rewritten
 from dovetail.xml.kernels.codes import (
     A_NUMBER,
     A_START,
@@ -67,9 +66,11 @@ from dovetail.xml.kernels.codes import (
     XML_TEXT,
     XML_VALUE,
     XMLNS_URI,
+    called,
+    inlined,
+    small,
 )
-from dovetail.xml.kernels.names import same_bytes, word
-from dovetail.xml.kernels.parts import called, inlined, small
+from dovetail.xml.kernels.names import copied, rewritten, same_bytes, word
 
 _PLENTY = 1 << 62
 

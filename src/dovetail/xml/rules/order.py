@@ -9,16 +9,12 @@ Reference: Carman 2020, 7.4; docs/algorithms/xquery.md, 5 and 6.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dovetail.errors import PlanError
-from dovetail.xml.algebra.operators import (
-    Operator,
-    operators,
-)
+from dovetail.xml.algebra.matching import Rule
+from dovetail.xml.algebra.operators import Operator, operators
 from dovetail.xml.algebra.printer import print_plan
-from dovetail.xml.rules.joins import introduce_join, merge_condition, push_to_branch, recognise_keys
 from dovetail.xml.rules.paths import (
     clean_up,
     copy_single_item,
@@ -32,9 +28,13 @@ from dovetail.xml.rules.paths import (
 from dovetail.xml.rules.scans import (
     aggregate_in_two_steps,
     aggregate_incrementally,
+    introduce_join,
     introduce_scan,
+    merge_condition,
     partition_scan,
     push_steps,
+    push_to_branch,
+    recognise_keys,
 )
 from dovetail.xml.rules.subplans import (
     drop_aggregate,
@@ -44,8 +44,6 @@ from dovetail.xml.rules.subplans import (
     sink_into_subplan,
     sort_by_document,
 )
-
-Rule = Callable[[Operator], Operator | None]
 
 RULES: dict[str, Rule] = {
     rule.__name__: rule

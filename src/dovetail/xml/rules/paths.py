@@ -21,6 +21,7 @@ from dovetail.xml.algebra.expressions import (
     rebuilt,
     substituted,
 )
+from dovetail.xml.algebra.matching import everywhere, is_constant_collection, iterated, upwards
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -37,7 +38,6 @@ from dovetail.xml.algebra.operators import (
     with_expressions,
 )
 from dovetail.xml.algebra.properties import Facts, is_subtype
-from dovetail.xml.rules.matching import is_constant_collection, iterated, rewrite_everywhere, rewrite_upwards
 
 
 def clean_up(plan: Operator) -> Operator | None:
@@ -52,7 +52,7 @@ def clean_up(plan: Operator) -> Operator | None:
         for operator in operators(plan)
         if isinstance(operator, Assign) and _inlines(operator.variable, operator.expression, plan)
     }
-    new = rewrite_everywhere(plan, partial(_cleaned, copies))
+    new = everywhere(partial(_cleaned, copies))(plan)
     return new if new is None or not copies else renamed(new, {v: _original(v, copies) for v in copies})
 
 
@@ -80,17 +80,14 @@ def _inlines(variable: Variable, value: Expression, plan: Operator) -> bool:
     return isinstance(value, Variable)
 
 
-def remove_conversion(plan: Operator) -> Operator | None:
+@everywhere
+def remove_conversion(operator: Operator, facts: Facts) -> Operator | None:
     """OP($v1: treat(e, T)) becomes OP($v1: e); likewise promote, data, casts and boolean.
 
     Condition: the static type of e is already T; for data: e is atomic; for boolean: e is exactly one boolean; for a
     cast such as xs:string: e has that type. The argument of `collection` is left to `introduce_scan`, which takes
     the whole call, as in the source. Right because each of them gives back what already has its type.
     """
-    return rewrite_everywhere(plan, _remove_conversion_at)
-
-
-def _remove_conversion_at(operator: Operator, facts: Facts) -> Operator | None:
     old = expressions(operator)
     new = tuple(_without(expression, facts) for expression in old)
     return None if new == old else with_expressions(operator, lambda e: _without(e, facts))
@@ -115,7 +112,8 @@ def _inner(part: Expression, facts: Facts) -> Expression:
     return part
 
 
-def remove_sort(plan: Operator) -> Operator | None:
+@everywhere
+def remove_sort(operator: Operator, facts: Facts) -> Operator | None:
     """ASSIGN($v1: sort-distinct($v0)) becomes ASSIGN($v1: $v0), or keeps the half of the work that is still needed.
 
     Condition: the static properties say that $v0 is in document order and without duplicates (or has at most one item,
@@ -123,10 +121,6 @@ def remove_sort(plan: Operator) -> Operator | None:
     sorted. Right because sorting what is sorted, and removing what is not there, changes nothing; and what is sorted
     can only have its duplicates side by side.
     """
-    return rewrite_everywhere(plan, _remove_sort_at)
-
-
-def _remove_sort_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Assign(_, Call(name, (inner,))) if name in (SORT_DISTINCT, SORT, DISTINCT):
             new = _needed(name, inner, facts)
@@ -144,16 +138,13 @@ def _needed(name: str, inner: Expression, facts: Facts) -> Expression:
     return Call(SORT_DISTINCT if sort and distinct else SORT if sort else DISTINCT, (inner,))
 
 
-def inline_single_item(plan: Operator) -> Operator | None:
+@everywhere
+def inline_single_item(operator: Operator, facts: Facts) -> Operator | None:
     """SUBPLAN{ AGGREGATE($v2: create_sequence(e($v1))) over UNNEST($v1: iterate($v0)) } becomes ASSIGN($v2: e($v0)).
 
     Condition: $v0 is exactly one item. Right because the nested plan then has one tuple, in which $v1 is $v0, and the
     sequence gathered from one tuple is its value.
     """
-    return rewrite_everywhere(plan, _inline_single_item_at)
-
-
-def _inline_single_item_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Subplan(Aggregate(gathered, Call("create_sequence", (item,)), Unnest() as unnest), below):
             whole = iterated(unnest)
@@ -163,16 +154,13 @@ def _inline_single_item_at(operator: Operator, facts: Facts) -> Operator | None:
     return None
 
 
-def copy_single_item(plan: Operator) -> Operator | None:
+@everywhere
+def copy_single_item(operator: Operator, facts: Facts) -> Operator | None:
     """UNNEST($v2: iterate($v1)) over the UNNEST or DATASCAN that gives $v1 becomes ASSIGN($v2: $v1); a position is 1.
 
     Other operators may stand between them, unless this UNNEST feeds the result: there the plans of the source keep it.
     Condition: an UNNEST or DATASCAN gives $v1, one item a tuple. Right because one item gives one tuple with that item.
     """
-    return rewrite_everywhere(plan, _copy_single_item_at)
-
-
-def _copy_single_item_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Unnest(variable, Call("iterate", (Variable() as value,)), below, position) if _is_single(
             operator, value, facts
@@ -188,16 +176,13 @@ def _is_single(unnest: Unnest, value: Variable, facts: Facts) -> bool:
     return isinstance(source, (Unnest, DataScan)) and (source is unnest.input or not last)
 
 
-def unnest_step(plan: Operator) -> Operator | None:
+@everywhere
+def unnest_step(operator: Operator, facts: Facts) -> Operator | None:
     """UNNEST($v2: iterate($v1)) over ASSIGN($v1: g($v0)) becomes UNNEST($v2: g($v0)).
 
     Condition: g is a step, which has an unnesting form; nothing else uses $v1. Positions stay what they are.
     Right because the unnesting form gives the items of the sequence one by one, in the same order.
     """
-    return rewrite_everywhere(plan, _unnest_step_at)
-
-
-def _unnest_step_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Unnest(_, Call("iterate", (Variable() as value,)), Assign(assigned, step, below)):
             if value == assigned and facts.uses[value] == 1 and is_step(step):
@@ -208,7 +193,8 @@ def _unnest_step_at(operator: Operator, facts: Facts) -> Operator | None:
 _DESCENDANT = ("descendant", "descendant-or-self")
 
 
-def merge_unnests(plan: Operator) -> Operator | None:
+@everywhere
+def merge_unnests(operator: Operator, facts: Facts) -> Operator | None:
     """UNNEST($v2: g2($v1)) over UNNEST($v1: g1($v0)) becomes UNNEST($v2: g2(g1($v0))), g1 in its scalar form.
 
     Condition: g1 is a step and no descendant step (its sequence could be the whole document), nothing else uses $v1,
@@ -216,10 +202,6 @@ def merge_unnests(plan: Operator) -> Operator | None:
     collection. Right because a step over a sequence is its answers for each item, one after the other, as the tuples
     were.
     """
-    return rewrite_everywhere(plan, _merge_unnests_at)
-
-
-def _merge_unnests_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Unnest(variable, upper, Unnest(middle, lower, below, None), None):
             if _fits(upper, lower) and base_of_steps(upper) == middle and facts.uses[middle] == 1:
@@ -231,17 +213,14 @@ def _fits(upper: Expression, lower: Expression) -> bool:
     return is_step(upper) and is_step(lower) and isinstance(lower, Call) and lower.name not in _DESCENDANT
 
 
-def map_steps(plan: Operator) -> Operator | None:
+@upwards
+def map_steps(operator: Operator, facts: Facts) -> Operator | None:
     """SUBPLAN{ AGGREGATE($v2: create_sequence(s($v1))) over UNNEST($v1: iterate($v0)) } becomes ASSIGN($v2: s($v0)).
 
     The UNNEST may also be that of a step, which then becomes part of the chain. Condition: s is a chain of steps, and
     $v0 is neither a collection nor gathered by another nested plan: those are better streamed (`sink_into_subplan`).
     Right because a step over a sequence is its answers for each item, one after the other.
     """
-    return rewrite_upwards(plan, _map_steps_at)
-
-
-def _map_steps_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Subplan(Aggregate(gathered, Call("create_sequence", (item,)), Unnest() as unnest), below):
             whole = _sequence(unnest)

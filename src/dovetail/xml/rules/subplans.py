@@ -15,6 +15,14 @@ from dovetail.xml.algebra.expressions import (
     Variable,
     is_call,
 )
+from dovetail.xml.algebra.matching import (
+    asks_which_node,
+    everywhere,
+    first,
+    is_constant_collection,
+    is_one_tuple,
+    iterated,
+)
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -47,17 +55,10 @@ from dovetail.xml.algebra.operators import (
     used,
 )
 from dovetail.xml.algebra.properties import Facts
-from dovetail.xml.rules.matching import (
-    asks_which_node,
-    is_constant_collection,
-    is_one_tuple,
-    iterated,
-    rewrite_everywhere,
-    rewrite_first,
-)
 
 
-def drop_subplan(plan: Operator) -> Operator | None:
+@everywhere
+def drop_subplan(operator: Operator, facts: Facts) -> Operator | None:
     """UNNEST($v2: iterate($v1)) over SUBPLAN{ AGGREGATE($v1: create_sequence(e)) over N } loses the nested plan.
 
     What is left is the UNNEST over ASSIGN($v1: e) over N. N then reads from the SUBPLAN's input. The number $v1 is
@@ -66,10 +67,6 @@ def drop_subplan(plan: Operator) -> Operator | None:
     provided that no field which GROUP-BY would lose is needed). Right because the items of all sequences e of the
     tuples of N, in order, are the items of the gathered sequence.
     """
-    return rewrite_everywhere(plan, _drop_subplan_at)
-
-
-def _drop_subplan_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Unnest(input=Subplan(Aggregate(gathered, Call("create_sequence", (item,)), below), source)):
             if iterated(operator) == gathered and facts.uses[gathered] == 1 and _may_join(below, source, facts):
@@ -105,16 +102,13 @@ def _loses_nothing(body: list[Operator], source: Operator, facts: Facts) -> bool
     return not any(outside[variable] for variable in hidden) and len(groups) == 1
 
 
-def drop_aggregate(plan: Operator) -> Operator | None:
+@everywhere
+def drop_aggregate(operator: Operator, facts: Facts) -> Operator | None:
     """UNNEST($v2: iterate($v1)) over AGGREGATE($v1: create_sequence($v0)) becomes the UNNEST over ASSIGN($v1: $v0).
 
     Condition: nothing else uses $v1. Right because the sequence is the values of $v0 one after the other, and taking
     each value apart where it is gives the same items in the same order; without tuples there are no items either way.
     """
-    return rewrite_everywhere(plan, _drop_aggregate_at)
-
-
-def _drop_aggregate_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Unnest(variable, iterate, Aggregate(gathered, Call("create_sequence", (item,)), below)):
             if iterated(operator) == gathered and facts.uses[gathered] == 1:
@@ -122,17 +116,14 @@ def _drop_aggregate_at(operator: Operator, facts: Facts) -> Operator | None:
     return None
 
 
-def sink_into_subplan(plan: Operator) -> Operator | None:
+@first
+def sink_into_subplan(operator: Operator, facts: Facts) -> Operator | None:
     """SUBPLAN{ N } over ASSIGN or SUBPLAN giving $v becomes SUBPLAN{ N over that operator }, one or several of them.
 
     So `drop_subplan` finds, inside, a sequence that is gathered and taken apart again. Condition: only N uses $v, and
     not above a GROUP-BY, where the field would be gone.
     Right because the operator gives one tuple for each tuple, and the nested plan runs once for each.
     """
-    return rewrite_first(plan, _sink_into_subplan_at)
-
-
-def _sink_into_subplan_at(operator: Operator, facts: Facts) -> Operator | None:
     if not isinstance(operator, Subplan) or not isinstance(operator.input, (Assign, Subplan)):
         return None
     if not isinstance(leaf(operator.nested), NestedTupleSource):
@@ -155,16 +146,13 @@ def _before_groups(nested: Operator) -> Operator:
     return groups[-1] if groups else nested
 
 
-def hoist_subplan(plan: Operator) -> Operator | None:
+@first
+def hoist_subplan(operator: Operator, facts: Facts) -> Operator | None:
     """SUBPLAN{ N } over operators that multiply tuples, as DATASCAN does, moves below them or to the outer branch.
 
     Condition: N scans a collection and uses no field of the tuples; AGGREGATE and GROUP-BY, which drop fields, are not
     crossed. Right because N gives the same answer for every tuple, and each tuple still has it as a field.
     """
-    return rewrite_first(plan, _hoist_subplan_at)
-
-
-def _hoist_subplan_at(operator: Operator, facts: Facts) -> Operator | None:
     if not isinstance(operator, Subplan) or free(operator.nested) or not _scans(operator.nested):
         return None
     crossed = list[Operator]()
@@ -187,17 +175,14 @@ def _scans(nested: Operator) -> bool:
 _DOWN = (*DOWNWARD, "treat", "iterate", "create_sequence", SORT_DISTINCT, SORT, DISTINCT)
 
 
-def sort_by_document(plan: Operator) -> Operator | None:
+@first
+def sort_by_document(operator: Operator, facts: Facts) -> Operator | None:
     """ASSIGN($v2: sort($v1)) over a SUBPLAN that gathers $v1 from a collection: each document is sorted.
 
     The part of the nested plan above the scan of documents gets a nested plan of its own, whose answer is sorted.
     Condition: nothing else uses $v1, and only downward steps lead from a document to what is gathered. Right because
     documents come in document order, each once, and every node that is gathered lies in its own document.
     """
-    return rewrite_first(plan, _sort_by_document_at)
-
-
-def _sort_by_document_at(operator: Operator, facts: Facts) -> Operator | None:
     match operator:
         case Assign(_, Call(name, (Variable() as gathered,)), Subplan(Aggregate() as inner) as subplan):
             if name not in (SORT_DISTINCT, SORT, DISTINCT) or inner.variable != gathered or facts.uses[gathered] != 1:

@@ -1,6 +1,6 @@
 """A streaming scan of XML files by path: only what a request asks for is ever built."""
 
-from dovetail.xml.scan.chunks import open_chunks
+from dovetail.xml.scan.files import open_chunks
 from dovetail.xml.scan.request import ROW, Column, ScanRequest, count_name
 from dovetail.xml.scan.scanner import Scanner, check
 

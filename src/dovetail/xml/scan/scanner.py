@@ -1,7 +1,11 @@
-"""Host of the XML scanner: feeds it blocks, gives it room, and takes batches and faults from it."""
+"""Host of the XML scanner: its memory, the blocks that it is fed, the batches and faults taken from it.
+
+The memory of a running scan is the automaton of its request, tables in one array, and the bytes of names and columns.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
@@ -12,10 +16,172 @@ from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.errors import BudgetExceeded, DataError
 from dovetail.xml.kernels import codes as code
+from dovetail.xml.kernels.names import numbered, rehashed
 from dovetail.xml.kernels.scan import scanned
-from dovetail.xml.scan.chunks import as_utf8
-from dovetail.xml.scan.request import ROW, Column, ScanRequest, count_name
-from dovetail.xml.scan.tables import Tables, automaton
+from dovetail.xml.scan.files import as_utf8
+from dovetail.xml.scan.request import ROW, Automaton, Column, Kept, ScanRequest, automaton, count_name
+
+_GROWING = {
+    code.STACK: (code.DEPTHS, code.ELEMENT),
+    code.BOUND: (code.BINDING_ROOM, code.BINDING),
+    code.ATTRIBUTE: (code.ATTRIBUTE_ROOM, code.ATTR),
+    code.NAMED: (code.NAME_ROOM, code.WORD),
+    code.SLOTS: (code.NAME_ROOM, 2),
+}
+"""Tables with the place of their number of records, and the size of a record."""
+_GROWN_BY = {
+    code.DEPTH: code.DEPTHS,
+    code.BINDINGS: code.BINDING_ROOM,
+    code.ATTRIBUTES: code.ATTRIBUTE_ROOM,
+    code.VALUES: code.VALUE_ROOM,
+    code.NAMES: code.NAME_ROOM,
+}
+"""Which room an answer of the scanner asks for."""
+_OF_DOCUMENT = (
+    code.N_DEPTH, code.N_BINDINGS, code.N_ATTRIBUTES, code.N_TEXT, code.N_XML, code.N_ROWS, code.DROPPED, code.ROW_OPEN,
+    code.PENDING, code.ROOM, code.VALUES_LEFT, code.LAST_NAME, code.SEEN_ROOT, code.SEEN_DOCTYPE, code.BINDING_BYTES,
+)  # fmt: skip
+"""Numbers that are reset for every document."""
+
+
+class Tables:
+    """The tables of one scan; they grow on demand, each byte of them taken from a reservation first."""
+
+    def __init__(
+        self, machine: Automaton, columns: tuple[Column, ...], rows: int, held: Reservation, kept: Kept = ()
+    ) -> None:
+        self.columns, self._held = columns, held
+        self._fixed = _fixed_tables(machine, columns, len(kept))
+        self._shapes: dict[int, tuple[int, ...]] = {}
+        self.mem: I64 = np.zeros(code.HEAD, np.int64)
+        for place, room in zip(_GROWN_BY.values(), (64, 64, 64, rows + 4, 256), strict=True):
+            self.mem[place] = room
+        self.mem[[code.N_COLUMNS, code.N_WANTED, code.ROW_ROOM]] = len(columns), len(machine.names), rows
+        self.mem[[code.SYMBOLS, code.N_KEPT]] = len(machine.names) + 1, len(kept)
+        self.book: U8 = self._bytes(8192)
+        self.data: U8 = self._bytes(0)
+        self._lay_out({})
+        for text in code.FIRST_NAMES:
+            self._number(text)
+        self._name(machine, kept)
+
+    def restart(self) -> None:
+        """Make ready for another document: rooms and names stay, all else is forgotten."""
+        self.mem[list(_OF_DOCUMENT)] = 0
+        records = self.table(code.COLUMN)
+        records[:, code.C_FILL], records[:, code.C_VALUES] = records[:, code.C_START], 0
+
+    def _bytes(self, n: int) -> U8:
+        self._held.grow(n)
+        return np.empty(n, np.uint8)
+
+    def _sections(self) -> dict[int, tuple[int, ...]]:
+        """The shape of every table."""
+        mem, n = self.mem, len(self.columns)
+        shapes: dict[int, tuple[int, ...]] = {t: (int(mem[room]), size) for t, (room, size) in _GROWING.items()}
+        shapes |= {table: values.shape for table, values in self._fixed.items()}
+        shapes |= {code.COLUMN: (n, code.COL), code.ENDS: (n, int(mem[code.VALUE_ROOM]))}
+        return shapes | {
+            code.COUNTS: (n, int(mem[code.ROW_ROOM])),
+            code.OPEN_TEXT: (n, 2),
+            code.OPEN_XML: (n, 2),
+        }
+
+    def _lay_out(self, old: dict[int, I64]) -> None:
+        """Allocate all tables, with what the old ones held; slots are filled from the names."""
+        shapes = self._sections()
+        total = code.HEAD + sum(math.prod(shape) for shape in shapes.values())
+        self._held.grow(8 * total)
+        before, self.mem = self.mem, np.zeros(total, np.int64)
+        self.mem[: code.HEAD] = before[: code.HEAD]
+        self._shapes = shapes
+        at = code.HEAD
+        for table, shape in shapes.items():
+            self.mem[table] = at
+            at += math.prod(shape)
+            if (kept := old.get(table, self._fixed.get(table))) is not None and table != code.SLOTS:
+                self.table(table)[tuple(slice(n) for n in kept.shape)] = kept
+        self.mem[code.SLOT_MASK] = 2 * self.mem[code.NAME_ROOM] - 1
+        rehashed(self.mem, self.book)
+        if old:
+            self._held.shrink(before.nbytes)
+
+    def table(self, which: int) -> I64:
+        """A view of one table, one record a row."""
+        shape, start = self._shapes[which], int(self.mem[which])
+        return self.mem[start : start + math.prod(shape)].reshape(shape)
+
+    def grow(self, answer: int) -> None:
+        """Give twice the room that the scanner asks for by this answer."""
+        old = {table: self.table(table) for table in self._shapes}
+        self.mem[_GROWN_BY[answer]] *= 2
+        self.mem[code.VALUES_LEFT] = 0
+        try:
+            self._lay_out(old)
+        except BaseException:
+            self.mem[_GROWN_BY[answer]] //= 2
+            raise
+        if answer == code.NAMES:
+            self._grow_book()
+
+    def _grow_book(self) -> None:
+        grown = self._bytes(2 * len(self.book))
+        grown[: len(self.book)] = self.book
+        self._held.shrink(len(self.book))
+        self.book = grown
+
+    def _number(self, text: bytes) -> int:
+        source = np.frombuffer(text, np.uint8).copy()
+        while (number := numbered(source, self.mem, self.book)) == code.NAMES:
+            self.grow(code.NAMES)
+        return number
+
+    def _name(self, machine: Automaton, kept: Kept) -> None:
+        """Replace the names of a request by their numbers in this scan."""
+        wanted = [[self._number(part.encode()) for part in name] for name in machine.names]
+        attributes = [(name, column) for state in machine.states for name, column in state.attributes]
+        found = [[*(self._number(part.encode()) for part in name), column] for name, column in attributes]
+        places = {column.name: place for place, column in enumerate(self.columns)}
+        keep = [[places[column], self._number(text.encode())] for column, text in kept]
+        for table, rows in ((code.WANTED, wanted), (code.ATTRIBUTE_OPENS, found), (code.KEPT, keep)):
+            if rows:
+                self.table(table)[...] = rows
+                self._fixed[table] = self.table(table).copy()
+
+    def make_room(self, capacities: list[int]) -> None:
+        """Let column k hold `capacities[k]` bytes, keeping what it has."""
+        grown = self._bytes(sum(capacities) + 16)
+        at = 0
+        for record, capacity in zip(self.table(code.COLUMN), capacities, strict=True):
+            start, filled = int(record[code.C_START]), int(record[code.C_FILL] - record[code.C_START])
+            grown[at : at + filled] = self.data[start : start + filled]
+            record[[code.C_START, code.C_STOP, code.C_FILL]] = at, at + capacity, at + filled
+            at += capacity
+        self._held.shrink(len(self.data))
+        self.data = grown
+        self.mem[code.ROOM] = 0
+
+
+def _fixed_tables(machine: Automaton, columns: tuple[Column, ...], kept: int) -> dict[int, I64]:
+    """The tables that follow from the request alone; names are numbered later."""
+    opens = [number for state in machine.states for number in state.opens]
+    attributes = sum(len(state.attributes) for state in machine.states)
+    records = np.zeros((len(columns), code.COL), np.int64)
+    for record, column in zip(records, columns, strict=True):
+        record[code.C_KIND] = code.XML_KIND if column.kind == "xml" else code.TEXT_KIND
+        record[code.C_MANY] = column.many
+    return {
+        code.WANTED: np.full((len(machine.names), 2), -1, np.int64),
+        code.DELTA: np.array(machine.delta, np.int64),
+        code.FLAGGED: np.array([state.flags for state in machine.states], np.int64),
+        code.FIRST: np.cumsum([0, *(len(state.opens) for state in machine.states)], dtype=np.int64),
+        code.OPENS: np.array(opens, np.int64),
+        code.FIRST_ATTRIBUTE: np.cumsum([0, *(len(state.attributes) for state in machine.states)], dtype=np.int64),
+        code.ATTRIBUTE_OPENS: np.full((attributes, 3), -1, np.int64),
+        code.COLUMN: records,
+        code.KEPT: np.full((kept, 2), -1, np.int64),
+    }
+
 
 _PADDING = 16
 _LINE_END = 10

@@ -5,17 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dovetail.xml.syntax.lexer import QNAME
-from dovetail.xml.syntax.names import XML, XMLNS, QName
-from dovetail.xml.syntax.reader import Reader
-from dovetail.xml.syntax.tree import (
-    ComputedComment,
-    ComputedInstruction,
-    DirectAttribute,
-    DirectElement,
-    Expr,
-    Literal,
-)
+from dovetail.xml.syntax.reader import QNAME, Reader
+from dovetail.xml.syntax.tree import XML, XMLNS, Computed, DirectAttribute, DirectElement, Expr, Literal, QName
 
 _SPACE = re.compile(r"[ \t\n]*")
 _TEXT = re.compile(r"[^<{}]+")
@@ -44,7 +35,7 @@ def _comment(reader: Reader, start: int) -> Expr:
         raise reader.lexer.error("XPST0003", "a comment must end with --> and not hold --", start)
     content = reader.lexer.text[start + 4 : end]
     reader.lexer.move(end + 3)
-    return ComputedComment(Literal(content))
+    return Computed("comment", Literal(content))
 
 
 def _instruction(reader: Reader, start: int) -> Expr:
@@ -52,7 +43,7 @@ def _instruction(reader: Reader, start: int) -> Expr:
     if match is None or match[1].lower() == "xml" or ":" in match[1]:
         raise reader.lexer.error("XPST0003", "not a processing instruction <?target content?>", start)
     reader.lexer.move(match.end())
-    return ComputedInstruction(match[1], Literal(match[match.lastindex or 0] if match[4] else ""))
+    return Computed("processing-instruction", Literal(match[match.lastindex or 0] if match[4] else ""), match[1])
 
 
 # --- elements

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from dovetail.xml.syntax.clauses import CODEPOINT, keyword_expr
-from dovetail.xml.syntax.names import FN, XML, XMLNS, XS, QName
-from dovetail.xml.syntax.paths import call, path
-from dovetail.xml.syntax.reader import (
-    Reader,
-    deep_stack,
-)
+from dovetail.xml.syntax.expressions import call, keyword_expr, path
+from dovetail.xml.syntax.reader import Reader
 from dovetail.xml.syntax.tree import (
-    Arithmetic,
+    BINARY,
+    CODEPOINT,
+    FN,
+    XML,
+    XMLNS,
+    XS,
     CastableAs,
     CastAs,
-    Comparison,
     Expr,
     FunctionDeclaration,
     InstanceOf,
-    Logical,
     Module,
+    Operation,
     Parameter,
-    Range,
-    SetOperation,
+    QName,
     SimpleMap,
-    StringConcat,
     TreatAs,
-    Unary,
     VariableDeclaration,
+    deep_stack,
 )
 
 _RESERVED = frozenset((FN, XS, XML, f"{XS}-instance", f"{FN}/math", f"{FN}/map", f"{FN}/array"))
@@ -229,8 +225,6 @@ _LEVELS = {
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "=", "!=", "<", "<=", ">", ">=", "is", "<<", ">>"), 3),
 }
 _ONCE = frozenset((3, 5, 10, 11, 12, 13))  # operators that do not repeat without parentheses
-_VALUE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
-_NODE = frozenset(("is", "<<", ">>"))
 MAX_CHAIN = 200
 
 
@@ -256,10 +250,7 @@ def operators(reader: Reader, lowest: int) -> Expr:
 def _operation(reader: Reader, op: str, level: int, left: Expr) -> Expr:
     if level >= 10:
         return _typed(reader, op, left)
-    right = operators(reader, level + 1)
-    if level == 3:
-        return Comparison("value" if op in _VALUE else "node" if op in _NODE else "general", op, left, right)
-    return _binary(op, left, right)
+    return Operation(BINARY[op], (left, operators(reader, level + 1)))
 
 
 def _typed(reader: Reader, op: str, left: Expr) -> Expr:
@@ -284,21 +275,9 @@ def _unary(reader: Reader) -> Expr:
     while reader.takes("!"):
         left = reader.at(start, SimpleMap(left, path(reader)))
     for sign in reversed(signs):
-        left = reader.at(sign.start, Unary("-" if sign.kind == "-" else "+", left))
+        left = reader.at(sign.start, Operation("minus" if sign.kind == "-" else "plus", (left,)))
     reader.depth -= len(signs)
     return left
-
-
-def _binary(op: Any, left: Expr, right: Expr) -> Expr:
-    if op in ("and", "or"):
-        return Logical(op, left, right)
-    if op == "||":
-        return StringConcat(left, right)
-    if op == "to":
-        return Range(left, right)
-    if op in ("union", "|", "intersect", "except"):
-        return SetOperation("union" if op == "|" else op, left, right)
-    return Arithmetic(op, left, right)
 
 
 def parse(text: str) -> Module:

@@ -1,4 +1,4 @@
-"""The tree of a query: small frozen nodes that know their place in the text.
+"""The tree of a query: small frozen nodes that know their place in the text; and room for deep trees.
 
 Two nodes are equal if they say the same; where they stand (`line`, `column`) does not count. Every name in the tree is
 resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are gone: `//` is a step on
@@ -7,11 +7,97 @@ the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the cal
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal as OneOf
+from typing import get_args
 
-from dovetail.xml.syntax.names import Axis, KindTest, NameTest, QName, SequenceType
+FN = "http://www.w3.org/2005/xpath-functions"
+XS = "http://www.w3.org/2001/XMLSchema"
+XML = "http://www.w3.org/XML/1998/namespace"
+XMLNS = "http://www.w3.org/2000/xmlns/"
+LOCAL = "http://www.w3.org/2005/xquery-local-functions"
+ERR = "http://www.w3.org/2005/xqt-errors"
+CODEPOINT = f"{FN}/collation/codepoint"
+
+Axis = OneOf[
+    "child", "attribute", "self", "descendant", "descendant-or-self", "parent", "ancestor", "ancestor-or-self",
+    "following-sibling", "preceding-sibling", "following", "preceding",
+]  # fmt: skip
+AXES = get_args(Axis)
+NodeKind = OneOf[
+    "node", "element", "attribute", "text", "comment", "processing-instruction", "document-node", "namespace-node"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class QName:
+    """A resolved name, and a value of type xs:QName; `uri` is "" for a name in no namespace."""
+
+    uri: str
+    local: str
+    prefix: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}:{self.local}" if self.prefix else self.local
+
+
+@dataclass(frozen=True, slots=True)
+class NameTest:
+    """A name or wildcard of a step: None stands for `*`."""
+
+    uri: str | None
+    local: str | None
+    prefix: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KindTest:
+    """`node()`, `text()`, `element(name)` ...; `name` also holds the target of processing-instruction(target)."""
+
+    kind: NodeKind
+    name: NameTest | None = None
+    inner: KindTest | None = None  # document-node(element(name))
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicType:
+    """`xs:integer` and the like, as an item type or the target of a cast."""
+
+    name: QName
+
+
+@dataclass(frozen=True, slots=True)
+class AnyItem:
+    """`item()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """An item type with `"" ? * +`; item None is `empty-sequence()`."""
+
+    item: AtomicType | KindTest | AnyItem | None
+    occurrence: OneOf["", "?", "*", "+"] = ""
+
+
+_CALLS = 60_000  # calls between Python functions use no C stack, so this many are safe
+
+
+@contextmanager
+def deep_stack() -> Iterator[None]:
+    """Raises the limit of nested calls inside the block: parsing and evaluation are nested Python calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _CALLS))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+# --- expressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +106,6 @@ class Expr:
 
     line: int = field(default=0, kw_only=True, compare=False)
     column: int = field(default=0, kw_only=True, compare=False)
-
-
-# --- primary expressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,65 +150,27 @@ class FunctionCall(Expr):
 # --- operators
 
 
-@dataclass(frozen=True, slots=True)
-class Logical(Expr):
-    """`left and right`, `left or right`."""
-
-    op: OneOf["and", "or"]
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison(Expr):
-    """One of three kinds: value (`eq ne lt le gt ge`), general (`= != < <= > >=`), node (`is << >>`)."""
-
-    kind: OneOf["value", "general", "node"]
-    op: str
-    left: Expr
-    right: Expr
+VALUE = {op: f"value-{op}" for op in ("eq", "ne", "lt", "le", "gt", "ge")}
+GENERAL = {op: f"general-{name}" for op, name in zip(("=", "!=", "<", "<=", ">", ">="), VALUE, strict=True)}
+NODE = {"is": "node-is", "<<": "node-before", ">>": "node-after"}
+ARITHMETIC = {
+    "+": "add", "-": "subtract", "*": "multiply", "div": "divide", "idiv": "integer-divide", "mod": "mod",
+}  # fmt: skip
+SETS = ("union", "intersect", "except")
+BINARY = {
+    **{"and": "and", "or": "or", "to": "to", "||": "string-concat", "|": "union"},
+    **VALUE, **GENERAL, **NODE, **ARITHMETIC, **{name: name for name in SETS},
+}  # fmt: skip
+"""Names of the operators between two operands, which plans call them by."""
+SYMBOLS = {name: op for op, name in BINARY.items()} | {"minus": "-", "plus": "+"}
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic(Expr):
-    """`+ - * div idiv mod` between two operands."""
+class Operation(Expr):
+    """An operator and its operands: logical, comparison, arithmetic, set operation, `to`, `||`, or a sign."""
 
-    op: OneOf["+", "-", "*", "div", "idiv", "mod"]
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Unary(Expr):
-    """`-operand` or `+operand`."""
-
-    op: OneOf["+", "-"]
-    operand: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class StringConcat(Expr):
-    """`left || right`."""
-
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Range(Expr):
-    """`first to last`."""
-
-    first: Expr
-    last: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class SetOperation(Expr):
-    """`left union right` (also `|`), `intersect`, `except`: nodes in document order without duplicates."""
-
-    op: OneOf["union", "intersect", "except"]
-    left: Expr
-    right: Expr
+    name: str
+    arguments: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,50 +429,17 @@ class DirectElement(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedElement(Expr):
-    """`element name { content }`; a computed name is an expression."""
+class Computed(Expr):
+    """`element name { content }` and the like, also `<!-- content -->` and `<?name content?>`.
 
-    name: QName | Expr
-    content: Expr | None = None
-    namespaces: tuple[tuple[str, str], ...] = ()  # declared around it: what a computed name's prefix means
+    A computed name is an expression; texts, comments and documents have none. `namespaces` are declared around it: they
+    say what the prefix of a computed name means.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class ComputedAttribute(Expr):
-    """`attribute name { content }`."""
-
-    name: QName | Expr
-    content: Expr | None = None
+    kind: OneOf["element", "attribute", "text", "comment", "processing-instruction", "document"]
+    content: Expr
+    name: QName | str | Expr | None = None
     namespaces: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedText(Expr):
-    """`text { content }`."""
-
-    content: Expr | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedComment(Expr):
-    """`comment { content }`, also `<!-- content -->`."""
-
-    content: Expr | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedInstruction(Expr):
-    """`processing-instruction target { content }`, also `<?target content?>`."""
-
-    target: str | Expr
-    content: Expr | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedDocument(Expr):
-    """`document { content }`."""
-
-    content: Expr | None
 
 
 # --- modules

@@ -5,7 +5,8 @@
 | xs:string, xs:boolean, xs:integer, xs:decimal, xs:double | str, bool, int, Decimal, float |
 | xs:untypedAtomic, xs:anyURI, xs:float, types derived from string and integer | subclasses of those, here |
 | dates, times, durations | classes of `temporal` |
-| QNames, binary | classes of their own, here |
+| QNames | the class of the syntax tree |
+| binary | classes of their own, here |
 
 What a value is, is always asked by its exact type: a bool is an int to Python, an untyped value a str.
 """
@@ -17,13 +18,13 @@ import decimal
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from dovetail.errors import XQueryError
+from dovetail.xml.syntax.tree import QName
 from dovetail.xml.xdm.temporal import (
     EXACT,
     Date,
@@ -85,18 +86,6 @@ class HexBinary(bytes):
         return self.hex().upper()
 
 
-@dataclass(frozen=True, slots=True)
-class QNameValue:
-    """xs:QName; the prefix does not count when two are compared."""
-
-    uri: str
-    local: str
-    prefix: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.prefix}:{self.local}" if self.prefix else self.local
-
-
 _BUILT_IN: dict[str, tuple[str, type]] = {
     "untypedAtomic": ("anyAtomicType", UntypedAtomic),
     "string": ("anyAtomicType", str),
@@ -106,7 +95,7 @@ _BUILT_IN: dict[str, tuple[str, type]] = {
     "double": ("anyAtomicType", float),
     "float": ("anyAtomicType", Float),
     "anyURI": ("anyAtomicType", AnyURI),
-    "QName": ("anyAtomicType", QNameValue),
+    "QName": ("anyAtomicType", QName),
     "base64Binary": ("anyAtomicType", Base64Binary),
     "hexBinary": ("anyAtomicType", HexBinary),
     "dateTime": ("anyAtomicType", DateTime),

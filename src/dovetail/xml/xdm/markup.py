@@ -14,7 +14,7 @@ from typing import Any
 from lxml import etree
 
 from dovetail.errors import XQueryError
-from dovetail.xml.syntax.lexer import NCNAME
+from dovetail.xml.syntax.reader import NCNAME
 from dovetail.xml.xdm.atomic import double_text
 from dovetail.xml.xdm.nodes import (
     DOCUMENT,

@@ -113,7 +113,6 @@ TESTS: dict[str, Test] = {
     "gt": operator.gt,
     "ge": operator.ge,
 }
-GENERAL = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _UNORDERED = frozenset(("QName", "gYear", "gYearMonth", "gMonth", "gMonthDay", "gDay", "duration"))
 _DURATIONS = frozenset(("duration", "yearMonthDuration", "dayTimeDuration"))
 
@@ -175,10 +174,10 @@ def _adapted(value: Any, other: Any) -> Any:
 
 def general(op: str, lefts: list[Any], rights: list[Any]) -> bool:
     """Whether any value of one side stands in the relation to any value of the other one."""
-    test, name = TESTS[GENERAL[op]], GENERAL[op]
+    test = TESTS[op]
     for left in lefts:
         for right in rights:
-            if test(*comparable(*general_pair(left, right), name)):
+            if test(*comparable(*general_pair(left, right), op)):
                 return True
     return False
 

@@ -8,7 +8,7 @@ import unicodedata
 from functools import cache, lru_cache
 
 from dovetail.errors import XQueryError
-from dovetail.xml.syntax.lexer import NAME_CHAR, NAME_START
+from dovetail.xml.syntax.reader import NAME_CHAR, NAME_START
 
 _TABLE = """
 BasicLatin 0 7F, Latin-1Supplement 80 FF, LatinExtended-A 100 17F, LatinExtended-B 180 24F, IPAExtensions 250 2AF,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import decimal
 import re
 from decimal import Decimal
-from typing import ClassVar, Self
+from operator import attrgetter
+from typing import Any, ClassVar, Self
 
 from dovetail.errors import XQueryError
 
@@ -104,8 +105,13 @@ class DayTimeDuration(Duration):
         return match[2] is None and match[3] is None and super()._allows(match)
 
 
-_YEAR, _MONTH, _DAY = r"(?P<year>-?(?:[1-9]\d{3,}|0\d{3}))", r"(?P<month>\d\d)", r"(?P<day>\d\d)"
-_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:\.\d+)?)"
+_PATTERNS = {
+    "Y": r"(?P<year>-?(?:[1-9]\d{3,}|0\d{3}))",
+    "M": r"(?P<month>\d\d)",
+    "D": r"(?P<day>\d\d)",
+    "t": r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:\.\d+)?)",
+}
+_SHOWN = {"Y": ("%04d", "year"), "M": ("%02d", "month"), "D": ("%02d", "day"), "t": ("%s", "time_text")}
 _ZONE = r"(?P<zone>Z|[+-]\d\d:\d\d)?"
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -139,11 +145,22 @@ def zone_text(zone: int | None) -> str:
 
 
 class Temporal:
-    """Any of the eight types; the parts that a type lacks have the values that XML Schema compares them by."""
+    """Any of the eight types; the parts that a type lacks have the values that XML Schema compares them by.
+
+    The picture of a type says how it is written: Y year, M month, D day, t time; a time zone may follow.
+    """
 
     __slots__ = ("day", "hour", "minute", "month", "second", "year", "zone")
     name: ClassVar[str] = ""
-    pattern: ClassVar[re.Pattern[str]]
+    picture: ClassVar[str] = ""
+    _pattern: ClassVar[re.Pattern[str]]
+    _template: ClassVar[str]
+    _shown: ClassVar[attrgetter[Any]]
+
+    def __init_subclass__(cls) -> None:
+        cls._pattern = re.compile("".join(_PATTERNS.get(sign, sign) for sign in cls.picture) + _ZONE, re.ASCII)
+        cls._template = "".join(_SHOWN[sign][0] if sign in _SHOWN else sign for sign in cls.picture)
+        cls._shown = attrgetter(*(_SHOWN[sign][1] for sign in cls.picture if sign in _SHOWN))
 
     def __init__(
         self,
@@ -187,7 +204,7 @@ class Temporal:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The value that the text says; raises FORG0001."""
-        match = cls.pattern.fullmatch(text)
+        match = cls._pattern.fullmatch(text)
         if match is None:
             raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{cls.name}")
         if len(text) > MAX_DIGITS:
@@ -206,14 +223,12 @@ class Temporal:
             raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{self.name}")
         return self.of_seconds(self.local_seconds(), self.zone) if midnight else self
 
-    def date_text(self) -> str:
-        """`yyyy-mm-dd`."""
-        return f"{self.year_text()}-{self.month:02}-{self.day:02}"
+    def __str__(self) -> str:
+        template = self._template if self.year >= 0 else self._template.replace("%04d", "%05d")  # a sign before it
+        text: str = template % self._shown(self)
+        return text if self.zone is None else text + zone_text(self.zone)
 
-    def year_text(self) -> str:
-        """`yyyy`, with a sign before years before 0."""
-        return f"{'-' if self.year < 0 else ''}{abs(self.year):04}"
-
+    @property
     def time_text(self) -> str:
         """`hh:mm:ss.s`."""
         second = plain(self.second)
@@ -235,33 +250,21 @@ class DateTime(Temporal):
     """xs:dateTime."""
 
     __slots__ = ()
-    name = "dateTime"
-    pattern = re.compile(f"{_YEAR}-{_MONTH}-{_DAY}T{_TIME}{_ZONE}", re.ASCII)
-
-    def __str__(self) -> str:
-        return f"{self.date_text()}T{self.time_text()}{zone_text(self.zone)}"
+    name, picture = "dateTime", "Y-M-DTt"
 
 
 class Date(Temporal):
     """xs:date."""
 
     __slots__ = ()
-    name = "date"
-    pattern = re.compile(f"{_YEAR}-{_MONTH}-{_DAY}{_ZONE}", re.ASCII)
-
-    def __str__(self) -> str:
-        return f"{self.date_text()}{zone_text(self.zone)}"
+    name, picture = "date", "Y-M-D"
 
 
 class Time(Temporal):
     """xs:time."""
 
     __slots__ = ()
-    name = "time"
-    pattern = re.compile(f"{_TIME}{_ZONE}", re.ASCII)
-
-    def __str__(self) -> str:
-        return f"{self.time_text()}{zone_text(self.zone)}"
+    name, picture = "time", "t"
 
     def _checked(self, text: str) -> Self:
         checked = super()._checked(text)
@@ -272,55 +275,35 @@ class GYear(Temporal):
     """xs:gYear."""
 
     __slots__ = ()
-    name = "gYear"
-    pattern = re.compile(f"{_YEAR}{_ZONE}", re.ASCII)
-
-    def __str__(self) -> str:
-        return f"{self.year_text()}{zone_text(self.zone)}"
+    name, picture = "gYear", "Y"
 
 
 class GYearMonth(Temporal):
     """xs:gYearMonth."""
 
     __slots__ = ()
-    name = "gYearMonth"
-    pattern = re.compile(f"{_YEAR}-{_MONTH}{_ZONE}", re.ASCII)
+    name, picture = "gYearMonth", "Y-M"
 
     def __init__(self, year: int = 1972, month: int = 12, day: int = 1, zone: int | None = None, **_: object) -> None:
         super().__init__(year, month, day, zone=zone)
-
-    def __str__(self) -> str:
-        return f"{self.year_text()}-{self.month:02}{zone_text(self.zone)}"
 
 
 class GMonth(GYearMonth):
     """xs:gMonth."""
 
     __slots__ = ()
-    name = "gMonth"
-    pattern = re.compile(f"--{_MONTH}{_ZONE}", re.ASCII)
-
-    def __str__(self) -> str:
-        return f"--{self.month:02}{zone_text(self.zone)}"
+    name, picture = "gMonth", "--M"
 
 
 class GMonthDay(Temporal):
     """xs:gMonthDay."""
 
     __slots__ = ()
-    name = "gMonthDay"
-    pattern = re.compile(f"--{_MONTH}-{_DAY}{_ZONE}", re.ASCII)
-
-    def __str__(self) -> str:
-        return f"--{self.month:02}-{self.day:02}{zone_text(self.zone)}"
+    name, picture = "gMonthDay", "--M-D"
 
 
 class GDay(Temporal):
     """xs:gDay."""
 
     __slots__ = ()
-    name = "gDay"
-    pattern = re.compile(f"---{_DAY}{_ZONE}", re.ASCII)
-
-    def __str__(self) -> str:
-        return f"---{self.day:02}{zone_text(self.zone)}"
+    name, picture = "gDay", "---D"

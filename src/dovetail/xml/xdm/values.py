@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.syntax.lexer import NAME_CHAR, NCNAME
+from dovetail.xml.syntax.reader import NAME_CHAR, NCNAME
 from dovetail.xml.xdm.atomic import (
     INTEGER_BOUNDS,
     NUMBERS,

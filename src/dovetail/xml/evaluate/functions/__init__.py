@@ -1,4 +1,5 @@
-"""The functions that queries can call, declared by `registry`.
+"""The library of functions of XQuery, declared by `calls.function`; importing this package declares them all."""
 
-One file an area: `sequences`, `numbers`, `strings`, `dates`, `nodes`.
-"""
+from dovetail.xml.evaluate.functions import dates, numbers, sequences, strings
+
+__all__ = ["dates", "numbers", "sequences", "strings"]

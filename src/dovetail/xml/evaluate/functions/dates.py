@@ -12,9 +12,9 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.calls import function
 from dovetail.xml.evaluate.compiler import Environment
 from dovetail.xml.evaluate.functions.numbers import cased, numbered
-from dovetail.xml.evaluate.functions.registry import function
 from dovetail.xml.xdm.temporal import EXACT, Date, DateTime, DayTimeDuration, Duration, Temporal, Time, day_number
 from dovetail.xml.xdm.values import cast
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.functions.registry import function
+from dovetail.xml.evaluate.calls import function
 from dovetail.xml.xdm.atomic import INTEGERS, Float, rounded, shortest
 from dovetail.xml.xdm.temporal import EXACT
 

@@ -1,4 +1,4 @@
-"""Functions on sequences and single items: aggregates, positions, booleans, errors."""
+"""Functions on sequences and on nodes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,43 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cmp_to_key
+from operator import itemgetter
 from typing import Any
 
 from dovetail.errors import XQueryError
+from dovetail.xml.evaluate.calls import function
+from dovetail.xml.evaluate.compiler import Environment
 from dovetail.xml.evaluate.control import RaisedError
-from dovetail.xml.evaluate.functions.registry import function
-from dovetail.xml.syntax.names import ERR
-from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, PRIMITIVES, AnyURI, QNameValue, UntypedAtomic, promoted, rounded
-from dovetail.xml.xdm.operators import arithmetic, comparable, deep_equal, distinct, key_of
+from dovetail.xml.evaluate.flwor import ordering
+from dovetail.xml.syntax.tree import ERR, XML, QName
+from dovetail.xml.xdm.atomic import (
+    INTEGERS,
+    NUMBERS,
+    PRIMITIVES,
+    PYTHON_TYPES,
+    AnyURI,
+    UntypedAtomic,
+    promoted,
+    rounded,
+)
+from dovetail.xml.xdm.markup import escaped, is_ncname, parse_xml, serialise
+from dovetail.xml.xdm.nodes import (
+    Attribute,
+    Document,
+    Element,
+    base_uri,
+    in_document_order,
+    is_node,
+    name_of,
+    parent_of,
+    path_key,
+    root_of,
+)
+from dovetail.xml.xdm.operators import arithmetic, comparable, deep_equal, distinct, same
 from dovetail.xml.xdm.temporal import EXACT, DayTimeDuration, YearMonthDuration
 from dovetail.xml.xdm.values import atomise, cast, string_of, type_name, untyped_to_double
 
+_ASCENDING = ordering()
 _ADDABLE = (YearMonthDuration, DayTimeDuration)
 
 
@@ -63,15 +89,13 @@ def _avg(values: list[Any]) -> Any:
     return arithmetic("div", _total(_addable(values, "avg")), len(values)) if values else None
 
 
-@function("max", "anyAtomicType*", "string", optional=1)
-def _max(values: list[Any], *collation: str) -> Any:
-    check_collation(*collation)
+@function("max", "anyAtomicType*", collation="string")
+def _max(values: list[Any]) -> Any:
     return _extreme(values, "max", lambda left, right: left > right)
 
 
-@function("min", "anyAtomicType*", "string", optional=1)
-def _min(values: list[Any], *collation: str) -> Any:
-    check_collation(*collation)
+@function("min", "anyAtomicType*", collation="string")
+def _min(values: list[Any]) -> Any:
     return _extreme(values, "min", lambda left, right: left < right)
 
 
@@ -119,13 +143,6 @@ def _widest(best: Any, values: list[Any]) -> Any:
     return result
 
 
-def check_collation(*uris: str) -> None:
-    """Only the comparison by code points exists."""
-    for uri in uris:
-        if uri != "http://www.w3.org/2005/xpath-functions/collation/codepoint":
-            raise XQueryError("FOCH0002", f"the collation {uri!r} is not supported")
-
-
 @function("exists", "item*")
 def _exists(items: list[Any]) -> bool:
     return bool(items)
@@ -171,47 +188,27 @@ def _subsequence(items: list[Any], start: float, length: float = math.inf) -> li
     return [item for at, item in enumerate(items, 1) if first <= at < last]
 
 
-@function("index-of", "anyAtomicType*", "anyAtomicType", "string", optional=1)
-def _index_of(values: list[Any], wanted: Any, *collation: str) -> list[int]:
-    check_collation(*collation)
-    return [at for at, value in enumerate(values, 1) if _equal(value, wanted)]
+@function("index-of", "anyAtomicType*", "anyAtomicType", collation="string")
+def _index_of(values: list[Any], wanted: Any) -> list[int]:
+    return [at for at, value in enumerate(values, 1) if same(value, wanted) and value == value]  # NaN equals nothing
 
 
-def _equal(left: Any, right: Any) -> bool:
-    first, second = key_of(left), key_of(right)
-    if first[0] != second[0]:
-        return False
-    left, right = comparable(left, right, "eq")
-    return bool(left == right)
-
-
-@function("distinct-values", "anyAtomicType*", "string", optional=1)
-def _distinct(values: list[Any], *collation: str) -> list[Any]:
-    check_collation(*collation)
+@function("distinct-values", "anyAtomicType*", collation="string")
+def _distinct(values: list[Any]) -> list[Any]:
     return distinct(values)
 
 
-@function("deep-equal", "item*", "item*", "string", optional=1)
-def _deep_equal(left: list[Any], right: list[Any], *collation: str) -> bool:
-    check_collation(*collation)
+@function("deep-equal", "item*", "item*", collation="string")
+def _deep_equal(left: list[Any], right: list[Any]) -> bool:
     return deep_equal(left, right)
 
 
-@function("sort", "item*", "string?", optional=1)
-def _sort(items: list[Any], collation: str | None = None) -> list[Any]:
-    check_collation(*([collation] if collation else []))
-    keyed: list[tuple[Any, Any]] = list(zip(atomise(items), items, strict=True))
-    return [item for _, item in sorted(keyed, key=cmp_to_key(_before))]
-
-
-def _before(first_pair: tuple[Any, Any], second_pair: tuple[Any, Any]) -> int:
-    left, right = first_pair[0], second_pair[0]
-    left, right = (str(value) if type(value) is UntypedAtomic else value for value in (left, right))
-    nan = [isinstance(value, float) and math.isnan(value) for value in (left, right)]
-    if any(nan):
-        return nan[1] - nan[0]
-    first, second = comparable(left, right, "lt")
-    return -1 if first < second else int(first > second)
+@function("sort", "item*", collation="string?")
+def _sort(items: list[Any]) -> list[Any]:
+    keys = (str(value) if type(value) is UntypedAtomic else value for value in atomise(items))
+    by_key = cmp_to_key(_ASCENDING)
+    keyed = sorted(zip(map(by_key, keys), items, strict=True), key=itemgetter(0))
+    return [item for _, item in keyed]
 
 
 @function("zero-or-one", "item*")
@@ -266,10 +263,164 @@ def _number(value: Any) -> float:
 
 
 @function("error", "QName?", "string", "item*", optional=3)
-def _error(code: QNameValue | None = None, message: str = "", items: list[Any] | None = None) -> None:
-    raise RaisedError(code or QNameValue(ERR, "FOER0000", "err"), message, items or [])
+def _error(code: QName | None = None, message: str = "", items: list[Any] | None = None) -> None:
+    raise RaisedError(code or QName(ERR, "FOER0000", "err"), message, items or [])
 
 
 @function("trace", "item*", "string", optional=1)
 def _trace(items: list[Any], *_: str) -> list[Any]:
     return items
+
+
+_NCNAME = PYTHON_TYPES["NCName"]
+
+
+@function("name", "node?", focus=True)
+def _name(node: Any) -> str:
+    found = None if node is None else name_of(node)
+    if found is None:
+        return ""
+    return f"{found[0]}:{found[2]}" if found[0] else found[2]
+
+
+@function("local-name", "node?", focus=True)
+def _local_name(node: Any) -> str:
+    found = None if node is None else name_of(node)
+    return found[2] if found else ""
+
+
+@function("namespace-uri", "node?", focus=True)
+def _namespace_uri(node: Any) -> AnyURI:
+    found = None if node is None else name_of(node)
+    return AnyURI(found[1] if found else "")
+
+
+@function("node-name", "node?", focus=True)
+def _node_name(node: Any) -> QName | None:
+    found = None if node is None else name_of(node)
+    return QName(found[1], found[2], found[0]) if found else None
+
+
+@function("root", "node?", focus=True)
+def _root(node: Any) -> Any:
+    return None if node is None else root_of(node)
+
+
+@function("base-uri", "node?", focus=True)
+def _base_uri(node: Any) -> AnyURI | None:
+    if node is None:
+        return None
+    uri = base_uri(node)
+    return None if uri is None else AnyURI(uri)
+
+
+@function("document-uri", "node?", focus=True)
+def _document_uri(node: Any) -> AnyURI | None:
+    uri = node.holder.get("uri") if type(node) is Document else None
+    return None if uri is None else AnyURI(uri)
+
+
+@function("has-children", "node?", focus=True)
+def _has_children(node: Any) -> bool:
+    element = node.holder if type(node) is Document else node
+    return (type(node) is Document or type(node) is Element) and (len(element) > 0 or bool(element.text))
+
+
+@function("innermost", "node*")
+def _innermost(nodes: list[Any]) -> list[Any]:
+    outer = {above for node in nodes for above in _above(node)}
+    return in_document_order(node for node in nodes if node not in outer)
+
+
+@function("outermost", "node*")
+def _outermost(nodes: list[Any]) -> list[Any]:
+    given = set(nodes)
+    return in_document_order(node for node in nodes if not any(above in given for above in _above(node)))
+
+
+def _above(node: Any) -> list[Any]:
+    found = []
+    while (node := parent_of(node)) is not None:
+        found.append(node)
+    return found
+
+
+@function("generate-id", "node?", focus=True)
+def _generate_id(node: Any) -> str:
+    return "" if node is None else "d" + "e".join(str(part) for pair in path_key(node) for part in pair)
+
+
+@function("QName", "string?", "string")
+def _qname(uri: str | None, name: str) -> QName:
+    prefix, colon, local = name.partition(":")
+    if not is_ncname(prefix) or (colon and not is_ncname(local)) or (colon and not uri):
+        raise XQueryError("FOCA0002", f"{name!r} is not a name for the namespace {uri!r}")
+    return QName(uri or "", local, prefix) if colon else QName(uri or "", prefix)
+
+
+@function("local-name-from-QName", "QName?")
+def _local_of(name: QName | None) -> Any:
+    return None if name is None else _NCNAME(name.local)
+
+
+@function("namespace-uri-from-QName", "QName?")
+def _uri_of(name: QName | None) -> AnyURI | None:
+    return None if name is None else AnyURI(name.uri)
+
+
+@function("prefix-from-QName", "QName?")
+def _prefix_of(name: QName | None) -> Any:
+    return _NCNAME(name.prefix) if name is not None and name.prefix else None
+
+
+@function("in-scope-prefixes", "element")
+def _in_scope(node: Any) -> list[str]:
+    return ["xml", *(prefix or "" for prefix, uri in node.nsmap.items() if uri)]
+
+
+@function("namespace-uri-for-prefix", "string?", "element")
+def _uri_for(prefix: str | None, node: Any) -> AnyURI | None:
+    if prefix == "xml":
+        return AnyURI(XML)
+    uri = node.nsmap.get(prefix or None)
+    return AnyURI(uri) if uri else None
+
+
+@function("doc", "string?", env=True)
+def _doc(environment: Environment, uri: str | None) -> Any:
+    return None if uri is None else environment.doc(uri)
+
+
+@function("doc-available", "string?", env=True)
+def _doc_available(environment: Environment, uri: str | None) -> bool:
+    if uri is None:
+        return False
+    try:
+        environment.doc(uri)
+    except XQueryError:
+        return False
+    return True
+
+
+@function("parse-xml", "string?")
+def _parse_xml(text: str | None) -> Any:
+    return None if text is None else parse_xml(text)
+
+
+@function("serialize", "item*", "item?", optional=1)
+def _serialize(items: list[Any], *options: Any) -> str:
+    if options and options[0] is not None:
+        raise XQueryError("XPST0017", "options of serialize() are not supported")
+    text, after_atom = "", False
+    for item in items:
+        if type(item) is Attribute:
+            raise XQueryError("SENR0001", "an attribute cannot be serialised without its element")
+        atom = not is_node(item)
+        text += " " * (atom and after_atom) + (escaped(serialise(item)) if atom else serialise(item))
+        after_atom = atom
+    return text
+
+
+@function("current-dateTime", env=True)
+def _current(environment: Environment) -> Any:
+    return environment.context.now

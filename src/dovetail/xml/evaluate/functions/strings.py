@@ -9,9 +9,8 @@ import urllib.parse
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.functions.registry import function
-from dovetail.xml.evaluate.functions.sequences import check_collation
-from dovetail.xml.syntax.lexer import is_xml_character
+from dovetail.xml.evaluate.calls import function
+from dovetail.xml.syntax.reader import is_xml_character
 from dovetail.xml.xdm.atomic import rounded
 from dovetail.xml.xdm.markup import text_of
 from dovetail.xml.xdm.regex import compiled
@@ -55,14 +54,8 @@ def _normalize_unicode(text: str | None, form: str = "NFC") -> str:
     name = form.strip().upper()
     if name == "":
         return text or ""
-    if name == "NFC":
-        return unicodedata.normalize("NFC", text or "")
-    if name == "NFD":
-        return unicodedata.normalize("NFD", text or "")
-    if name == "NFKC":
-        return unicodedata.normalize("NFKC", text or "")
-    if name == "NFKD":
-        return unicodedata.normalize("NFKD", text or "")
+    if name in ("NFC", "NFD", "NFKC", "NFKD"):
+        return unicodedata.normalize(name, text or "")  # type: ignore[arg-type]  # one of the four
     raise XQueryError("FOCH0003", f"{form!r} is not a supported normalization form")
 
 
@@ -84,47 +77,40 @@ def _translate(text: str | None, source: str, target: str) -> str:
     return (text or "").translate(table)
 
 
-@function("contains", "string?", "string?", "string", optional=1)
-def _contains(text: str | None, part: str | None, *collation: str) -> bool:
-    check_collation(*collation)
+@function("contains", "string?", "string?", collation="string")
+def _contains(text: str | None, part: str | None) -> bool:
     return (part or "") in (text or "")
 
 
-@function("starts-with", "string?", "string?", "string", optional=1)
-def _starts(text: str | None, part: str | None, *collation: str) -> bool:
-    check_collation(*collation)
+@function("starts-with", "string?", "string?", collation="string")
+def _starts(text: str | None, part: str | None) -> bool:
     return (text or "").startswith(part or "")
 
 
-@function("ends-with", "string?", "string?", "string", optional=1)
-def _ends(text: str | None, part: str | None, *collation: str) -> bool:
-    check_collation(*collation)
+@function("ends-with", "string?", "string?", collation="string")
+def _ends(text: str | None, part: str | None) -> bool:
     return (text or "").endswith(part or "")
 
 
-@function("contains-token", "string*", "string", "string", optional=1)
-def _contains_token(texts: list[str], token: str, *collation: str) -> bool:
-    check_collation(*collation)
+@function("contains-token", "string*", "string", collation="string")
+def _contains_token(texts: list[str], token: str) -> bool:
     wanted = token.strip(" \t\n\r")
     return wanted != "" and any(wanted in re.split("[ \t\n\r]+", text) for text in texts)
 
 
-@function("substring-before", "string?", "string?", "string", optional=1)
-def _before(text: str | None, part: str | None, *collation: str) -> str:
-    check_collation(*collation)
+@function("substring-before", "string?", "string?", collation="string")
+def _before(text: str | None, part: str | None) -> str:
     before, found, _ = (text or "").partition(part) if part else ("", "", "")
     return before if found else ""
 
 
-@function("substring-after", "string?", "string?", "string", optional=1)
-def _after(text: str | None, part: str | None, *collation: str) -> str:
-    check_collation(*collation)
+@function("substring-after", "string?", "string?", collation="string")
+def _after(text: str | None, part: str | None) -> str:
     return (text or "").partition(part)[2] if part else text or ""
 
 
-@function("compare", "string?", "string?", "string", optional=1)
-def _compare(left: str | None, right: str | None, *collation: str) -> int | None:
-    check_collation(*collation)
+@function("compare", "string?", "string?", collation="string")
+def _compare(left: str | None, right: str | None) -> int | None:
     if left is None or right is None:
         return None
     return (left > right) - (left < right)

@@ -1,18 +1,25 @@
-"""Bytes of an XML file, piece by piece: from a path or URI, out of gzip, and in UTF-8 whatever the file's encoding."""
+"""XML files: found and packed into partitions on the driver, opened and decoded in tasks.
+
+The bytes of a file come piece by piece: from a path or URI, out of gzip, and in UTF-8 whatever the file's encoding.
+"""
 
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlparse
 
 from pyarrow import fs
 
-from dovetail.errors import ConfigError, DataError
+from dovetail.errors import ConfigError, DataError, PlanError
 
 CHUNK = 1 << 19
 _GZIP = b"\x1f\x8b"
@@ -157,3 +164,88 @@ def _codec(declared: str | None, by_mark: str, name: str) -> str:
         other = f" and its first bytes say {by_mark}" if by_mark else ""
         raise DataError(f"{name}, line 1: it declares encoding {declared!r}{other}; save it as UTF-8.")
     return found
+
+
+# --- the files of a collection
+
+_WILD = frozenset("*?[")
+ENDINGS = (".xml", ".xml.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One document of a collection; its number is its place among the files, sorted by name."""
+
+    number: int
+    uri: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The documents behind one name."""
+
+    name: str
+    files: tuple[File, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def packed(self, partitions: int) -> tuple[tuple[File, ...], ...]:
+        """Contiguous runs of files with about equal bytes, at most `partitions` of them, none empty."""
+        upto = list(accumulate(max(1, file.size) for file in self.files))
+        edges = [bisect_left(upto, upto[-1] * part / partitions) for part in range(partitions)] + [len(upto)]
+        # A file belongs to the part in which its middle lies, as nearly as whole files allow.
+        edges = [0, *(_nearer(upto, edge, upto[-1] * part / partitions) for part, edge in enumerate(edges[1:-1], 1))]
+        runs = [self.files[a:b] for a, b in zip(edges, [*edges[1:], len(upto)], strict=True)]
+        return tuple(run for run in runs if run)
+
+
+def _nearer(upto: list[int], edge: int, wanted: float) -> int:
+    """The cut before or after the file in which the wanted byte lies, whichever is nearer."""
+    before = upto[edge - 1] if edge else 0
+    return edge if wanted - before <= upto[edge] - wanted else edge + 1
+
+
+def local_paths(pattern: str) -> list[tuple[str, int]] | None:
+    """Path and size of the XML files of a local directory, glob or file, sorted by name; None for other systems."""
+    place = urlparse(pattern)
+    if "://" in pattern and place.scheme != "file":
+        return None
+    path = unquote(place.path) if place.scheme == "file" else pattern
+    if _WILD & set(path):
+        anchor = Path(path).anchor
+        found = list(Path(anchor or ".").glob(str(Path(path).relative_to(anchor) if anchor else path)))
+    elif Path(path).is_dir():
+        return sorted(_below(str(Path(path).resolve())))
+    else:
+        found = [Path(path)]
+    return sorted((str(one.resolve()), one.stat().st_size) for one in found if one.is_file())
+
+
+def _below(directory: str) -> Iterator[tuple[str, int]]:
+    """Path and size of the XML files in a directory and in those below it; links to directories are not followed."""
+    try:
+        entries = os.scandir(directory)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be listed: {error}. Give the driver the right to read it.") from error
+    with entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path)
+            elif entry.name.endswith(ENDINGS) and entry.is_file():
+                yield entry.path, entry.stat().st_size
+
+
+def collection_of(name: str, pattern: str, found: Iterable[tuple[str, int]]) -> Collection:
+    """The collection of these files. None at all is a PlanError."""
+    files = tuple(File(number, uri, size) for number, (uri, size) in enumerate(found))
+    if not files:
+        raise PlanError(
+            f"collection {name!r} has no files: {pattern!r} matches nothing that can be read; give a directory with "
+            f"files that end in {' or '.join(ENDINGS)}, a file, or a glob.",
+            argument="collections",
+        )
+    return Collection(name, files)

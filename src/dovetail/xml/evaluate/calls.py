@@ -1,17 +1,23 @@
-"""Static context of a query: its functions, of the library and declared, and its global variables.
+"""Calls of functions, and the static context of a query: its functions and global variables.
 
-Errors in names and types are found here, before anything runs.
+A function of the library is declared with its name and the types of its parameters, as the standard writes them:
+
+    @function("substring", "string?", "double", "double", optional=1)
+    def substring(text, start, length=None): ...
+
+A parameter `string` or `string?` is given as one Python value or None, `string*` as a list. The result is one value,
+None or a list. `focus=True` lets the first argument be left out: it is the context item then. Errors in names and types
+are found when a query is compiled, before anything runs.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.algebra.tree_facts import TRUTH_FUNCTIONS
-from dovetail.xml.evaluate import constructors, control, flwor, operators, paths, types
+from dovetail.xml.algebra.matching import TRUTH_FUNCTIONS
 from dovetail.xml.evaluate.compiler import (
     MAX_CALLS,
     Compiled,
@@ -21,28 +27,145 @@ from dovetail.xml.evaluate.compiler import (
     Run,
     Scope,
     Slots,
+    cast_to,
+    checked,
     compile_expr,
     compiles,
+    converter,
     errors_at,
     located,
+    mismatch,
+    value_converter,
 )
-from dovetail.xml.evaluate.functions.registry import FUNCTIONS, Signature, sequence
-from dovetail.xml.evaluate.types import cast_to, checked, converter
-from dovetail.xml.syntax.names import FN, XS, QName
-from dovetail.xml.syntax.reader import deep_stack
 from dovetail.xml.syntax.tree import (
+    CODEPOINT,
+    FN,
+    XS,
     ContextItem,
     FunctionCall,
     FunctionDeclaration,
     Module,
+    QName,
     VariableDeclaration,
     VariableRef,
+    deep_stack,
 )
-from dovetail.xml.xdm.atomic import PYTHON_TYPES
+from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES
+from dovetail.xml.xdm.nodes import Element, is_node
 from dovetail.xml.xdm.values import atom, atomise
 
-for _area in ("dates", "nodes", "numbers", "sequences", "strings"):
-    importlib.import_module(f"dovetail.xml.evaluate.functions.{_area}")
+Argument = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function, how its arguments are prepared, and how many there may be."""
+
+    name: str
+    call: Callable[..., Any]
+    parameters: tuple[str, ...]
+    least: int
+    focus: bool = False
+    needs_environment: bool = False
+    variadic: bool = False
+    together: bool = False
+    collated: bool = False
+
+    def accepts(self, count: int) -> bool:
+        """Whether it can be called with this number of arguments."""
+        if self.together and count not in (self.least, len(self.parameters)):
+            return False
+        low = 0 if self.focus and self.least == 1 else self.least
+        return low <= count and (self.variadic or count <= len(self.parameters))
+
+    def arguments(self, count: int) -> list[Argument]:
+        """The preparation of each argument."""
+        kinds = [*self.parameters, *self.parameters[-1:] * max(0, count - len(self.parameters))]
+        return [argument(kind, f"argument {at} of {self.name}()") for at, kind in enumerate(kinds[:count], 1)]
+
+
+FUNCTIONS: dict[str, Signature] = {}
+Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def function(
+    name: str,
+    *parameters: str,
+    optional: int = 0,
+    together: bool = False,
+    focus: bool = False,
+    env: bool = False,
+    variadic: bool = False,
+    collation: str = "",
+) -> Declared:
+    """Registers a function of the namespace fn; the last `optional` parameters may be left out, all `together`.
+
+    `collation` is the type of a last argument that names a collation and is not passed on.
+    """
+
+    def register(call: Callable[..., Any]) -> Callable[..., Any]:
+        least, kinds = len(parameters) - optional, (*parameters, collation) if collation else parameters
+        FUNCTIONS[name] = Signature(name, call, kinds, least, focus, env, variadic, together, bool(collation))
+        return call
+
+    return register
+
+
+def argument(kind: str, what: str) -> Argument:
+    """The preparation of one argument."""
+    occurrence = kind[-1] if kind[-1] in "?*+" else ""
+    name = kind.rstrip("?*+")
+    if name in ("item", "node", "element"):
+        return _nodes(name, occurrence, what)
+    convert, check = value_converter(name), _checker(name)
+
+    def many(items: list[Any]) -> Any:
+        values = [convert(value) for value in atomise(items)]
+        if (not values and occurrence == "+") or not all(map(check, values)):
+            raise mismatch(values, f"xs:{kind}", what)
+        return values
+
+    def one(items: list[Any]) -> Any:
+        if len(items) != 1:
+            if not items and occurrence == "?":
+                return None
+            raise mismatch(atomise(items), f"xs:{kind}", what)
+        value = convert(atomise(items)[0])
+        if not check(value):
+            raise mismatch([value], f"xs:{kind}", what)
+        return value
+
+    return many if occurrence in ("*", "+") else one
+
+
+def _checker(name: str) -> Callable[[Any], bool]:
+    if name == "anyAtomicType":
+        return lambda value: True
+    if name == "numeric":
+        return lambda value: type(value) in NUMBERS
+    return lambda value: name in ANCESTORS[type(value)]
+
+
+def _nodes(name: str, occurrence: str, what: str) -> Argument:
+    def prepare(items: list[Any]) -> Any:
+        if (name == "node" and not all(map(is_node, items))) or (
+            name == "element" and any(type(item) is not Element for item in items)
+        ):
+            raise mismatch(items, f"{name}(){occurrence}", what)
+        if occurrence == "*":
+            return items
+        if len(items) > 1 or (not items and occurrence != "?"):
+            raise mismatch(items, f"{name}(){occurrence}", what)
+        return items[0] if items else None
+
+    return prepare
+
+
+def sequence(result: Any) -> list[Any]:
+    """What a function gave, as a sequence."""
+    if type(result) is list:
+        return result
+    return [] if result is None else [result]
 
 
 @compiles(FunctionCall)
@@ -107,6 +230,8 @@ def _values(plan: Compiled) -> Run:
 
 def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
     call, pairs = signature.call, list(zip(runs, prepare, strict=True))
+    if signature.collated and len(pairs) == len(signature.parameters):
+        call = _collated(call)
     if signature.needs_environment:
 
         def with_environment(frame: Frame) -> Items:
@@ -135,6 +260,18 @@ def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signatu
             raise located(error, expr) from None
 
     return invoke
+
+
+def _collated(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a last argument that names a collation: only the comparison by code points exists."""
+
+    def checked(*given: Any) -> Any:
+        *arguments, uri = given
+        if uri is not None and uri != CODEPOINT:
+            raise XQueryError("FOCH0002", f"the collation {uri!r} is not supported")
+        return call(*arguments)
+
+    return checked
 
 
 def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
@@ -267,7 +404,6 @@ def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Compiled:
 
 LOOPS_PER_CALL = 8
 """A call of a function with more loops counts as several calls: each loop takes a part of the C stack."""
-PARTS = (constructors, control, flwor, operators, paths, types)  # loaded: each registers what it compiles
 
 
 class Function:
