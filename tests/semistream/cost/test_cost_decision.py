@@ -21,8 +21,7 @@ from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import CachePolicy
-from dovetail.joins.semistream.request import EnrichOptions
+from dovetail.joins.semistream.request import CachePolicy, EnrichOptions
 from dovetail.workloads.zipf import ZipfLaw
 
 STREAM = pa.schema([("key", pa.int64()), ("id", pa.int64())])

@@ -13,8 +13,8 @@ from scipy.stats import poisson
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Empirical, Zipf
 from dovetail.joins.semistream.cost.hybridjoin import at_least
-from dovetail.joins.semistream.cost.meshjoin import seek_equivalent_bytes
 from dovetail.joins.semistream.cost.models import MODELS, drained, predict
+from dovetail.joins.semistream.cost.scans import seek_equivalent_bytes
 from dovetail.joins.semistream.cost.setting import EntryBytes, NoRoomError, Policy, Setting, UnitCosts, our_entries
 from dovetail.joins.semistream.sizes import Sizes
 

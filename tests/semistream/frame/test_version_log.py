@@ -11,7 +11,7 @@ import pytest
 from tests.semistream.frame.cases import page_store
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.options import Freshness
+from dovetail.joins.semistream.request import Freshness
 from dovetail.joins.semistream.versions import Batch, VersionLog, default_log, keeps_versions, log_of
 
 PER_BATCH, PINNED = Freshness("per_batch"), Freshness("pinned")

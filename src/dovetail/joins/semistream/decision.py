@@ -19,7 +19,7 @@ from dovetail.engine.profile import load_profile
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.semistream.cost.choose import Choice, Price, tune
 from dovetail.joins.semistream.cost.choose import choose as choose_algorithm
-from dovetail.joins.semistream.cost.distribution import Distribution, Zipf, uniform
+from dovetail.joins.semistream.cost.distribution import Distribution, SkewEstimate, Zipf, estimate_skew, uniform
 from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
 from dovetail.joins.semistream.cost.models import drained, model_of
 from dovetail.joins.semistream.cost.reads import IoCosts, io_costs
@@ -33,7 +33,6 @@ from dovetail.joins.semistream.cost.setting import (
     UnitCosts,
     from_profile,
 )
-from dovetail.joins.semistream.cost.skew import SkewEstimate, estimate_skew
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
 from dovetail.joins.semistream.keys import KeyCodes, key_columns

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import Freshness
+from dovetail.joins.semistream.request import Freshness
 
 MARK = ".shared"
 _SHARED: set[str] = set()  # marks that this process has seen

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.meshjoin import best_buffer_bytes, seek_equivalent_bytes
 from dovetail.joins.semistream.cost.models import MODELS, BatchPrice, Model, drained, model_of, service_rate
+from dovetail.joins.semistream.cost.scans import best_buffer_bytes, seek_equivalent_bytes
 from dovetail.joins.semistream.cost.setting import NoRoomError, Prediction, Setting
 from dovetail.joins.semistream.sizes import Sizes
 

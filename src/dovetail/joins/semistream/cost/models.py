@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.collecting import phase_read_s, predict_partitioned, predict_ssij, segments_asked
 from dovetail.joins.semistream.cost.hybridjoin import (
     predict_cachejoin,
     predict_hybridjoin,
@@ -17,7 +16,14 @@ from dovetail.joins.semistream.cost.hybridjoin import (
     predict_sscj,
     predict_x_hybridjoin,
 )
-from dovetail.joins.semistream.cost.meshjoin import predict_meshjoin, predict_r_meshjoin
+from dovetail.joins.semistream.cost.scans import (
+    phase_read_s,
+    predict_meshjoin,
+    predict_partitioned,
+    predict_r_meshjoin,
+    predict_ssij,
+    segments_asked,
+)
 from dovetail.joins.semistream.cost.setting import Prediction, Setting
 from dovetail.joins.semistream.sizes import Sizes
 

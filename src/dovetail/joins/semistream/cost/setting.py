@@ -16,7 +16,7 @@ from dovetail.engine.profile import PageCost, Profile
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share
 from dovetail.joins.semistream.master.pages import Order
-from dovetail.joins.semistream.options import Kind
+from dovetail.joins.semistream.request import Kind
 from dovetail.joins.semistream.sizes import Sizes
 
 Points = tuple[tuple[float, float], ...]

@@ -19,7 +19,7 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
-from dovetail.joins.semistream.master.keys import Fences, KeyForm, Normal, above, key_form
+from dovetail.joins.semistream.keys import Fences, KeyForm, Normal, above, key_form
 from dovetail.joins.semistream.master.page_file.writer import plain_schema
 from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
 

@@ -13,7 +13,7 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import DataError, PlanError
-from dovetail.joins.semistream.master.keys import KeyForm, Normal, key_form, last_not_above
+from dovetail.joins.semistream.keys import KeyForm, Normal, key_form, last_not_above
 from dovetail.joins.semistream.master.pages import Order, read_each
 
 DEFAULT_RANGE = "32KB"  # joins ask for single keys, so that ranges need not be short

@@ -21,7 +21,7 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.semistream.master.keys import key_form
+from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.ranges import (
     Bound,
     RangePages,

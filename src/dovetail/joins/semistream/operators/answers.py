@@ -14,7 +14,7 @@ from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
-from dovetail.joins.semistream.options import How
+from dovetail.joins.semistream.request import How
 from dovetail.joins.semistream.sizes import PAIR_BYTES
 
 SHIFT = 32

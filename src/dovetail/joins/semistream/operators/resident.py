@@ -16,11 +16,10 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.waiting_pool import BY_SEGMENT, OLDEST, admit_until, choose, fullest
 from dovetail.joins.semistream.operators.answers import Shape
-from dovetail.joins.semistream.operators.disk_buffer import Loaded
-from dovetail.joins.semistream.operators.hybridjoin import IndexDriven
-from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin
-from dovetail.joins.semistream.operators.waiting import FOREVER, Limits
+from dovetail.joins.semistream.operators.hybridjoin import IndexDriven, Kept
+from dovetail.joins.semistream.operators.master_rows import Loaded
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
+from dovetail.joins.semistream.operators.waiting import FOREVER, Limits, Loads, Parts, Rows
 from dovetail.joins.semistream.sizes import Part, Sizes
 
 NEVER = 1 << 40
