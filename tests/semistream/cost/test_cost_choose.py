@@ -11,11 +11,13 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.choose import ALGORITHMS, choose, price
 from dovetail.joins.semistream.cost.distribution import Zipf, uniform
 from dovetail.joins.semistream.cost.models import drained, predict
-from dovetail.joins.semistream.cost.setting import Policy, ReadCosts, Setting, from_profile, our_entries
+from dovetail.joins.semistream.cost.setting import EntryBytes, Policy, ReadCosts, Setting, from_profile
 from dovetail.joins.semistream.sizes import Sizes
 
 PLAIN = Setting(50 * 2**20, Zipf(2_000_000, 1.0), policy=Policy(lookup="oldest"))
-OURS = replace(PLAIN, costs=from_profile(Profile()), entries=our_entries(20))
+OURS = replace(
+    PLAIN, costs=from_profile(Profile()), entries=EntryBytes(waiting=56, chunked=48, cached_extra=32, per_segment=16)
+)
 
 
 # Reference: docs/algorithms/semistream.md, 1.6.

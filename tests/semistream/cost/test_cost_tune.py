@@ -10,7 +10,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.choose import by_model, grid, neighbours, tune
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.models import MODELS, predict
-from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Setting, our_entries
+from dovetail.joins.semistream.cost.setting import EntryBytes, NoRoomError, Policy, Setting
 from dovetail.joins.semistream.sizes import Sizes
 
 OLDEST = Policy(lookup="oldest")
@@ -35,7 +35,7 @@ def test_the_best_of_a_whole_grid_is_not_better_by_a_percent(algorithm: str, exp
 
 @pytest.mark.parametrize("algorithm", ["hybridjoin", "cachejoin"])
 def test_in_batches_too(algorithm: str) -> None:
-    here = setting(batch_rows=20_000, entries=our_entries(20))
+    here = setting(batch_rows=20_000, entries=EntryBytes(waiting=56, chunked=48, cached_extra=32, per_segment=16))
     best = max(by_model(MODELS[algorithm], here)(sizes) for sizes in grid(MODELS[algorithm], here))
     assert tune(algorithm, here).rate >= 0.98 * best
 

@@ -128,7 +128,7 @@ def _all_but(model: Model, setting: Setting, base: Sizes) -> Sizes:
         return base
     entries = (setting.keyed if model.looks_up(setting) else None) or setting.entries
     spare = (room - (setting.batch_rows or 0)) * entries.waiting
-    each = setting.row_bytes + entries.cached_extra + entries.cached_counter
+    each = setting.row_bytes + entries.cached_extra
     return model.keeping(base, max(0, min(setting.master_rows, int(spare / each))), setting)
 
 

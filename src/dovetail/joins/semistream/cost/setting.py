@@ -190,21 +190,20 @@ class EntryBytes:
     """Real bytes of what a join keeps in memory.
 
     `waiting`: one waiting tuple with its share of table and queue (f v_S + q). `chunked`: the same in the MESHJOIN
-    family, whose queue holds plain pointers, and `chunk_spare` such tuples more for each chunk. `cached_extra`: what a
-    cached master row takes beyond its own bytes, and `cached_counter` where its hits are counted. `pinned`: one pinned
-    row, None for a plain row in X-HYBRIDJOIN and a cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a
-    resident segment, None for a plain row in SSIJ and a cached one in the partition-based join; `resident_segment` for
-    each such segment. `buffer_extra`: what a row of a loaded segment takes beyond its own bytes. `fixed`: what no size
-    changes, such as answers being built; in it, a segment of up to `held` bytes that answers name may be there twice.
-    `per_segment`: counters and list heads for each segment of the master data. `index_page`, `index_row`: an index in
-    memory, by page for data in key order, by row otherwise; stores that keep their index elsewhere take none.
+    family, whose queue holds plain pointers, and `chunk_spare` such tuples more for each chunk. `cached_extra`: what
+    a cached master row takes beyond its own bytes. `pinned`: one pinned row, None for a plain row in X-HYBRIDJOIN and
+    a cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a resident segment, None for a plain row in SSIJ
+    and a cached one in the partition-based join; `resident_segment` for each such segment. `buffer_extra`: what a row
+    of a loaded segment takes beyond its own bytes. `fixed`: what no size changes, such as answers being built; in it,
+    a segment of up to `held` bytes that answers name may be there twice. `per_segment`: counters and list heads for
+    each segment of the master data.
+    An index in memory counts as the store's own.
     """
 
     waiting: float
     chunked: float
     cached_extra: float
     chunk_spare: float = 0.0
-    cached_counter: float = 0.0
     pinned: float | None = None
     resident: float | None = None
     resident_segment: float = 0.0
@@ -212,8 +211,6 @@ class EntryBytes:
     fixed: float = 0.0
     held: float | None = None
     per_segment: float = 0.0
-    index_page: float = 0.0
-    index_row: float = 0.0
 
     def __post_init__(self) -> None:
         if min(self.waiting, self.chunked) <= 0 or any((getattr(self, f.name) or 0) < 0 for f in fields(self)):
@@ -222,18 +219,6 @@ class EntryBytes:
 
 SOURCE_ENTRIES = EntryBytes(waiting=172, chunked=164, cached_extra=140)
 """The source's Java maps: 20-byte tuples, fudge factor 8, queue nodes of 12 bytes, pointers of 4."""
-
-
-def our_entries(payload_bytes: float) -> EntryBytes:
-    """Our own slots: 36 bytes and the payload of the stream row; 24 bytes beside a cached row; 16 for a segment."""
-    return EntryBytes(
-        waiting=36 + payload_bytes,
-        chunked=28 + payload_bytes,
-        cached_extra=24,
-        cached_counter=8,
-        per_segment=16,
-        index_page=8,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,13 +317,6 @@ class Setting:
     def fits(self) -> bool:
         """Whether all master rows fit in memory in a hash table, so that no semi-stream join is needed."""
         return self.master_rows * self.cached_bytes <= self.memory
-
-    @property
-    def index_bytes(self) -> float:
-        """Bytes of the index in memory."""
-        pages = -(-self.master_rows // self.page_rows)
-        by_row = self.entries.index_row * self.master_rows if self.order != "key" else 0.0
-        return self.entries.index_page * pages + by_row
 
     def buffer_bytes(self, rows: float) -> float:
         """Bytes of a disk buffer of so many rows, and of what is there whatever the sizes are."""
@@ -462,7 +440,6 @@ def waiting_room(setting: Setting, sizes: Sizes, cached: tuple[str, float] = ("c
     parts = (
         ("disk buffer", setting.buffer_bytes(setting.segment_rows(sizes))),
         cached,
-        ("index", setting.index_bytes),
         ("segment counters", setting.entries.per_segment * n_segments),
     )
     room = capacity(setting, sizes, sum(nbytes for _, nbytes in parts), setting.entries.waiting)

@@ -15,7 +15,7 @@ from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
-from dovetail.joins.semistream.kernels.segment_match import Round, empty_met, resolve, resolve_round
+from dovetail.joins.semistream.kernels.segment_match import Round, empty_met, meet, resolve_round
 from dovetail.joins.semistream.kernels.waiting_pool import chain_rows
 from dovetail.joins.semistream.operators.answers import SHIFT, Answers, RowStore, refs_of
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer, Loaded, Read
@@ -288,9 +288,9 @@ class Parts:
         keys, whole, pool, answers = 0, True, self.waiting.pool, self.answers
         while pool.held[segment]:
             start, source, now = answers.n, loaded.chunk << SHIFT, self.clock.now_ns()
-            state = pool, segment, loaded.codes, source, self.disk.scratch
+            state = pool, segment, int(pool.held[segment]), True, loaded.codes, source, self.disk.scratch
             output = answers.written_how, answers.out, start, now, remembers
-            answers.n, done, missed, keys = resolve(*state, *output)
+            answers.n, done, missed, keys = meet(*state, *output)
             missed += answers.wrong(start)
             self.counts["misses"] += missed
             self.counts[answered_by] += done - missed
