@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dovetail.errors import PlanError
@@ -229,7 +229,8 @@ _COLUMNS: Final = ("algorithm", "rows/s", "per load", "segment", "cached", "wait
 class Price:
     """What one algorithm would do at its best sizes, or why it cannot run.
 
-    `rate` is the rows/s that can be served, zero when it cannot run. `batch` is there where there are micro-batches.
+    `rate` is the rows/s that can be served in `setting`, zero when it cannot run. `batch` is there where there are
+    micro-batches.
     """
 
     algorithm: str
@@ -237,6 +238,13 @@ class Price:
     prediction: Prediction | None = None
     reason: str = ""
     batch: BatchPrice | None = None
+    setting: Setting | None = field(default=None, repr=False, compare=False)
+
+    def turn_s(self, rows: int, seen: int) -> float | None:
+        """Seconds of a micro-batch of so many rows after `seen` others; None if it cannot run."""
+        if self.prediction is None or self.setting is None:
+            return None
+        return drained(self.prediction, replace(self.setting, seen_rows=seen), rows).seconds
 
     @property
     def feasible(self) -> bool:
@@ -303,8 +311,8 @@ def price(algorithm: str, setting: Setting) -> Price:
         return Price(algorithm, reason=f"does not fit: {error}")
     if setting.batch_rows is not None:
         batch = drained(prediction, setting, setting.batch_rows)
-        return Price(algorithm, batch.mu, prediction, batch=batch)
-    return Price(algorithm, prediction.mu, prediction)
+        return Price(algorithm, batch.mu, prediction, batch=batch, setting=setting)
+    return Price(algorithm, prediction.mu, prediction, setting=setting)
 
 
 def _obstacle(model: Model, setting: Setting) -> str:

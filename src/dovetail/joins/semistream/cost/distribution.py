@@ -284,11 +284,18 @@ _EXACT_RANKS = 200
 _GROUPS = 400
 
 
+@lru_cache(maxsize=32)
 def rank_groups(distribution: Distribution) -> tuple[F64, F64]:
     """Groups of ranks, most wanted first: how many, and which share of the stream asks for each of them."""
     edges, count = _rank_edges(distribution.rows)
     wanted: F64 = np.diff(distribution.share(edges)) / count
     return count, wanted
+
+
+def seen_share(distribution: Distribution, rows: int) -> float:
+    """The share of the stream that asks for a key which one of the `rows` tuples before asked for."""
+    count, wanted = rank_groups(distribution)
+    return float(np.sum(count * wanted * -np.expm1(-wanted * rows)))
 
 
 @lru_cache(maxsize=64)

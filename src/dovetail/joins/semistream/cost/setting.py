@@ -84,7 +84,8 @@ class UnitCosts:
     c_F. `load` is what a read costs beside its bytes: opening, decoding, its part of a call of a kernel; zero in the
     source. `visit` is what rows that meet a resident segment cost together, however few they are, beside a table over
     the segment; zero in the source, whose resident segments are tables. `look_up` is one key asked of a store that
-    finds single keys, in which joins that keep no segments read none; None for a store of pages.
+    finds single keys, in which joins that keep no segments read none; None for a store of pages. `turn` is what a
+    micro-batch costs a join, however few rows it has; the source has no micro-batches.
     `probes`: the source looks every row of a segment up among the waiting tuples; "smaller" takes whichever side has
     fewer.
     """
@@ -99,6 +100,7 @@ class UnitCosts:
     load: float = 0.0
     visit: float = 0.0
     look_up: float | None = None
+    turn: float = 0.0
     probes: Probes = "segment"
 
     def __post_init__(self) -> None:
@@ -112,6 +114,7 @@ class UnitCosts:
             self.load,
             self.visit,
             self.look_up or 0.0,
+            self.turn,
         )
         if min(each) < 0 or not np.isfinite(each).all():
             raise PlanError(f"unit costs {each} were given; each is a finite number of seconds, not negative.")
@@ -156,11 +159,14 @@ Reference: Naeem 2012, table 5.2; docs/algorithms/semistream.md, 3.0.
 """
 
 
-def from_profile(profile: Profile, *, read: ReadCosts | None = None, look_up: float | None = None) -> UnitCosts:
+def from_profile(
+    profile: Profile, *, read: ReadCosts | None = None, look_up: float | None = None, turn: float = 0.0
+) -> UnitCosts:
     """This machine's costs, for joins whose kernels look the smaller side up.
 
     A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. `read`
-    replaces the reads of local pages by those of another store, and `look_up` is a key of a store that finds them.
+    replaces the reads of local pages by those of another store, `look_up` is a key of a store that finds them, and
+    `turn` a micro-batch.
     """
     pages = ReadCosts(_page_points(profile.page_read_random), _page_points(profile.page_read_sequential))
     return UnitCosts(
@@ -174,6 +180,7 @@ def from_profile(profile: Profile, *, read: ReadCosts | None = None, look_up: fl
         load=profile.segment_load.seconds,
         visit=profile.segment_visit.seconds,
         look_up=look_up,
+        turn=turn,
         probes="smaller",
     )
 
@@ -260,7 +267,8 @@ class Setting:
     `stream_bytes` v_S of a stream tuple; `page_bytes` v_P in memory, the smallest unit that is read. `matched`: the
     share of stream tuples that have a match. `batch_rows`: tuples of a micro-batch that is answered to its end before
     the next one, None for a stream without such ends, which is never short. `one_pass`: there is one batch only, and
-    what a join keeps is empty when it begins.
+    what a join keeps is empty when it begins. `seen_rows`: tuples that came before a micro-batch, from which a cache
+    has learned; None for a stream that has run for so long that there is nothing left to learn.
     `keyed`: the entries of joins that look keys up in a store that finds them; None for a store of pages.
     The default costs and entries are the source's own.
     """
@@ -279,6 +287,7 @@ class Setting:
     matched: float = 1.0
     batch_rows: int | None = None
     one_pass: bool = False
+    seen_rows: int | None = None
     keyed: EntryBytes | None = None
 
     def __post_init__(self) -> None:

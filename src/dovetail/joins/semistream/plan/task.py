@@ -8,6 +8,7 @@ opened again and gives the same answers.
 from __future__ import annotations
 
 import atexit
+import os
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from dovetail.joins.semistream.decision import (
     moved,
     sample_of,
     specification,
+    timed_costs,
 )
 from dovetail.joins.semistream.master.page_file.generation import Holds
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
@@ -246,11 +248,11 @@ class Session:
         return self.timed(self.operator.drain())
 
     def timed(self, batches: Batches) -> Batches:
-        """The same batches; only the time inside the operator counts as serving."""
+        """The same batches; only the time inside the operator counts as serving, without waits for a processor."""
         while True:
-            start = time.perf_counter_ns()
+            start = time.perf_counter_ns() - _queued_ns()
             batch = next(batches, None)
-            self._spent_ns += time.perf_counter_ns() - start
+            self._spent_ns += time.perf_counter_ns() - _queued_ns() - start
             if batch is None:
                 return
             yield batch
@@ -286,7 +288,6 @@ class Session:
         request = task.request
         if not _looks_again(self.turns) or request.tune != "model" or request.sizes is not None:
             return None
-        start = time.perf_counter_ns()
         sample = sample_of([rows], task.wiring.on, self.pages, n_rows)
         done = IoDone.by(self.pages.device)
         ratio, self._read = dearer(now.io, done.since(self._read), self.pages), done
@@ -295,7 +296,6 @@ class Session:
             seen = now.io if ratio is None or now.io is None else now.io.times(ratio)
             request = replace(request, algorithm=now.algorithm)
             found = decide(request, task.wiring, self.pages, self.stream, sample, seen)
-        self._spent_ns += time.perf_counter_ns() - start
         return None if found is None or found.same_as(now) else found
 
     def report(self, metrics: Metrics) -> None:
@@ -319,6 +319,20 @@ class Session:
             self.pages.close()
 
 
+def _queued_ns() -> int:
+    """Nanoseconds for which this thread was ready to run but had no processor; 0 where the system does not tell."""
+    try:
+        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        return int(os.read(file, 100).split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    finally:
+        os.close(file)
+
+
 def _looks_again(turns: int) -> bool:
     """Whether the skew is estimated again after so many turns: after 4, 16 and 64 of them, then after every 256."""
     return turns in (4, 16, 64) or turns % 256 == 0
@@ -328,7 +342,8 @@ def _first_decision(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch], 
     decision = task.decision
     if task.learns and head:
         sample = sample_of(head, task.wiring.on, pages, n_rows)
-        decision = decide(task.request, task.wiring, pages, head[0].schema, sample)
+        costs = timed_costs(task.request, task.wiring, pages, head[0].schema)
+        decision = decide(task.request, task.wiring, pages, head[0].schema, sample, costs)
     if task.request.tune == "measure" and head:
         decision = measured_sizes(task.request, task.wiring, pages, head, decision)
     return decision
@@ -393,7 +408,7 @@ def enrich_rows(task: EnrichTask, batches: Batches, metrics: Metrics) -> Batches
 
 
 def _answers(session: Session, rows: Batches, dead: DeadLetters | None, metrics: Metrics) -> Batches:
-    task, n_rows, price = session.task, 0, session.decision.price
+    task, n_rows, price, seen = session.task, 0, session.decision.price, session.operator.counts["rows"]
     with dead or nullcontext():
         for batch in rows:
             last, n_rows = batch, n_rows + batch.num_rows
@@ -404,8 +419,9 @@ def _answers(session: Session, rows: Batches, dead: DeadLetters | None, metrics:
             metrics.add("dead_letters", dead.rows)
     yield from matched(task, session.resplit(last, n_rows), None)  # none, as nothing waits
     session.report(metrics)
-    if price is not None and price.rate > 0:
-        metrics.add_ns("serving_predicted", round(n_rows / price.rate * 1e9))
+    predicted = None if price is None else price.turn_s(n_rows, seen)
+    if predicted is not None:
+        metrics.add_ns("serving_predicted", round(predicted * 1e9))
 
 
 def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple[Session, list[pa.RecordBatch]]:
