@@ -21,8 +21,7 @@ from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import Fences, KeyForm, Normal, above, key_form
 from dovetail.joins.semistream.master.page_file.writer import plain_schema
-from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
-from dovetail.joins.semistream.master.ranges import NoHistory
+from dovetail.joins.semistream.master.pages import NoHistory, Order, read_each, stored_each
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
-from dovetail.errors import DataError, PlanError, UnsupportedError
+from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, Normal, key_form, last_not_above
 from dovetail.joins.semistream.master.pages import Order, read_each
 
@@ -332,15 +332,3 @@ def quoted(name: str) -> str:
     if "\0" in name or not name:
         raise PlanError(f"{name!r} is not a name of a table or column.")
     return '"' + name.replace('"', '""') + '"'
-
-
-class NoHistory:
-    """A source whose owner keeps no old versions, and does not tell what changed."""
-
-    def changed(self, old: str, new: str) -> I64 | None:
-        """Not known."""
-        return None
-
-    def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Nothing to remove."""
-        raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")

@@ -21,9 +21,9 @@ from dovetail.engine.device import Device
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import key_form
+from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.ranges import (
     Bound,
-    NoHistory,
     RangePages,
     Ranges,
     Table,

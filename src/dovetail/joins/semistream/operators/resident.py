@@ -22,8 +22,6 @@ from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 from dovetail.joins.semistream.operators.waiting import FOREVER, Limits, Loads, Parts, Rows
 from dovetail.joins.semistream.sizes import Part, Sizes
 
-NEVER = 1 << 40
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ssij(SemiStreamJoin):
@@ -93,7 +91,7 @@ class ResidentSegments(Kept):
     def __init__(self, parts: Parts, most: int, by_phase: bool, long: Any = None) -> None:
         super().__init__(parts)
         self._most, self._by_phase = most, by_phase
-        self._long = NEVER if long is None else long(parts.waiting.slots, parts.disk.segments.wanted)
+        self._long = FOREVER if long is None else long(parts.waiting.slots, parts.disk.segments.wanted)
         self._resized: dict[str, int] = {}
         self._residents: dict[int, Loaded] = {}
         self._payer = parts.budget.reserve("resident segments")  # given back with the segments

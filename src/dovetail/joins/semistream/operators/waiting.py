@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from dovetail.joins.semistream.operators.hybridjoin import Kept, Schedule
     from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 
-FOREVER = 1 << 40
-
+FOREVER = 1 << 40  # rows, or loads: no bound
 MANY_CHUNKS = 48
 
 
@@ -53,7 +52,7 @@ class Limits(NamedTuple):
     most_rows: int
     picked: I64
     counts: I64
-    enough: int = 1 << 40
+    enough: int = FOREVER
 
     def for_kernels(self) -> tuple[I64, int, int, I64, I64]:
         """What the kernels that pick are told."""
@@ -113,18 +112,16 @@ class Waiting:
 
     def choose(self, rule: int, position: float, bound: Residence | None, now_ns: int) -> int:
         """The segment to load next, or -1 if nothing waits."""
-        patience = FOREVER if bound is None or bound.loads is None else bound.loads
-        before = 0 if bound is None or bound.seconds is None else now_ns - int(bound.seconds * 1e9)
-        return kernels.choose(self.pool, rule, position, patience, before)
+        return kernels.choose(self.pool, rule, position, *_bounds(bound, now_ns))
 
     def pick(self, rule: int, position: float, bound: Residence | None, now_ns: int, limits: Limits) -> tuple[I64, I64]:
         """The segments of a round, which the policy picks one after the other, and how many rows wait for each.
 
         Their rows are out of the queue, and must be answered or put back.
         """
-        patience = FOREVER if bound is None or bound.loads is None else bound.loads
-        before = 0 if bound is None or bound.seconds is None else now_ns - int(bound.seconds * 1e9)
-        return limits.ascending(kernels.pick_round(self.pool, rule, position, patience, before, *limits.for_kernels()))
+        return limits.ascending(
+            kernels.pick_round(self.pool, rule, position, *_bounds(bound, now_ns), *limits.for_kernels())
+        )
 
     def take(self, order: I64, limits: Limits) -> tuple[I64, I64]:
         """As `pick`, for segments in a given order."""
@@ -138,9 +135,7 @@ class Waiting:
     def overdue(self, bound: Residence | None, now_ns: int) -> bool:
         """Whether the oldest row waits for longer than it may."""
         oldest = int(self.pool.meta[kernels.OLDEST])
-        if bound is None or bound.seconds is None or oldest < 0:
-            return False
-        return bool(self.pool.since[oldest] < now_ns - int(bound.seconds * 1e9))
+        return oldest >= 0 and bool(self.pool.since[oldest] < _bounds(bound, now_ns)[1])
 
     def settle(self) -> bool:
         """Whether every row that still waits is in memory of our own; if not, some must be answered first."""
@@ -247,6 +242,12 @@ class Waiting:
         self._chains.close()
 
 
+def _bounds(bound: Residence | None, now_ns: int) -> tuple[int, int]:
+    """Loads that a row may wait for, and the time before which none may have been admitted."""
+    loads, seconds = (None, None) if bound is None else (bound.loads, bound.seconds)
+    return FOREVER if loads is None else loads, 0 if seconds is None else now_ns - int(seconds * 1e9)
+
+
 def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
     """Count rows by waiting time: "name.lt_2^b_ns" rows took less than 2**b ns, but not less than half of it."""
     for b, n in enumerate(buckets.tolist()):
@@ -254,7 +255,6 @@ def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
             metrics.add(f"{name}.lt_2^{b:02d}_ns", n)
 
 
-EVERYTHING = 1 << 40
 SHARE_OF_A_ROUND = 8
 FEW = 4  # rows waiting for a segment, up to which it is asked what pages they need
 MANY = 64  # segments of a round, from which the rate is not low, and asking would cost more than it saves
@@ -339,7 +339,7 @@ class Loads:
         keys, whole = yield from parts.resolve(segment, parts.disk.loaded, "answered_by_page", kept.remembers)
         kept.after_load(segment, keys, whole)
 
-    def together(self, enough: int = EVERYTHING) -> Iterator[pa.RecordBatch]:
+    def together(self, enough: int = FOREVER) -> Iterator[pa.RecordBatch]:
         """One round: the segments that are picked next, loaded together, as many as the disk buffer holds.
 
         Picks are those that single loads would make if nothing was admitted between them: rows of a picked segment

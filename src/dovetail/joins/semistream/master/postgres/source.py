@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from dovetail.engine.device import Device
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.postgres.connection import (
     as_config_errors,
     check_url,
@@ -24,7 +25,6 @@ from dovetail.joins.semistream.master.postgres.connection import (
 )
 from dovetail.joins.semistream.master.ranges import (
     Bound,
-    NoHistory,
     RangePages,
     Ranges,
     Table,
