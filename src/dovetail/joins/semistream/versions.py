@@ -31,9 +31,12 @@ MARK = ".shared"
 _SHARED: set[str] = set()  # marks that this process has seen
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
 _WRITER_S = 90 * 86_400  # that a join is known whose dead letters a query keeps
+_LOST_S = 60  # that an entry may be empty while it is written, on a file system without links
 _ATTEMPTS = 200  # to read an entry that another task is just writing
 Hold: TypeAlias = Callable[[str], bool]
 """Whether a version is there and from now on stays."""
+Defer: TypeAlias = Callable[[Path], object]
+"""Takes a file that is still to be brought to the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,13 @@ class VersionLog:
     """A directory that driver and executors share, with one small file for each micro-batch.
 
     The first task of a batch to ask writes the entry, in one step; all others, and every replay, read it. So a batch
-    has one version however many tasks, attempts and restarts it takes.
+    has one version however many tasks, attempts and restarts it takes. `legacy` is where entries were kept when stores
+    that shared a directory were not told apart.
     """
 
     path: str
     mark: str | None = None
+    legacy: str | None = None
 
     def marked(self) -> VersionLog:
         """The same log with a mark that the driver wrote there, by which tasks know the directory."""
@@ -82,17 +87,34 @@ class VersionLog:
             )
         _SHARED.add(self.mark)
 
-    def entry(self, batch: Batch, freshness: Freshness, store: MasterStore, hold: Hold | None = None) -> Entry:
+    def entry(
+        self,
+        batch: Batch,
+        freshness: Freshness,
+        store: MasterStore,
+        hold: Hold | None = None,
+        defer: Defer | None = None,
+    ) -> Entry:
         """The version that the batch takes: as logged, else what `freshness` says now.
 
-        With `hold`, a version is logged only after it is held.
+        With `hold`, a version is logged only after it is held. A new entry of a store that keeps old versions is on the
+        disk when this returns; with `defer`, other tasks see it, and the caller brings it there.
         """
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         found = self._newest(batch.query, name)
-        if found is not None:
+        if found is not None and not self._is_lost(self._file(batch.query, name, found)):
             return self._read(batch.query, name, found)
         proposal = self._held(self._proposal(batch, freshness, store), store, hold)
-        return self._write(batch.query, name, 0, proposal, keeps_versions(store))
+        attempt = 0 if found is None else found + 1
+        return self._write(batch.query, name, attempt, proposal, keeps_versions(store), defer)
+
+    def _is_lost(self, place: Path) -> bool:
+        """Whether a loss of power has left only the name of an entry: its micro-batch has not ended."""
+        try:
+            found = place.stat()
+        except OSError as error:
+            raise self._unreachable(error) from error
+        return found.st_size == 0 and time.time() - found.st_mtime > _LOST_S
 
     def _held(self, proposal: Entry, store: MasterStore, hold: Hold | None) -> Entry:
         for _ in range(_ATTEMPTS):
@@ -137,7 +159,9 @@ class VersionLog:
         return {n: self._read(query, str(n), self._newest(query, str(n)) or 0).version for n in numbers}
 
     def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
-        now = time.time()
+        now, known = time.time(), self._legacy_entry(batch, freshness, store)
+        if known is not None:
+            return known
         if freshness.kind == "ttl":
             before = [n for n in self.batches(batch.query) if n < batch.number]
             if before:
@@ -145,6 +169,14 @@ class VersionLog:
                 if 0 <= now - last.taken_at < freshness.seconds:
                     return last
         return Entry(store.version(), now)
+
+    def _legacy_entry(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry | None:
+        if self.legacy is None or not isinstance(store.source, PageFileSource):
+            return None
+        old, name = VersionLog(self.legacy), "pinned" if freshness.kind == "pinned" else str(batch.number)
+        attempt = old._newest(batch.query, name)
+        found = None if attempt is None else old._read(batch.query, name, attempt)
+        return found if found is not None and found.version in store.source.versions() else None
 
     def _newest(self, query: str, name: str) -> int | None:
         attempts = [n.split(".")[1] for n in self._names(query) if n.startswith(f"{name}.")]
@@ -179,11 +211,16 @@ class VersionLog:
             time.sleep(0.01)
         raise _damaged(place)
 
-    def _write(self, query: str, name: str, attempt: int, entry: Entry, outlives_power: bool) -> Entry:
+    def _write(
+        self, query: str, name: str, attempt: int, entry: Entry, outlives_power: bool, defer: Defer | None = None
+    ) -> Entry:
         """The entry that is logged; that of a store without old versions need not survive a loss of power."""
         place = self._file(query, name, attempt)
-        if self._publish(place, json.dumps(asdict(entry)), outlives_power) and name.isdigit():
-            self._forget(query, int(name))
+        if self._publish(place, json.dumps(asdict(entry)), outlives_power and defer is None):
+            if outlives_power and defer is not None:
+                defer(place)
+            if name.isdigit():
+                self._forget(query, int(name))
         return self._read(query, name, attempt)
 
     def _publish(self, place: Path, text: str, outlives_power: bool = True) -> bool:
@@ -226,6 +263,16 @@ def _write(place: Path, text: str, outlives_power: bool) -> None:
             os.fsync(file.fileno())
 
 
+def sync_file(place: Path) -> None:
+    """Bring a file and its name to the disk."""
+    for path, flags in ((place, os.O_RDONLY), (place.parent, os.O_RDONLY | os.O_DIRECTORY)):
+        handle = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def _published(temporary: Path, place: Path) -> bool:
     """Whether this was the first to give the file its name; it appears whole or not at all."""
     try:
@@ -251,7 +298,7 @@ def log_of(store: MasterStore, versions: str | None) -> VersionLog:
     """The log of a store: in the directory that was given, which stores can share, else the default one."""
     if versions is None:
         return default_log(store)
-    return VersionLog(str(Path(versions) / _identity(store)))
+    return VersionLog(str(Path(versions) / _identity(store)), legacy=versions)
 
 
 def _identity(store: MasterStore) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,12 +44,13 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.joins.semistream.request import DeadLetter, Drop, Park, Request
 from dovetail.joins.semistream.sizes import FITTED
-from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions
+from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions, sync_file
 from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.resident import Pool
 from dovetail.spark.task import MetricsSink, TaskAttempt
 
 _CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, as far as this worker saw
+_WRITER = ThreadPoolExecutor(1, "dovetail-versions")  # starts its thread when it is first used, in this process
 _MOVES = 20  # times that a store without history may change while a task tries to open it
 
 
@@ -122,17 +125,33 @@ class Attempt:
     def __init__(self, task: EnrichTask) -> None:
         self.task, self._at = task, TaskAttempt.here()
         self.partition = self._at.partition
+        self._syncing: Future[None] | None = None
         self.batch = Batch(self._at.query, self._at.batch) if self._at.query and self._at.batch >= 0 else None
 
-    def version(self) -> str | None:
-        """The version that this task must read; None for the newest, where a store keeps no others."""
+    def version(self, defer: bool = False) -> str | None:
+        """The version that this task must read; None for the newest, where a store keeps no others.
+
+        With `defer`, the log of it is brought to the disk while the task works, until `settle`.
+        """
         task = self.task
         if self.batch is None:
             return task.version
         task.log.check_shared()
         holds, number = self.holds(), self.batch.number
         hold = None if holds is None else partial(holds.take, number)
-        return task.log.entry(self.batch, task.request.freshness, task.store, hold).version
+        later = self._sync if defer else None
+        return task.log.entry(self.batch, task.request.freshness, task.store, hold, later).version
+
+    def _sync(self, place: Path) -> None:
+        self._syncing = _WRITER.submit(sync_file, place)
+
+    def settle(self) -> None:
+        """Wait until the log of the version is on the disk; a task must not end before, nor may a sink be committed."""
+        try:
+            if self._syncing is not None:
+                self._syncing.result()
+        except OSError as error:
+            raise ConfigError(f"the version log {self.task.log.path} cannot be written ({error.strerror}).") from error
 
     def holds(self) -> Holds | None:
         """Where versions are held that rows may wait for over more than one micro-batch; None if none ever are."""
@@ -401,6 +420,7 @@ def enrich_rows(task: EnrichTask, batches: Batches, metrics: Metrics) -> Batches
     session, head = _taken(attempt, [next(rows)], rows)
     try:
         yield from _answers(session, chain(head, rows), attempt.dead_letters(part), metrics)
+        attempt.settle()
     except BaseException:
         session.close()  # half way through a batch: never used again
         raise
@@ -429,7 +449,7 @@ def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple
     task = attempt.task
     session = SESSIONS.take(task.plan)
     try:
-        version = attempt.version()
+        version = attempt.version(defer=True)
         if session is not None and session.stream.equals(head[0].schema):
             if (version or task.store.version()) == session.pages.version:
                 return session, head
