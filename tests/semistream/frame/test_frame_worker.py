@@ -221,6 +221,23 @@ def test_no_rows_open_nothing(tmp_path: Path) -> None:
     assert list(enriched(replace(task, version="9-gone"), iter(batches(rows=0)))) == []
 
 
+def test_turns_much_larger_than_the_first_are_decided_for_again(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("w", keys=210))
+    task = replace(task_for(store, algorithm="auto", tune="model", memory="1MB"), learns=True)
+    assert words_of(task, batches(rows=4)) == {"w": 4}
+    first = kept("p")
+    for _ in range(2):
+        assert words_of(task, batches(rows=90)) == {"w": 90}
+        assert kept("p") is first
+    assert words_of(task, batches(rows=90)) == {"w": 90}
+    assert "p" not in SESSIONS._kept
+    assert words_of(task, batches(rows=90)) == {"w": 90}
+    price = kept("p").decision.price
+    assert price is not None
+    assert price.setting is not None
+    assert price.setting.batch_rows == 90
+
+
 def test_reports_are_what_was_added() -> None:
     before, now = Metrics(), Metrics()
     before.add("rows", 3)

@@ -51,6 +51,7 @@ from dovetail.spark.task import MetricsSink, TaskAttempt
 
 _CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, as far as this worker saw
 _WRITER = ThreadPoolExecutor(1, "dovetail-versions")  # starts its thread when it is first used, in this process
+_OUTGROWN = 8  # times the rows of the first turn
 _MOVES = 20  # times that a store without history may change while a task tries to open it
 
 
@@ -232,7 +233,7 @@ class Session:
     """A running join, the version that it reads, and the decision that it runs by.
 
     `turns` counts tasks, or micro-batches with rows, so far. A session that `is_spent` answered all it was given, but
-    its parts cannot take up the decision: the next turn opens another.
+    its parts cannot take up the decision, or its turns have outgrown it: the next turn opens another.
     """
 
     def __init__(self, task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision, turns: int = 0) -> None:
@@ -307,6 +308,9 @@ class Session:
         request = task.request
         if not _looks_again(self.turns) or request.tune != "model" or request.sizes is not None:
             return None
+        if n_rows is not None and self._is_outgrown(n_rows):
+            self.is_spent = True
+            return None
         sample = sample_of([rows], task.wiring.on, self.pages, n_rows)
         done = IoDone.by(self.pages.device)
         ratio, self._read = dearer(now.io, done.since(self._read), self.pages), done
@@ -316,6 +320,12 @@ class Session:
             request = replace(request, algorithm=now.algorithm)
             found = decide(request, task.wiring, self.pages, self.stream, sample, seen)
         return None if found is None or found.same_as(now) else found
+
+    def _is_outgrown(self, n_rows: int) -> bool:
+        """Whether turns are now so much larger than the first that another algorithm may suit them."""
+        price = self.decision.price
+        planned = None if price is None or price.setting is None else price.setting.batch_rows
+        return self.task.request.algorithm == "auto" and planned is not None and n_rows > _OUTGROWN * planned
 
     def report(self, metrics: Metrics) -> None:
         """Count what was done since the last report."""
