@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.semistream.frame.cases import page_store
 
-from dovetail.engine.clock import VirtualClock
+from dovetail.engine.clock import VirtualClock, queued_ns
 from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
@@ -247,3 +247,9 @@ def test_reports_are_what_was_added() -> None:
     found = Metrics()
     add_growth(found, now, before)
     assert (found.value("rows"), found.value("loads"), found.value("memory_peak")) == (7, 2, 7)
+
+
+def test_waits_for_a_processor_only_grow() -> None:
+    before = queued_ns()
+    sum(range(100_000))
+    assert 0 <= before <= queued_ns() < 1e15

@@ -8,7 +8,6 @@ opened again and gives the same answers.
 from __future__ import annotations
 
 import atexit
-import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -20,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dovetail.engine.clock import queued_ns
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
@@ -270,9 +270,9 @@ class Session:
     def timed(self, batches: Batches) -> Batches:
         """The same batches; only the time inside the operator counts as serving, without waits for a processor."""
         while True:
-            start = time.perf_counter_ns() - _queued_ns()
+            start = time.perf_counter_ns() - queued_ns()
             batch = next(batches, None)
-            self._spent_ns += time.perf_counter_ns() - _queued_ns() - start
+            self._spent_ns += time.perf_counter_ns() - queued_ns() - start
             if batch is None:
                 return
             yield batch
@@ -346,20 +346,6 @@ class Session:
             self.operator.close()
         finally:
             self.pages.close()
-
-
-def _queued_ns() -> int:
-    """Nanoseconds for which this thread was ready to run but had no processor; 0 where the system does not tell."""
-    try:
-        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        return int(os.read(file, 100).split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-    finally:
-        os.close(file)
 
 
 def _looks_again(turns: int) -> bool:
