@@ -419,6 +419,7 @@ def enrich_rows(task: EnrichTask, batches: Batches, metrics: Metrics) -> Batches
         attempt.settle()
     except BaseException:
         session.close()  # half way through a batch: never used again
+        attempt.settle()  # if Spark wants no more rows, the task has not failed
         raise
     _keep(task.plan, session)
 
