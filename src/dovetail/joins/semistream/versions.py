@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dovetail.errors import ConfigError
+from dovetail.joins.semistream.master.page_file.generation import sync_directory
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import Freshness
@@ -265,12 +266,12 @@ def _write(place: Path, text: str, outlives_power: bool) -> None:
 
 def sync_file(place: Path) -> None:
     """Bring a file and its name to the disk."""
-    for path, flags in ((place, os.O_RDONLY), (place.parent, os.O_RDONLY | os.O_DIRECTORY)):
-        handle = os.open(path, flags | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    sync_directory(place.parent)
 
 
 def _published(temporary: Path, place: Path) -> bool:
