@@ -284,7 +284,6 @@ _EXACT_RANKS = 200
 _GROUPS = 400
 
 
-@lru_cache(maxsize=32)
 def rank_groups(distribution: Distribution) -> tuple[F64, F64]:
     """Groups of ranks, most wanted first: how many, and which share of the stream asks for each of them."""
     edges, count = _rank_edges(distribution.rows)

@@ -119,9 +119,8 @@ class Waiting:
 
         Their rows are out of the queue, and must be answered or put back.
         """
-        return limits.ascending(
-            kernels.pick_round(self.pool, rule, position, *_bounds(bound, now_ns), *limits.for_kernels())
-        )
+        patience, before = _bounds(bound, now_ns)
+        return limits.ascending(kernels.pick_round(self.pool, rule, position, patience, before, *limits.for_kernels()))
 
     def take(self, order: I64, limits: Limits) -> tuple[I64, I64]:
         """As `pick`, for segments in a given order."""
