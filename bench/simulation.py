@@ -18,7 +18,7 @@ from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, UnitCosts
 from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
-from dovetail.joins.semistream.options import OLDEST, CachePolicy, Lookup
+from dovetail.joins.semistream.request import OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 SOURCE_DISK = DeviceModel("source disk", seek_s=0.004, bytes_per_s=1e9 / 99)

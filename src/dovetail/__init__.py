@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from dovetail.joins.semistream.api import enrich as enrich
     from dovetail.joins.semistream.api import plan_enrich as plan_enrich
     from dovetail.joins.semistream.master.store import MasterStore as MasterStore
-    from dovetail.joins.semistream.options import dead_letter as dead_letter
-    from dovetail.joins.semistream.options import park as park
-    from dovetail.joins.semistream.options import ttl as ttl
     from dovetail.joins.semistream.plan.plan import EnrichPlan as EnrichPlan
+    from dovetail.joins.semistream.request import dead_letter as dead_letter
+    from dovetail.joins.semistream.request import park as park
+    from dovetail.joins.semistream.request import ttl as ttl
     from dovetail.rewrite import sql as sql
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
@@ -64,14 +64,14 @@ _PUBLIC = {
     "asof_join": "dovetail.joins.asof.api",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.joins.interval.api",
-    "dead_letter": "dovetail.joins.semistream.options",
+    "dead_letter": "dovetail.joins.semistream.request",
     "enrich": "dovetail.joins.semistream.api",
     "interval_count": "dovetail.joins.interval.api",
     "interval_join": "dovetail.joins.interval.api",
     "interval_topk": "dovetail.joins.interval.api",
     "online_join": "dovetail.joins.online.api",
     "online_multijoin": "dovetail.joins.online.api",
-    "park": "dovetail.joins.semistream.options",
+    "park": "dovetail.joins.semistream.request",
     "plan_asof_join": "dovetail.joins.asof.api",
     "plan_enrich": "dovetail.joins.semistream.api",
     "plan_interval_join": "dovetail.joins.interval.api",
@@ -80,7 +80,7 @@ _PUBLIC = {
     "plan_xquery": "dovetail.xml.api",
     "session": "dovetail.spark.session",
     "sql": "dovetail.rewrite",
-    "ttl": "dovetail.joins.semistream.options",
+    "ttl": "dovetail.joins.semistream.request",
     "xquery": "dovetail.xml.api",
 }
 

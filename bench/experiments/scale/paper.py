@@ -25,7 +25,7 @@ from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.semistream.cost.choose import choose
 from dovetail.joins.semistream.cost.distribution import Zipf
-from dovetail.joins.semistream.cost.setting import Setting, from_profile, our_entries
+from dovetail.joins.semistream.cost.setting import EntryBytes, Setting, from_profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,9 @@ def semistream_bill(cluster: Cluster, profile: Profile) -> Bill:
         row_bytes=float(cluster.row_bytes),
         stream_bytes=float(cluster.row_bytes),
         costs=from_profile(profile),
-        entries=our_entries(cluster.row_bytes),
+        entries=EntryBytes(
+            waiting=36 + cluster.row_bytes, chunked=28 + cluster.row_bytes, cached_extra=32, per_segment=16
+        ),
     )
     best = choose(setting).best
     if best.prediction is None:

@@ -22,7 +22,7 @@ from dovetail.joins.semistream.cost.models import MODELS, predict
 from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Prediction, Setting
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin
-from dovetail.joins.semistream.options import OLDEST, Lookup
+from dovetail.joins.semistream.request import OLDEST, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.zipf import ZipfLaw
 

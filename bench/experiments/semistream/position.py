@@ -19,7 +19,7 @@ from bench.simulation import Rate, SourceSizes, service_rate
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators import ALGORITHMS
-from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 COMPARED = (HYBRID, SECOND, GUARDED, SORTED_CACHE, SECOND_CACHE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Protocol
 
@@ -59,3 +60,17 @@ class VirtualClock:
         if nanoseconds < 0:
             raise ValueError(f"a clock cannot go back by {-nanoseconds} ns.")
         self._now_ns += nanoseconds
+
+
+def queued_ns() -> int:
+    """Nanoseconds for which this thread was ready to run but had no processor; 0 where the system does not tell."""
+    try:
+        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        return int(os.read(file, 100).split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    finally:
+        os.close(file)

@@ -16,7 +16,7 @@ from bench.experiments.semistream.position import RealStream, again
 from bench.experiments.semistream.times import mean_wait, stays
 
 from dovetail.errors import DataError
-from dovetail.joins.semistream.options import Lookup
+from dovetail.joins.semistream.request import Lookup
 
 PLACES = {
     "Naeem 2012": """table 3.2|table 4.2|table 4.3|table 4.4|table 5.1|table 5.2|figure 3.3|figure 3.4|figure 3.5|

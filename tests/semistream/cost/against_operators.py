@@ -18,7 +18,7 @@ from dovetail.joins.semistream.cost.models import predict
 from dovetail.joins.semistream.cost.setting import Policy, Prediction, Setting
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin
-from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.zipf import ZipfLaw
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.choose import ALGORITHMS, choose, price
-from dovetail.joins.semistream.cost.distribution import Zipf, uniform
+from dovetail.joins.semistream.cost.distribution import Zipf, seen_share, uniform
 from dovetail.joins.semistream.cost.models import drained, predict
-from dovetail.joins.semistream.cost.setting import Policy, ReadCosts, Setting, from_profile, our_entries
+from dovetail.joins.semistream.cost.setting import EntryBytes, Policy, ReadCosts, Setting, from_profile
 from dovetail.joins.semistream.sizes import Sizes
+from dovetail.workloads.zipf import ZipfLaw
 
 PLAIN = Setting(50 * 2**20, Zipf(2_000_000, 1.0), policy=Policy(lookup="oldest"))
-OURS = replace(PLAIN, costs=from_profile(Profile()), entries=our_entries(20))
+OURS = replace(
+    PLAIN, costs=from_profile(Profile()), entries=EntryBytes(waiting=56, chunked=48, cached_extra=32, per_segment=16)
+)
 
 
 # Reference: docs/algorithms/semistream.md, 1.6.
@@ -143,6 +147,25 @@ def test_one_pass_finds_caches_empty() -> None:
     assert once.steps > drained(warm, here, 20_000).steps
     many = [drained(warm, replace(here, one_pass=some), 10**9).mu for some in (True, False)]
     assert many[0] == pytest.approx(many[1], rel=0.01)
+
+
+def test_a_cache_answers_only_what_was_asked_for_before() -> None:
+    """The share of hits in a stream's first micro-batches, counted with a cache that keeps every key."""
+    here = replace(OURS, distribution=Zipf(20_000, 1.0), batch_rows=1000)
+    found = predict("cachejoin", here, Sizes(per_segment=1, cached=20_000))
+    keys = ZipfLaw(20_000, 1.0).ranks(np.random.default_rng(1), 20_000)
+    for seen in (0, 1000, 5000, 19_000):
+        hits = np.isin(keys[seen : seen + 1000], keys[:seen]).mean()
+        assert seen_share(here.distribution, seen) == pytest.approx(hits, abs=0.05)
+    first, later, last = (drained(found, replace(here, seen_rows=n), 1000) for n in (0, 5000, 10**9))
+    assert first.steps > later.steps > last.steps
+    assert last.seconds == pytest.approx(drained(found, here, 1000).seconds)
+
+
+def test_a_micro_batch_costs_something_whatever_its_rows() -> None:
+    here = replace(OURS, batch_rows=10, costs=replace(OURS.costs, turn=0.002))
+    found = predict("hybridjoin", here, Sizes(per_segment=1))
+    assert 0.002 < drained(found, here, 10).seconds < 0.01
 
 
 def test_pinned_rows_are_read_at_the_start_of_the_only_pass() -> None:

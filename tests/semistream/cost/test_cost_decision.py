@@ -18,11 +18,10 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.cost import reads as io_costs
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
-from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
+from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification, timed_costs
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import CachePolicy
-from dovetail.joins.semistream.request import EnrichOptions
+from dovetail.joins.semistream.request import CachePolicy, EnrichOptions
 from dovetail.workloads.zipf import ZipfLaw
 
 STREAM = pa.schema([("key", pa.int64()), ("id", pa.int64())])
@@ -56,6 +55,21 @@ def test_a_cache_that_is_given_keeps_its_threshold() -> None:
     assert given.sizes.threshold is None
     request = EnrichOptions(on="key", cache=CachePolicy(threshold=3)).request()
     assert "threshold 3" in specification(request, WIRING, PAGES, "cachejoin", given.sizes).explain()
+
+
+def test_a_micro_batch_is_timed_on_the_store(tmp_path: Path) -> None:
+    stream = pa.schema([("key", pa.int32()), ("id", pa.int64()), ("at", pa.timestamp("us"))])
+    write_pages(tmp_path / "m.pages", pa.table({"key": np.arange(5000), "text": ["x"] * 5000}), "key")
+    pages, request = MasterStore.open(tmp_path / "m.pages").at(), EnrichOptions(on="key", memory="1MB").request()
+    found = timed_costs(request, Wiring(("key",), ("text",), "left"), pages, stream)
+    assert found is not None
+    assert 1e-6 < found.turn < 1
+    assert found.read == found.times(1.0).read
+    assert found.times(3.0).turn == found.turn
+    simulated = timed_costs(request, WIRING, PAGES, STREAM)
+    assert simulated is not None
+    assert simulated.turn == 0
+    pages.close()
 
 
 def test_sizes_of_joins_without_a_cache_have_no_threshold() -> None:

@@ -13,9 +13,9 @@ from scipy.stats import poisson
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Empirical, Zipf
 from dovetail.joins.semistream.cost.hybridjoin import at_least
-from dovetail.joins.semistream.cost.meshjoin import seek_equivalent_bytes
 from dovetail.joins.semistream.cost.models import MODELS, drained, predict
-from dovetail.joins.semistream.cost.setting import EntryBytes, NoRoomError, Policy, Setting, UnitCosts, our_entries
+from dovetail.joins.semistream.cost.scans import seek_equivalent_bytes
+from dovetail.joins.semistream.cost.setting import EntryBytes, NoRoomError, Policy, Setting, UnitCosts
 from dovetail.joins.semistream.sizes import Sizes
 
 M = 50 * 2**20
@@ -255,7 +255,7 @@ def test_rows_that_nobody_wants_cost_an_index_driven_join_nothing() -> None:
 
 @pytest.mark.parametrize("algorithm", list(MODELS))
 def test_parts_fit_in_the_memory(algorithm: str) -> None:
-    for entries in (source().entries, our_entries(24)):
+    for entries in (source().entries, EntryBytes(waiting=60, chunked=52, cached_extra=32, per_segment=16)):
         found = predict(algorithm, replace(source(), entries=entries), keeping(10_000, 1000))
         assert 0 < found.memory_bytes <= M
         assert found.memory_bytes > 0.99 * M or algorithm in ("inlj", "meshjoin", "r_meshjoin")

@@ -45,7 +45,7 @@ from bench.experiments.semistream.printed import (
     queue_ratio,
 )
 
-from dovetail.joins.semistream.cost.meshjoin import best_buffer_bytes
+from dovetail.joins.semistream.cost.scans import best_buffer_bytes
 
 MB = 2**20
 UNITS = {"c_e": 5248e-9, "c_s": 3749e-9, "c_a": 3588e-9, "c_o": 2000e-9, "c_h": 2617e-9}

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.distribution import Zipf, cached_share
-from dovetail.joins.semistream.cost.skew import estimate_skew, expected_spectrum
+from dovetail.joins.semistream.cost.distribution import Zipf, cached_share, estimate_skew, expected_spectrum
 from dovetail.workloads.zipf import zipf_keys
 
 ROWS = 2_000_000

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.choose import by_model, grid, neighbours, tune
+from dovetail.joins.semistream.cost.choose import by_model, most_pages, neighbours, tune
 from dovetail.joins.semistream.cost.distribution import Zipf
-from dovetail.joins.semistream.cost.models import MODELS, predict
-from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Setting, our_entries
+from dovetail.joins.semistream.cost.models import MODELS, Model, predict
+from dovetail.joins.semistream.cost.setting import EntryBytes, NoRoomError, Policy, Setting
 from dovetail.joins.semistream.sizes import Sizes
 
 OLDEST = Policy(lookup="oldest")
@@ -19,6 +21,24 @@ OLDEST = Policy(lookup="oldest")
 def setting(rows: int = 500_000, exponent: float = 1.0, megabytes: int = 16, **changes: object) -> Setting:
     plain = Setting(megabytes * 2**20, Zipf(rows, exponent), order="frequency", policy=OLDEST)
     return replace(plain, **changes)  # type: ignore[arg-type]  # by name
+
+
+def grid(model: Model, setting: Setting, factor: float = 2.0) -> Iterator[Sizes]:
+    """All sizes of a grid over the model's axes: (d), (d_S, d_N), (d, h_R) or (b, l), segments in whole pages."""
+    for pages in _powers(1, most_pages(model, setting), factor):
+        base = Sizes(per_segment=pages)
+        if "parts" in model.axes:
+            yield from (replace(base, parts=n) for n in _powers(1, pages, factor))
+        elif model.kept is not None:
+            most = min(setting.master_rows, int(setting.memory / setting.cached_bytes))
+            yield from (model.keeping(base, n, setting) for n in (0, *_powers(1, most, factor)))
+        else:
+            yield base
+
+
+def _powers(least: int, most: int, factor: float) -> list[int]:
+    steps = int(math.log(max(most / least, 1.0)) / math.log(factor))
+    return sorted({min(most, round(least * factor**i)) for i in range(steps + 1)} | {most})
 
 
 @pytest.mark.parametrize("algorithm", list(MODELS))
@@ -35,7 +55,7 @@ def test_the_best_of_a_whole_grid_is_not_better_by_a_percent(algorithm: str, exp
 
 @pytest.mark.parametrize("algorithm", ["hybridjoin", "cachejoin"])
 def test_in_batches_too(algorithm: str) -> None:
-    here = setting(batch_rows=20_000, entries=our_entries(20))
+    here = setting(batch_rows=20_000, entries=EntryBytes(waiting=56, chunked=48, cached_extra=32, per_segment=16))
     best = max(by_model(MODELS[algorithm], here)(sizes) for sizes in grid(MODELS[algorithm], here))
     assert tune(algorithm, here).rate >= 0.98 * best
 

@@ -15,8 +15,8 @@ from tests.semistream.cost.simulation import (
     tuples_per_load,
 )
 
-from dovetail.joins.semistream.cost.collecting import LOW_WATER, longest_first
 from dovetail.joins.semistream.cost.distribution import Zipf, grouped
+from dovetail.joins.semistream.cost.scans import LOW_WATER, longest_first
 from dovetail.joins.semistream.cost.steady import Steady, holes, of_window, oldest_first, second_position
 
 SLOTS = 304_470  # 50 MB at 172 bytes, beside a segment of 500 rows of 120 bytes

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.semistream.frame.cases import page_store
 
-from dovetail.engine.clock import VirtualClock
+from dovetail.engine.clock import VirtualClock, queued_ns
 from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
@@ -22,11 +22,11 @@ from dovetail.joins.semistream.cost.setting import ReadCosts
 from dovetail.joins.semistream.decision import Decision, Wiring
 from dovetail.joins.semistream.master.page_file.reader import PageFile, PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
-from dovetail.joins.semistream.plan.worker import SESSIONS, Session, difference, enrich_rows
+from dovetail.joins.semistream.plan.task import SESSIONS, EnrichTask, Session, add_growth, enrich_rows, stream_names
 from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.joins.semistream.sizes import FITTED
 from dovetail.joins.semistream.versions import VersionLog
+from dovetail.spark.hosts.batch import reported
 
 
 class Reports:
@@ -73,8 +73,12 @@ def batches(first: int = 0, rows: int = 100) -> list[pa.RecordBatch]:
     return list(table.to_batches(max_chunksize=30))
 
 
+def enriched(task: EnrichTask, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return reported(enrich_rows, task, task.sink, rows)
+
+
 def words_of(task: EnrichTask, rows: list[pa.RecordBatch]) -> Counter[Any]:
-    return Counter(word for batch in enrich_rows(task, iter(rows)) for word in batch["word"].to_pylist())
+    return Counter(word for batch in enriched(task, iter(rows)) for word in batch["word"].to_pylist())
 
 
 def test_an_operator_serves_the_next_task_with_a_warm_cache(tmp_path: Path) -> None:
@@ -123,9 +127,9 @@ def test_an_operator_that_was_interrupted_is_not_used_again(tmp_path: Path, stop
 
     if stop == "failure":
         with pytest.raises(RuntimeError, match="went away"):
-            list(enrich_rows(task, rows()))
+            list(enriched(task, rows()))
     else:
-        answers: Any = enrich_rows(task, iter(batches()))
+        answers: Any = enrich_rows(task, iter(batches()), Metrics())
         next(answers)
         answers.close()
     assert "p" not in SESSIONS._kept
@@ -214,7 +218,24 @@ def test_costs_of_reads_have_moved_only_if_much_was_read_and_far_from_assumed(tm
 
 def test_no_rows_open_nothing(tmp_path: Path) -> None:
     task = task_for(page_store(tmp_path / "m.pages", words("w")))
-    assert list(enrich_rows(replace(task, version="9-gone"), iter(batches(rows=0)))) == []
+    assert list(enriched(replace(task, version="9-gone"), iter(batches(rows=0)))) == []
+
+
+def test_turns_much_larger_than_the_first_are_decided_for_again(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", words("w", keys=210))
+    task = replace(task_for(store, algorithm="auto", tune="model", memory="1MB"), learns=True)
+    assert words_of(task, batches(rows=4)) == {"w": 4}
+    first = kept("p")
+    for _ in range(2):
+        assert words_of(task, batches(rows=90)) == {"w": 90}
+        assert kept("p") is first
+    assert words_of(task, batches(rows=90)) == {"w": 90}
+    assert "p" not in SESSIONS._kept
+    assert words_of(task, batches(rows=90)) == {"w": 90}
+    price = kept("p").decision.price
+    assert price is not None
+    assert price.setting is not None
+    assert price.setting.batch_rows == 90
 
 
 def test_reports_are_what_was_added() -> None:
@@ -223,5 +244,12 @@ def test_reports_are_what_was_added() -> None:
     now.add("rows", 10)
     now.add("loads", 2, unit="loads")
     now.peak("memory_peak", 7)
-    found = difference(now, before)
+    found = Metrics()
+    add_growth(found, now, before)
     assert (found.value("rows"), found.value("loads"), found.value("memory_peak")) == (7, 2, 7)
+
+
+def test_waits_for_a_processor_only_grow() -> None:
+    before = queued_ns()
+    sum(range(100_000))
+    assert 0 <= before <= queued_ns() < 1e15

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from tests.semistream.frame.cases import page_store
 
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.options import Freshness
-from dovetail.joins.semistream.versions import Batch, VersionLog, default_log, keeps_versions, log_of
+from dovetail.joins.semistream.request import Freshness
+from dovetail.joins.semistream.versions import Batch, VersionLog, default_log, keeps_versions, log_of, sync_file
 
 PER_BATCH, PINNED = Freshness("per_batch"), Freshness("pinned")
 
@@ -28,6 +29,20 @@ def test_a_batch_keeps_its_version_and_later_ones_take_the_newest(tmp_path: Path
     assert log.entry(Batch("q", 1), PER_BATCH, store).version == second
     assert log.entry(Batch("other", 0), PER_BATCH, store).version == second
     assert log.batches("q") == {0: first, 1: second}
+
+
+def test_an_entry_may_reach_the_disk_later_and_one_that_did_not_is_written_again(tmp_path: Path) -> None:
+    store = page_store(tmp_path / "m.pages", pa.table({"k": [1]}))
+    log, later = default_log(store), list[Path]()
+    first = log.entry(Batch("q", 0), PER_BATCH, store, defer=later.append).version
+    page_store(tmp_path / "m.pages", pa.table({"k": [2]}))
+    assert log.entry(Batch("q", 0), PER_BATCH, store, defer=later.append).version == first
+    assert later == [log.place(Batch("q", 0), PER_BATCH)]
+    sync_file(later[0])
+    later[0].write_bytes(b"")  # what a loss of power can leave of a file whose name is there
+    os.utime(later[0], (0, 0))
+    assert log.entry(Batch("q", 0), PER_BATCH, store).version == store.version() != first
+    assert log.batches("q") == {0: store.version()}
 
 
 def test_stores_that_share_a_directory_keep_their_own_versions(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.semistream.master.models import assert_is, keys_of, master
 
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.master.page_file import index as index_merge
+from dovetail.joins.semistream.master.page_file import writer as index_merge
 from dovetail.joins.semistream.master.page_file.generation import load_version
 from dovetail.joins.semistream.master.page_file.writer import Part
 from dovetail.joins.semistream.master.store import MasterStore

@@ -11,7 +11,7 @@ import pytest
 from tests.semistream.master.models import KINDS, column, keys_of
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.master.keys import KeyForm, above, key_form, last_not_above
+from dovetail.joins.semistream.keys import KeyForm, above, key_form, last_not_above
 
 COMBINATIONS = [
     *((kind,) for kind in KINDS), ("int", "text"), ("text", "int"), ("bytes", "bytes", "text"),

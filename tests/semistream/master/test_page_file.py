@@ -14,7 +14,7 @@ from tests.semistream.master.models import KINDS, assert_is, assert_reads_many, 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.master.keys import Texts
+from dovetail.joins.semistream.keys import Texts
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 

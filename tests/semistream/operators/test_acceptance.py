@@ -11,7 +11,7 @@ from bench.simulation import Rate, SimulatedPages, service_rate
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.operators import CacheJoin, HybridJoin, MeshJoin, OptimisedXHybridJoin
-from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.workloads.permutation import permuted
 from dovetail.workloads.zipf import ZipfLaw

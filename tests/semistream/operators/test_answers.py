@@ -12,7 +12,7 @@ from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, order_kept
 
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
-from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 LOOKUPS: list[str | float] = ["oldest", "alternate", "guarded", 0.5, "greedy", "greedy_oldest"]

@@ -14,7 +14,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin, Inlj
-from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 MASTER, STREAM = 8_000, 8_000

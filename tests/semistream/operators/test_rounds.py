@@ -18,7 +18,7 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin
-from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 TOGETHER = (1, 2, 3, 7, 1000)

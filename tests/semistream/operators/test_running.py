@@ -26,7 +26,7 @@ from dovetail.joins.semistream.operators import (
     PartitionedJoin,
     XHybridJoin,
 )
-from dovetail.joins.semistream.options import CachePolicy, Lookup, Residence
+from dovetail.joins.semistream.request import CachePolicy, Lookup, Residence
 from dovetail.joins.semistream.sizes import Sizes
 
 CARRYING = [name for name in ALGORITHMS if name != "inlj"]

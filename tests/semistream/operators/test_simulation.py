@@ -19,7 +19,7 @@ from bench.simulation import (
 )
 
 from dovetail.joins.semistream.operators import ALGORITHMS
-from dovetail.joins.semistream.options import Lookup
+from dovetail.joins.semistream.request import Lookup
 from dovetail.workloads.zipf import ZipfLaw
 
 ALTERNATE = Lookup("alternate")

@@ -23,7 +23,7 @@ from dovetail.joins.semistream.operators import (
     Ssij,
     XHybridJoin,
 )
-from dovetail.joins.semistream.options import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Segments, Sizes
 
 SEEDS = range(30)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dovetail.engine.profile import load_profile
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.semistream.cost.choose import Choice, Price, tune
 from dovetail.joins.semistream.cost.choose import choose as choose_algorithm
-from dovetail.joins.semistream.cost.distribution import Distribution, Zipf, uniform
+from dovetail.joins.semistream.cost.distribution import Distribution, SkewEstimate, Zipf, estimate_skew, uniform
 from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
 from dovetail.joins.semistream.cost.models import drained, model_of
 from dovetail.joins.semistream.cost.reads import IoCosts, io_costs
@@ -33,13 +34,12 @@ from dovetail.joins.semistream.cost.setting import (
     UnitCosts,
     from_profile,
 )
-from dovetail.joins.semistream.cost.skew import SkewEstimate, estimate_skew
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators import ALGORITHMS
-from dovetail.joins.semistream.operators.operator import SemiStreamJoin
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import FOREVER
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.sizes import FITTED, GARBAGE, PAIR_BYTES, Footprint, Sizes, asks_for_keys, footprint
@@ -97,7 +97,7 @@ class Decision:
         if io is None:
             return made
         read = ReadCosts(*(_points(io["read"][name]) for name in ("random", "sequential")))
-        return replace(made, io=IoCosts(read, io["look_up"]))
+        return replace(made, io=IoCosts(read, io["look_up"], io.get("turn", 0.0)))
 
 
 def _points(found: list[list[float]]) -> tuple[tuple[float, float], ...]:
@@ -197,8 +197,9 @@ def setting_for(
     policy = Policy(looks_up.kind, looks_up.position, cache.replaces, threshold)
     rows = None if sample is None or request.mode == "carry" else sample.batch_rows
     io = io or io_costs(pages)
-    read, look_up = (None, None) if io is None else (io.read, io.look_up)
-    costs = from_profile(load_profile(), read=read, look_up=look_up)
+    costs = from_profile(load_profile())
+    if io is not None:
+        costs = from_profile(load_profile(), read=io.read, look_up=io.look_up, turn=io.turn)
     found = setting_of(pages, stream, request.join_memory, distribution, costs, policy=policy, batch_rows=rows)
     return replace(found, one_pass=sample is not None and sample.once), skew
 
@@ -284,7 +285,7 @@ def _tuned(request: Request, setting: Setting, skew: SkewEstimate | None) -> Dec
     except NoRoomError:
         return Decision(name, FITTED, "even split: the model finds no room", skew=skew)
     batch = None if setting.batch_rows is None else drained(prediction, setting, setting.batch_rows)
-    price = Price(name, prediction.mu if batch is None else batch.mu, prediction, batch=batch)
+    price = Price(name, prediction.mu if batch is None else batch.mu, prediction, batch=batch, setting=setting)
     return Decision(name, _sizes(request, prediction, setting), "model", price, skew)
 
 
@@ -371,6 +372,41 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
     )
 
 
+_TURNS = 4  # trials; the quickest counts, for the others also waited for the processor
+
+
+def timed_costs(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema) -> IoCosts | None:
+    """What reads cost, and what a micro-batch does: both timed on this store, which takes some ten milliseconds.
+
+    A micro-batch is timed as one row of the stream in a small join of its own.
+    """
+    io = io_costs(pages)
+    if io is None or pages.device.simulated or not pages.indexed:
+        return io
+    row = _one_row(wiring, pages, stream)
+    trial = specification(request, wiring, pages, smallest(pages), Sizes(waiting=16, per_segment=1))
+    try:
+        with trial.open(MemoryBudget(request.join_memory, "trial"), {"stream": stream}) as operator:
+            return replace(io, turn=min(_turn_s(operator, row) for _ in range(_TURNS)))
+    except (BudgetExceeded, PlanError):
+        return io
+
+
+def _one_row(wiring: Wiring, pages: Pages, stream: pa.Schema) -> pa.RecordBatch:
+    """A row of the stream with the first key of the master data, and nulls beside it."""
+    master = pages.read(0, 1).slice(0, 1)
+    keys = {name: master.column(key) for name, key in zip(wiring.on, pages.key, strict=True)}
+    columns = [keys[f.name].cast(f.type) if f.name in keys else pa.nulls(1, f.type) for f in stream]
+    return pa.RecordBatch.from_arrays(columns, schema=stream)
+
+
+def _turn_s(operator: SemiStreamOperator, rows: pa.RecordBatch) -> float:
+    start = time.perf_counter()
+    for _ in chain(operator.push("stream", rows), operator.drain()):
+        pass
+    return time.perf_counter() - start
+
+
 TRIALS = 8
 _NO_RATE = float("-inf")
 
@@ -398,10 +434,7 @@ def _rate(request: Request, wiring: Wiring, pages: Pages, rows: Sequence[pa.Reco
     try:
         start = time.perf_counter()
         with spec.open(MemoryBudget(request.join_memory, "trial"), {"stream": rows[0].schema}) as operator:
-            for batch in rows:
-                for _ in operator.push("stream", batch):
-                    pass
-            for _ in operator.drain():
+            for _ in chain(*(operator.push("stream", batch) for batch in rows), operator.drain()):
                 pass
     except (BudgetExceeded, PlanError):
         return _NO_RATE

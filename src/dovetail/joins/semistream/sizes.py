@@ -36,6 +36,9 @@ class Segments:
             first, last = np.append(first, 0), np.append(last, self.pinned)
         self.first, self.last = first.astype(np.int64), last.astype(np.int64)
         self.starts = np.asarray(pages.starts, np.int64)
+        self.rows: I64 = self.starts[self.last] - self.starts[self.first]
+        self.most_rows = int(self.rows.max(initial=0))  # of the largest segment
+        self.most_swapped_rows = int(self.rows[: self.aligned].max(initial=0))  # of the largest one that is not pinned
 
     @property
     def n(self) -> int:
@@ -46,21 +49,6 @@ class Segments:
     def wanted(self) -> int:
         """How many segments are read from storage again and again: those with pages, without the pinned one."""
         return int((self.last[: self.aligned] > self.first[: self.aligned]).sum())
-
-    @property
-    def rows(self) -> I64:
-        """The rows of each segment."""
-        return self.starts[self.last] - self.starts[self.first]
-
-    @property
-    def most_rows(self) -> int:
-        """The rows of the largest segment."""
-        return int(self.rows.max()) if self.n else 0
-
-    @property
-    def most_swapped_rows(self) -> int:
-        """The rows of the largest segment that is not pinned."""
-        return int(self.rows[: self.aligned].max()) if self.aligned else 0
 
     def homes(self, key: Sequence[pa.Array]) -> I64:
         """The home segment of each key, or -1 where there is certainly none."""

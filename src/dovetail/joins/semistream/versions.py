@@ -23,17 +23,21 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dovetail.errors import ConfigError
+from dovetail.joins.semistream.master.page_file.generation import sync_directory
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import Freshness
+from dovetail.joins.semistream.request import Freshness
 
 MARK = ".shared"
 _SHARED: set[str] = set()  # marks that this process has seen
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
 _WRITER_S = 90 * 86_400  # that a join is known whose dead letters a query keeps
+_LOST_S = 60  # that an entry may be empty while it is written, on a file system without links
 _ATTEMPTS = 200  # to read an entry that another task is just writing
 Hold: TypeAlias = Callable[[str], bool]
 """Whether a version is there and from now on stays."""
+Defer: TypeAlias = Callable[[Path], object]
+"""Takes a file that is still to be brought to the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +88,34 @@ class VersionLog:
             )
         _SHARED.add(self.mark)
 
-    def entry(self, batch: Batch, freshness: Freshness, store: MasterStore, hold: Hold | None = None) -> Entry:
+    def entry(
+        self,
+        batch: Batch,
+        freshness: Freshness,
+        store: MasterStore,
+        hold: Hold | None = None,
+        defer: Defer | None = None,
+    ) -> Entry:
         """The version that the batch takes: as logged, else what `freshness` says now.
 
-        With `hold`, a version is logged only after it is held.
+        With `hold`, a version is logged only after it is held. A new entry of a store that keeps old versions is on the
+        disk when this returns; with `defer`, other tasks see it, and the caller brings it there.
         """
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         found = self._newest(batch.query, name)
-        if found is not None:
+        if found is not None and not self._is_lost(self._file(batch.query, name, found)):
             return self._read(batch.query, name, found)
         proposal = self._held(self._proposal(batch, freshness, store), store, hold)
-        return self._write(batch.query, name, 0, proposal, keeps_versions(store))
+        attempt = 0 if found is None else found + 1
+        return self._write(batch.query, name, attempt, proposal, keeps_versions(store), defer)
+
+    def _is_lost(self, place: Path) -> bool:
+        """Whether a loss of power has left only the name of an entry: its micro-batch has not ended."""
+        try:
+            found = place.stat()
+        except OSError as error:
+            raise self._unreachable(error) from error
+        return found.st_size == 0 and time.time() - found.st_mtime > _LOST_S
 
     def _held(self, proposal: Entry, store: MasterStore, hold: Hold | None) -> Entry:
         for _ in range(_ATTEMPTS):
@@ -191,11 +212,16 @@ class VersionLog:
             time.sleep(0.01)
         raise _damaged(place)
 
-    def _write(self, query: str, name: str, attempt: int, entry: Entry, outlives_power: bool) -> Entry:
+    def _write(
+        self, query: str, name: str, attempt: int, entry: Entry, outlives_power: bool, defer: Defer | None = None
+    ) -> Entry:
         """The entry that is logged; that of a store without old versions need not survive a loss of power."""
         place = self._file(query, name, attempt)
-        if self._publish(place, json.dumps(asdict(entry)), outlives_power) and name.isdigit():
-            self._forget(query, int(name))
+        if self._publish(place, json.dumps(asdict(entry)), outlives_power and defer is None):
+            if outlives_power and defer is not None:
+                defer(place)
+            if name.isdigit():
+                self._forget(query, int(name))
         return self._read(query, name, attempt)
 
     def _publish(self, place: Path, text: str, outlives_power: bool = True) -> bool:
@@ -236,6 +262,16 @@ def _write(place: Path, text: str, outlives_power: bool) -> None:
         file.flush()
         if outlives_power:
             os.fsync(file.fileno())
+
+
+def sync_file(place: Path) -> None:
+    """Bring a file and its name to the disk."""
+    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    sync_directory(place.parent)
 
 
 def _published(temporary: Path, place: Path) -> bool:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.errors import DovetailError, XQueryError
-from dovetail.joins.semistream.options import Freshness, OnMiss, dead_letter, park, ttl
+from dovetail.joins.semistream.request import Freshness, OnMiss, dead_letter, park, ttl
 from dovetail.pipeline.file.declared import Pipeline, Step, located
 from dovetail.pipeline.file.keys import join_shape, options_of
 from dovetail.pipeline.file.problems import Problems, nearest_line

@@ -1,8 +1,8 @@
 """Cost models of the semi-stream joins: tuples per load, service rates, tuning, and the choice.
 
 * `setting`: what a model is told (memory, master data, stream, policies, unit costs), and what it says.
-* `reads`: what reads of a store cost. `distribution`: how wanted rows and segments are. `skew`: the skew of a sample.
-* `steady`: tuples that a load answers. `hybridjoin`, `collecting`, `meshjoin`: the models of the algorithms.
+* `reads`: what reads of a store cost. `distribution`: how wanted rows and segments are, and the skew of a sample.
+* `steady`: tuples that a load answers. `hybridjoin`, `scans`: the models of the algorithms.
 * `models`: the models by name, and micro-batches. `choose`: the best sizes of an algorithm, and the best algorithm.
 
 Pure Python on summaries of stream and store. Symbols follow the source: M memory, R_t master rows, v_R and v_S bytes

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.meshjoin import best_buffer_bytes, seek_equivalent_bytes
 from dovetail.joins.semistream.cost.models import MODELS, BatchPrice, Model, drained, model_of, service_rate
+from dovetail.joins.semistream.cost.scans import best_buffer_bytes, seek_equivalent_bytes
 from dovetail.joins.semistream.cost.setting import NoRoomError, Prediction, Setting
 from dovetail.joins.semistream.sizes import Sizes
 
@@ -89,26 +89,13 @@ def by_model(model: Model, setting: Setting) -> Measure:
     return rate
 
 
-def grid(model: Model, setting: Setting, factor: float = 2.0) -> Iterator[Sizes]:
-    """All sizes of a grid over the model's axes: (d), (d_S, d_N), (d, h_R) or (b, l), segments in whole pages."""
-    for pages in _powers(1, _most_pages(model, setting), factor):
-        base = Sizes(per_segment=pages)
-        if "parts" in model.axes:
-            yield from (replace(base, parts=n) for n in _powers(1, pages, factor))
-        elif model.kept is not None:
-            most = min(setting.master_rows, int(setting.memory / setting.cached_bytes))
-            yield from (model.keeping(base, n, setting) for n in (0, *_powers(1, most, factor)))
-        else:
-            yield base
-
-
 def starts(model: Model, setting: Setting) -> list[Sizes]:
     """Where tuning begins: one page, the closed form for the buffer, and both with small and large caches."""
     if not model.axes:
         return [Sizes(per_segment=1)]
     a = seek_equivalent_bytes(setting, sequential=not model.needs_index)
     best = best_buffer_bytes(setting.memory, a) / (setting.page_rows * setting.row_bytes)
-    pages = sorted({1, max(1, min(round(best), _most_pages(model, setting)))})
+    pages = sorted({1, max(1, min(round(best), most_pages(model, setting)))})
     bases = [Sizes(per_segment=n) for n in pages]
     if model.kept is None:
         return bases
@@ -128,7 +115,7 @@ def _all_but(model: Model, setting: Setting, base: Sizes) -> Sizes:
         return base
     entries = (setting.keyed if model.looks_up(setting) else None) or setting.entries
     spare = (room - (setting.batch_rows or 0)) * entries.waiting
-    each = setting.row_bytes + entries.cached_extra + entries.cached_counter
+    each = setting.row_bytes + entries.cached_extra
     return model.keeping(base, max(0, min(setting.master_rows, int(spare / each))), setting)
 
 
@@ -166,7 +153,7 @@ def neighbours(model: Model, setting: Setting, sizes: Sizes, factor: float) -> l
     """Sizes one step away on each axis and on pairs of axes, never without a page or a part."""
     pages = sizes.per_segment or 1
     found = []
-    for n_pages in _around(pages, factor, 1, _most_pages(model, setting)) if model.axes else [pages]:
+    for n_pages in _around(pages, factor, 1, most_pages(model, setting)) if model.axes else [pages]:
         base = replace(sizes, per_segment=n_pages)
         if "parts" in model.axes:
             found += [replace(base, parts=n) for n in _around(min(sizes.parts or 1, n_pages), factor, 1, n_pages)]
@@ -187,7 +174,8 @@ def _kept_around(model: Model, setting: Setting, sizes: Sizes, base: Sizes, fact
     return sorted({n // each for n in (*around, rows)})
 
 
-def _most_pages(model: Model, setting: Setting) -> int:
+def most_pages(model: Model, setting: Setting) -> int:
+    """The longest segment that is tried, in pages."""
     if model.looks_up(setting):
         return 1
     pages = int(setting.memory * _LARGEST_SHARE // (setting.page_rows * setting.row_bytes))
@@ -197,11 +185,6 @@ def _most_pages(model: Model, setting: Setting) -> int:
 def _around(n: int, factor: float, least: int, most: int) -> list[int]:
     wanted = {math.floor(n / factor), n, math.ceil(n * factor)}
     return sorted({min(max(value, least), most) for value in wanted})
-
-
-def _powers(least: int, most: int, factor: float) -> list[int]:
-    steps = int(math.log(max(most / least, 1.0)) / math.log(factor))
-    return sorted({min(most, round(least * factor**i)) for i in range(steps + 1)} | {most})
 
 
 ALGORITHMS: Final[tuple[str, ...]] = tuple(MODELS)
@@ -229,7 +212,8 @@ _COLUMNS: Final = ("algorithm", "rows/s", "per load", "segment", "cached", "wait
 class Price:
     """What one algorithm would do at its best sizes, or why it cannot run.
 
-    `rate` is the rows/s that can be served, zero when it cannot run. `batch` is there where there are micro-batches.
+    `rate` is the rows/s that can be served in `setting`, zero when it cannot run. `batch` is there where there are
+    micro-batches.
     """
 
     algorithm: str
@@ -237,6 +221,13 @@ class Price:
     prediction: Prediction | None = None
     reason: str = ""
     batch: BatchPrice | None = None
+    setting: Setting | None = field(default=None, repr=False, compare=False)
+
+    def turn_s(self, rows: int, seen: int) -> float | None:
+        """Seconds of a micro-batch of so many rows after `seen` others; None if it cannot run."""
+        if self.prediction is None or self.setting is None:
+            return None
+        return drained(self.prediction, replace(self.setting, seen_rows=seen), rows).seconds
 
     @property
     def feasible(self) -> bool:
@@ -303,8 +294,8 @@ def price(algorithm: str, setting: Setting) -> Price:
         return Price(algorithm, reason=f"does not fit: {error}")
     if setting.batch_rows is not None:
         batch = drained(prediction, setting, setting.batch_rows)
-        return Price(algorithm, batch.mu, prediction, batch=batch)
-    return Price(algorithm, prediction.mu, prediction)
+        return Price(algorithm, batch.mu, prediction, batch=batch, setting=setting)
+    return Price(algorithm, prediction.mu, prediction, setting=setting)
 
 
 def _obstacle(model: Model, setting: Setting) -> str:

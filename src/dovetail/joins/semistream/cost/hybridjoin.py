@@ -29,7 +29,7 @@ def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
     """
     costs, rows = setting.costs, setting.segment_rows(sizes)
     page = setting.buffer_bytes(rows)
-    if page + setting.index_bytes > setting.memory:
+    if page > setting.memory:
         raise NoRoomError(f"a page of {page:,.0f} bytes does not fit in {setting.memory:,}; give more memory.")
     return Prediction(
         algorithm="inlj",
@@ -44,7 +44,7 @@ def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
         waiting=1.0,
         asked=1.0,
         bound_steps=1.0,
-        memory=(("disk buffer", page), ("index", setting.index_bytes)),
+        memory=(("disk buffer", page),),
     )
 
 
@@ -243,7 +243,7 @@ def predict_sscj(setting: Setting, sizes: Sizes) -> Prediction:
 @lru_cache(maxsize=1024)
 def _learned(setting: Setting, sizes: Sizes) -> Prediction:
     kept = min(sizes.cached or 0, setting.master_rows)
-    p_n, table = setting.p_n(kept), ("cached rows", kept * (setting.cached_bytes + setting.entries.cached_counter))
+    p_n, table = setting.p_n(kept), ("cached rows", kept * setting.cached_bytes)
     if setting.policy.cache != "perfect" and kept:
         room, _ = waiting_room(setting, sizes, table)
         together = min(room, setting.batch_rows or room)

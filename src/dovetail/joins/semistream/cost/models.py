@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.cost.collecting import phase_read_s, predict_partitioned, predict_ssij, segments_asked
+from dovetail.joins.semistream.cost.distribution import seen_share
 from dovetail.joins.semistream.cost.hybridjoin import (
     predict_cachejoin,
     predict_hybridjoin,
@@ -17,7 +17,14 @@ from dovetail.joins.semistream.cost.hybridjoin import (
     predict_sscj,
     predict_x_hybridjoin,
 )
-from dovetail.joins.semistream.cost.meshjoin import predict_meshjoin, predict_r_meshjoin
+from dovetail.joins.semistream.cost.scans import (
+    phase_read_s,
+    predict_meshjoin,
+    predict_partitioned,
+    predict_r_meshjoin,
+    predict_ssij,
+    segments_asked,
+)
 from dovetail.joins.semistream.cost.setting import Prediction, Setting
 from dovetail.joins.semistream.sizes import Sizes
 
@@ -100,6 +107,8 @@ def service_rate(prediction: Prediction, setting: Setting) -> float:
 
 _PINNED: Final = ("x_hybridjoin", "optimised_x_hybridjoin")
 
+_LEARNING: Final = ("cachejoin", "sscj")
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPrice:
@@ -118,16 +127,20 @@ class BatchPrice:
 def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     """A batch of `rows` tuples for the setting of the prediction; nothing waits at its start and end.
 
-    Caches stay filled from earlier batches, unless the setting has only one: then they answer nothing until the slots
-    are full for the first time, and pinned rows are read at its start.
+    Caches stay filled from earlier batches: a cache that learns has at most the rows that those asked for. If the
+    setting has one batch only, caches answer nothing until the slots are full for the first time, and pinned rows are
+    read at its start.
     Tuples that reach storage and find slots all at once are SSIJ's join phase: one load for each segment that is asked
     for. Of more tuples, those beyond the slots are answered as in the steady state and the rest at the end, one load
     for each segment that some tuple then asks for. The MESHJOIN family goes round once more.
     Reference: docs/algorithms/semistream.md, 3.10.
     """
     capacity = prediction.sizes.waiting or 1
-    misses = rows - prediction.p_n * _answerable(prediction, setting, rows, capacity)
-    if setting.one_pass and misses == rows and prediction.segments is not None:  # all of it is asked of storage
+    p_n = _learned_share(prediction, setting)
+    misses = rows - p_n * _answerable(prediction, setting, rows, capacity)
+    asked = prediction.segments
+    all_asked = setting.one_pass and misses == rows
+    if asked is not None and (all_asked or (misses and not asked.count.size)):  # rows to be cached are asked for, too
         prediction = replace(prediction, segments=setting.segments(prediction.segment_rows))
     running, draining = _steps(prediction, misses, capacity)
     seconds = running * prediction.step_s + draining * _drain_step_s(prediction, setting, min(misses, capacity))
@@ -135,7 +148,14 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     seconds += setting.costs.visit_s(prediction.segment_rows) * _visits(prediction, rows - misses)
     if setting.one_pass and prediction.algorithm in _PINNED:
         seconds += setting.costs.load_s(setting.read_bytes(prediction.kept_rows), sequential=True)
-    return BatchPrice(rows, running + draining, seconds)
+    return BatchPrice(rows, running + draining, seconds + setting.costs.turn)
+
+
+def _learned_share(prediction: Prediction, setting: Setting) -> float:
+    """p_N, and of a cache that is still being filled no more than the share of rows that were asked for before."""
+    if setting.seen_rows is None or prediction.algorithm not in _LEARNING:
+        return prediction.p_n
+    return min(prediction.p_n, seen_share(setting.distribution, setting.seen_rows))
 
 
 def _answerable(prediction: Prediction, setting: Setting, rows: int, capacity: int) -> float:

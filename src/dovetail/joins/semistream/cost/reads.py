@@ -129,13 +129,14 @@ _COMPARED_S = 0.02  # of reading, from which its cost can be told
 
 @dataclass(frozen=True, slots=True)
 class IoCosts:
-    """Seconds of a read by its size, and of one key where a store finds single ones."""
+    """Seconds of a read by its size, of a key where a store finds single ones, and of a micro-batch beside its rows."""
 
     read: ReadCosts
     look_up: float | None = None
+    turn: float = 0.0
 
     def times(self, ratio: float) -> IoCosts:
-        """All costs so many times as high."""
+        """Reads and look-ups cost so many times as much."""
         return replace(
             self, read=self.read.times(ratio), look_up=None if self.look_up is None else self.look_up * ratio
         )

@@ -16,7 +16,7 @@ from dovetail.engine.profile import PageCost, Profile
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share
 from dovetail.joins.semistream.master.pages import Order
-from dovetail.joins.semistream.options import Kind
+from dovetail.joins.semistream.request import Kind
 from dovetail.joins.semistream.sizes import Sizes
 
 Points = tuple[tuple[float, float], ...]
@@ -84,7 +84,8 @@ class UnitCosts:
     c_F. `load` is what a read costs beside its bytes: opening, decoding, its part of a call of a kernel; zero in the
     source. `visit` is what rows that meet a resident segment cost together, however few they are, beside a table over
     the segment; zero in the source, whose resident segments are tables. `look_up` is one key asked of a store that
-    finds single keys, in which joins that keep no segments read none; None for a store of pages.
+    finds single keys, in which joins that keep no segments read none; None for a store of pages. `turn` is what a
+    micro-batch costs a join, however few rows it has; the source has no micro-batches.
     `probes`: the source looks every row of a segment up among the waiting tuples; "smaller" takes whichever side has
     fewer.
     """
@@ -99,6 +100,7 @@ class UnitCosts:
     load: float = 0.0
     visit: float = 0.0
     look_up: float | None = None
+    turn: float = 0.0
     probes: Probes = "segment"
 
     def __post_init__(self) -> None:
@@ -112,6 +114,7 @@ class UnitCosts:
             self.load,
             self.visit,
             self.look_up or 0.0,
+            self.turn,
         )
         if min(each) < 0 or not np.isfinite(each).all():
             raise PlanError(f"unit costs {each} were given; each is a finite number of seconds, not negative.")
@@ -156,11 +159,14 @@ Reference: Naeem 2012, table 5.2; docs/algorithms/semistream.md, 3.0.
 """
 
 
-def from_profile(profile: Profile, *, read: ReadCosts | None = None, look_up: float | None = None) -> UnitCosts:
+def from_profile(
+    profile: Profile, *, read: ReadCosts | None = None, look_up: float | None = None, turn: float = 0.0
+) -> UnitCosts:
     """This machine's costs, for joins whose kernels look the smaller side up.
 
     A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. `read`
-    replaces the reads of local pages by those of another store, and `look_up` is a key of a store that finds them.
+    replaces the reads of local pages by those of another store, `look_up` is a key of a store that finds them, and
+    `turn` a micro-batch.
     """
     pages = ReadCosts(_page_points(profile.page_read_random), _page_points(profile.page_read_sequential))
     return UnitCosts(
@@ -174,6 +180,7 @@ def from_profile(profile: Profile, *, read: ReadCosts | None = None, look_up: fl
         load=profile.segment_load.seconds,
         visit=profile.segment_visit.seconds,
         look_up=look_up,
+        turn=turn,
         probes="smaller",
     )
 
@@ -190,21 +197,20 @@ class EntryBytes:
     """Real bytes of what a join keeps in memory.
 
     `waiting`: one waiting tuple with its share of table and queue (f v_S + q). `chunked`: the same in the MESHJOIN
-    family, whose queue holds plain pointers, and `chunk_spare` such tuples more for each chunk. `cached_extra`: what a
-    cached master row takes beyond its own bytes, and `cached_counter` where its hits are counted. `pinned`: one pinned
-    row, None for a plain row in X-HYBRIDJOIN and a cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a
-    resident segment, None for a plain row in SSIJ and a cached one in the partition-based join; `resident_segment` for
-    each such segment. `buffer_extra`: what a row of a loaded segment takes beyond its own bytes. `fixed`: what no size
-    changes, such as answers being built; in it, a segment of up to `held` bytes that answers name may be there twice.
-    `per_segment`: counters and list heads for each segment of the master data. `index_page`, `index_row`: an index in
-    memory, by page for data in key order, by row otherwise; stores that keep their index elsewhere take none.
+    family, whose queue holds plain pointers, and `chunk_spare` such tuples more for each chunk. `cached_extra`: what
+    a cached master row takes beyond its own bytes. `pinned`: one pinned row, None for a plain row in X-HYBRIDJOIN and
+    a cached one in Optimised X-HYBRIDJOIN. `resident`: one row of a resident segment, None for a plain row in SSIJ
+    and a cached one in the partition-based join; `resident_segment` for each such segment. `buffer_extra`: what a row
+    of a loaded segment takes beyond its own bytes. `fixed`: what no size changes, such as answers being built; in it,
+    a segment of up to `held` bytes that answers name may be there twice. `per_segment`: counters and list heads for
+    each segment of the master data.
+    An index in memory counts as the store's own.
     """
 
     waiting: float
     chunked: float
     cached_extra: float
     chunk_spare: float = 0.0
-    cached_counter: float = 0.0
     pinned: float | None = None
     resident: float | None = None
     resident_segment: float = 0.0
@@ -212,8 +218,6 @@ class EntryBytes:
     fixed: float = 0.0
     held: float | None = None
     per_segment: float = 0.0
-    index_page: float = 0.0
-    index_row: float = 0.0
 
     def __post_init__(self) -> None:
         if min(self.waiting, self.chunked) <= 0 or any((getattr(self, f.name) or 0) < 0 for f in fields(self)):
@@ -222,18 +226,6 @@ class EntryBytes:
 
 SOURCE_ENTRIES = EntryBytes(waiting=172, chunked=164, cached_extra=140)
 """The source's Java maps: 20-byte tuples, fudge factor 8, queue nodes of 12 bytes, pointers of 4."""
-
-
-def our_entries(payload_bytes: float) -> EntryBytes:
-    """Our own slots: 36 bytes and the payload of the stream row; 24 bytes beside a cached row; 16 for a segment."""
-    return EntryBytes(
-        waiting=36 + payload_bytes,
-        chunked=28 + payload_bytes,
-        cached_extra=24,
-        cached_counter=8,
-        per_segment=16,
-        index_page=8,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +267,8 @@ class Setting:
     `stream_bytes` v_S of a stream tuple; `page_bytes` v_P in memory, the smallest unit that is read. `matched`: the
     share of stream tuples that have a match. `batch_rows`: tuples of a micro-batch that is answered to its end before
     the next one, None for a stream without such ends, which is never short. `one_pass`: there is one batch only, and
-    what a join keeps is empty when it begins.
+    what a join keeps is empty when it begins. `seen_rows`: tuples that came before a micro-batch, from which a cache
+    has learned; None for a stream that has run for so long that there is nothing left to learn.
     `keyed`: the entries of joins that look keys up in a store that finds them; None for a store of pages.
     The default costs and entries are the source's own.
     """
@@ -294,6 +287,7 @@ class Setting:
     matched: float = 1.0
     batch_rows: int | None = None
     one_pass: bool = False
+    seen_rows: int | None = None
     keyed: EntryBytes | None = None
 
     def __post_init__(self) -> None:
@@ -332,13 +326,6 @@ class Setting:
     def fits(self) -> bool:
         """Whether all master rows fit in memory in a hash table, so that no semi-stream join is needed."""
         return self.master_rows * self.cached_bytes <= self.memory
-
-    @property
-    def index_bytes(self) -> float:
-        """Bytes of the index in memory."""
-        pages = -(-self.master_rows // self.page_rows)
-        by_row = self.entries.index_row * self.master_rows if self.order != "key" else 0.0
-        return self.entries.index_page * pages + by_row
 
     def buffer_bytes(self, rows: float) -> float:
         """Bytes of a disk buffer of so many rows, and of what is there whatever the sizes are."""
@@ -462,7 +449,6 @@ def waiting_room(setting: Setting, sizes: Sizes, cached: tuple[str, float] = ("c
     parts = (
         ("disk buffer", setting.buffer_bytes(setting.segment_rows(sizes))),
         cached,
-        ("index", setting.index_bytes),
         ("segment counters", setting.entries.per_segment * n_segments),
     )
     room = capacity(setting, sizes, sum(nbytes for _, nbytes in parts), setting.entries.waiting)

@@ -186,30 +186,6 @@ def _prepare(p: Pool, head: int, n_waiting: int, codes: I64, s: Scratch, remembe
 
 
 @kernel
-def resolve(
-    p: Pool,
-    segment: int,
-    codes: I64,
-    source: int,
-    s: Scratch,
-    how: int,
-    out: tuple[I64, I64],
-    at: int,
-    now_ns: int,
-    remember: bool,
-) -> tuple[int, int, int, int]:
-    """Every waiting row of the segment is answered and leaves, in order of admission, as far as `out` has room.
-
-    Gives where the next pair goes, rows answered, rows among them without a match, and keys in the scratch table, whose
-    `waiting` counts the rows of each. Call again with more room if rows of the segment still wait.
-    """
-    waiting = p.held[segment]
-    at, done, missed, used = meet(p, segment, waiting, True, codes, source, s, how, out, at, now_ns, remember)
-    p.held[segment] -= done
-    return at, done, missed, used
-
-
-@kernel
 def meet(
     p: Pool,
     segment: int,
@@ -224,7 +200,12 @@ def meet(
     now_ns: int,
     remember: bool,
 ) -> tuple[int, int, int, int]:
-    """What `resolve` gives, for a chain of rows that are, or are not, in the queue; `held` is the caller's."""
+    """The `waiting` rows of a segment are answered and leave, in order of admission, while `out` has room.
+
+    Rows that are `queued` leave the queue too; those of a round left it when they were picked. Gives where the next
+    pair goes, rows answered, rows among them without a match, and keys in the scratch table, whose `waiting` counts the
+    rows of each. Call again with more room if rows of the segment still wait.
+    """
     mask, used = _prepare(p, p.head[segment], waiting, codes, s, remember)
     s.probes[0] += waiting
     slot, done, missed = p.head[segment], 0, 0
@@ -239,6 +220,7 @@ def meet(
         after = p.follower[slot]
         if queued:
             unlink(p, slot)
+            p.held[segment] -= 1
         release(p, slot, now_ns)
         slot, done = after, done + 1
         missed += first < 0
@@ -297,7 +279,7 @@ def _warm() -> None:
     out = np.empty(8, np.int64), np.empty(8, np.int64)
     admit(pool, some, some, some, 0, 1)
     pool.meta[LOADS] += 1
-    resolve(pool, 0, some, 0, scratch, ALL, out, 0, 2, True)
+    meet(pool, 0, int(pool.held[0]), True, some, 0, scratch, ALL, out, 0, 2, True)
     noted(scratch, 1, 1, True)
     match_rows(some, some, 0, some, 0, scratch, INNER, out, 0)
     keep_checked(out[0], out[1], 0, 1, np.ones(1, np.bool_), LEFT)

@@ -2,5 +2,5 @@
 
 * `store`: `MasterStore`, which a query names, ships to its workers and opens there; rows with a null in the key.
 * `page_file/`, `parquet`, `sqlite`, `postgres/`: the kinds of store. `ranges`: tables of a database, by key ranges.
-* `pages`: one open version, as joins see it. `keys`: normal keys, and indexes from keys to pages.
+* `pages`: one open version, as joins see it.
 """

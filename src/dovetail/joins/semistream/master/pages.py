@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
+from dovetail.errors import UnsupportedError
 
 Order = Literal["key", "frequency", "none"]
 
@@ -129,3 +130,15 @@ def read_each(pages: Pages, first: I64, count: I64) -> tuple[pa.RecordBatch, I64
     found = [batch for batch in batches if batch is not None and batch.num_rows]
     whole = pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], pages.schema)
     return whole, np.cumsum([0, *rows])
+
+
+class NoHistory:
+    """A source whose owner keeps no old versions, and does not tell what changed."""
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Not known."""
+        return None
+
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Nothing to remove."""
+        raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")

@@ -19,9 +19,9 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
-from dovetail.joins.semistream.master.keys import Fences, KeyForm, Normal, above, key_form
+from dovetail.joins.semistream.keys import Fences, KeyForm, Normal, above, key_form
 from dovetail.joins.semistream.master.page_file.writer import plain_schema
-from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
+from dovetail.joins.semistream.master.pages import NoHistory, Order, read_each, stored_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ _layouts: dict[tuple[str, tuple[str, ...], str], ParquetLayout] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource:
+class ParquetSource(NoHistory):
     """A file or directory of Parquet, on any file system that Arrow knows."""
 
     path: str
@@ -236,14 +236,6 @@ class ParquetSource:
         except (OSError, pa.ArrowException) as error:
             reason = _CREDENTIALS.sub("//", str(error))
             raise ConfigError(f"cannot read {self}: {reason}; check permissions and that files are whole.") from error
-
-    def changed(self, old: str, new: str) -> I64 | None:
-        """Not known: files carry no marks of their row groups."""
-        return None
-
-    def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Nothing to remove: the files are not ours."""
-        raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
 
     def explain(self) -> str:
         """The files in some lines, with the reason if there is no index."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import DataError, PlanError
-from dovetail.joins.semistream.master.keys import KeyForm, Normal, key_form, last_not_above
+from dovetail.joins.semistream.keys import KeyForm, Normal, key_form, last_not_above
 from dovetail.joins.semistream.master.pages import Order, read_each
 
 DEFAULT_RANGE = "32KB"  # joins ask for single keys, so that ranges need not be short
@@ -95,71 +96,78 @@ class KeyColumn(Protocol):
         ...
 
 
-class Table(Protocol):
-    """A table, or view, as one connection sees it."""
+C = TypeVar("C", bound=KeyColumn)
 
-    @property
-    def relation(self) -> str:
-        """The table as SQL takes it."""
-        ...
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns, in Arrow's types."""
-        ...
+class Table(ABC, Generic[C]):
+    """A table, or view, as one connection sees it: its columns in Arrow's types, those of the key, and its queries."""
 
-    @property
-    def key(self) -> Sequence[KeyColumn]:
-        """The columns of the key."""
-        ...
+    def __init__(self, relation: str, schema: pa.Schema, key: Sequence[C], selected: Iterable[str]) -> None:
+        self.relation, self.schema, self.key = relation, schema, key
+        self.select = f"SELECT {', '.join(selected)} FROM {relation} r"  # noqa: S608  (names are quoted)
 
+    @abstractmethod
     def row_bytes(self) -> float:
         """Bytes of an average row in memory, by a sample; 0 if there is none."""
-        ...
 
+    @abstractmethod
     def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
         """The values of the first row of a query."""
-        ...
 
+    @abstractmethod
     def fences(self, low: Bound, rows: int) -> pa.Table:
         """Where pages of so many rows begin, from a key on; never inside a key."""
-        ...
+
+    def in_range(self, low: Bound, high: Bound) -> tuple[str, list[Any]]:
+        """The condition for keys of a range, nulls left out, and its values."""
+        conditions = [f"{quoted(column.name)} IS NOT NULL" for column in self.key]
+        terms, values = ", ".join(column.ordered for column in self.key), list[Any]()
+        for sign, bound in ((">=", low), ("<", high)):
+            if bound is not None:
+                places = ", ".join(column.place(len(values) + at + 1) for at, column in enumerate(self.key))
+                conditions.append(f"({terms}) {sign} ({places})")
+                values += bound
+        return " AND ".join(conditions), values
+
+    def range_query(self, low: Bound, high: Bound) -> tuple[str, list[Any]]:
+        """The query for rows with a key from `low` on and below `high`, in the order of the key, and its values."""
+        where, values = self.in_range(low, high)
+        # Without the name of the rows, ORDER BY would mean the column as selected, which may be text.
+        order = ", ".join(f"r.{column.ordered}" for column in self.key)
+        return f"{self.select} WHERE {where} ORDER BY {order}", values
+
+    def null_query(self) -> str:
+        """The query for rows with a null in the key."""
+        return f"{self.select} WHERE {' OR '.join(f'{quoted(column.name)} IS NULL' for column in self.key)}"
+
+    def fence_query(self, low: Bound, rows: int, shown: str, start: str) -> tuple[str, list[Any]]:
+        """The query for where pages of so many rows begin, and its values: `shown` of the keys k0, k1 ..., and `start`.
+
+        The first row of a page is counted as the sum of rows before it, whose type is given by the text `start`.
+        """
+        terms = ", ".join(f"{column.ordered} AS k{at}" for at, column in enumerate(self.key))
+        names = ", ".join(f"k{at}" for at in range(len(self.key)))
+        where, values = self.in_range(low, None)
+        before = start.format(f"(SUM(n) OVER (ORDER BY {names}) - n)")
+        sql = f"""
+            WITH keyed AS (SELECT {terms} FROM {self.relation} WHERE {where}),
+            grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
+            placed AS (SELECT {names}, {before} AS start FROM grouped),
+            paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
+            SELECT {shown}, start FROM paged WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
+        """  # noqa: S608  (names are quoted, rows is an int)
+        return sql, values
+
+    def count_from(self, low: Bound, limit: int) -> int:
+        """How many rows have a key from `low` on; no more than `limit` are counted."""
+        where, values = self.in_range(low, None)
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {self.relation} WHERE {where} LIMIT {limit}) r"  # noqa: S608
+        return int(self.first_row(sql, values)[0])
 
 
-def range_condition(key: Sequence[KeyColumn], low: Bound, high: Bound) -> tuple[str, list[Any]]:
-    """The condition for keys of a range, nulls left out, and its values."""
-    conditions = [f"{quoted(column.name)} IS NOT NULL" for column in key]
-    terms, values = ", ".join(column.ordered for column in key), list[Any]()
-    for sign, bound in ((">=", low), ("<", high)):
-        if bound is not None:
-            places = ", ".join(column.place(len(values) + at + 1) for at, column in enumerate(key))
-            conditions.append(f"({terms}) {sign} ({places})")
-            values += bound
-    return " AND ".join(conditions), values
-
-
-def fence_query(table: Table, low: Bound, rows: int, shown: str, start: str) -> tuple[str, list[Any]]:
-    """The query for where pages of so many rows begin, and its values: `shown` of the keys k0, k1 ..., and `start`.
-
-    The first row of a page is counted as the sum of rows before it, whose type is given by the text `start`.
-    """
-    terms = ", ".join(f"{column.ordered} AS k{at}" for at, column in enumerate(table.key))
-    names = ", ".join(f"k{at}" for at in range(len(table.key)))
-    where, values = range_condition(table.key, low, None)
-    before = start.format(f"(SUM(n) OVER (ORDER BY {names}) - n)")
-    sql = f"""
-        WITH keyed AS (SELECT {terms} FROM {table.relation} WHERE {where}),
-        grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
-        placed AS (SELECT {names}, {before} AS start FROM grouped),
-        paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
-        SELECT {shown}, start FROM paged WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
-    """  # noqa: S608  (names are quoted, rows is an int)
-    return sql, values
-
-
-def lay_out(table: Table, page_bytes: int) -> Ranges:
+def lay_out(table: Table[C], page_bytes: int) -> Ranges:
     """Where pages begin, and what the table holds, by passes over the key inside the database."""
-    row_bytes, whole = table.row_bytes(), range_condition(table.key, None, None)[0]
+    row_bytes, whole = table.row_bytes(), table.in_range(None, None)[0]
     counts = f"SELECT COUNT(*), COUNT(*) FILTER (WHERE {whole}) FROM {table.relation}"  # noqa: S608  (quoted)
     total, keyed = table.first_row(counts, ())
     fences, key = table.fences(None, page_rows(page_bytes, row_bytes)), tuple(column.name for column in table.key)
@@ -170,21 +178,14 @@ def lay_out(table: Table, page_bytes: int) -> Ranges:
     return Ranges(table.schema, key, _stored(fences), keyed, row_bytes or _UNKNOWN_ROW, total - keyed)
 
 
-def _count_from(table: Table, low: Bound, limit: int) -> int:
-    """How many rows have a key from `low` on; no more than `limit` are counted."""
-    where, values = range_condition(table.key, low, None)
-    sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {table.relation} WHERE {where} LIMIT {limit}) r"  # noqa: S608  (quoted)
-    return int(table.first_row(sql, values)[0])
-
-
-def extended(ranges: Ranges, page_bytes: int, table: Table) -> Ranges:
+def extended(ranges: Ranges, page_bytes: int, table: Table[C]) -> Ranges:
     """The ranges, with more of them at the end if the last page has grown beyond two: keys often only ascend."""
     found = ranges.table()
     last, parts = found.num_rows - 1, len(ranges.key)
     low = None if last == 0 else tuple(found.column(f"bind_{at}")[last].as_py() for at in range(parts))
     start, per_page = found.column("start")[last].as_py(), page_rows(page_bytes, ranges.row_bytes)
     usual = 2 * max(per_page, ranges.rows - start)
-    if _count_from(table, low, usual + 1) <= usual:
+    if table.count_from(low, usual + 1) <= usual:
         return ranges
     tail = table.fences(low, per_page)
     _check_order(ranges.schema, ranges.key, tail)
@@ -192,18 +193,19 @@ def extended(ranges: Ranges, page_bytes: int, table: Table) -> Ranges:
     # The first of the tail is the page that has grown; it begins where it began.
     head = found if low is not None else tail.slice(0, 1)
     whole = pa.concat_tables([head, tail.slice(1).cast(head.schema)])
-    return replace(ranges, fences=_stored(whole), rows=start + _count_from(table, low, 2**62))
+    return replace(ranges, fences=_stored(whole), rows=start + table.count_from(low, 2**62))
 
 
 class Reader(Protocol):
     """A connection that reads one version of the table."""
 
-    def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
-        """Rows with a key from `low` on and below `high`, in the order of the key."""
+    @property
+    def table(self) -> Table[Any]:
+        """The table as the connection sees it."""
         ...
 
-    def fetch_nulls(self) -> pa.RecordBatch:
-        """Rows with a null in the key."""
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> pa.RecordBatch:
+        """The rows of a query that selects all columns."""
         ...
 
     @property
@@ -261,8 +263,7 @@ class RangePages:
         """The rows of `count` pages from `first` on, by one query."""
         if first < 0 or count < 1 or first + count >= len(self._bounds):
             raise IndexError(f"there are {len(self._bounds) - 1} pages, from 0; {count} from {first} on are not there.")
-        low, high = self._bounds[first], self._bounds[first + count]
-        rows = self.device.call(lambda: self._reader.fetch(low, high), nbytes=lambda batch: int(batch.nbytes))
+        rows = self._rows(*self._reader.table.range_query(self._bounds[first], self._bounds[first + count]))
         self._check(rows, first, count)
         return rows
 
@@ -273,7 +274,10 @@ class RangePages:
 
     def read_nulls(self) -> pa.RecordBatch:
         """The rows with a null in the key, by one query."""
-        return self.device.call(self._reader.fetch_nulls, nbytes=lambda batch: int(batch.nbytes))
+        return self._rows(self._reader.table.null_query())
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> pa.RecordBatch:
+        return self.device.call(lambda: self._reader.rows(sql, values), nbytes=lambda batch: int(batch.nbytes))
 
     def stored_many(self, first: I64, count: I64) -> I64:
         """Bytes that reading each of these runs of pages moved when the store was named, by an average row."""
@@ -328,8 +332,3 @@ def quoted(name: str) -> str:
     if "\0" in name or not name:
         raise PlanError(f"{name!r} is not a name of a table or column.")
     return '"' + name.replace('"', '""') + '"'
-
-
-def null_condition(key: Sequence[str]) -> str:
-    """The condition for rows with a null in the key, as SQL takes it."""
-    return " OR ".join(f"{quoted(name)} IS NULL" for name in key)

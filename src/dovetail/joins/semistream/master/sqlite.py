@@ -18,21 +18,19 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from dovetail.engine.device import Device
-from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import parse_bytes
-from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.semistream.master.keys import key_form
+from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.joins.semistream.keys import key_form
+from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.ranges import (
     Bound,
     RangePages,
     Ranges,
+    Table,
     extended,
-    fence_query,
     fence_table,
     lay_out,
-    null_condition,
     quoted,
-    range_condition,
 )
 
 ATTEMPTS = 50
@@ -104,7 +102,7 @@ _MOST_VALUES = 16_000  # of a statement; SQLite takes twice as many unless it wa
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteSource:
+class SqliteSource(NoHistory):
     """A table in an SQLite file that driver and workers share."""
 
     path: str
@@ -133,14 +131,6 @@ class SqliteSource:
                 )
             return RangePages(reader.ranges(), reader.version, reader, device)
 
-    def changed(self, old: str, new: str) -> I64 | None:
-        """Not known: SQLite does not say which rows changed."""
-        return None
-
-    def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Nothing to remove: SQLite keeps no old versions."""
-        raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
-
     def explain(self) -> str:
         """The table in some lines."""
         return f"{self}\n{self.ranges.explain(self.page_bytes)}"
@@ -158,7 +148,7 @@ class SqliteReader:
         self._source, self._connection = source, connection
         self._close = weakref.finalize(self, connection.close)
         self._held = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-        self._table = SqliteTable(connection, source.table_name, source.ranges.schema, source.ranges.key)
+        self.table = SqliteTable(connection, source.table_name, source.ranges.schema, source.ranges.key)
         for _ in range(ATTEMPTS):
             self.version = settled_marker(source.path, connection)
             connection.execute("BEGIN")
@@ -173,15 +163,9 @@ class SqliteReader:
         if not self._held:
             connection.execute("COMMIT")
 
-    def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
-        """Rows with a key from `low` on and below `high`, in the order of the key."""
-        where, values = range_condition(self._table.key, low, high)
-        order = ", ".join(column.ordered for column in self._table.key)
-        return self._batch(self._rows(f"{self._table.select} WHERE {where} ORDER BY {order}", values))
-
-    def fetch_nulls(self) -> pa.RecordBatch:
-        """Rows with a null in the key."""
-        return self._batch(self._rows(f"{self._table.select} WHERE {null_condition(self._source.ranges.key)}", ()))
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> pa.RecordBatch:
+        """The rows of a query that selects all columns."""
+        return self._batch(self._rows(sql, values))
 
     @property
     def finds_keys(self) -> bool:
@@ -193,19 +177,19 @@ class SqliteReader:
     def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
         """All rows with one of these keys, in any order, by as few statements as take so many values."""
         wanted = list(zip(*(column.to_pylist() for column in key), strict=True))
-        each, rows = _MOST_VALUES // len(self._table.key), list[Any]()
+        each, rows = _MOST_VALUES // len(self.table.key), list[Any]()
         for start in range(0, len(wanted), each):
             some = wanted[start : start + each]
             values = [value for one in some for value in one]
-            rows += self._rows(f"{self._table.select} WHERE {self._table.key_in(len(some))}", values)
+            rows += self._rows(f"{self.table.select} WHERE {self.table.key_in(len(some))}", values)
         return self._batch(rows)
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(self._table.arrays(rows), schema=self._table.schema)
+        return pa.RecordBatch.from_arrays(self.table.arrays(rows), schema=self.table.schema)
 
     def ranges(self) -> Ranges:
         """The source's ranges, with more of them if rows were added at the end."""
-        return extended(self._source.ranges, self._source.page_bytes, self._table)
+        return extended(self._source.ranges, self._source.page_bytes, self.table)
 
     def rest(self) -> None:
         """Nothing to give up: a file's readers keep no writer waiting."""
@@ -357,14 +341,13 @@ class SqliteColumn:
         return "?"
 
 
-class SqliteTable:
+class SqliteTable(Table[SqliteColumn]):
     """A table as one connection sees it."""
 
     def __init__(self, connection: sqlite3.Connection, name: str, schema: pa.Schema, key: Sequence[str]) -> None:
-        self._connection, self.relation, self.schema = connection, quoted(name), schema
-        self.key = [SqliteColumn(part, pa.types.is_string(schema.field(part).type)) for part in key]
-        columns = ", ".join(quoted(column) for column in schema.names)
-        self.select = f"SELECT {columns} FROM {self.relation}"  # noqa: S608  (names are quoted)
+        columns = [SqliteColumn(part, pa.types.is_string(schema.field(part).type)) for part in key]
+        super().__init__(quoted(name), schema, columns, map(quoted, schema.names))
+        self._connection = connection
 
     def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
         """The values of the first row of a query."""
@@ -384,7 +367,7 @@ class SqliteTable:
     def fences(self, low: Bound, rows: int) -> pa.Table:
         """Where pages of so many rows begin, from a key on; never inside a key."""
         names = ", ".join(f"k{at}" for at in range(len(self.key)))
-        query = fence_query(self, low, rows, names, "{}")
+        query = self.fence_query(low, rows, names, "{}")
         found = list(zip(*self._connection.execute(*query), strict=True)) or [() for _ in range(len(self.key) + 1)]
         kinds = [(self.schema.field(column.name).type, column.name) for column in self.key]
         keys = [arrow_column(values, *kind) for values, kind in zip(found, kinds, strict=False)]

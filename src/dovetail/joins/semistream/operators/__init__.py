@@ -5,8 +5,8 @@ In the order in which rows pass them:
 * `operator`: what every join is told, and the running join: rows are coded and answers collected.
 * `inlj`, `meshjoin`, `hybridjoin`, `cachejoin`, `resident`: the algorithms. The loop of all joins that load the home
   segments of waiting rows is HYBRIDJOIN's.
-* `waiting`: stream rows that wait. `loads`: segments read and matched with them. `disk_buffer`: master rows as read.
-* `cache`: master rows by key. `answers`: rows by name, and answers made of them.
+* `waiting`: stream rows that wait, and loads that answer them. `master_rows`: master rows as read, and cached by key.
+* `answers`: rows by name, and answers made of them.
 """
 
 from dovetail.joins.semistream.operators.cachejoin import CacheJoin, OptimisedXHybridJoin, Sscj

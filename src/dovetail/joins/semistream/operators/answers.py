@@ -14,7 +14,7 @@ from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
-from dovetail.joins.semistream.options import How
+from dovetail.joins.semistream.request import How
 from dovetail.joins.semistream.sizes import PAIR_BYTES
 
 SHIFT = 32
@@ -37,17 +37,14 @@ class RowStore:
         self._bytes: dict[int, int] = {}
         self._payers: dict[int, Reservation] = {}
         self._next = 0
+        self.rows = 0  # in all chunks, wanted or not
+        self._content = 0  # bytes of all chunks, borrowed ones too
 
     def __len__(self) -> int:
         return len(self._chunks)
 
     def __contains__(self, chunk: object) -> bool:
         return chunk in self._chunks
-
-    @property
-    def rows(self) -> int:
-        """Rows in all chunks, wanted or not."""
-        return sum(batch.num_rows for batch in self._chunks.values())
 
     @property
     def charged(self) -> int:
@@ -103,6 +100,8 @@ class RowStore:
         self._next += 1
         self._chunks[number] = batch
         self._bytes[number] = size
+        self.rows += batch.num_rows
+        self._content += size or nbytes(batch)
         return number
 
     def charge_to(self, chunk: int, reservation: Reservation) -> None:
@@ -115,14 +114,14 @@ class RowStore:
     def drop(self, chunks: Iterable[int]) -> None:
         """Forget these chunks."""
         for chunk in chunks:
-            del self._chunks[chunk]
-            self._payers.pop(chunk, self.reservation).shrink(self._bytes.pop(chunk))
+            batch, size = self._chunks.pop(chunk), self._bytes.pop(chunk)
+            self.rows -= batch.num_rows
+            self._content -= size or nbytes(batch)
+            self._payers.pop(chunk, self.reservation).shrink(size)
 
     def row_bytes(self) -> float:
         """Bytes of an average row in here."""
-        rows = self.rows
-        borrowed = sum(nbytes(self._chunks[number]) for number, size in self._bytes.items() if not size)
-        return (sum(self._bytes.values()) + borrowed) / rows if rows else 0.0
+        return self._content / self.rows if self.rows else 0.0
 
     def gather(self, refs: I64, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of these names, in this order; a row of nulls for each -1."""

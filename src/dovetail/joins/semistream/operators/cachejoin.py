@@ -21,12 +21,11 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import age, hit_pairs, probe_admit
 from dovetail.joins.semistream.kernels.segment_match import INNER, Met, keep_checked, noted
 from dovetail.joins.semistream.operators.answers import Shape
-from dovetail.joins.semistream.operators.cache import RowCache
-from dovetail.joins.semistream.operators.disk_buffer import PageOf
-from dovetail.joins.semistream.operators.hybridjoin import IndexDriven, LookUps
-from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin
-from dovetail.joins.semistream.options import ADAPTIVE, LEAST_FREQUENT, OLDEST, CachePolicy, Lookup
+from dovetail.joins.semistream.operators.hybridjoin import IndexDriven, Kept, LookUps
+from dovetail.joins.semistream.operators.master_rows import PageOf, RowCache
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
+from dovetail.joins.semistream.operators.waiting import Loads, Parts, Rows
+from dovetail.joins.semistream.request import ADAPTIVE, LEAST_FREQUENT, OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Part, Sizes, row_bytes
 
 MOST_HALVINGS = 62  # after so many nothing is left of any count

@@ -20,12 +20,12 @@ from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
+from dovetail.joins.semistream.kernels.segment_match import Met
 from dovetail.joins.semistream.operators.answers import RowStore, Shape
-from dovetail.joins.semistream.operators.disk_buffer import Loaded
-from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts, Picks
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
-from dovetail.joins.semistream.operators.waiting import Limits, Waiting, report_waits
-from dovetail.joins.semistream.options import OLDEST, Lookup
+from dovetail.joins.semistream.operators.master_rows import Loaded, PageOf
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
+from dovetail.joins.semistream.operators.waiting import Limits, Loads, Parts, Rows, Waiting, report_waits
+from dovetail.joins.semistream.request import OLDEST, Lookup
 from dovetail.joins.semistream.sizes import Footprint, Part, Sizes
 
 if TYPE_CHECKING:
@@ -77,6 +77,81 @@ class XHybridJoin(SemiStreamJoin):
         return [f"lookup={self.lookup}"]
 
 
+class Kept:
+    """The master rows that a join keeps in memory between loads: none here; other kinds are HYBRIDJOIN's kin."""
+
+    remembers = False  # whether keys that the master data has not are noted
+    notes_keys = False  # whether keys that a round met are noted
+    keeps_segments = False  # whether segments must be read whole
+    threshold = 1  # waiting rows from which a key that a round met is noted
+    is_paused = False  # whether a load must come before more rows are taken
+    full_list = -1  # the segment for which so many rows wait that it is to be loaded
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    def open(self) -> None:
+        """Read what is kept from the start."""
+
+    def take(self, rows: Rows, start: int, loads: Loads) -> Generator[pa.RecordBatch, None, int]:
+        """Answer rows from `start` on or let them wait; returns the first that was not looked at."""
+        yield from ()
+        return self.parts.admit(rows, start)
+
+    def resume(self) -> None:
+        """Go on after a load."""
+
+    def before_load(self, segment: int) -> None:
+        """Note what a load is for."""
+
+    def after_load(self, segment: int, keys: int, whole: bool) -> None:
+        """Learn from a load that met so many keys, all of the segment's waiting rows if `whole`."""
+
+    def after_keys(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
+        """Learn from `n` keys, with `n_rows` master rows, that a round met."""
+
+    def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
+        """Learn from a round of segments with so many waiting rows; `offsets` if all their rows are there."""
+
+    def adopted(self, changed: I64 | None) -> None:
+        """Mend what is kept after a version was taken up of which `changed` pages differ, all if None."""
+
+    def regrouped(self) -> None:
+        """Mend what is kept after segments took another length."""
+
+    def shrink(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Give up what these sizes have no room for."""
+        return iter(())
+
+    def grow(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
+        """Use the room that these sizes give."""
+        return iter(())
+
+    def sizes(self) -> dict[str, int]:
+        """The sizes of what is kept, which may have changed."""
+        return {}
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """What is kept, as far as it cannot be read again."""
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """The numbers that a restored join must go on with."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
+        """Take up a snapshot."""
+
+    def relearn(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any], changed: I64 | None) -> None:
+        """Take up what a snapshot of another version has that still holds."""
+
+    def report(self, metrics: Metrics) -> None:
+        """Add what was counted."""
+
+    def close(self) -> None:
+        """Give back all memory."""
+
+
 class PinnedPages(Kept):
     """The pinned pages: one more segment, which is always there."""
 
@@ -117,8 +192,16 @@ class PinnedPages(Kept):
         return iter(())
 
 
-class Schedule(Picks, Protocol):
+class Schedule(Protocol):
     """Which segments are loaded, and when."""
+
+    def choose(self) -> int:
+        """The segment to load next, or -1 if nothing waits."""
+        ...
+
+    def pick(self, limits: Limits) -> tuple[I64, I64]:
+        """The segments of a round in ascending order, and how many rows wait for each."""
+        ...
 
     def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
         """Load what is due after rows were taken; if `more` are to come, some of those must find room."""
@@ -307,14 +390,14 @@ class IndexDriven(SemiStreamOperator):
         """Take up what was kept and still holds."""
         self.kept.relearn(snapshot, _state_of(snapshot), changed)
 
-    def report(self) -> Metrics:
-        """The metrics so far, with how long rows waited."""
+    def report(self, metrics: Metrics) -> None:
+        """Add all counts, with how long rows waited."""
         pool = self.waiting.pool
-        self.metrics.peak("queue_peak", int(pool.meta[kernels.PEAK]), unit="rows")
-        self.metrics.peak("longest_residence", int(pool.meta[kernels.WORST]), unit="loads")
-        report_waits(self.metrics, "residence", pool.residence)
-        self.kept.report(self.metrics)
-        return super().report()
+        metrics.peak("queue_peak", int(pool.meta[kernels.PEAK]), unit="rows")
+        metrics.peak("longest_residence", int(pool.meta[kernels.WORST]), unit="loads")
+        report_waits(metrics, "residence", pool.residence)
+        self.kept.report(metrics)
+        super().report(metrics)
 
 
 def _state_of(snapshot: Mapping[str, pa.Table]) -> dict[str, Any]:

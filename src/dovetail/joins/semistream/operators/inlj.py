@@ -16,8 +16,9 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import hits_until
 from dovetail.joins.semistream.kernels.segment_match import empty_scratch, scratch_bytes
 from dovetail.joins.semistream.operators.answers import RowStore, Shape
-from dovetail.joins.semistream.operators.disk_buffer import Loaded, Read
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
+from dovetail.joins.semistream.operators.master_rows import Loaded, Read
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
+from dovetail.joins.semistream.operators.waiting import Rows
 from dovetail.joins.semistream.sizes import Footprint, Part, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:
@@ -205,11 +206,11 @@ class PageByPage(SemiStreamOperator):
         super().regroup(pages)
         self._fit_rounds()
 
-    def report(self) -> Metrics:
-        """The metrics so far, with the probes of rounds."""
+    def report(self, metrics: Metrics) -> None:
+        """Add all counts, with the probes of rounds."""
         self.disk.scratch.probes[0] += self._wide.probes[0]
         self._wide.probes[0] = 0
-        return super().report()
+        super().report(metrics)
 
     def snapshot(self) -> dict[str, pa.Table]:
         """Nothing: no row ever waits, and pages kept only save reads."""

@@ -22,8 +22,8 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import INNER, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
 from dovetail.joins.semistream.operators.answers import RowStore, Shape, refs_of
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin, SemiStreamOperator
-from dovetail.joins.semistream.operators.waiting import report_waits
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
+from dovetail.joins.semistream.operators.waiting import Rows, report_waits
 from dovetail.joins.semistream.sizes import GARBAGE, Footprint, Part, Sizes, footprint
 
 
@@ -373,9 +373,9 @@ class MeshCycle(SemiStreamOperator):
         self._position, self._part = state["position"], state["part"]
         return list(self.settle())
 
-    def report(self) -> Metrics:
-        """The metrics so far, with how long rows stayed."""
-        self.metrics.peak("queue_peak", self._queue_peak, unit="rows")
-        self.metrics.add("iterations", self.iterations, unit="iterations")
-        report_waits(self.metrics, "residence", self._residence)
-        return super().report()
+    def report(self, metrics: Metrics) -> None:
+        """Add all counts, with how long rows stayed."""
+        metrics.peak("queue_peak", self._queue_peak, unit="rows")
+        metrics.add("iterations", self.iterations, unit="iterations")
+        report_waits(metrics, "residence", self._residence)
+        super().report(metrics)

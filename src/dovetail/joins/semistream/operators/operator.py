@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,24 +21,12 @@ from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
 from dovetail.joins.semistream.keys import KeyCodes, check_keys, key_columns
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators.answers import Answers, RowStore, Shape, refs_of
-from dovetail.joins.semistream.operators.disk_buffer import Counts, DiskBuffer
-from dovetail.joins.semistream.operators.waiting import report_waits
-from dovetail.joins.semistream.options import How, Residence, check_how
+from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer
+from dovetail.joins.semistream.operators.waiting import Rows, report_waits
+from dovetail.joins.semistream.request import How, Residence, check_how
 from dovetail.joins.semistream.sizes import FITTED, INTAKE_BYTES, Footprint, Part, Sizes, asks_for_keys, fit, footprint
 
 Snapshot = Mapping[str, pa.Table]
-
-
-class Rows(NamedTuple):
-    """Stream rows to be matched: the code of each key, its home segment (0 without an index) and the row's name."""
-
-    codes: I64
-    segments: I64
-    refs: I64
-
-    def some(self, which: I64 | slice) -> Rows:
-        """These of the rows."""
-        return Rows(*(int64s(column[which]) for column in self))
 
 
 def unanswered(snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
@@ -238,22 +226,21 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
     def relearn(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> None:
         """Take up what a join on another version had learned and is still true in this one."""
 
-    def report(self) -> Metrics:
-        """The metrics so far, with all counts in them; once, at the end."""
+    def report(self, metrics: Metrics) -> None:
+        """Add everything that was counted since the join was opened."""
         for name, n in self.counts.items():
-            self.metrics.add(name, n, unit="loads" if name == "loads" else "rows")
-        self.metrics.add("emits", self.answers.emitted)
-        self.metrics.add("probes", int(self.disk.scratch.probes[0]), unit="probes")
+            metrics.add(name, n, unit="loads" if name == "loads" else "rows")
+        metrics.add("emits", self.answers.emitted)
+        metrics.add("probes", int(self.disk.scratch.probes[0]), unit="probes")
         read = self.pages.device.bytes_read - self._read_before
-        self.metrics.add("bytes_read", self._bytes_before + read, unit="bytes")
-        report_waits(self.metrics, "buffer_wait", self._buffer_wait)
-        return self.metrics
+        metrics.add("bytes_read", self._bytes_before + read, unit="bytes")
+        report_waits(metrics, "buffer_wait", self._buffer_wait)
 
     def close(self) -> None:
         """Free all memory and complete the metrics; twice is fine."""
         if not self._closed:
             self._closed = True
-            self.report()
+            self.report(self.metrics)
         super().close()
 
 

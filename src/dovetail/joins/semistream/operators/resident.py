@@ -16,14 +16,11 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.waiting_pool import BY_SEGMENT, OLDEST, admit_until, choose, fullest
 from dovetail.joins.semistream.operators.answers import Shape
-from dovetail.joins.semistream.operators.disk_buffer import Loaded
-from dovetail.joins.semistream.operators.hybridjoin import IndexDriven
-from dovetail.joins.semistream.operators.loads import Kept, Loads, Parts
-from dovetail.joins.semistream.operators.operator import Rows, SemiStreamJoin
-from dovetail.joins.semistream.operators.waiting import FOREVER, Limits
+from dovetail.joins.semistream.operators.hybridjoin import IndexDriven, Kept
+from dovetail.joins.semistream.operators.master_rows import Loaded
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
+from dovetail.joins.semistream.operators.waiting import FOREVER, Limits, Loads, Parts, Rows
 from dovetail.joins.semistream.sizes import Part, Sizes
-
-NEVER = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +91,7 @@ class ResidentSegments(Kept):
     def __init__(self, parts: Parts, most: int, by_phase: bool, long: Any = None) -> None:
         super().__init__(parts)
         self._most, self._by_phase = most, by_phase
-        self._long = NEVER if long is None else long(parts.waiting.slots, parts.disk.segments.wanted)
+        self._long = FOREVER if long is None else long(parts.waiting.slots, parts.disk.segments.wanted)
         self._resized: dict[str, int] = {}
         self._residents: dict[int, Loaded] = {}
         self._payer = parts.budget.reserve("resident segments")  # given back with the segments

@@ -1,8 +1,8 @@
 """Semi-stream joins on Spark.
 
 * `plan`: the planned enrichment with `explain` and metrics. `columns`: keys of one type, and the columns of the result.
-* `condition`: the ON condition. `task`: what a task is told, and the version that it must read.
-* `worker`: the running join in a worker, and a task of mode "per_batch". `carry`: mode "carry", in which rows wait
-  between micro-batches, for the stateful host.
+* `condition`: the ON condition. `owners`: rows exchanged so that each task meets its own slice of the master data.
+* `task`: what a task is told, the version that it must read, and the session that answers its rows. `carry`: mode
+  "carry", in which rows wait between micro-batches, for the stateful host.
 * `build`: page files written by Spark.
 """

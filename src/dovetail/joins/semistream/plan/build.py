@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.master.keys import KeyForm, key_form, normal_of
+from dovetail.joins.semistream.keys import KeyForm, key_form, normal_of
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     IndexFile,
@@ -28,23 +28,21 @@ from dovetail.joins.semistream.master.page_file.generation import (
     commit,
     local_path,
 )
-from dovetail.joins.semistream.master.page_file.index import (
-    IndexPart,
-    Stretch,
-    merge_stretch,
-    plan_stretches,
-    read_page,
-    store_index_part,
-    with_clashes,
-)
 from dovetail.joins.semistream.master.page_file.reader import part_table
 from dovetail.joins.semistream.master.page_file.writer import (
     DEFAULT_PAGE,
+    IndexPart,
     Part,
     PartWriter,
+    Stretch,
     check_order,
+    merge_stretch,
     part_name,
+    plan_stretches,
+    read_page,
+    store_index_part,
     store_part,
+    with_clashes,
 )
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.spark.frames import arrow_type, map_in_arrow

@@ -26,10 +26,10 @@ from dovetail.engine.packing import unpack_rows
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
-from dovetail.joins.semistream.options import Park
 from dovetail.joins.semistream.plan.columns import without_watermarks
-from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, matched
-from dovetail.joins.semistream.plan.worker import Owners, Session, changed_pages
+from dovetail.joins.semistream.plan.owners import Owners
+from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, Session, changed_pages, matched
+from dovetail.joins.semistream.request import Park
 from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, StateLog, WaitingRows
 from dovetail.joins.semistream.versions import MARK
 from dovetail.spark.frames import Batches, plan_text
@@ -101,6 +101,7 @@ class OwnerCall:
     dead: DeadLetters | None = None
     drained_ms: int = 0
     missed: list[pa.RecordBatch] = field(default_factory=list)
+    report: Metrics = field(default_factory=Metrics)
 
     @property
     def task(self) -> EnrichTask:
@@ -175,7 +176,7 @@ class OwnerCall:
         snapshot, decision = {}, session.decision
         if not session.is_spent:
             snapshot, decision = operator.snapshot(), replace(decision, sizes=operator.sizes)
-        task.sink.task(session.report())
+        session.report(self.report)
         parked = self._parked(parked)
         name = self.before.name if self.before else uuid.uuid4().hex
         version, mark = session.pages.version, task.log.mark or ""
@@ -255,7 +256,7 @@ class OwnerCall:
             for batch in batches:
                 yield from self._matched(session.push(batch))
             yield from self._matched(session.drain())
-            self.task.sink.task(session.report())
+            session.report(self.report)
 
     # ------------------------------------------------------------------ rows that are parked
 
@@ -281,8 +282,8 @@ class OwnerCall:
         return kept if others is None else pa.concat_tables([others, kept])
 
     def _report(self) -> None:
-        """Tell the driver what became of rows outside of sessions."""
-        report = Metrics()
+        """Tell the driver what sessions did, and what became of rows outside of them."""
+        report = self.report
         if self.arrived is not None and self.arrived.spilled_bytes:
             report.add("arrivals_spilled", self.arrived.spilled_bytes, unit="bytes")
         if self.dead is not None:

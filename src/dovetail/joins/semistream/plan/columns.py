@@ -15,8 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import comparable
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import DeadLetter, Park
-from dovetail.joins.semistream.request import Request, key_pairs
+from dovetail.joins.semistream.request import DeadLetter, Park, Request, key_pairs
 from dovetail.request import Key, output_names, wanted_columns
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import refuse_collated

@@ -31,15 +31,15 @@ from dovetail.joins.semistream.decision import (
 )
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import DeadLetter, sets_aside
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
-from dovetail.joins.semistream.plan.task import EnrichTask, stream_names
-from dovetail.joins.semistream.plan.worker import enrich_rows, owned_rows
-from dovetail.joins.semistream.request import Request, key_pairs
+from dovetail.joins.semistream.plan.owners import owned_rows
+from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_names
+from dovetail.joins.semistream.request import DeadLetter, Request, key_pairs, sets_aside
 from dovetail.joins.semistream.sizes import width_of
 from dovetail.joins.semistream.versions import VersionLog, keeps_versions, log_of
 from dovetail.spark.frames import arrow_type, is_connect, map_in_arrow, parallelism
+from dovetail.spark.hosts.batch import task_frame
 from dovetail.spark.task import MetricsSink
 
 _SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
@@ -81,7 +81,7 @@ class EnrichPlan:
         if isinstance(self.task.request.on_miss, DeadLetter):
             # A task has another number: Spark may run several partitions of the join in one, after a coalesce.
             rows = rows.withColumn(f"{KEY}part", F.spark_partition_id())
-        return map_in_arrow(rows, partial(enrich_rows, self.task), self.columns.output)
+        return task_frame(rows, enrich_rows, self.task, self.sink, self.columns.output)
 
     def _carried(self, rows: DataFrame) -> DataFrame:
         from dovetail.joins.semistream.plan.carry import carried_frame  # brings pandas, which nothing else here needs

@@ -1,27 +1,57 @@
-"""A task of an enrichment: what it is told, and the attempt that runs, with its version and its dead letters."""
+"""A task of an enrichment: what it is told, the attempt that runs, and the session that answers its rows.
+
+Both modes use a session: it is opened, adopts new versions, is re-split and reports. In mode "per_batch" a worker keeps
+it between tasks and micro-batches, for its caches only: a session that is lost, with its worker or after a failure, is
+opened again and gives the same answers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import atexit
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.errors import ConfigError
+from dovetail.engine.clock import queued_ns
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import BudgetExceeded, ConfigError, PlanError
+from dovetail.joins.semistream.cost.reads import IoDone, dearer
 from dovetail.joins.semistream.dead_letters import DeadLetters, LetterFile
-from dovetail.joins.semistream.decision import Decision, Wiring
+from dovetail.joins.semistream.decision import (
+    Decision,
+    Wiring,
+    decide,
+    is_enough,
+    measured_sizes,
+    moved,
+    sample_of,
+    specification,
+    timed_costs,
+)
 from dovetail.joins.semistream.master.page_file.generation import Holds
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
-from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.master.pages import Pages, Resting
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.options import DeadLetter, Drop, Park
-from dovetail.joins.semistream.request import Request
-from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions
+from dovetail.joins.semistream.operators.operator import SemiStreamOperator
+from dovetail.joins.semistream.request import DeadLetter, Drop, Park, Request
+from dovetail.joins.semistream.sizes import FITTED
+from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions, sync_file
 from dovetail.spark.frames import Batches
+from dovetail.spark.hosts.resident import Pool
 from dovetail.spark.task import MetricsSink, TaskAttempt
 
 _CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, as far as this worker saw
+_WRITER = ThreadPoolExecutor(1, "dovetail-versions")  # starts its thread when it is first used, in this process
+_OUTGROWN = 8  # times the rows of the first turn
 _MOVES = 20  # times that a store without history may change while a task tries to open it
 
 
@@ -96,17 +126,33 @@ class Attempt:
     def __init__(self, task: EnrichTask) -> None:
         self.task, self._at = task, TaskAttempt.here()
         self.partition = self._at.partition
+        self._syncing: Future[None] | None = None
         self.batch = Batch(self._at.query, self._at.batch) if self._at.query and self._at.batch >= 0 else None
 
-    def version(self) -> str | None:
-        """The version that this task must read; None for the newest, where a store keeps no others."""
+    def version(self, defer: bool = False) -> str | None:
+        """The version that this task must read; None for the newest, where a store keeps no others.
+
+        With `defer`, the log of it is brought to the disk while the task works, until `settle`.
+        """
         task = self.task
         if self.batch is None:
             return task.version
         task.log.check_shared()
         holds, number = self.holds(), self.batch.number
         hold = None if holds is None else partial(holds.take, number)
-        return task.log.entry(self.batch, task.request.freshness, task.store, hold).version
+        later = self._sync if defer else None
+        return task.log.entry(self.batch, task.request.freshness, task.store, hold, later).version
+
+    def _sync(self, place: Path) -> None:
+        self._syncing = _WRITER.submit(sync_file, place)
+
+    def settle(self) -> None:
+        """Wait until the log of the version is on the disk; a task must not end before, nor may a sink be committed."""
+        try:
+            if self._syncing is not None:
+                self._syncing.result()
+        except OSError as error:
+            raise ConfigError(f"the version log {self.task.log.path} cannot be written ({error.strerror}).") from error
 
     def holds(self) -> Holds | None:
         """Where versions are held that rows may wait for over more than one micro-batch; None if none ever are."""
@@ -181,3 +227,263 @@ def matched(
             parked.append(missed)
         if found.num_rows:
             yield task.answer_rows(found)
+
+
+class Session:
+    """A running join, the version that it reads, and the decision that it runs by.
+
+    `turns` counts tasks, or micro-batches with rows, so far. A session that `is_spent` answered all it was given, but
+    its parts cannot take up the decision, or its turns have outgrown it: the next turn opens another.
+    """
+
+    def __init__(self, task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision, turns: int = 0) -> None:
+        self.task, self.pages, self.stream, self.decision, self.turns = task, pages, stream, decision, turns
+        self.operator = _opened(task, pages, stream, decision)
+        self.is_spent = False
+        self.resplits = 0
+        self._spent_ns = 0
+        self._counted = Metrics()
+        self._read = IoDone.by(pages.device)
+
+    @classmethod
+    def first(
+        cls, task: EnrichTask, pages: Pages, stream: pa.Schema, head: list[pa.RecordBatch], n_rows: int | None = None
+    ) -> Session:
+        """A session decided from its first rows, if nothing else is known of the stream; a turn has `n_rows` if known.
+
+        The pages are closed if it cannot be opened.
+        """
+        try:
+            return cls(task, pages, stream, _first_decision(task, pages, head, n_rows))
+        except BaseException:
+            pages.close()
+            raise
+
+    def push(self, batch: pa.RecordBatch) -> Batches:
+        """Take stream rows and give the answers that are possible now."""
+        return self.timed(self.operator.push("stream", batch))
+
+    def drain(self) -> Batches:
+        """Answer everything that waits."""
+        return self.timed(self.operator.drain())
+
+    def timed(self, batches: Batches) -> Batches:
+        """The same batches; only the time inside the operator counts as serving, without waits for a processor."""
+        while True:
+            start = time.perf_counter_ns() - queued_ns()
+            batch = next(batches, None)
+            self._spent_ns += time.perf_counter_ns() - queued_ns() - start
+            if batch is None:
+                return
+            yield batch
+
+    def adopt(self, pages: Pages) -> Batches:
+        """Answer what waits from the old version, then read the new one."""
+        old = self.pages
+        yield from self.timed(self.operator.adopt(pages, changed_pages(self.task, old.version, pages.version)))
+        self.pages, self._read = pages, IoDone.by(pages.device)
+        old.close()
+
+    def resplit(self, rows: pa.RecordBatch, n_rows: int | None) -> Batches:
+        """Split memory again if the skew or the cost of reads is no longer what the decision was made for.
+
+        `rows` are some of the turn, which had `n_rows` if that is known.
+        """
+        self.turns += 1
+        found = self._next_decision(rows, n_rows)
+        if found is None:
+            return
+        self.decision, self._read = found, IoDone.by(self.pages.device)
+        self.resplits += 1
+        yield from self.drain()
+        task = self.task
+        spec = specification(task.request, task.wiring, self.pages, found.algorithm, found.sizes)
+        try:
+            yield from self.timed(self.operator.resize(spec.fit(task.request.join_memory, self.stream)))
+        except (BudgetExceeded, PlanError):  # these parts cannot change while it runs
+            self.is_spent = True
+
+    def _next_decision(self, rows: pa.RecordBatch, n_rows: int | None) -> Decision | None:
+        task, now = self.task, self.decision
+        request = task.request
+        if not _looks_again(self.turns) or request.tune != "model" or request.sizes is not None:
+            return None
+        if n_rows is not None and self._is_outgrown(n_rows):
+            self.is_spent = True
+            return None
+        sample = sample_of([rows], task.wiring.on, self.pages, n_rows)
+        done = IoDone.by(self.pages.device)
+        ratio, self._read = dearer(now.io, done.since(self._read), self.pages), done
+        found = None
+        if moved(now.exponent, sample, int(self.pages.starts[-1])) or (ratio is not None and is_enough(sample)):
+            seen = now.io if ratio is None or now.io is None else now.io.times(ratio)
+            request = replace(request, algorithm=now.algorithm)
+            found = decide(request, task.wiring, self.pages, self.stream, sample, seen)
+        return None if found is None or found.same_as(now) else found
+
+    def _is_outgrown(self, n_rows: int) -> bool:
+        """Whether turns are now so much larger than the first that another algorithm may suit them."""
+        price = self.decision.price
+        planned = None if price is None or price.setting is None else price.setting.batch_rows
+        return self.task.request.algorithm == "auto" and planned is not None and n_rows > _OUTGROWN * planned
+
+    def report(self, metrics: Metrics) -> None:
+        """Count what was done since the last report."""
+        now = Metrics()
+        self.operator.report(now)
+        for component, held in self.operator.budget.at_peak().items():
+            now.peak("memory", held, component)
+        add_growth(metrics, now, self._counted)
+        metrics.peak("memory_peak", self.operator.budget.peak)
+        metrics.add_ns("serving", self._spent_ns)
+        if self.resplits:
+            metrics.add("resplits", self.resplits, unit="times")
+        self._counted, self._spent_ns, self.resplits = now, 0, 0
+
+    def close(self) -> None:
+        """Free memory, files and connections."""
+        try:
+            self.operator.close()
+        finally:
+            self.pages.close()
+
+
+def _looks_again(turns: int) -> bool:
+    """Whether the skew is estimated again after so many turns: after 4, 16 and 64 of them, then after every 256."""
+    return turns in (4, 16, 64) or turns % 256 == 0
+
+
+def _first_decision(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch], n_rows: int | None) -> Decision:
+    decision = task.decision
+    if task.learns and head:
+        sample = sample_of(head, task.wiring.on, pages, n_rows)
+        costs = timed_costs(task.request, task.wiring, pages, head[0].schema)
+        decision = decide(task.request, task.wiring, pages, head[0].schema, sample, costs)
+    if task.request.tune == "measure" and head:
+        decision = measured_sizes(task.request, task.wiring, pages, head, decision)
+    return decision
+
+
+def _opened(task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision) -> SemiStreamOperator:
+    """The running join in a budget of its own; sizes that this version has no room for are fitted."""
+    spec = specification(task.request, task.wiring, pages, decision.algorithm, decision.sizes)
+    try:
+        return spec.open(MemoryBudget(task.request.join_memory, "enrich"), {"stream": stream})
+    except (BudgetExceeded, PlanError):
+        if decision.origin in ("explicit", "carried"):
+            raise
+        budget = MemoryBudget(task.request.join_memory, "enrich")
+        return replace(spec, sizes=FITTED).open(budget, {"stream": stream})
+
+
+def changed_pages(task: EnrichTask, old: str, new: str) -> I64 | None:
+    """Pages that differ between two versions; None if that cannot be told, as when the old one is gone."""
+    try:
+        return task.store.changed(old, new)
+    except ConfigError:
+        return None
+
+
+def add_growth(metrics: Metrics, now: Metrics, before: Metrics) -> None:
+    """Count how far counters grew, and record peaks as they are."""
+    known = {(e.name, e.side): e.value for e in before.entries()}
+    for entry in now.entries():
+        if entry.kind == "peak":
+            metrics.peak(entry.name, entry.value, entry.side, entry.unit)
+        elif entry.value != known.get((entry.name, entry.side), 0):
+            metrics.add(entry.name, entry.value - known.get((entry.name, entry.side), 0), entry.side, entry.unit)
+
+
+_PEEKED = 4  # batches that are looked at before a stream's first rows decide
+
+SESSIONS: Pool[Session] = Pool(most=4)
+"""What this worker keeps between tasks: each session has the budget of a task."""
+
+atexit.register(SESSIONS.close)
+
+
+def enrich_rows(task: EnrichTask, batches: Batches, metrics: Metrics) -> Batches:
+    """The answers of all rows of a task, from one version of the master data; every row is answered when it ends.
+
+    Where rows without a match are kept, the last column is the number of the partition that rows come from.
+    """
+    given = (batch for batch in batches if batch.num_rows)
+    first = next(given, None)
+    if first is None:
+        return
+    rows = map(task.stream_rows, chain([first], given))
+    attempt, part = Attempt(task), str(first.column(first.num_columns - 1)[0])
+    session, head = _taken(attempt, [next(rows)], rows)
+    try:
+        yield from _answers(session, chain(head, rows), attempt.dead_letters(part), metrics)
+        attempt.settle()
+    except BaseException:
+        session.close()  # half way through a batch: never used again
+        attempt.settle()  # if Spark wants no more rows, the task has not failed
+        raise
+    _keep(task.plan, session)
+
+
+def _answers(session: Session, rows: Batches, dead: DeadLetters | None, metrics: Metrics) -> Batches:
+    task, n_rows, price, seen = session.task, 0, session.decision.price, session.operator.counts["rows"]
+    with dead or nullcontext():
+        for batch in rows:
+            last, n_rows = batch, n_rows + batch.num_rows
+            yield from matched(task, session.push(batch), dead)
+        yield from matched(task, session.drain(), dead)
+        if dead is not None:
+            dead.commit(n_rows)
+            metrics.add("dead_letters", dead.rows)
+    yield from matched(task, session.resplit(last, n_rows), None)  # none, as nothing waits
+    session.report(metrics)
+    predicted = None if price is None else price.turn_s(n_rows, seen)
+    if predicted is not None:
+        metrics.add_ns("serving_predicted", round(predicted * 1e9))
+
+
+def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple[Session, list[pa.RecordBatch]]:
+    """The session of this plan on the version that the task must read, and the rows that were looked at."""
+    task = attempt.task
+    session = SESSIONS.take(task.plan)
+    try:
+        version = attempt.version(defer=True)
+        if session is not None and session.stream.equals(head[0].schema):
+            if (version or task.store.version()) == session.pages.version:
+                return session, head
+            if _adopted(session, attempt.open(version)):
+                return session, head
+            session = None
+        elif session is not None:
+            session.close()
+            session = None
+        pages = attempt.open(version)
+        if task.learns or task.request.tune == "measure":
+            head = [*head, *islice(rows, _PEEKED - 1)]
+        n_rows = sum(batch.num_rows for batch in head) if len(head) < _PEEKED else None
+        return Session.first(task, pages, head[0].schema, head, n_rows), head
+    except BaseException:
+        if session is not None:
+            session.close()
+        raise
+
+
+def _adopted(session: Session, pages: Pages) -> bool:
+    """Whether the session took up the new version; if its parts no longer fit the budget, it is closed instead."""
+    try:
+        for _ in session.adopt(pages):
+            pass
+    except (BudgetExceeded, PlanError):
+        session.close()
+        pages.close()
+        return False
+    return True
+
+
+def _keep(plan: str, session: Session) -> None:
+    """Keep the session for the next task, unless that needs another one."""
+    if session.is_spent:
+        session.close()
+        return
+    if isinstance(session.pages, Resting):
+        session.pages.rest()
+    SESSIONS.keep(plan, session)

@@ -280,7 +280,7 @@ def commit(path: Path, work: Path, generation: Generation) -> Generation:
         temporary = path / f".{MANIFEST}-{final.id}"
         _write_text(temporary, json.dumps({"format": FORMAT, "version": final.version}))
         temporary.replace(path / MANIFEST)
-        _sync_directory(path)
+        sync_directory(path)
     return final
 
 
@@ -327,7 +327,8 @@ def _write_text(place: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Bring the names in a directory to the disk."""
     with contextlib.suppress(OSError):  # some file systems do not sync directories; the rename itself is atomic
         handle = os.open(path, os.O_RDONLY)
         try:

@@ -24,7 +24,7 @@ from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.kernels import message_parts as kernels
-from dovetail.joins.semistream.master.keys import Dense, Fences, Index, key_form, normal_of
+from dovetail.joins.semistream.keys import Dense, Fences, Index, key_form, normal_of
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     IndexFile,

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.engine.device import Device
-from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import parse_bytes
-from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.postgres.connection import (
     as_config_errors,
     check_url,
@@ -27,13 +27,11 @@ from dovetail.joins.semistream.master.ranges import (
     Bound,
     RangePages,
     Ranges,
+    Table,
     extended,
-    fence_query,
     fence_table,
     lay_out,
-    null_condition,
     quoted,
-    range_condition,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ _DEFAULT_MARKER = "pg_relation_filenode($1::text::regclass)::text || '/' || pg_c
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresSource:
+class PostgresSource(NoHistory):
     """A table of a server; the password is in the value but never shown."""
 
     url: str = field(repr=False)
@@ -82,14 +80,6 @@ class PostgresSource:
         with as_config_errors(self.url, "cannot read from"):
             return RangePages(reader.ranges(), reader.version, reader, device)
 
-    def changed(self, old: str, new: str) -> I64 | None:
-        """Not known: the server does not say which rows changed."""
-        return None
-
-    def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Nothing to remove: the server keeps no old versions for us."""
-        raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
-
     def explain(self) -> str:
         """The table in some lines."""
         return f"{self}\n{self.ranges.explain(self.page_bytes)}" + (f"\n  {self.advice}" if self.advice else "")
@@ -112,30 +102,19 @@ class PostgresReader:
         connection, self.version = self._begun(version)
         self._keep(connection)
 
-    def fetch(self, low: Bound, high: Bound) -> pa.RecordBatch:
-        """Rows with a key from `low` on and below `high`, in the order of the key."""
-        where, values = range_condition(self._table.key, low, high)
-        # Without the name of the rows, ORDER BY would mean the column as selected, which may be text.
-        order = ", ".join(f"r.{column.ordered}" for column in self._table.key)
-        return self._rows(f"{where} ORDER BY {order}", values)
-
-    def fetch_nulls(self) -> pa.RecordBatch:
-        """Rows with a null in the key."""
-        return self._rows(null_condition(self._source.ranges.key), ())
-
     @property
     def finds_keys(self) -> bool:
         """Whether keys of these types can be sent."""
-        return can_send(self._table.key)
+        return can_send(self.table.key)
 
     def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
         """All rows with one of these keys, in any order; None if one of them cannot be sent."""
-        sent = sent_keys(self._table.key, key)
-        return None if sent is None else self._rows(key_condition(self._table.key), sent)
+        sent = sent_keys(self.table.key, key)
+        return None if sent is None else self.rows(f"{self.table.select} WHERE {key_condition(self.table.key)}", sent)
 
     def ranges(self) -> Ranges:
         """The source's ranges, with more of them if rows were added at the end."""
-        return extended(self._source.ranges, self._source.page_bytes, self._table)
+        return extended(self._source.ranges, self._source.page_bytes, self.table)
 
     def rest(self) -> None:
         """End the transaction, which keeps tables locked and deleted rows on the disk; the next read begins one."""
@@ -146,25 +125,24 @@ class PostgresReader:
         self._closed = True
         self._end()
 
-    def _rows(self, where: str, values: Sequence[str] | pa.RecordBatch) -> pa.RecordBatch:
-        """The rows for which this holds; if the connection is gone, by a new one, whose failure counts."""
+    def rows(self, sql: str, values: Sequence[str] | pa.RecordBatch = ()) -> pa.RecordBatch:
+        """The rows of a query that selects all columns; by a new connection if this one is lost."""
         if self._closed:
             raise ValueError(f"{self._source} is closed; pages cannot be read.")
-        sql = f"{self._table.select} WHERE {where}"
         if self._end.alive:
             try:
                 with as_config_errors(self._source.url, "cannot read from"):
-                    return self._table.rows(query(self._connection, sql, values))
+                    return self.table.rows(query(self._connection, sql, values))
             except ConfigError:
                 self._end()
         self._keep(self._begun(self.version)[0])
         with as_config_errors(self._source.url, "cannot read from"):
-            return self._table.rows(query(self._connection, sql, values))
+            return self.table.rows(query(self._connection, sql, values))
 
     def _keep(self, connection: Connection) -> None:
         source = self._source
         self._connection = connection
-        self._table = PgTable(connection, source.table_name, source.columns, source.ranges.key)
+        self.table = PgTable(connection, source.table_name, source.columns, source.ranges.key)
         self._end = weakref.finalize(self, give_back, self._source.url, connection)
 
     def _begun(self, version: str | None) -> tuple[Connection, str]:
@@ -329,16 +307,15 @@ def key_columns(columns: Sequence[PgColumn], key: str | Sequence[str]) -> list[P
     return [known[name] for name in names]
 
 
-class PgTable:
+class PgTable(Table[PgColumn]):
     """A table as one connection sees it."""
 
     def __init__(
         self, connection: Connection, name: str, columns: Sequence[PgColumn], key: str | Sequence[str]
     ) -> None:
-        self._connection, self.relation, self._columns = connection, relation(name), columns
-        self.schema = pa.schema([(column.name, column.arrow) for column in columns])
-        self.key = key_columns(columns, key)
-        self.select = f"SELECT {', '.join(column.selected for column in columns)} FROM {self.relation} r"  # noqa: S608  (names are quoted)
+        schema = pa.schema([(column.name, column.arrow) for column in columns])
+        super().__init__(relation(name), schema, key_columns(columns, key), (column.selected for column in columns))
+        self._connection, self._columns = connection, columns
 
     def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
         """The values of the first row of a query."""
@@ -353,7 +330,7 @@ class PgTable:
         """Where pages of so many rows begin, from a key on; never inside a key. Keys come as values and as text."""
         values = [PgColumn(f"k{at}", column.pg_type, column.arrow).selected for at, column in enumerate(self.key)]
         shown = ", ".join(f"{value} AS v{at}, k{at}::text AS t{at}" for at, value in enumerate(values))
-        found = query(self._connection, *fence_query(self, low, rows, shown, "{}::int8"))
+        found = query(self._connection, *self.fence_query(low, rows, shown, "{}::int8"))
         keys = [column.arrow_column(found.column(f"v{at}")) for at, column in enumerate(self.key)]
         binds = [found.column(f"t{at}").combine_chunks() for at in range(len(self.key))]
         return fence_table(keys, binds, found.column("start").combine_chunks())
@@ -369,7 +346,7 @@ class PgTable:
         if fences.num_rows < _MANY_PAGES:
             return ""
         bounds = [tuple(fences.column(f"bind_{k}")[at].as_py() for k in range(len(self.key))) for at in (1, 2)]
-        where, values = range_condition(self.key, *bounds)
+        where, values = self.in_range(*bounds)
         sql = f"EXPLAIN SELECT * FROM {self.relation} WHERE {where}"  # noqa: S608  (quoted)
         plan = query(self._connection, sql, values).column(0).to_pylist()
         if any("Index" in line for line in plan):
