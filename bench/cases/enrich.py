@@ -18,8 +18,8 @@ from bench.enrichment import (
     batches,
     dovetail,
     master_broadcast,
+    master_store,
     matched,
-    page_file,
     stream_broadcast,
     stream_static,
     streamed,
@@ -41,11 +41,6 @@ def _expected(bench: BenchContext, params: Params) -> int:
     return matched(batches(bench, params) * int(params["batch_rows"]))
 
 
-def page_store(bench: BenchContext, params: Params) -> MasterStore:
-    """The page file of a point."""
-    return page_file(bench, params["master_rows"])
-
-
 @contextmanager
 def on_server(bench: BenchContext, params: Params) -> Iterator[Run]:
     """Ours with the master data in a database."""
@@ -56,7 +51,7 @@ def on_server(bench: BenchContext, params: Params) -> Iterator[Run]:
 
 
 def _dovetail(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
-    return (on_server if params["store"] == SERVER else dovetail(page_store))(bench, params)
+    return (on_server if params["store"] == SERVER else dovetail(master_store))(bench, params)
 
 
 def _quarter(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
@@ -162,7 +157,7 @@ RIVALS = Case(
         "full": _growing_points(5_000, 200_000, 800_000, 3_200_000),
     },
     rivals=(
-        Rival("dovetail", dovetail(page_store)),
+        Rival("dovetail", dovetail(master_store)),
         Rival(ON_SERVER, on_server, requires=NEEDED),
         Rival("spark's stream-static join", streamed(stream_static, warm_rows=0)),
         Rival(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -158,8 +160,18 @@ def _run(frame: DataFrame, place: Path, whole: int, untimed: int) -> Outcome:
         "first_results": float(max(0, done[0]["sink"]["numOutputRows"])),
         "none_in_first_batch": float(done[0]["sink"]["numOutputRows"] <= 0),
         "state_mib": state / 2**20,
+        **_each([float(p["durationMs"]["triggerExecution"]) / 1e3 for p in timed]),
     }
     return Outcome(_answered(seen), seconds, figures)
+
+
+def _each(seconds: Sequence[float]) -> dict[str, float]:
+    """Seconds of a micro-batch: median and longest, and whether the last quarter takes as long as the first."""
+    if not seconds:
+        return {}
+    quarter = max(1, len(seconds) // 4)
+    grown = median(seconds[-quarter:]) / median(seconds[:quarter])
+    return {"batch_s": median(seconds), "longest_batch_s": max(seconds), "last_over_first": grown}
 
 
 def _answered(seen: dict[int, Any]) -> int:
@@ -193,7 +205,8 @@ OURS, THEIRS, IN_JAVA = "dovetail", "spark's stream-stream join", "spark's join,
 LARGE = (100_000, 250_000)
 
 
-def _fits_in_java(params: Params) -> str | None:
+def fits_in_java(params: Params) -> str | None:
+    """Why state in Java's memory sits out: a heap holds so many rows."""
     rows = 2 * BATCHES * int(params["batch_rows"])
     return f"{rows:,} rows are more than a heap of 1 GiB holds, Spark's own default" if rows > 1_200_000 else None
 
@@ -220,19 +233,19 @@ def timed_rows(bench: BenchContext, side: int, batch: int, rows: int) -> pa.Tabl
     return pa.table({**columns, f"{name}_id": np.arange(batch * rows, (batch + 1) * rows)})
 
 
-def near_matches(bench: BenchContext, params: Params) -> int:
+def near_matches(batches: int, bench: BenchContext, params: Params) -> int:
     """Pairs of one key within a minute: keys are laid one after another on one line of time."""
     rows, lines = int(params["batch_rows"]), []
-    span = (EVERYDAY.batches + 4) * _SPAN_US
+    span = (batches + 4) * _SPAN_US
     for side in (0, 1):
-        tables = [timed_rows(bench, side, batch, rows) for batch in range(EVERYDAY.batches)]
+        tables = [timed_rows(bench, side, batch, rows) for batch in range(batches)]
         both = pa.concat_tables(tables)
         lines.append(both["key"].to_numpy() * span + both["at"].cast(pa.int64()).to_numpy() - _START_US)
     left, right, near = np.sort(lines[0]), lines[1], _NEAR // timedelta(microseconds=1)
     return int((np.searchsorted(left, right + near, "right") - np.searchsorted(left, right - near, "left")).sum())
 
 
-EVERYDAY = Sides(10, timed_rows, near_matches, watermark="20 seconds", untimed=6)
+EVERYDAY, LONG = (Sides(n, timed_rows, partial(near_matches, n), watermark="20 seconds", untimed=6) for n in (10, 40))
 
 
 def everyday(left: DataFrame, right: DataFrame, params: Params) -> Joined:
@@ -248,6 +261,24 @@ def sparks_everyday(left: DataFrame, right: DataFrame, params: Params) -> Joined
     return left.alias("l").join(right.alias("r"), (F.col("l.key") == F.col("r.key")) & near), dict
 
 
+# Keys that meet in their own micro-batch only, so that the answer is the same whatever has expired.
+
+
+def fleeting_rows(bench: BenchContext, side: int, batch: int, rows: int) -> pa.Table:
+    """A micro-batch of one side: every key once on each side."""
+    keys = np.random.default_rng([bench.seed, side, batch]).permutation(rows) + batch * rows
+    return pa.table({"key": keys, f"{SIDES[side]}_id": np.arange(batch * rows, (batch + 1) * rows)})
+
+
+FLEETING = Sides(40, fleeting_rows, lambda bench, params: 40 * int(params["batch_rows"]), untimed=6)
+
+
+def retained(retain: str, left: DataFrame, right: DataFrame, params: Params) -> Joined:
+    """Our join whose rows leave the state so long after they came."""
+    plan = plan_online_join(left, right, on="key", retain=retain, owed="batch", memory=params["memory"])
+    return plan.frame(), dict
+
+
 CASES = (
     Case(
         name="online-everyday",
@@ -255,7 +286,7 @@ CASES = (
         varies=("batch_rows", "memory"),
         points={"small": _points(2_000, memory="64MB"), "full": _points(20_000, memory="256MB")},
         rivals=(Rival(OURS, EVERYDAY.joined(everyday)), Rival(THEIRS, EVERYDAY.joined(sparks_everyday))),
-        expected=near_matches,
+        expected=EVERYDAY.matches,
         baseline=OURS,
         answer="pairs",
         measures=("engine", "joins/online", "spark"),
@@ -275,7 +306,7 @@ CASES = (
             Rival(OURS, LASTING.joined(dovetail)),
             Rival(THEIRS, LASTING.joined(stream_stream, {_CHANGELOG: "false"})),  # as Spark sets it up
             Rival(_ASIDE, LASTING.joined(stream_stream, {_CHANGELOG: "true"})),  # as our session does
-            Rival(IN_JAVA, LASTING.joined(stream_stream, {_PROVIDER: _IN_JAVA}), sits_out=_fits_in_java),
+            Rival(IN_JAVA, LASTING.joined(stream_stream, {_PROVIDER: _IN_JAVA}), sits_out=fits_in_java),
         ),
         expected=matches,
         baseline=OURS,

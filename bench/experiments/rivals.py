@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.case import Case, Outcome, Params, Prepare, Scale
-from bench.cases.enrich import page_store
 from bench.cases.interval import JOIN, own_plan
 from bench.cases.interval_rivals import LIBRARIES, named
 from bench.cases.online import BATCHES, IN_JAVA, matches
@@ -33,6 +32,7 @@ from bench.enrichment import (
     MEMORY,
     dovetail,
     master_broadcast,
+    master_store,
     matched,
     page_file,
     stream_rows,
@@ -187,7 +187,7 @@ MASTERS: dict[Scale, tuple[int, int]] = {"small": (1_000_000, 128), "full": (4_0
 BATCH, TIMED = 5_000, 2
 """Rows of a micro-batch, and micro-batches whose answers count."""
 ON_SPARK: dict[str, Prepare] = {
-    "dovetail": dovetail(page_store),
+    "dovetail": dovetail(master_store),
     "spark's stream-static join": streamed(stream_static, warm_rows=0),
     "spark's join, master broadcast": streamed(master_broadcast, warm_rows=0),
 }

@@ -1,0 +1,137 @@
+"""Judges what an experiment found by what its table says: derived figures, statements, a note, charts and tables.
+
+    let = {gains = "rate(X) / rate(HYBRID)"}                               # further figures
+    states = [["X-HYBRIDJOIN has {listed(gains)} times its rate", "min(gains) > 1"]]
+    note = "Exponent 1. {note}"
+    shows = [{table = "Rates", chart = "By memory", y = "rows/s", columns = {"memory, MB" = "values", X = "rate(X)"}}]
+
+Expressions are Python over the figures by name, columns being NumPy arrays; texts are filled in as f-strings are. A
+statement is its text and the condition under which it holds, for every value of a third part if it has one ("for rival
+in RIVALS"); or an expression that gives such pairs, or one of them (`close`). What `shows` is a table, a chart of its
+columns over the first one (`lines` names some of them), or both. The source of all of these is this repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from bench.experiment import (
+    Chart,
+    Findings,
+    Grid,
+    Part,
+    close,
+    extent,
+    figure,
+    judged,
+    listed,
+    off,
+    over,
+    percent,
+    slope,
+    wave,
+)
+
+_WORDS: Mapping[str, Any] = {
+    each.__name__: each for each in (close, extent, figure, listed, off, over, pairwise, percent, replace, slope, wave)
+} | {"np": np}
+"""What expressions may say beside the names of figures and what Python has anyway."""
+_AXES = {"x": {"log_x": True}, "y": {"log_y": True}, "xy": {"log_x": True, "log_y": True}, "": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was found, by name; charts and tables that are made with it, and how many result rows were checked."""
+
+    named: Mapping[str, Any]
+    shown: Sequence[Chart | Grid] = ()
+    rows: int = 0
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]], names: str, **more: Any) -> Figures:
+        """The columns of some rows by these names, and further figures."""
+        columns = dict(zip(names.split(), map(_column, zip(*rows, strict=True)), strict=True))
+        return cls(columns | more)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What is said of the figures of an experiment."""
+
+    let: Mapping[str, str] = field(default_factory=dict)
+    states: Sequence[str | Sequence[str]] = ()
+    note: str = ""
+    shows: Sequence[Mapping[str, Any]] = ()
+
+    def findings(self, *found: Figures) -> Findings:
+        """The verdict over one or more sets of figures, of each of which the same is said."""
+        parts, shown, names = list[Part](), list[Chart | Grid](), dict[str, Any]()
+        for one in found:
+            names = {**_WORDS, **one.named}
+            for name, text in self.let.items():
+                names[name] = _value(text, names)
+            parts += [part for state in self.states for part in _parts(state, names)]
+            shown += [*one.shown, *(piece for show in self.shows for piece in _shown(names=names, **show))]
+        return judged(parts, _text(self.note, names).strip(), *shown, rows=sum(one.rows for one in found))
+
+
+def _column(cells: Sequence[Any]) -> Any:
+    """An array of numbers; anything else stays as it is."""
+    numbers = all(isinstance(cell, int | float | np.number) for cell in cells)
+    return np.array(cells) if numbers else list(cells)
+
+
+@cache
+def _code(text: str) -> CodeType:
+    return compile(text, "<experiment>", "eval")
+
+
+def _value(text: str, names: dict[str, Any]) -> Any:
+    return eval(_code(text.strip()), names)  # noqa: S307  (text of this repository)
+
+
+def _filled(text: str) -> str:
+    return f'f"""{text} """[:-1]'
+
+
+def _text(text: str, names: dict[str, Any]) -> str:
+    return str(_value(_filled(text), names))
+
+
+def _parts(state: str | Sequence[str], names: dict[str, Any]) -> Iterable[Part]:
+    if isinstance(state, str):
+        given = _value(state, names)
+        return [given] if isinstance(given, tuple) else given
+    text, holds, every = (*state, "for _ in (0,)")[:3]
+    pairs: list[Part] = _value(f"[({_filled(text)}, bool({holds})) {every}]", names)
+    return pairs
+
+
+def _shown(
+    columns: Mapping[str, str],
+    names: dict[str, Any],
+    table: str | None = None,
+    chart: str | None = None,
+    y: str = "",
+    lines: Mapping[str, str] | None = None,
+    log: str = "",
+    kind: str = "line",
+) -> Iterable[Chart | Grid]:
+    """Columns as a table, drawn, or both; those whose head is `*` are many, by their names."""
+    filled: dict[str, Sequence[Any]] = {}
+    for head, text in columns.items():
+        filled |= _value(text, names) if head == "*" else {_text(head, names): _value(text, names)}
+    cells = [np.asarray(column).tolist() if isinstance(column, np.ndarray) else column for column in filled.values()]
+    grid = Grid(_text(table or chart or "", names), tuple(filled), list(zip(*cells, strict=True)))
+    if chart is not None:
+        drawn = {line: grid.heads.index(head) for line, head in (lines or {}).items()} or None
+        yield grid.chart(_text(y, names), drawn, title=_text(chart, names), kind=kind, **_AXES[log])
+    if table is not None:
+        yield grid
