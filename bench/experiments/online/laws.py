@@ -21,8 +21,7 @@ from bench.experiments.online.shares import (
 )
 from bench.experiments.online.streams import SOURCE_ROWS, Streams, synthetic
 from dovetail.engine.kernels.arrays import int64s
-from dovetail.workloads.key_laws import NormalKeys
-from dovetail.workloads.relation_sets import Relation
+from dovetail.workloads.relation_sets import NormalKeys, Relation
 
 SKEWS = (1, 2, 3, 4, 5)
 MEANS, WIDE_MEANS, VARIANCES = (0, 10, 20, 30), (0, 50, 100, 150, 200), (0, 25, 50, 100, 200, 400)

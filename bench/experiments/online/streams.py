@@ -17,7 +17,7 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.errors import ConfigError, DataError
 from dovetail.workloads import Relation, ZipfKeys, relations
 from dovetail.workloads.blocks import BLOCK_ROWS, require
-from dovetail.workloads.permutation import permuted
+from dovetail.workloads.zipf import permuted
 
 SOURCE_ROWS = {"csco": 10_355, "ipix": 22_784, "weather": 45_000}
 """Rows a side of the recorded sets of Bornea 2010, for which the synthetic sets of these names stand in."""

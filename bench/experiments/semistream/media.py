@@ -37,9 +37,8 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.workloads import Master
-from dovetail.workloads.filler import checksum
-from dovetail.workloads.permutation import permuted
-from dovetail.workloads.zipf import ZipfLaw
+from dovetail.workloads.blocks import checksum
+from dovetail.workloads.zipf import ZipfLaw, permuted
 
 _BATCH = 1 << 15
 
