@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from bench.experiments.semistream.media import ClockRunner, Runner, built, check, law_keys
 from bench.experiments.semistream.points import HYBRID, INLJ, MESH, MILLION, Point, count, master_rows
-from bench.experiments.semistream.waits import inlj_delay, round_times
 from bench.judge import Figures
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, Prediction
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 
@@ -139,6 +138,36 @@ def mean_wait(runner: ClockRunner, name: str, per_second: float, rows: int = 2 *
 
 def _seconds(runner: Runner) -> float:
     return 300.0 if runner.bench.scale == "full" else 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimes:
+    """Seconds of one step, to the match, and until a tuple leaves, at a given arrival rate."""
+
+    step_s: float
+    to_match_s: float
+    residence_s: float
+
+
+def round_times(prediction: Prediction, arrival: float | None = None) -> RoundTimes:
+    """How long tuples of the MESHJOIN family take: half a round to the match, a whole one until they leave.
+
+    A slow stream stretches every step to the time in which its w tuples arrive, where the source counts one such
+    wait only.
+    Reference: Naeem 2012, 5.1.1 and 5.1.2, corrected; docs/algorithms/semistream.md, 3.1.
+    """
+    fill = prediction.w / arrival if arrival else 0.0
+    step = max(prediction.c_loop, fill)
+    return RoundTimes(step, prediction.bound_steps / 2 * step, prediction.bound_steps * step)
+
+
+def inlj_delay(prediction: Prediction, arrival: float) -> float:
+    """Mean seconds from arrival to answer for tuples that come at random: (1/mu)(1 + rho / (2 (1 - rho))).
+
+    Infinite when more tuples arrive than can be answered.
+    """
+    load = arrival / prediction.mu
+    return (1 + load / (2 * (1 - load))) / prediction.mu if load < 1 else float("inf")
 
 
 def processing(runner: Runner) -> Figures:
