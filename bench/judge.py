@@ -8,7 +8,8 @@
 Expressions are Python over the figures by name, columns being NumPy arrays; texts are filled in as f-strings are. A
 statement is its text and the condition under which it holds, for every value of a third part if it has one ("for rival
 in RIVALS"); or an expression that gives such pairs, or one of them (`close`). What `shows` is a table, a chart of its
-columns over the first one (`lines` names some of them), or both. The source of all of these is this repository.
+columns over the first one (`lines` names some of them), or both; or an expression that gives one of these. The source
+of all of these is this repository.
 """
 
 from __future__ import annotations
@@ -68,18 +69,27 @@ class Judge:
     let: Mapping[str, str] = field(default_factory=dict)
     states: Sequence[str | Sequence[str]] = ()
     note: str = ""
-    shows: Sequence[Mapping[str, Any]] = ()
+    shows: Sequence[str | Mapping[str, Any]] = ()
 
     def findings(self, *found: Figures) -> Findings:
         """The verdict over one or more sets of figures, of each of which the same is said."""
         parts, shown, names = list[Part](), list[Chart | Grid](), dict[str, Any]()
         for one in found:
-            names = {**_WORDS, **one.named}
-            for name, text in self.let.items():
-                names[name] = _value(text, names)
-            parts += [part for state in self.states for part in _parts(state, names)]
-            shown += [*one.shown, *(piece for show in self.shows for piece in _shown(names=names, **show))]
+            names = self.names(one)
+            parts += self.parts(names)
+            shown += [*one.shown, *(piece for show in self.shows for piece in _shown(show, names))]
         return judged(parts, _text(self.note, names).strip(), *shown, rows=sum(one.rows for one in found))
+
+    def names(self, found: Figures) -> dict[str, Any]:
+        """All that statements may name: figures, and what is derived from them."""
+        names = {**_WORDS, **found.named}
+        for name, text in self.let.items():
+            names[name] = _value(text, names)
+        return names
+
+    def parts(self, names: dict[str, Any]) -> list[Part]:
+        """The statements, each with whether it holds."""
+        return [part for state in self.states for part in _parts(state, names)]
 
 
 def _column(cells: Sequence[Any]) -> Any:
@@ -114,7 +124,11 @@ def _parts(state: str | Sequence[str], names: dict[str, Any]) -> Iterable[Part]:
     return pairs
 
 
-def _shown(
+def _shown(show: str | Mapping[str, Any], names: dict[str, Any]) -> Iterable[Chart | Grid]:
+    return [_value(show, names)] if isinstance(show, str) else _drawn(names=names, **show)
+
+
+def _drawn(
     columns: Mapping[str, str],
     names: dict[str, Any],
     table: str | None = None,
