@@ -1,7 +1,20 @@
 """Every case and every experiment by name, and the choice among them.
 
-Cases are the `CASES` of the modules in `bench/cases`. Experiments are the tables of the TOML files in
-`bench/experiments`, one file a family:
+Cases and experiments are tables of TOML files, cases in `bench/cases`:
+
+    [interval-keyed]
+    question = "What does an overlap join within 24 keys cost, when few rows have a match?"
+    answer = "interval.KEYED.pairs"                         # the function of a module there that knows the right answer
+    small = [{rows = 20_000, others = [1_000, 44_000]}]     # points: all combinations; `full` as well
+    rivals.dovetail = {way = "interval.keyed"}              # how each is prepared; the first is ours, and the baseline
+    rivals."bins of 10" = {way = ["interval.keyed_bins", 10], rests = [["takes too long", "others > 10_000"]]}
+    claims = [{name = "no slower", at_most = 1.0, against = "bins of 10"}]  # of full scale; or scale = "any"
+
+A rival `rests` where a condition on the point holds, `requires` modules, and `may_fail` for a reason. A claim is a
+`Bound`; where its rival, what it is against or a place is a list, it is one claim for each. Further fields are those of
+`Case`.
+
+Experiments are in `bench/experiments`, one file a family:
 
     [online-stocks-over-time]
     places = ["figure 7"]                                   # what it repeats of its source
@@ -20,20 +33,19 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pkgutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
+from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bench import cases as case_package
-from bench.case import Case
+from bench.case import SCALES, Bound, Case, Params, Rival, Scale
 from bench.context import BenchContext
 from bench.experiment import FAMILIES, Experiment, Findings
-from bench.judge import Figures, Judge
+from bench.judge import Figures, Judge, text_of, value_of
 from bench.postgres import NEEDED
 from dovetail.errors import PlanError
 
@@ -46,8 +58,56 @@ _HOME = Path(__file__).with_name("experiments")
 
 def load_cases() -> dict[str, Case]:
     """Every case by name."""
-    modules = pkgutil.iter_modules(case_package.__path__, f"{case_package.__name__}.")
-    return _by_name(case for each in modules for case in getattr(importlib.import_module(each.name), "CASES", ()))
+    files = sorted(Path(__file__).with_name("cases").glob("*.toml"))
+    return _by_name(case_of(name, **table) for f in files for name, table in tomllib.loads(f.read_text()).items())
+
+
+def points(crosses: Iterable[Mapping[str, Any]]) -> list[Params]:
+    """Every combination of the values of each cross, of which any may be a list."""
+    return [one for cross in crosses for one in _combined(cross)]
+
+
+def _combined(cross: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    lists = (value if isinstance(value, list) else [value] for value in cross.values())
+    return (dict(zip(cross, values, strict=True)) for values in product(*lists))
+
+
+def case_of(
+    name: str, *, answer: str, counts: str = "rows", rivals: Mapping[str, Any], claims: Iterable[Any] = (), **table: Any
+) -> Case:
+    """The case that a table describes."""
+    crosses: dict[Scale, list[Params]] = {scale: points(table.pop(scale)) for scale in SCALES}
+    table.pop("tiny", None)  # points for tests
+    contestants = tuple(_rival(rival, **told) for rival, told in rivals.items())
+    first = contestants[0].name
+    bounds = tuple(bound for claim in claims for bound in _bounds({"rival": first, "scale": "full", **claim}))
+    fields = {"baseline": first, **table, "measures": tuple(table.get("measures", ("engine",)))}
+    found = {"points": crosses, "varies": tuple(crosses["full"][0]), "rivals": contestants, "bounds": bounds}
+    return Case(name, expected=_named(answer), answer=counts, **found, **fields)
+
+
+def _named(place: str) -> Any:
+    """What a module of `bench/cases` calls so: `interval.UNIFORM.pairs`."""
+    module, *names = place.split(".")
+    return reduce(getattr, names, importlib.import_module(f"bench.cases.{module}"))
+
+
+def _rival(name: str, way: str | Sequence[Any], rests: Sequence[Sequence[str]] = (), **table: Any) -> Rival:
+    def sits_out(params: Params) -> str | None:
+        reasons = (reason for reason, condition in rests if value_of(condition, dict(params)))
+        found = next(reasons, None)
+        return None if found is None else text_of(found, dict(params))
+
+    prepare = _named(way) if isinstance(way, str) else _named(way[0])(*way[1:])
+    return Rival(name, prepare, tuple(table.pop("requires", ())), sits_out, **table)
+
+
+def _bounds(claim: Mapping[str, Any]) -> Iterator[Bound]:
+    """One claim for each rival, each that it is compared with, and each place, where there are several."""
+    for one in _combined({key: value for key, value in claim.items() if key != "where"}):
+        for where in _combined(claim.get("where", {})):
+            scale = None if one["scale"] == "any" else one["scale"]
+            yield Bound(**one | {"name": one["name"].format(**where), "scale": scale}, where=where)
 
 
 def load_experiments() -> dict[str, Experiment]:

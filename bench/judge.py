@@ -78,13 +78,13 @@ class Judge:
             names = self.names(one)
             parts += self.parts(names)
             shown += [*one.shown, *(piece for show in self.shows for piece in _shown(show, names))]
-        return judged(parts, _text(self.note, names).strip(), *shown, rows=sum(one.rows for one in found))
+        return judged(parts, text_of(self.note, names).strip(), *shown, rows=sum(one.rows for one in found))
 
     def names(self, found: Figures) -> dict[str, Any]:
         """All that statements may name: figures, and what is derived from them."""
         names = {**_WORDS, **found.named}
         for name, text in self.let.items():
-            names[name] = _value(text, names)
+            names[name] = value_of(text, names)
         return names
 
     def parts(self, names: dict[str, Any]) -> list[Part]:
@@ -103,7 +103,8 @@ def _code(text: str) -> CodeType:
     return compile(text, "<experiment>", "eval")
 
 
-def _value(text: str, names: dict[str, Any]) -> Any:
+def value_of(text: str, names: dict[str, Any]) -> Any:
+    """What an expression is."""
     return eval(_code(text.strip()), names)  # noqa: S307  (text of this repository)
 
 
@@ -111,21 +112,22 @@ def _filled(text: str) -> str:
     return f'f"""{text} """[:-1]'
 
 
-def _text(text: str, names: dict[str, Any]) -> str:
-    return str(_value(_filled(text), names))
+def text_of(text: str, names: dict[str, Any]) -> str:
+    """A text with its figures filled in."""
+    return str(value_of(_filled(text), names))
 
 
 def _parts(state: str | Sequence[str], names: dict[str, Any]) -> Iterable[Part]:
     if isinstance(state, str):
-        given = _value(state, names)
+        given = value_of(state, names)
         return [given] if isinstance(given, tuple) else given
     text, holds, every = (*state, "for _ in (0,)")[:3]
-    pairs: list[Part] = _value(f"[({_filled(text)}, bool({holds})) {every}]", names)
+    pairs: list[Part] = value_of(f"[({_filled(text)}, bool({holds})) {every}]", names)
     return pairs
 
 
 def _shown(show: str | Mapping[str, Any], names: dict[str, Any]) -> Iterable[Chart | Grid]:
-    return [_value(show, names)] if isinstance(show, str) else _drawn(names=names, **show)
+    return [value_of(show, names)] if isinstance(show, str) else _drawn(names=names, **show)
 
 
 def _drawn(
@@ -141,11 +143,11 @@ def _drawn(
     """Columns as a table, drawn, or both; those whose head is `*` are many, by their names."""
     filled: dict[str, Sequence[Any]] = {}
     for head, text in columns.items():
-        filled |= _value(text, names) if head == "*" else {_text(head, names): _value(text, names)}
+        filled |= value_of(text, names) if head == "*" else {text_of(head, names): value_of(text, names)}
     cells = [np.asarray(column).tolist() if isinstance(column, np.ndarray) else column for column in filled.values()]
-    grid = Grid(_text(table or chart or "", names), tuple(filled), list(zip(*cells, strict=True)))
+    grid = Grid(text_of(table or chart or "", names), tuple(filled), list(zip(*cells, strict=True)))
     if chart is not None:
         drawn = {line: grid.heads.index(head) for line, head in (lines or {}).items()} or None
-        yield grid.chart(_text(y, names), drawn, title=_text(chart, names), kind=kind, **_AXES[log])
+        yield grid.chart(text_of(y, names), drawn, title=text_of(chart, names), kind=kind, **_AXES[log])
     if table is not None:
         yield grid

@@ -77,11 +77,6 @@ def _passed_on(batches: Iterable[Any]) -> Iterator[Any]:
     yield from batches
 
 
-def online_answer(params: dict[str, int]) -> int:
-    """Pairs of the first micro-batch: every key has a row on each side."""
-    return int(params["rows"])
-
-
 def first_online(kind: str, params: dict[str, int]) -> dict[str, float]:
     """In a new process: the first micro-batch of two streams joined by key, by our join or by Spark's own."""
     import pyarrow as pa
@@ -109,12 +104,6 @@ def first_online(kind: str, params: dict[str, int]) -> dict[str, float]:
     answer = sum(max(0, int(progress["sink"]["numOutputRows"])) for progress in query.recentProgress)
     spark.stop()
     return {"answer": answer, "seconds": seconds}
-
-
-def count_answer(params: dict[str, int]) -> int:
-    """Pairs of intervals of ten instants, one at each, with themselves: each meets nine before and nine behind it."""
-    n, reach = int(params["rows"]), 9
-    return n * (2 * reach + 1) - reach * (reach + 1)
 
 
 def first_count(kind: str, params: dict[str, int]) -> dict[str, float]:

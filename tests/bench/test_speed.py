@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 from bench.case import Bound, Case, PointResult, RivalResult, Sample
-from bench.cases import speed
-from bench.catalogue import choose
+from bench.catalogue import case_of, choose, load_cases, points
 from bench.context import BenchContext
 from bench.harness import run_point
 
-from dovetail.errors import PlanError
+from bench import catalogue
 
-COLD = ("first-query", "first-micro-batch", "first-count", "short-memory", "demo")
+TABLES = tomllib.loads(Path(catalogue.__file__).with_name("cases").joinpath("speed.toml").read_text())
 
 
 def tiny(name: str) -> Case:
-    table = speed.TABLES[name]
-    few = speed.points(table["tiny"])
-    return speed.case_of(name, table, {"small": few, "full": few})
+    table = {key: value for key, value in TABLES[name].items() if key not in ("small", "full", "claims")}
+    return case_of(name, small=table["tiny"], full=table["tiny"], **table)
 
 
 def test_the_group_is_every_row_of_the_goals() -> None:
-    names = [entry.name for entry in choose(["speed"])]
-    assert {f"speed-{name}" for name in speed.TABLES} | {"scale-online"} == set(names)
+    assert {*TABLES, "scale-online"} == {entry.name for entry in choose(["speed"])}
 
 
-def test_goals_speak_of_full_scale_and_of_rivals_that_are_there() -> None:
-    for case in speed.CASES:
-        assert all(bound.scale == "full" for bound in case.bounds)
-        assert case.bounds
+def test_goals_speak_of_full_scale() -> None:
+    for name in TABLES:
+        bounds = load_cases()[name].bounds
+        assert bounds
+        assert all(bound.scale == "full" for bound in bounds)
 
 
 def test_crosses_have_every_combination() -> None:
-    assert speed.points([{"a": [1, 2], "b": "x"}, {"a": 3, "b": ["y", "z"]}]) == [
+    assert points([{"a": [1, 2], "b": "x"}, {"a": 3, "b": ["y", "z"]}]) == [
         {"a": 1, "b": "x"},
         {"a": 2, "b": "x"},
         {"a": 3, "b": "y"},
@@ -40,9 +41,22 @@ def test_crosses_have_every_combination() -> None:
     ]
 
 
-def test_an_unknown_answer_is_named() -> None:
-    with pytest.raises(PlanError, match="wants the answer 'nobody'"):
-        speed.case_of("first-query", speed.TABLES["first-query"] | {"answer": "nobody"})
+def test_a_claim_of_several_is_one_of_each() -> None:
+    claim = {"name": "{n} pays", "at_most": 1.0, "against": ["b", "c"], "where": {"n": [1, 2]}, "scale": "any"}
+    told = {"way": "speed.demo"}
+    made = case_of(
+        "x",
+        question="?",
+        answer="speed.one",
+        small=[{"n": [1, 2]}],
+        full=[{"n": [1, 2]}],
+        rivals={"a": told, "b": told, "c": told | {"rests": [["{n} is too many", "n > 1"]]}},
+        claims=[claim],
+    )
+    assert [(b.name, b.against, b.scale) for b in made.bounds] == [
+        (f"{n} pays", against, None) for against in ("b", "c") for n in (1, 2)
+    ]
+    assert [made.rivals[2].sits_out({"n": n}) for n in (1, 2)] == [None, "2 is too many"]
 
 
 def _result(name: str, *seconds: float) -> RivalResult:
@@ -63,7 +77,7 @@ def test_a_claim_against_several_is_against_the_best_of_each_round() -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", speed.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_each_case_runs_at_a_tiny_scale(name: str) -> None:
     case = tiny(name)
     with BenchContext("small") as bench:
