@@ -45,8 +45,9 @@ def first_queries(kind: str, cores: int = 2) -> dict[str, float]:
 
 
 def _opened(kind: str) -> SparkSession:
-    """Our session, or Spark's own as its users start it, with the same cores and without a page."""
+    """Our session, or Spark's own as its users start it, with the same cores and partitions and without a page."""
     conf = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    conf["spark.sql.shuffle.partitions"] = "2"
     if kind == "dovetail":
         from dovetail.spark.session import session
 

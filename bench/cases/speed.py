@@ -58,7 +58,7 @@ def demo(bench: BenchContext, params: Params) -> Run:
 
     def run() -> int:
         if params["set_up"] == "installed":
-            command, place = [sys.executable, "-m", "dovetail", "demo"], bench.fresh()
+            command, place = [sys.executable, "-c", "from dovetail.cli.main import run; run()", "demo"], bench.fresh()
             env = dict(os.environ)
         else:
             place = bench.fresh() / "dovetail"
