@@ -82,7 +82,12 @@ def case_of(
     first = contestants[0].name
     bounds = tuple(bound for claim in claims for bound in _bounds({"rival": first, "scale": "full", **claim}))
     fields = {"baseline": first, **table, "measures": tuple(table.get("measures", ("engine",)))}
-    found = {"points": crosses, "varies": tuple(crosses["full"][0]), "rivals": contestants, "bounds": bounds}
+    found: dict[str, Any] = {
+        "points": crosses,
+        "varies": tuple(crosses["full"][0]),
+        "rivals": contestants,
+        "bounds": bounds,
+    }
     return Case(name, expected=_named(answer), answer=counts, **found, **fields)
 
 

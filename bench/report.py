@@ -76,9 +76,10 @@ def case_tables(result: CaseResult) -> RenderableType:
         parts.append(_printed(cells_grid(found), cells_grid(found).title))
     for point in found["points"]:
         grid = point_grid(found, point)
-        table = [] if many else [Text(grid.title, style="italic"), _printed(grid, justify="right")]
-        parts += [*table, *(line for line in _absent(point) if not many or line.plain.find(" sat out") < 0)]
-        parts += [] if many else [Text()]
+        if not many:
+            parts += [Text(grid.title, style="italic"), _printed(grid, justify="right")]
+        parts += [line for line in _absent(point) if not many or " sat out" not in line.plain]
+    parts.append(Text())
     for bound in found["bounds"]:
         verdict = (f"{bound['verdict']:>13}", STYLES[bound["verdict"]])
         parts.append(Text.assemble(verdict, f"  {bound['claim']}", (measured(bound), "dim")))

@@ -61,7 +61,7 @@ def laws(
             named["every"] += single[x]
         named[name] = Sweep(kind, told["label"], {x: _mean(some) for x, some in single.items()}, size)
     if regions:
-        streams = _streams(*regions, size)
+        streams = _streams(regions[0], regions[1], size)
         named["regions"] = counted("DINER", streams, size.memory, size.block).regions
     stocks = synthetic("csco", None, SOURCE_ROWS["csco"])
     named["stocks"] = lambda: shares_of(stocks, stocks.rows // 20, 10, ("DINER", *NAMED["RIVALS"]))

@@ -145,7 +145,7 @@ def star(bench: BenchContext) -> Figures:
     rows, block = SCALES[bench.scale]
     found = _shares(STARS, rows, block)
     grid = _grid(f"A star of four inputs, {rows:,} rows in the large ones", found)
-    shown = [_chart("A star of four inputs", found), grid]
+    shown: list[Chart | Grid] = [_chart("A star of four inputs", found), grid]
     return Figures(_named(found) | {"rows": rows, "block": block}, shown, star_proved())
 
 

@@ -53,7 +53,7 @@ def over_time(bench: BenchContext, stand_in: str, real: str) -> Figures:
     sets = [synthetic(stand_in, None, rows), recorded(real)]
     found = [{name: counted(name, one, *sized(one, 5)) for name in COLUMNS} for one in sets]
     ends = {s.name: {name: float(c.found) for name, c in each.items()} for s, each in zip(sets, found, strict=True)}
-    drawn = [*map(_time_chart, sets, found), *map(_time_grid, sets, found)]
+    drawn: list[Chart | Grid] = [*map(_time_chart, sets, found), *map(_time_grid, sets, found)]
     by_name = {one.name: each for one, each in zip(sets, found, strict=True)}
     return Figures(NAMED | {"found": by_name, "ends": ends, "TENTHS": TENTHS}, drawn, proofs_of(sets))
 

@@ -215,7 +215,7 @@ class Swept:
 
     def figures(self, runner: Runner, title: str = "", rows: int = 0, **how: Any) -> Figures:
         """What a judge is told: rates, rows per load and shares answered from memory, by join; and the joins' names."""
-        named = {figure: partial(self.of, figure=field) for figure, field in _FIGURES.items()}
+        named: dict[str, Any] = {figure: partial(self.of, figure=field) for figure, field in _FIGURES.items()}
         named |= {"values": np.array(self.values), "joins": list(self.found), "runner": runner, "note": runner.note}
         return Figures(points.NAMES | named, self.shown(title, **how) if title else (), rows)
 

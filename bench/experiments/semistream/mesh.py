@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -143,14 +144,14 @@ def knee(runner: Runner) -> Figures:
 
 def best_buffers(runner: Runner, printed: Mapping[str, float]) -> Figures:
     """Figure 3.4: the best buffer by memory, and the counted rates beside it."""
-    rows = []
+    rows, best_by_memory = list[tuple[Any, ...]](), list[tuple[float, float]]()
     for memory in _MEMORY:
         best = best_buffer(Mesh(memory_mb=memory, buffer_mb=1))
         some = [Mesh(memory_mb=memory, buffer_mb=best * part) for part in (0.25, 1, 4)]
         rates = [count_mesh(of, runner.divide).per_second for of in some]
         rows.append((memory, best, printed.get(str(memory)), *rates))
-    lines = {"equation 3.5": [(float(row[0]), row[1]) for row in rows]}
-    lines["printed"] = [(float(memory), best) for memory, best in printed.items()]
+        best_by_memory.append((float(memory), best))
+    lines = {"equation 3.5": best_by_memory, "printed": [(float(memory), best) for memory, best in printed.items()]}
     chart = Chart("Best buffer", "memory, MB", "disk buffer, MB", lines)
     return replace(Figures.of(rows, "memory best printed quarter at four", note=_NOTE), shown=[chart])
 

@@ -113,7 +113,7 @@ def iteration(runner: ClockRunner) -> Figures:
     }
     heads = ("join", "rows", "us", "us of reading", "share", "rows a second")
     chart = Chart("An iteration", "join", "us", bars, kind="bar")
-    shown = [chart, Grid("An iteration", heads, rows), _memory_grid(found)]
+    shown: list[Chart | Grid] = [chart, Grid("An iteration", heads, rows), _memory_grid(found)]
     return replace(Figures.of(rows, "join rows us reading share rate", **more), shown=shown)
 
 

@@ -124,7 +124,7 @@ def counted(runner: Runner, keys: str, segment: int, titles: Sequence[str] = ())
     streams = [stream] if keys == "orders" else [stream, stream.by_use()]
     found = [_counted(one, segment) for one in streams]
     both = [one.figures(runner, title) for one, title in zip(found, titles or [stream.name], strict=True)]
-    named = both[0].named | {"stream": stream, "depth": _depth(stream, segment), "by_use": both[-1].named}
+    named = {**both[0].named, "stream": stream, "depth": _depth(stream, segment), "by_use": both[-1].named}
     return Figures(named, [piece for one in both for piece in one.shown])
 
 

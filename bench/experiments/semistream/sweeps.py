@@ -69,7 +69,7 @@ SWAPPED, PINNED = (250, 500, 1000, 2000, 4000, 8000), (0, 1, 2, 4, 8, 16)  # pin
 SEGMENTS, CACHES = (250, 500, 1000, 2000, 4000, 8000, 16_000), (4000, 8000, 16_000, 32_000, 64_000, 128_000)
 
 
-def rate_map(runner: Runner, join: str, axes: Sequence[str]) -> Figures:
+def rate_map(runner: Runner, join: str, axes: tuple[str, str]) -> Figures:
     """Rates over two sizes: of the segment, and of what X-HYBRIDJOIN pins or Optimised X-HYBRIDJOIN caches."""
     plain, few = runner.point(join), runner.few
     if join == X:
@@ -90,7 +90,7 @@ def rate_map(runner: Runner, join: str, axes: Sequence[str]) -> Figures:
             f"over d with {room:,} rows in the table": [found[d, room] for d in segments if (d, room) in found],
         }
     points = [(*sizes, rate) for sizes, rate in sorted(found.items())]
-    chart = Chart("Rows a second", *axes, {"rate": points}, kind="heat")
+    chart = Chart("Rows a second", axes[0], axes[1], {"rate": points}, kind="heat")
     return Figures({"curves": curves, "best": max(found, key=found.__getitem__), "note": runner.note}, [chart])
 
 

@@ -155,8 +155,8 @@ def costs_by_clock(runner: ClockRunner, joins: Sequence[str]) -> Figures:
     off = {name: [row[4] for row in rows if row[0] == name] for name in joins}
     lines = {name: [(r[2], r[3]) for r in rows if r[0] == name] for name in joins}
     chart = Chart("A stream row", "measured, us", "calculated, us", lines, log_x=True, log_y=True)
-    found = Figures.of(rows, "join memory us ours off load load_ours", by_join=off, note=runner.note)
-    return replace(found, shown=[chart])
+    figures = Figures.of(rows, "join memory us ours off load load_ours", by_join=off, note=runner.note)
+    return replace(figures, shown=[chart])
 
 
 def tuned_by_model(runner: ClockRunner, join: str, sizes: Mapping[str, Mapping[str, Any]]) -> Figures:
